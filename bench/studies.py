@@ -24,9 +24,11 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BROKERS = ["tidegate", "mosquitto"]
 MANY = BROKERS + ["nats", "mochi", "aedes", "rumqttd", "rabbitmq", "hivemq", "artemis"]
-PROTOCOLS = ["tidegate", "mosquitto", "nats:nats", "qpid:amqp1", "rabbitmq:amqp", "artemis:amqp1", "kafka", "zeromq"]
+PROTOCOLS = ["tidegate", "mosquitto", "nats:nats", "qpid:amqp1", "rabbitmq:amqp", "artemis:amqp1", "kafka", "nexus", "mercure", "zeromq"]
 CLUSTERS = [f"tidegate-cluster{bus}-{nodes}" for bus in ("", "-kafka") for nodes in (1, 2, 3)]
 FIVE = [*BROKERS, "nats", "mochi", "rabbitmq"]
+# An address has about 28,000 ports, of which those of the run before wait for a minute.
+STRESS = ["--source", "127.0.0.2", "--source", "127.0.0.3", "--source", "127.0.0.4"]
 
 # Name of the folder, scenario, peers, time scale, scale when short, further arguments.
 Order = collections.namedtuple("Order", "study folder scenario peers scale short args")
@@ -47,6 +49,7 @@ ORDERS = [
     Order("middleware", "middleware-one-second", "middleware-one-second", MANY, 1.0, 1.0, ["--only", "1024 bytes"]),
     Order("middleware", "middleware-scalability", "middleware-scalability", MANY, 1.0, 0.2, []),
     Order("middleware", "middleware-footprint", "middleware-footprint", MANY, 1.0, 0.1, []),
+    Order("middleware", "middleware-stress", "middleware-stress", BROKERS, 1.0, 0.15, STRESS),
     Order("middleware", "middleware-patterns", "middleware-patterns", BROKERS, 1.0, 0.2, []),
     Order("middleware", "middleware-pipeline", "middleware-pipeline", BROKERS, 1.0, 0.2, []),
     Order("middleware", "middleware-survey", "middleware-survey", BROKERS, 1.0, 0.2, []),
@@ -81,6 +84,7 @@ QUIET = [Order("quiet", folder, folder, peers, scale, scale, args) for folder, p
     ("middleware-scalability", FIVE, 0.1, []),
     ("middleware-one-second", FIVE, 1.0, ["--only", "1024 bytes"]),
     ("middleware-footprint", FIVE, 0.1, []),
+    ("middleware-stress", BROKERS, 0.15, ["--only", "19,800", *STRESS]),
     ("middleware-count", FIVE, 0.2, ["--only", "QoS 0"]),
     ("pi-barrier", [*BROKERS, "mosquitto-poll"], 0.25, ["--cases", "5"]),
     ("contextnet-outbound", ["gateways"], 0.06, []),
@@ -451,6 +455,8 @@ TABLES = {
     "middleware-one-second": lambda results: grid(results, [("Deadline missed", "later than a second or never, %")]),
     "middleware-scalability": lambda results: grid(results, [("Throughput", "deliveries/s")]),
     "middleware-footprint": lambda results: grid(results, [("Broker memory, idle", "memory at rest, MiB"), ("Broker memory, peak", "memory, peak, MiB"), ("Broker CPU", "CPU while moving, cores")]),
+    "middleware-stress": lambda results: grid(results, [("Connections accepted", "accepted"), ("Delivered", "delivered, %"), ("Throughput", "messages/s"), ("Broker CPU", "CPU, cores"), ("Broker memory, peak", "memory, peak, MiB"),
+                                                        ("Latency, median", "median, ms"), ("Latency, p99", "p99, ms")]),
     "middleware-patterns": lambda results: grid(results, LATENCY),
     "middleware-pipeline": lambda results: grid(results, LATENCY + [("Delivered", "delivered, %")]),
     "middleware-survey": lambda results: grid(results, [("Latency, median", "median, ms"), ("Latency, longest", "longest, ms"), ("Delivered", "delivered, %")]),

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import queue
+import re
 import subprocess
 import sys
 import tempfile
@@ -165,6 +166,14 @@ class Addresses(unittest.TestCase):
                 finally:
                     program.kill()
 
+    def test_the_node_and_the_sender_of_the_page_hear_of_each_other(self):
+        page = (ROOT / "docs" / "addresses.md").read_text(encoding="utf-8")
+        program = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1].replace("1883", str(self.broker.port))
+        done = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("ctx/to/node/truck-7/route b'north'\n", done.stdout)
+        self.assertIn('"receipt":"delivered"', done.stdout)
+
     def test_the_page_shows_the_programs_as_they_are(self):
         page = (ROOT / "docs" / "applications.md").read_text(encoding="utf-8")
         for name in ("dispatch.py", "dispatch.mjs", "Dispatch.java"):
@@ -269,6 +278,8 @@ class Rights(unittest.TestCase):
         for who in (node, application):
             self.assertEqual(try_publish(who, "ctx/to/all/news", b"forged", qos=1), 0x87)
             self.assertEqual(try_publish(who, "ctx/to/group/g/news", b"forged", qos=1), 0x87)
+        # The operator is heard: there is just nobody in that group.
+        self.assertEqual(try_publish(operator, "ctx/to/group/g/news", b"said", qos=1) & 0x80, 0)
         self.assertEqual(try_publish(node, "ctx/to/node/other", b"forged", qos=1), 0x87)
         self.assertEqual(try_publish(application, "ctx/to/node/n", b"job", qos=1), 0)
         self.assertEqual([message.payload for message in node.receive()], [b"job"])

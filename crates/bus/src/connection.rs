@@ -40,17 +40,24 @@ pub(crate) struct Link {
     state: Mutex<(Connection, u64)>,
     /// What was said last of servers that are not reached.
     failure: Mutex<Option<String>>,
+    /// Their addresses, without who asks.
+    servers: String,
     observer: Observer,
 }
 
 impl Link {
-    pub(crate) fn new(observer: Observer) -> Arc<Self> {
+    pub(crate) fn new(servers: String, observer: Observer) -> Arc<Self> {
         let state = Mutex::new((Connection::Connecting { since: Instant::now() }, 0));
-        Arc::new(Self { state, failure: Mutex::default(), observer })
+        Arc::new(Self { state, failure: Mutex::default(), servers, observer })
     }
 
     pub(crate) fn state(&self) -> Connection {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// The addresses of the servers.
+    pub(crate) fn servers(&self) -> &str {
+        &self.servers
     }
 
     pub(crate) fn failure(&self) -> Option<String> {
@@ -87,9 +94,9 @@ impl Link {
             state.0
         };
         if next.is_connected() {
-            tracing::info!("the bus is connected");
+            tracing::info!(servers = self.servers, "the bus is connected");
         } else {
-            tracing::warn!("the bus is away; what is appended waits");
+            tracing::warn!(servers = self.servers, "the bus is away; what is appended waits");
         }
         (self.observer)(next);
     }

@@ -20,6 +20,7 @@ mod address;
 mod assignment;
 mod budget;
 mod bus;
+mod complaints;
 mod completion;
 mod connection;
 mod embedded;

@@ -207,6 +207,11 @@ impl Client {
 
     /// Handles the packet at the front of `bytes`, and returns how many bytes it has; `None` when more are needed.
     fn read_packet(&mut self, now: Instant, bytes: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        if self.phase != Phase::Connected
+            && let Some(speaks) = another_protocol(bytes)
+        {
+            return Err(ProtocolError::AnotherProtocol { speaks });
+        }
         let Some(frame) = split_frame(bytes, self.options.max_packet_size())? else {
             return Ok(None);
         };
@@ -286,4 +291,14 @@ impl Client {
 /// User Properties of a packet, to be kept.
 fn owned_pairs(pairs: &tidegate_mqtt::UserProperties<'_>) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// What answers where no MQTT is spoken, as far as its first bytes tell: a TLS alert, or a line of HTTP. Neither can begin a
+/// packet of a server.
+fn another_protocol(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x15, 0x03, ..] => Some("TLS"),
+        [b'H', b'T', b'T', b'P', ..] => Some("HTTP"),
+        _ => None,
+    }
 }

@@ -85,6 +85,12 @@ pub enum ProtocolError {
     /// A packet is malformed.
     #[error(transparent)]
     Decode(#[from] DecodeError),
+    /// What answers CONNECT is no MQTT: the port is that of another protocol.
+    #[error("the server speaks {speaks} on this port, not MQTT")]
+    AnotherProtocol {
+        /// What it speaks: `TLS` or `HTTP`.
+        speaks: &'static str,
+    },
     /// The packet is one that only clients send, or that cannot come now.
     #[error("the server sent {packet} out of place")]
     UnexpectedPacket {
@@ -149,7 +155,8 @@ impl ProtocolError {
             },
             Self::ReceiveMaximumExceeded { .. } => ReasonCode::ReceiveMaximumExceeded,
             Self::TopicAliasTooGreat { .. } => ReasonCode::TopicAliasInvalid,
-            Self::UnexpectedPacket { .. }
+            Self::AnotherProtocol { .. }
+            | Self::UnexpectedPacket { .. }
             | Self::SessionNotAskedFor
             | Self::WrongAcknowledgement { .. }
             | Self::ReasonCodeCount { .. }

@@ -15,6 +15,7 @@ mod core;
 mod fleet;
 mod homes;
 mod page;
+mod process;
 mod quic;
 mod revocation;
 mod store;
@@ -27,6 +28,7 @@ pub use page::page;
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     table::METRICS
         .iter()
+        .chain(process::METRICS)
         .chain(quic::METRICS)
         .chain(homes::METRICS)
         .chain(cluster::METRICS)

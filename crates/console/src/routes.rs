@@ -18,6 +18,20 @@ use crate::status::{Phase, StatusSource};
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
+/// What somebody who looks around is told of; `/api/v1/reload` is only asked for.
+const PATHS: [&str; 10] = [
+    "/metrics",
+    "/healthz",
+    "/readyz",
+    "/api/v1/why",
+    "/api/v1/slow",
+    "/api/v1/bans",
+    "/api/v1/drain",
+    "/api/v1/fleet",
+    "/api/v1/cluster",
+    "/api/v1/homes",
+];
+
 /// All paths of the console.
 pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access, operations: Offered) -> Router {
     let metrics = get(metrics_text::<S>).layer(middleware::from_fn_with_state(access.clone(), api::guard_metrics));
@@ -44,11 +58,7 @@ pub(crate) fn text(status: StatusCode, content_type: &'static str, body: impl In
 }
 
 async fn index() -> Response {
-    text(
-        StatusCode::OK,
-        TEXT,
-        "tidegate\n\n/metrics\n/healthz\n/readyz\n/api/v1/why\n/api/v1/slow\n/api/v1/bans\n/api/v1/fleet\n/api/v1/drain\n",
-    )
+    text(StatusCode::OK, TEXT, format!("tidegate\n\n{}\n", PATHS.join("\n")))
 }
 
 async fn metrics_text<S: StatusSource>(State(source): State<Arc<S>>) -> Response {
@@ -77,9 +87,5 @@ async fn readiness<S: StatusSource>(State(source): State<Arc<S>>) -> Response {
 }
 
 async fn not_found() -> Response {
-    text(
-        StatusCode::NOT_FOUND,
-        TEXT,
-        "there is /metrics, /healthz, /readyz, /api/v1/why, /api/v1/slow, /api/v1/bans, /api/v1/fleet and /api/v1/drain\n",
-    )
+    text(StatusCode::NOT_FOUND, TEXT, format!("there is {}\n", PATHS.join(", ")))
 }

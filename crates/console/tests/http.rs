@@ -40,7 +40,8 @@ fn status() -> Status {
     counters.messages_out[2] = 7;
     counters.dropped[Reason::MessageExpired.number()] = 5;
     counters.connects_accepted = 2;
-    let gauges = Gauges { connections: 2, ..Gauges::default() };
+    counters.deals_not_kept = 8;
+    let gauges = Gauges { connections: 2, kept_deals: 9, ..Gauges::default() };
     let admission = AdmissionStatus {
         refused: vec![(Reason::Banned, 4)],
         bans_added: vec![("operator", 1)],
@@ -296,9 +297,23 @@ fn metrics_are_answered_as_prometheus_reads_them() {
     let answer = fixture.get("/metrics");
     assert_eq!(code(&answer), "200");
     assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
-    assert!(answer.contains("\nmqtt_connections 2\n"), "{answer}");
+    for sample in ["mqtt_connections 2", "tidegate_group_messages_kept 9", "tidegate_group_messages_not_kept_total 8"] {
+        assert!(answer.contains(&format!("\n{sample}\n")), "{answer}");
+    }
     fixture.broker.phase.store(HUNG, Ordering::Relaxed);
     assert_eq!(code(&fixture.get("/metrics")), "503");
+    fixture.running.stop();
+}
+
+#[test]
+fn the_first_page_names_paths_that_are_there() {
+    let fixture = Fixture::start(Limits::default());
+    let index = fixture.get("/");
+    let paths: Vec<&str> = index.lines().filter(|line| line.starts_with('/')).collect();
+    assert!(paths.contains(&"/api/v1/cluster") && paths.contains(&"/metrics"), "{index}");
+    for path in paths {
+        assert!(!fixture.get(path).contains("there is /metrics"), "{path}");
+    }
     fixture.running.stop();
 }
 

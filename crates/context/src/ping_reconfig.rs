@@ -12,6 +12,26 @@ pub struct RateFactor {
     pub factor: f64,
 }
 
+impl std::str::FromStr for RateFactor {
+    type Err = ReconfigError;
+
+    /// Reads `RATE%: FACTOR`, such as `50%: 2`.
+    fn from_str(text: &str) -> Result<Self, ReconfigError> {
+        let read = || {
+            let (rate, factor) = text.split_once(':')?;
+            let percent: f64 = rate.trim().strip_suffix('%')?.trim().parse().ok()?;
+            Some(Self { up_to: percent / 100.0, factor: factor.trim().parse().ok()? })
+        };
+        read().ok_or_else(|| ReconfigError::Text { text: text.to_owned() })
+    }
+}
+
+impl std::fmt::Display for RateFactor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}%: {}", self.up_to * 100.0, self.factor)
+    }
+}
+
 /// How the window is reconfigured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReconfigSettings {
@@ -46,6 +66,12 @@ impl Default for ReconfigSettings {
 /// Why settings of the reconfiguration are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReconfigError {
+    /// A text that is no rate with its factor.
+    #[error("`{text}` is no ping rate with its factor; write for example `50%: 2`")]
+    Text {
+        /// What it is.
+        text: String,
+    },
     /// Rates that do not ascend within 0 to 1.
     #[error("the rates of the factors do not ascend from above 0 to 1; write each interval once, the smallest first")]
     Rates,
@@ -125,6 +151,19 @@ mod tests {
         let mut settings = ReconfigSettings { patience: 1, damping: 1.0, ..ReconfigSettings::default() };
         change(&mut settings);
         PingReconfig::new(settings)
+    }
+
+    #[test]
+    fn factors_are_read_as_they_are_shown() {
+        for factor in ReconfigSettings::default().factors {
+            assert_eq!(factor.to_string().parse(), Ok(factor));
+        }
+        assert_eq!(" 50 % :2".parse(), Ok(RateFactor { up_to: 0.5, factor: 2.0 }));
+        for text in ["", "50", "50: 2", "50%", "%: 2", "50%: x", "50%: 2: 3"] {
+            assert_eq!(text.parse::<RateFactor>(), Err(ReconfigError::Text { text: text.to_owned() }));
+        }
+        let unreadable = RateFactor { up_to: f64::NAN, factor: 1.0 };
+        assert_eq!(reconfig(|settings| settings.factors = vec![unreadable]).unwrap_err(), ReconfigError::Rates);
     }
 
     #[test]

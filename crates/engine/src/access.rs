@@ -227,7 +227,7 @@ impl Engine {
         let mut looked_at = 0;
         for (key, session) in self.desk.sessions.iter_from(from) {
             looked_at += 1;
-            if session.rights_epoch != epoch && !session.is_inner() && !session.is_uplink() {
+            if session.rights_epoch != epoch && !session.is_uplink() {
                 looked_at += session.subscriptions();
                 keys.push(SessionKey(key));
             }
@@ -334,7 +334,7 @@ impl<'a> Readers<'a> {
 
     fn may_be_sent(&self, key: SessionKey, session: &Session) -> bool {
         let addressed = self.address.as_ref().is_some_and(|address| address.is_of(session));
-        if session.is_inner() || (addressed && self.members.is_none_or(|members| members.contains(&key.0))) {
+        if addressed && self.members.is_none_or(|members| members.contains(&key.0)) {
             return true;
         }
         let (subject, topic) = (subject_of(session), self.topic);

@@ -143,7 +143,7 @@ impl Desk {
         let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
         let away = session.connection.is_none();
         let queues = waiting > 0 || away;
-        if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !session.is_inner() {
+        if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
             return false;
         }
         bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost) && !(queues && self.is_over_ceiling())

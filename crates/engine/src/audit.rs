@@ -168,9 +168,6 @@ impl Engine {
         found.holds(flow.to_resend <= flow.inflight.len(), || format!("{}: more to resend than there is", name()));
         let known = flow.blocking.is_empty() || self.desk.blockers.contains(&key.0);
         found.holds(known, || format!("{} holds publishers up unnoticed", name()));
-        if session.is_inner() {
-            return;
-        }
         let Some(connection) = session.connection.and_then(|key| self.desk.connections.get(key)) else {
             let rejects = flow.full_at.is_some_and(|bounds| bounds.policy == OverflowPolicy::Reject);
             found.holds(flow.to_resend == 0 && (flow.blocking.is_empty() || rejects), || {

@@ -38,13 +38,17 @@ impl Engine {
             self.heard = self.heard.without(Shards::of(peer));
             // As long as somebody is to go on with what it owed, what was wanted there is remembered.
             self.gone.add(peer);
+            self.returning = self.returning.without(Shards::of(peer));
         }
         self.desk.exchanges.set_roster(self.place, &roster);
         let old = std::mem::replace(&mut self.roster, roster);
         self.end_cuts(&old);
         for peer in after.without(before) {
             // It comes back, and says anew what is wanted there.
-            self.is_blind |= self.gone.has(peer);
+            if self.gone.has(peer) {
+                self.is_blind = true;
+                self.returning.add(peer);
+            }
             self.forget_gone(Shards::of(peer));
             self.welcome_peer(peer);
         }
@@ -88,15 +92,22 @@ impl Engine {
 
     /// What was wanted at nodes that are gone is wanted where their clients are now, and all of that is known.
     pub(crate) fn forget_those_replaced(&mut self, now: Now) {
-        let unheard = self.roster.peers().without(self.heard);
-        if self.roster.misses_any() || self.groups.dealers.miss_any() || unheard != Shards::default() {
+        if self.awaits_somebody() {
             return;
         }
         self.is_blind = false;
+        self.remove_forsaken_groups(now);
         self.forget_gone(self.gone);
+        self.returning = Shards::default();
         for publisher in std::mem::take(&mut self.groups.dealers.waiting) {
             self.unpark(now, publisher);
         }
+    }
+
+    /// Whether clients of nodes that are gone may be at others soon, or be there without this shard knowing of it.
+    pub(crate) fn awaits_somebody(&self) -> bool {
+        let unheard = self.roster.peers().without(self.heard);
+        self.roster.misses_any() || self.groups.dealers.miss_any() || unheard != Shards::default()
     }
 
     fn forget_gone(&mut self, peers: Shards) {
@@ -114,13 +125,17 @@ impl Engine {
         let (topic, route) = self.cache.get(slot);
         let remote = route.remote_bits();
         let is_home_gone = || retain && self.roster.misses(partition_of(tenant, topic));
-        self.is_blind || self.misses_somebody() && (remote != self.roster.living(remote) || is_home_gone())
+        let returns = self.returning != Shards::default();
+        self.is_blind || self.misses_somebody() && (returns || remote != self.roster.living(remote) || is_home_gone())
     }
 
     /// Whether there is somebody whom messages may miss.
     #[inline]
     pub(crate) fn misses_somebody(&self) -> bool {
-        self.roster.misses_any() || self.gone != Shards::default() || self.is_blind
+        self.is_blind
+            || self.roster.misses_any()
+            || self.gone != Shards::default()
+            || self.returning != Shards::default()
     }
 
     /// The publisher of a message that would miss somebody waits until all is known that is wanted, which is soon: where it is to take
@@ -175,7 +190,7 @@ impl Engine {
         self.desk.loop_lag.give_up_shard(peer);
         self.desk.give_up_blocking(|publisher| publisher.shard == peer);
         self.end_admissions_of(now, peer);
-        self.leave_groups_of(now, peer);
+        self.leave_groups_of(peer);
         self.lose_deals_of(now, peer);
         self.skip_fetches(peer);
     }

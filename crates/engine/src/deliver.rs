@@ -120,14 +120,14 @@ impl Desk {
     #[cold]
     fn deliver_offline(&mut self, publication: &mut Publication<'_>, to: SessionKey, terms: &Terms<'_>, qos: QoS) {
         let Some(session) = self.sessions.get(to.0) else { return };
-        let inner = session.is_inner() || session.is_uplink();
+        let is_uplink = session.is_uplink();
         let addresses =
             self.settings.addresses.as_ref().filter(|_| qos == QoS::AtMostOnce && session.standing.is_node());
         if addresses.is_some_and(|it| it.keep_qos0 && it.is_addressed(session, publication.topic)) {
             self.enqueue(Millis(0), publication, to, terms, QoS::AtLeastOnce);
             return;
         }
-        if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !inner {
+        if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !is_uplink {
             self.discard_publication_for(Reason::OfflineQos0, to, publication);
             return;
         }
@@ -178,20 +178,6 @@ impl Desk {
             self.drop_replaced(to, &older);
         }
         self.note_queued(to, terms.publisher);
-    }
-
-    /// Takes the message at the front of a queue; it is owed no more.
-    pub(crate) fn pop_queued(&mut self, from: SessionKey) -> Option<Delivery> {
-        let share = self.settings.queue.lower_priority_share;
-        let session = self.sessions.get_mut(from.0)?;
-        let stored = session.stored;
-        let flow = session.flow.as_mut()?;
-        let oldest = flow.queue.pop_front(share)?;
-        let cost = oldest.cost();
-        flow.queue_bytes -= cost;
-        self.forget_queued(cost);
-        self.forget_stored(stored, oldest.number);
-        Some(oldest)
     }
 
     /// A message that waited is not owed any more.

@@ -231,9 +231,7 @@ impl Desk {
     pub(crate) fn insert_session(&mut self, session: Session) -> SessionKey {
         let hash = hash_name(session.tenant, &session.client_id);
         self.memory += session.will().map_or(0, Will::cost);
-        if !session.is_inner() {
-            self.tenants.add(session.tenant, Holding::Sessions);
-        }
+        self.tenants.add(session.tenant, Holding::Sessions);
         let key = self.sessions.insert(session);
         let sessions = &self.sessions;
         self.by_client.insert_unique(hash, key, |key| {
@@ -250,9 +248,7 @@ impl Desk {
         if let Some(stored) = session.rare.as_ref().and_then(|rare| rare.stored_will) {
             self.journal.delete(Key::Will(stored));
         }
-        if !session.is_inner() {
-            self.tenants.release(session.tenant, Holding::Sessions, 1);
-        }
+        self.tenants.release(session.tenant, Holding::Sessions, 1);
         let hash = hash_name(session.tenant, &session.client_id);
         if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key.0) {
             entry.remove();
@@ -331,9 +327,6 @@ impl Desk {
             return;
         }
         let Some(session) = self.sessions.get_mut(key.0) else { return };
-        if session.is_inner() {
-            return;
-        }
         // What waits in the store alone can only be read as long as its session is there.
         let reads = session.flow.as_ref().is_some_and(|flow| flow.tail.is_some());
         if !session.lasts() && !reads {

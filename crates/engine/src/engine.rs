@@ -17,7 +17,6 @@ use crate::groups::Groups;
 use crate::homes::HomesInForce;
 use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId, TenantId};
 use crate::image::{Ahead, Rest};
-use crate::inner::InnerSubscribers;
 use crate::layouts::Layouts;
 use crate::link::{Batch, Links};
 use crate::message::MessageRef;
@@ -57,7 +56,6 @@ pub struct Engine {
     pub(crate) retained: Retained<MessageRef>,
     pub(crate) fetches: Fetches,
     pub(crate) groups: Groups,
-    pub(crate) inner: InnerSubscribers,
     /// Which sessions are those of mobile nodes, and their groups.
     pub(crate) nodes: Nodes,
     pub(crate) sys: Sys,
@@ -70,6 +68,8 @@ pub struct Engine {
     pub(crate) gone: Shards,
     /// Whether there are nodes, dead ones or such that have come back, of which is not known what is wanted there.
     pub(crate) is_blind: bool,
+    /// Those of them that are back, and of which not everything is known yet.
+    pub(crate) returning: Shards,
     /// Shards of other nodes that have told all that is wanted there.
     pub(crate) heard: Shards,
     /// For client ids that the server assigns.
@@ -153,7 +153,6 @@ impl Engine {
             retained,
             fetches: Fetches::new(settings.retained.step),
             groups: Groups::new(seed, place),
-            inner: InnerSubscribers::default(),
             nodes: Nodes::default(),
             sys: Sys::new(now),
             rules: Rules::default(),
@@ -161,6 +160,7 @@ impl Engine {
             welcomes: 0,
             gone: Shards::default(),
             is_blind: false,
+            returning: Shards::default(),
             heard: Shards::default(),
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
@@ -390,7 +390,7 @@ impl Engine {
         Gauges {
             connections: desk.connections.len() as u64,
             sessions_connected: connected,
-            sessions_disconnected: (desk.sessions.len() - self.inner.len() - uplinks.len()) as u64 - connected,
+            sessions_disconnected: (desk.sessions.len() - uplinks.len()) as u64 - connected,
             subscriptions: self.index.subscriptions(),
             shared_subscriptions: desk.shared_memberships,
             retained_messages: self.retained.len(),

@@ -24,7 +24,6 @@ use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::Publication;
 use crate::now::Now;
-use crate::reason::Reason;
 use crate::session::Membership;
 use crate::shared_group::{Group, Member};
 use crate::slab::Slab;
@@ -269,7 +268,7 @@ impl Engine {
         let Some(key) = self.groups.find(group) else { return };
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         dealt.members.leave(&(from, session));
-        if dealt.members.is_empty() {
+        if dealt.members.is_empty() && !self.awaits_somebody() {
             self.remove_group(now, group);
         }
     }
@@ -282,14 +281,6 @@ impl Engine {
         if removed.is_some_and(|removed| removed.last_local) {
             self.announce_interest(group.tenant, group.filter, false, None);
             self.note_sys_interest(now, group.tenant, group.filter, false);
-        }
-    }
-
-    /// A session went online or offline: its groups prefer members that are there.
-    pub(crate) fn announce_presence(&mut self, key: SessionKey, online: bool) {
-        let Some(rare) = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref()) else { return };
-        for membership in rare.memberships.clone() {
-            self.announce_presence_in(&membership, key, online);
         }
     }
 }
@@ -346,7 +337,7 @@ impl Reach<'_> {
             .or_else(|| dealt.members.pick(publication.publisher, topic, |_| false));
         match place {
             Some(place) => self.hand(now, key, place, publication, source, 0),
-            None => self.desk.discard_publication(Reason::NoGroupMember, publication),
+            None => self.keep_for_who_comes(now, key, publication),
         }
     }
 
@@ -370,12 +361,14 @@ impl Reach<'_> {
         let name = (dealt.share.clone(), dealt.filter.clone());
         let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
         if shard == self.place.shard {
-            self.deliver_dealt(now, SessionKey(session), group, publication, source, None);
+            if !self.groups.kept.is_taken(publication.qos, again) {
+                self.deliver_dealt(now, SessionKey(session), group, publication, source, None);
+            }
             self.forget_deal(again);
             return;
         }
         let Seat { client, member, full: insists } = seat;
-        let mut id = 0;
+        let mut id = again;
         if self.roster.is_own(shard) {
             self.forget_deal(again);
         } else {

@@ -146,7 +146,7 @@ impl Engine {
     /// Ends the connections of clients that are not at home here.
     fn close_those_elsewhere(&mut self, now: Now, unserved: Reason) {
         let connected = self.desk.sessions.iter().filter_map(|(_, session)| {
-            let key = session.connection.filter(|_| session.listener != UPLINK_LISTENER && !session.is_inner())?;
+            let key = session.connection.filter(|_| session.listener != UPLINK_LISTENER)?;
             let partition = partition_of(session.tenant, &session.client_id);
             Some((key, self.home_of(partition), self.homes.meant(partition) == Home::Here))
         });

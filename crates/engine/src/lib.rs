@@ -30,7 +30,6 @@
 //! # Seams
 //!
 //! - Who may come in: [`Event::Authenticate`] and [`Verdict`]. What a client may do: [`Access`].
-//! - Subscribers within the process, with credit: [`Engine::open_inner`].
 //! - What moves between places is a partition: [`Engine::export_partition`], [`Engine::import_partition`], and the proof
 //!   that nothing was lost, [`Engine::owed`].
 //! - Queues may live elsewhere while their client is away: [`Engine::page_out`], [`Event::LoadQueue`],
@@ -85,7 +84,6 @@ mod homes;
 mod identity;
 mod ids;
 mod image;
-mod inner;
 mod input;
 mod layouts;
 mod link;
@@ -129,6 +127,7 @@ mod topics;
 mod transfer;
 mod turn_share;
 mod uplink;
+mod wills;
 mod wire;
 
 pub use access::{Access, Subject};
@@ -145,7 +144,6 @@ pub use ids::{
     ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of,
 };
 pub use image::{ImageError, Owed, PageError, PagedQueue, PartitionImage, Snapshot};
-pub use inner::{InnerError, InnerKey, InnerMessage};
 pub use link::Batch;
 pub use now::{Millis, Now};
 pub use output::Output;

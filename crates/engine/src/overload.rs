@@ -47,7 +47,7 @@ impl Desk {
 
     #[cold]
     fn hold_publisher(&mut self, to: SessionKey, publisher: Option<BlockedPublisher>) {
-        let takes = |session: &Session| session.connection.is_some() || session.is_inner();
+        let takes = |session: &Session| session.connection.is_some();
         let held = !self.overload.given_up && self.sessions.get(to.0).is_some_and(takes);
         let Some(publisher) = publisher.filter(|_| held) else { return };
         if self.overload.waiting.insert(publisher) {

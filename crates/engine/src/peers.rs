@@ -165,7 +165,9 @@ impl Engine {
             Record::Return { group, not_to, of, id, mut envelope } => {
                 let source = source_of(&envelope);
                 self.groups.set_full(group, from, not_to);
-                self.deal_again(now, group, &mut envelope.publication, &source, (from, not_to));
+                if !self.groups.kept.is_taken(envelope.publication.qos, id) {
+                    self.deal_again(now, group, &mut envelope.publication, &source, (from, not_to));
+                }
                 self.handle_dealt(of);
                 if id != 0 {
                     // It is kept here by now.

@@ -70,9 +70,6 @@ impl Standing {
     }
 }
 
-/// Stands where the sessions of clients have the listener that they came through.
-pub(crate) const INNER_LISTENER: ListenerId = ListenerId(u16::MAX);
-
 /// A session's ordinary subscriptions, by their place in the index. One needs no heap.
 #[derive(Debug, Default)]
 pub(crate) struct FilterList {
@@ -362,12 +359,6 @@ impl Session {
     #[inline]
     pub(crate) fn lasts(&self) -> bool {
         self.expiry_seconds > 0 || self.standing.is_node()
-    }
-
-    /// Whether it is an inner subscriber's: never connected and never away.
-    #[inline]
-    pub(crate) fn is_inner(&self) -> bool {
-        self.listener == INNER_LISTENER
     }
 
     /// Whether it is that of an uplink, which a broker and not a client is behind.

@@ -153,7 +153,7 @@ impl TenantUses {
         for (tenant, of) in &own.uses {
             let all = || desk.sessions.iter().map(|(_, session)| session).filter(|session| session.tenant == *tenant);
             let connected = all().filter(|session| session.connection.is_some()).count();
-            let sessions = all().filter(|session| !session.is_inner()).count();
+            let sessions = all().count();
             let subscriptions: usize = all().map(crate::session::Session::subscriptions).sum();
             let counted = [connected as u64, sessions as u64, subscriptions as u64, 0];
             if of.counts != counted {

@@ -9,11 +9,13 @@ mod datagrams;
 mod driver;
 mod exchange;
 mod http;
+mod http2;
 mod kafka;
 mod nats;
 mod party;
 mod plan;
 mod translate;
+mod wamp;
 mod zeromq;
 
 pub use exchange::run;

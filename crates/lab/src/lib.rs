@@ -5,6 +5,7 @@
 //! - [`contextnet`] runs several gateways on one bus as one peer.
 //! - [`double`] is a broker whose faults are known, to prove that.
 //! - [`drivers`] does the same for middleware that speaks other protocols.
+//! - [`limits`] is what a broker or a group of clients may use.
 //! - [`load`] produces load and counts exactly what became of it.
 //! - [`network`] has delay, loss and a rate between a broker and its load.
 //! - [`peer`] has the brokers: how each is installed, started, and stopped.
@@ -21,6 +22,7 @@ pub mod contextnet;
 pub mod criteria;
 pub mod double;
 pub mod drivers;
+pub mod limits;
 pub mod load;
 mod misspelt;
 pub mod network;

@@ -15,7 +15,7 @@ mod outcome;
 pub mod plan;
 mod processes;
 mod progress;
-mod record;
+pub(crate) mod record;
 mod rounds;
 mod run;
 pub(crate) mod schedule;

@@ -80,7 +80,7 @@ pub use preset::Presets;
 pub use records::{NodeRecord, RecordEvent, Records, Reports};
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
-pub use service::{ClientLink, Feed, FeedError, Ping, Pong, Pongs, ServiceWake};
+pub use service::{ClientLink, Ping, Pong, Pongs, ServiceWake};
 pub use settings::NodeSettings;
 pub use stored_bans::{describe_stored, is_stored_ban};
 pub use tenants::{TenantCounts, TenantHoldings};

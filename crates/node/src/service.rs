@@ -1,25 +1,18 @@
-//! What services within the process may do at a node: publish, listen, ask who is connected and how far away, ping, and send
+//! What services within the process may do at a node: publish, ask who is connected and how far away, ping, and send
 //! clients elsewhere. All of it is bounded, and a shard waits for none of them.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Instant;
 
-use tidegate_engine::{
-    InnerError, InnerKey, InnerMessage, InnerPublication, Millis, Place, Reason, RecordTicket, ShardId, TenantId,
-    partition_of,
-};
-use tidegate_mqtt::QoS;
+use tidegate_engine::{InnerPublication, Millis, Place, Reason, RecordTicket, ShardId, TenantId, partition_of};
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::inbox::{Admin, ToShard};
 use crate::records::{RecordSink, ReportSink};
 use crate::shard::Shard;
 
-/// Messages that wait for a service outside of its session's queue.
-const FEED_MESSAGES: usize = 1_024;
 /// Pongs that wait for whoever pings; further ones are dropped, and their nodes count as silent in that round.
 const WAITING_PONGS: usize = 65_536;
 
@@ -51,25 +44,10 @@ pub struct Pong {
     pub at: Instant,
 }
 
-/// Why a service was not given a feed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FeedError {
-    /// The engine refused it.
-    #[error("cannot listen within the broker: {0}")]
-    Refused(InnerError),
-    /// The shard does not answer.
-    #[error(transparent)]
-    NoAnswer(#[from] NoAnswer),
-}
-
 /// An order of a service for a shard.
 pub(crate) enum ServiceOrder {
     /// Publish this; where it is for one node of a cluster to say, if this is the one.
     Publish { message: Box<InnerPublication>, at_home: bool },
-    /// Open a feed.
-    Listen { seed: Box<FeedSeed>, answer: Sender<Result<(), InnerError>> },
-    /// A feed has room again.
-    Room,
     /// Say who is connected, and how long the round trips of their transports take if that is wanted.
     Links { rtt: bool, answer: Sender<Vec<ClientLink>> },
     /// Tell pongs here from now on.
@@ -96,76 +74,12 @@ impl fmt::Debug for ServiceOrder {
     }
 }
 
-/// What a feed is opened with.
-pub(crate) struct FeedSeed {
-    tenant: TenantId,
-    name: String,
-    filters: Vec<(String, QoS)>,
-    messages: SyncSender<InnerMessage>,
-    state: Arc<FeedState>,
-    wake: ServiceWake,
-}
-
-/// The shard's end of a feed.
-struct Source {
-    key: InnerKey,
-    seed: Box<FeedSeed>,
-    /// A message that found no room.
-    held: Option<InnerMessage>,
-    /// Whether the engine may give one more.
-    granted: bool,
-}
-
-/// What services listen to at a shard.
+/// What services are told by a shard.
 #[derive(Default)]
 pub(crate) struct Services {
-    sources: Vec<Source>,
     pongs: Option<(SyncSender<Pong>, ServiceWake)>,
     pub(crate) records: Option<Box<RecordSink>>,
     pub(crate) reports: Option<Box<ReportSink>>,
-}
-
-/// What both ends of a feed know.
-#[derive(Default)]
-struct FeedState {
-    /// A message found no room.
-    full: AtomicBool,
-    /// The service has gone.
-    closed: AtomicBool,
-}
-
-/// Messages for a service. Dropping it ends the subscription.
-pub struct Feed {
-    messages: Mutex<Receiver<InnerMessage>>,
-    state: Arc<FeedState>,
-    node: NodeHandle,
-    shard: ShardId,
-}
-
-impl fmt::Debug for Feed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Feed").field("shard", &self.shard).finish_non_exhaustive()
-    }
-}
-
-impl Feed {
-    /// Takes what has come, at most so many messages.
-    pub fn take(&self, max: usize) -> Vec<InnerMessage> {
-        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = messages.try_iter().take(max).collect();
-        // Some may be taken although none was refused: then the shard looks once in vain.
-        if self.state.full.swap(false, Ordering::AcqRel) {
-            self.node.tell(self.shard, ToShard::Admin(Admin::Service(ServiceOrder::Room)));
-        }
-        taken
-    }
-}
-
-impl Drop for Feed {
-    fn drop(&mut self) {
-        self.state.closed.store(true, Ordering::Release);
-        self.node.tell(self.shard, ToShard::Admin(Admin::Service(ServiceOrder::Room)));
-    }
 }
 
 /// Pongs of all clients.
@@ -201,29 +115,6 @@ impl NodeHandle {
     fn publish_as(&self, message: InnerPublication, at_home: bool) {
         let shard = self.home(message.tenant, &message.topic);
         self.tell_services(shard, ServiceOrder::Publish { message: Box::new(message), at_home });
-    }
-
-    /// Subscribes within the process, under a name that no client may have. No rules are asked. Messages wait in the queue of a
-    /// session of this name, with the limits and the policy that hold for its name, and in a feed of 1,024.
-    ///
-    /// # Errors
-    /// When the name is taken, a filter is none, or the shard does not answer.
-    pub fn listen(
-        &self,
-        tenant: TenantId,
-        name: &str,
-        filters: Vec<(String, QoS)>,
-        wake: ServiceWake,
-    ) -> Result<Feed, FeedError> {
-        let shard = self.home(tenant, name);
-        let (sender, messages) = sync_channel(FEED_MESSAGES);
-        let state = Arc::new(FeedState::default());
-        let seed =
-            FeedSeed { tenant, name: name.to_owned(), filters, messages: sender, state: Arc::clone(&state), wake };
-        let (answer, answers) = channel();
-        self.tell_services(shard, ServiceOrder::Listen { seed: Box::new(seed), answer });
-        wait(shard, &answers)?.map_err(FeedError::Refused)?;
-        Ok(Feed { messages: Mutex::new(messages), state, node: self.clone(), shard })
     }
 
     /// All clients that are connected; with `rtt` also how long the round trips of their transports take, which costs a system call
@@ -304,11 +195,6 @@ impl Shard {
                     tracing::warn!(topic = %message.topic, "a service published to what is no topic of its own");
                 }
             }
-            ServiceOrder::Listen { seed, answer } => {
-                let _ = answer.send(self.open_source(seed));
-            }
-            // The feeds are looked at in each turn.
-            ServiceOrder::Room => {}
             ServiceOrder::Links { rtt, answer } => {
                 let _ = answer.send(self.links(rtt));
             }
@@ -331,13 +217,6 @@ impl Shard {
         }
     }
 
-    fn open_source(&mut self, seed: Box<FeedSeed>) -> Result<(), InnerError> {
-        let filters: Vec<(&str, QoS)> = seed.filters.iter().map(|(filter, qos)| (filter.as_str(), *qos)).collect();
-        let key = self.engine.open_inner(self.now, seed.tenant, &seed.name, &filters)?;
-        self.services.sources.push(Source { key, seed, held: None, granted: false });
-        Ok(())
-    }
-
     fn links(&mut self, rtt: bool) -> Vec<ClientLink> {
         let clients = self.engine.connected_clients();
         let clients: Vec<_> = clients.map(|(tenant, id, key)| (tenant, id.to_owned(), key)).collect();
@@ -355,50 +234,5 @@ impl Shard {
         {
             wake();
         }
-    }
-
-    /// Gives services what has come for them, as far as they have room.
-    pub(crate) fn feed_services(&mut self) {
-        let mut sources = std::mem::take(&mut self.services.sources);
-        sources.retain_mut(|source| {
-            let (mut fed, mut open) = (false, true);
-            while let Some(message) = self.next_for(source) {
-                match source.seed.messages.try_send(message) {
-                    Ok(()) => fed = true,
-                    Err(TrySendError::Full(message)) => {
-                        source.held = Some(message);
-                        source.seed.state.full.store(true, Ordering::Release);
-                        fed = true;
-                        break;
-                    }
-                    Err(TrySendError::Disconnected(_)) => {
-                        open = false;
-                        break;
-                    }
-                }
-            }
-            open &= !source.seed.state.closed.load(Ordering::Acquire);
-            if fed {
-                (source.seed.wake)();
-            }
-            if !open {
-                self.engine.close_inner(self.now, source.key);
-            }
-            open
-        });
-        self.services.sources = sources;
-    }
-
-    fn next_for(&mut self, source: &mut Source) -> Option<InnerMessage> {
-        if let Some(held) = source.held.take() {
-            return Some(held);
-        }
-        if !source.granted {
-            self.engine.grant_inner(source.key, 1);
-            source.granted = true;
-        }
-        let message = self.engine.poll_inner(self.now, source.key)?;
-        source.granted = false;
-        Some(message)
     }
 }

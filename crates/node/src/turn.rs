@@ -422,7 +422,6 @@ impl Shard {
                 self.begin_close(key, reason);
             }
         }
-        self.feed_services();
         self.send_batches();
         self.gather_dirty();
         self.tell_settled();

@@ -34,8 +34,6 @@ mod tenant_numbers;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    commands::dispatch(cli::Cli::parse())
+    commands::dispatch(cli::parse())
 }

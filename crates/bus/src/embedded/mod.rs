@@ -143,7 +143,7 @@ struct Embedded {
 pub(crate) fn open(settings: &Settings, observer: Observer) -> Result<Arc<dyn Backend>, BusError> {
     let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new(), settings: settings.clone() });
     let writer = settings.directory.as_deref().map(|directory| writer::start(directory, &shared)).transpose()?;
-    let link = Link::new(observer);
+    let link = Link::new("embedded".to_owned(), observer);
     link.connected();
     Ok(Arc::new(Embedded { shared, link, writer }))
 }

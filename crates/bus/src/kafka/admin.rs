@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{Offset, TopicPartitionList};
@@ -134,7 +134,7 @@ impl Admin {
     }
 
     /// Asks whether the brokers answer.
-    pub(super) fn answers(consumer: &BaseConsumer, topic: &str) -> KafkaResult<()> {
+    pub(super) fn answers<C: ConsumerContext>(consumer: &BaseConsumer<C>, topic: &str) -> KafkaResult<()> {
         consumer.fetch_metadata(Some(topic), Duration::from_secs(1)).map(drop)
     }
 }

@@ -56,6 +56,11 @@ impl Common {
         bounds(consumer, &self.topic(&place.log), place)
     }
 
+    /// The brokers' addresses.
+    pub(super) fn servers(&self) -> &str {
+        &self.servers
+    }
+
     pub(super) fn topic(&self, log: &LogName) -> String {
         format!("{}.{log}", self.settings.prefix)
     }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod client;
+mod diagnosis;
 mod live;
 mod message;
 mod owner;
@@ -15,13 +16,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::BaseConsumer;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;
 
 use crate::address::{Credentials, Server};
 use crate::budget::Ticket;
 use crate::bus::{Backend, Target};
+use crate::complaints::Complaints;
 use crate::completion::Completion;
 use crate::connection::Link;
 use crate::feed::Feed;
@@ -32,6 +35,7 @@ use crate::{
 };
 use admin::Admin;
 use client::{Common, client_error};
+use diagnosis::Heard;
 use live::Listeners;
 use owner::{Owner, Request};
 use producer::{Outgoing, Producer, Report, producer, send};
@@ -39,6 +43,9 @@ use reader::ReaderThread;
 
 /// How often it is seen whether the brokers answer.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Who looks whether the brokers answer, and hears why they do not.
+type Looker = BaseConsumer<Heard>;
 
 /// Something for the thread that works on topics.
 type Job = Box<dyn FnOnce(&Admin) + Send>;
@@ -64,7 +71,7 @@ pub(crate) fn open(
         return Err(BusError::NoKafkaTls);
     }
     let common = Arc::new(Common::new(servers, credentials, settings));
-    let link = Link::new(observer);
+    let link = Link::new(common.servers().to_owned(), observer);
     let producer = producer(&common.producer()).map_err(|error| client_error(&error))?;
     let admin = Admin::new(Arc::clone(&common))?;
     let (jobs, work) = channel::<Job>();
@@ -74,7 +81,10 @@ pub(crate) fn open(
         }
     })?;
     let (stop, stopped) = channel();
-    let looker: BaseConsumer = common.consumer().create().map_err(|error| client_error(&error))?;
+    let mut config = common.consumer();
+    // Of connections that the other side ends it speaks only when asked to.
+    config.set("log.connection.close", "true").set_log_level(RDKafkaLogLevel::Info);
+    let looker: Looker = config.create_with_context(Heard::default()).map_err(|error| client_error(&error))?;
     let (seen, its_link) = (Arc::clone(&common), Arc::clone(&link));
     spawn("bus-kafka", move || look(&looker, &seen, &its_link, &stopped))?;
     let (owners, listeners) = (Mutex::default(), Arc::default());
@@ -87,16 +97,23 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), BusError
 }
 
 /// Looks whether the brokers answer, until the bus has gone.
-fn look(consumer: &BaseConsumer, common: &Common, link: &Link, stopped: &Receiver<()>) {
-    let topic = common.live_topic();
+fn look(consumer: &Looker, common: &Common, link: &Link, stopped: &Receiver<()>) {
+    let (topic, complaints) = (common.live_topic(), Complaints::default());
     loop {
         let answer = Admin::answers(consumer, &topic);
         common.up.set(answer.is_ok());
         match answer {
-            Ok(()) => link.connected(),
+            Ok(()) => {
+                link.connected();
+                complaints.connected();
+                consumer.context().forget();
+            }
             Err(error) => {
                 link.lost();
-                link.failed(error.to_string());
+                // What the client has to say of it comes by this; there is nothing to consume.
+                while consumer.poll(Duration::ZERO).is_some() {}
+                complaints
+                    .tell(link, &diagnosis::complaint(consumer.context().last(), link.servers(), &error.to_string()));
             }
         }
         if stopped.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
@@ -125,7 +142,7 @@ impl Kafka {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 let (requests, inbox) = channel();
-                let owner = Owner { common: Arc::clone(&self.common), target, owned: None };
+                let owner = Owner { common: Arc::clone(&self.common), target, owned: None, unsaid: None };
                 if let Err(error) = spawn("bus-owner", move || owner.run(&inbox)) {
                     return fail(request, error);
                 }

@@ -46,6 +46,8 @@ pub(super) struct Owner {
     pub(super) common: Arc<Common>,
     pub(super) target: Target,
     pub(super) owned: Option<Owned>,
+    /// An ownership that ended while nobody waited and without another owner, and why.
+    pub(super) unsaid: Option<(Epoch, String)>,
 }
 
 /// Who this bus is as the owner.
@@ -107,16 +109,20 @@ impl Owner {
         self.give_up(&error);
     }
 
-    /// What is not confirmed is told with the end of its producer, and nothing is sent behind it.
+    /// What is not confirmed is told with the end of its producer, and nothing is sent behind it. Where nobody waits, the next append is
+    /// told: its owner shall not look for somebody who has taken its place.
     fn give_up(&mut self, error: &str) {
-        if self.owned.take().is_some() {
+        if let Some(owned) = self.owned.take() {
+            if owned.open.as_ref().is_some_and(Open::is_over_unsaid) {
+                self.unsaid = Some((owned.epoch, error.to_owned()));
+            }
             tracing::warn!(place = %self.target.place, error, "an owner's appends failed; it has to own the partition again");
         }
     }
 
     fn own(&mut self, deadline: Instant) -> Result<Epoch, BusError> {
         // Two producers of one id in one process would shut each other out.
-        self.owned = None;
+        (self.owned, self.unsaid) = (None, None);
         self.common.connected(deadline)?;
         let (place, settings) = (&self.target.place, &self.common.settings);
         let stays_open = self.target.spec.keep == Keep::All;
@@ -185,12 +191,13 @@ impl Owner {
     }
 
     /// Sends records into the transaction that stays open; each is told when it is stored. Says whether this bus is the owner still.
-    fn append_open(&self, open: &mut Open, producer: &Producer, batch: Batch, deadline: Instant) -> bool {
+    fn append_open(&mut self, open: &mut Open, producer: &Producer, batch: Batch, deadline: Instant) -> bool {
         let mut batch = batch.into_iter();
         if let Err(error) = open.begin(producer, deadline) {
             tracing::warn!(place = %self.target.place, %error, "an owner's appends failed; it has to own the partition again");
             if let Some((append, completion)) = batch.next() {
-                completion.finish(Err(if is_fenced(&error) { self.fenced(&append) } else { self.common.away(&error) }));
+                let fenced = open.is_fenced_by(&error);
+                completion.finish(Err(if fenced { self.fenced(&append) } else { self.common.away(&error) }));
             }
             self.refuse(batch.collect());
             return false;
@@ -236,9 +243,11 @@ impl Owner {
     }
 
     /// Refuses appends of somebody who is not the owner.
-    fn refuse(&self, batch: Batch) {
+    fn refuse(&mut self, batch: Batch) {
         for (append, completion) in batch {
-            completion.finish(Err(self.fenced(&append)));
+            let unsaid = self.unsaid.take_if(|(epoch, _)| append.epoch == Some(*epoch));
+            completion
+                .finish(Err(unsaid.map_or_else(|| self.fenced(&append), |(_, reason)| self.common.away(&reason))));
         }
     }
 

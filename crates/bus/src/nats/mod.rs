@@ -1,6 +1,6 @@
 //! The bus on NATS: core for live messages, JetStream for logs. The client has a thread of its own.
 
-mod complaints;
+mod diagnosis;
 mod lane;
 mod live;
 mod message;
@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use async_nats::jetstream::context::ContextBuilder;
-use async_nats::{ConnectOptions, Event};
+use async_nats::{ClientError, ConnectOptions, Event};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot, watch};
@@ -25,6 +25,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use crate::address::{Credentials, Server as ServerAddress};
 use crate::budget::Ticket;
 use crate::bus::{Backend, Target};
+use crate::complaints::Complaints;
 use crate::completion::Completion;
 use crate::connection::Link;
 use crate::feed::Feed;
@@ -33,7 +34,7 @@ use crate::{
     Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogSpec, Observer, Place, Position, Reader, Settings,
     SubjectFilter, Subscription, Wake,
 };
-use complaints::Complaints;
+use diagnosis::{Ours, diagnose};
 use lane::{Lane, Request};
 use reader::ReaderTask;
 use server::{Server, is_up, told};
@@ -63,10 +64,12 @@ pub(crate) fn open(
     settings: &Settings,
     observer: Observer,
 ) -> Result<Arc<dyn Backend>, BusError> {
-    let link = Link::new(observer);
-    let (turns, turns_seen) = watch::channel(0);
     let names: Vec<String> = servers.iter().map(ToString::to_string).collect();
-    let mut options = options(settings, Arc::clone(&link), turns, Complaints::new(names.join(",")));
+    let link = Link::new(names.join(","), observer);
+    let (turns, turns_seen) = watch::channel(0);
+    let ours = Ours { tls: settings.tls, has_certificate: settings.tls_identity.is_some() };
+    let ear = Ear { link: Arc::clone(&link), turns, complaints: Arc::default(), servers: servers.into(), ours };
+    let mut options = options(settings, ear);
     if let Some(credentials) = credentials {
         options = options.user_and_password(credentials.user.clone(), credentials.password().to_owned());
     }
@@ -120,7 +123,7 @@ fn run(start: Start, stopped: oneshot::Receiver<()>) {
     // Tasks that are under way are dropped with the runtime, and tell those who wait that the bus has stopped.
 }
 
-fn options(settings: &Settings, link: Arc<Link>, turns: watch::Sender<u64>, complaints: Complaints) -> ConnectOptions {
+fn options(settings: &Settings, ear: Ear) -> ConnectOptions {
     let mut options = ConnectOptions::new()
         .name(format!("tidegate {}", settings.prefix))
         .retry_on_initial_connect()
@@ -131,7 +134,7 @@ fn options(settings: &Settings, link: Arc<Link>, turns: watch::Sender<u64>, comp
         .reconnect_delay_callback(|attempts| CONNECT_EVERY.min(Duration::from_millis(50) * attempts.min(1_000) as u32))
         .require_tls(settings.tls)
         .event_callback(move |event| {
-            hear(&event, &link, &turns, &complaints);
+            ear.hear(&event);
             std::future::ready(())
         });
     if let Some(authorities) = &settings.tls_ca {
@@ -144,27 +147,56 @@ fn options(settings: &Settings, link: Arc<Link>, turns: watch::Sender<u64>, comp
 }
 
 /// Takes note of what the client says about its connection.
-fn hear(event: &Event, link: &Link, turns: &watch::Sender<u64>, complaints: &Complaints) {
-    match event {
-        Event::Connected => {
-            turns.send_if_modified(|turns| step(turns, !is_up(*turns)));
-            complaints.connected();
-            link.connected();
+struct Ear {
+    link: Arc<Link>,
+    turns: watch::Sender<u64>,
+    complaints: Arc<Complaints>,
+    servers: Arc<[ServerAddress]>,
+    ours: Ours,
+}
+
+impl Ear {
+    fn hear(&self, event: &Event) {
+        match event {
+            Event::Connected => {
+                self.turns.send_if_modified(|turns| step(turns, !is_up(*turns)));
+                self.complaints.connected();
+                self.link.connected();
+            }
+            Event::Disconnected | Event::Closed => {
+                self.turns.send_if_modified(|turns| step(turns, is_up(*turns)));
+                self.link.lost();
+            }
+            Event::SlowConsumer(_) => {
+                tracing::warn!("live messages or records came faster than they were taken; some were dropped");
+            }
+            Event::LameDuckMode => tracing::info!("a server of the bus is about to stop"),
+            Event::ServerError(error) => tracing::warn!(%error, "a server of the bus has said an error"),
+            Event::ClientError(error) => self.complain(error),
+            Event::Draining => {}
         }
-        Event::Disconnected | Event::Closed => {
-            turns.send_if_modified(|turns| step(turns, is_up(*turns)));
-            link.lost();
+    }
+
+    fn complain(&self, error: &ClientError) {
+        if is_up(*self.turns.borrow()) {
+            tracing::warn!(%error, "the client of the bus has met an error");
+            return;
         }
-        Event::SlowConsumer(_) => {
-            tracing::warn!("live messages or records came faster than they were taken; some were dropped");
+        tracing::debug!(%error, "the client of the bus does not reach its servers");
+        if !self.complaints.may_look() {
+            return;
         }
-        Event::LameDuckMode => tracing::info!("a server of the bus is about to stop"),
-        Event::ServerError(error) => tracing::warn!(%error, "a server of the bus has said an error"),
-        Event::ClientError(error) => {
-            complaints.tell(is_up(*turns.borrow()), error);
-            link.failed(error.to_string());
-        }
-        Event::Draining => {}
+        let (servers, link, complaints) =
+            (Arc::clone(&self.servers), Arc::clone(&self.link), Arc::clone(&self.complaints));
+        let said = match error {
+            ClientError::Other(said) => said.clone(),
+            error => error.to_string(),
+        };
+        let ours = self.ours;
+        tokio::spawn(async move {
+            let complaint = diagnose(&servers, ours, &said).await;
+            complaints.tell(&link, &complaint);
+        });
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod doubled;
 mod safe;
+mod unreachable;
 
 use std::fmt::Write;
 use std::io::{BufRead, BufReader};

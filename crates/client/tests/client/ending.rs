@@ -102,6 +102,18 @@ fn packets_out_of_place_end_the_connection() {
 }
 
 #[test]
+fn a_port_of_another_protocol_is_named() {
+    for (answer, speaks) in [(&b"\x15\x03\x03\0\x02\x02\x32"[..], "TLS"), (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP")]
+    {
+        let mut script = Script::new(options(Version::V5));
+        script.client.open(script.now).unwrap();
+        script.sent();
+        script.receive(answer);
+        assert_eq!(script.disconnected(), Disconnected::Protocol(ProtocolError::AnotherProtocol { speaks }));
+    }
+}
+
+#[test]
 fn packets_are_traced_when_asked_for() {
     let own = Options { trace: true, ..options(Version::V311) };
     let mut script = Script::new(own);

@@ -1,7 +1,5 @@
 //! The table of metrics.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use tidegate_engine::Reason;
 
 use super::Kind::{Counter, Gauge};
@@ -36,7 +34,7 @@ enum Travels {
 /// Values of the label `qos`.
 const QOS: [&str; 3] = ["0", "1", "2"];
 
-const fn metric(
+pub(super) const fn metric(
     name: &'static str,
     kind: Kind,
     labels: &'static [&'static str],
@@ -409,40 +407,25 @@ pub(super) static METRICS: &[Metric] = &[
     metric("tidegate_shard_link_bytes", Gauge, &[], "Bytes under way from one shard to another.", |it, out| {
         out.add(&[], it.status.gauges.link_bytes);
     }),
+    metric(
+        "tidegate_group_messages_kept",
+        Gauge,
+        &[],
+        "Messages of shared groups that are kept here until another node answers for them, or until a member comes for them.",
+        |it, out| out.add(&[], it.status.gauges.kept_deals),
+    ),
+    metric(
+        "tidegate_group_messages_not_kept_total",
+        Counter,
+        &[],
+        "Messages of shared groups that there was no room to keep (limits.kept_deal_bytes): lost if the node of their member dies.",
+        |it, out| out.add(&[], it.status.counters.deals_not_kept),
+    ),
     metric("tidegate_shards", Gauge, &[], "Shards, the threads that work clients.", |it, out| {
         out.add(&[], u64::from(it.status.shards));
     }),
     metric("tidegate_build_info", Gauge, &["version"], "Always 1; the label says which version runs.", |it, out| {
         out.add(&[it.status.version], 1_u64);
-    }),
-    metric(
-        "process_start_time_seconds",
-        Gauge,
-        &[],
-        "When the broker was started, in seconds since 1970.",
-        |it, out| {
-            out.one(seconds_since_1970(it.status.started));
-        },
-    ),
-    metric(
-        "process_cpu_seconds_total",
-        Counter,
-        &[],
-        "CPU time of the process, in user and system mode.",
-        |it, out| out.one(it.process.cpu_seconds),
-    ),
-    metric("process_resident_memory_bytes", Gauge, &[], "Memory of the process that is in RAM.", |it, out| {
-        out.one(it.process.resident_bytes);
-    }),
-    metric("process_virtual_memory_bytes", Gauge, &[], "Address space of the process.", |it, out| {
-        out.one(it.process.virtual_bytes);
-    }),
-    metric("process_threads", Gauge, &[], "Threads of the process.", |it, out| out.one(it.process.threads)),
-    metric("process_open_fds", Gauge, &[], "Open files, which include connections.", |it, out| {
-        out.one(it.process.open_files);
-    }),
-    metric("process_max_fds", Gauge, &[], "Open files that the system allows.", |it, out| {
-        out.one(it.process.max_files);
     }),
 ];
 
@@ -488,9 +471,4 @@ fn connects(it: &Reading<'_>, out: &mut Samples<'_>) {
 /// Milliseconds as seconds; what is longer than seven weeks is seven weeks.
 fn seconds(milliseconds: u64) -> f64 {
     f64::from(u32::try_from(milliseconds).unwrap_or(u32::MAX)) / 1000.0
-}
-
-fn seconds_since_1970(time: SystemTime) -> Option<f64> {
-    let age = time.duration_since(UNIX_EPOCH).ok()?;
-    Some(age.as_secs_f64())
 }

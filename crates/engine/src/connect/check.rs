@@ -46,9 +46,6 @@ impl Engine {
         existing: Option<SessionKey>,
         connect: &Connect<'_>,
     ) -> Result<(), Refused> {
-        if existing.is_some_and(|session| self.inner.is_inner(session)) {
-            return Err(Refused::new(Reason::InvalidClientId, "the broker itself uses this client id"));
-        }
         if connect.will.as_ref().is_some_and(|will| !self.may_leave_will(subject, will)) {
             return Err(Refused::new(Reason::NotAuthorized, "the rules do not allow to publish the will"));
         }

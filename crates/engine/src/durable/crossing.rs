@@ -284,7 +284,7 @@ impl Engine {
         }
         let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
         let group = crate::link::record::GroupName { tenant, share, filter };
-        self.deal_again(now, group, &mut left.message.publication(), &source, (self.place.shard, u32::MAX));
+        self.deal_left(now, group, &mut left.message.publication(), &source);
         true
     }
 

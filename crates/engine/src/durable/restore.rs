@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 
+use tidegate_mqtt::PacketId;
+
 use crate::addresses::{NODE_GROUP, group_of_stored};
 use crate::desk::Timer;
 use crate::engine::Engine;
@@ -214,14 +216,7 @@ impl Engine {
             }
             Key::Received(session, id) => {
                 part(all, session)?;
-                let known = all.current.as_ref().map(|(_, restoring)| restoring.key);
-                if let Some(session) = known.and_then(|key| self.desk.sessions.get_mut(key.0)) {
-                    session.flow_mut().received.insert(id);
-                    if !value.is_empty() {
-                        let exchange = Exchange::read(&mut WireReader::new(value)).map_err(wrong)?;
-                        session.rare_mut().exchanges.push((id, exchange));
-                    }
-                }
+                self.restore_received(all, id, value).map_err(wrong)?;
             }
             Key::Entry(session, number) => {
                 part(all, session)?;
@@ -261,6 +256,18 @@ impl Engine {
                 self.restore_retained(now, tenant, message);
             }
             Key::Foreign => {}
+        }
+        Ok(())
+    }
+
+    /// A QoS 2 packet id that a publisher has not released, with the name that its message crossed under, if it did.
+    fn restore_received(&mut self, all: &Restoration, id: PacketId, value: &[u8]) -> Result<(), WireError> {
+        let known = all.current.as_ref().map(|(_, restoring)| restoring.key);
+        let Some(session) = known.and_then(|key| self.desk.sessions.get_mut(key.0)) else { return Ok(()) };
+        session.flow_mut().received.insert(id);
+        if !value.is_empty() {
+            let exchange = Exchange::read(&mut WireReader::new(value))?;
+            session.rare_mut().exchanges.push((id, exchange));
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ impl Desk {
             return;
         }
         let Some(session) = self.sessions.get_mut(key.0) else { return };
-        let lasts = session.lasts() || session.is_inner() || session.is_uplink();
+        let lasts = session.lasts() || session.is_uplink();
         let Some(rare) = session.rare.as_mut() else { return };
         let kept = !lasts && !self.journal.full && rare.will.as_ref().is_some_and(is_kept);
         if !kept {

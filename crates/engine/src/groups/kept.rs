@@ -5,8 +5,10 @@
 //! with the session that it is owed to, or at its end, acknowledged or dropped with a reason. When the node is gone before, the
 //! message is dealt again: at QoS 1 to whoever is there; at QoS 2 to the same client when that one is back, since it may have it already.
 
+mod taken_over;
+
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use tidegate_mqtt::QoS;
@@ -22,6 +24,7 @@ use crate::link::record::{GroupName, Record};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
+use crate::topics::GroupKey;
 
 /// Milliseconds that a message waits for its group to have a member, and at QoS 2 for the member that it was dealt to.
 const WAIT_MS: u64 = 60_000;
@@ -33,12 +36,19 @@ pub(crate) struct Kept {
     seed: u64,
     made: u64,
     deals: BTreeMap<u64, Deal>,
+    /// How many there have been.
+    added: u64,
     bytes: u64,
     /// How many of them are nowhere.
     waiting: usize,
     due: Option<Millis>,
     done: Done,
+    /// Ids of QoS 2 messages that others have given to this shard, the last ones: they are not taken again.
+    taken: VecDeque<u64>,
 }
+
+/// So many ids are remembered: more than a shard is given while others find out that a link is lost.
+const TAKEN_MAX: usize = 4096;
 
 /// What members of this shard have come to the end of: whose it was, and its id there.
 type Done = Rc<RefCell<Vec<(ShardId, u64)>>>;
@@ -57,6 +67,8 @@ struct Deal {
     hops: u8,
     /// Since when it is where it is.
     since: Millis,
+    /// Greater than that of what was kept before.
+    order: u64,
 }
 
 /// That a group of another node is told when a message that it has dealt comes to its end, whatever that is: it is told when the last
@@ -92,6 +104,29 @@ impl Kept {
         self.due.is_some()
     }
 
+    /// Notes that a QoS 2 message was given to this shard, under its id at whoever keeps it; says whether it was before. What is kept for the
+    /// case that it did not arrive is given again when a link comes back, or by another node that goes on with what a dead one kept.
+    pub(crate) fn is_taken(&mut self, qos: QoS, id: u64) -> bool {
+        if qos != QoS::ExactlyOnce || id == 0 {
+            return false;
+        }
+        if self.taken.contains(&id) {
+            return true;
+        }
+        if self.taken.len() == TAKEN_MAX {
+            self.taken.pop_front();
+        }
+        self.taken.push_back(id);
+        false
+    }
+
+    /// A message goes back to whoever keeps it: it may be given to this shard again.
+    pub(super) fn give_up(&mut self, id: u64) {
+        if id != 0 {
+            self.taken.retain(|taken| *taken != id);
+        }
+    }
+
     /// Whether some group of another node is to be told something.
     #[inline]
     fn has_done(&self) -> bool {
@@ -108,6 +143,7 @@ impl Kept {
     }
 
     fn add(&mut self, id: u64, deal: Deal) {
+        self.added += 1;
         self.bytes += deal.message.cost();
         self.waiting += usize::from(deal.at.is_none());
         self.deals.insert(id, deal);
@@ -128,8 +164,12 @@ impl Kept {
         (deal.at, deal.since) = (at, since);
     }
 
+    /// Some of them, in the order in which they were kept.
     fn ids(&self, wanted: impl Fn(&Deal) -> bool) -> Vec<u64> {
-        self.deals.iter().filter(|(_, deal)| wanted(deal)).map(|(id, _)| *id).collect()
+        let mut ids: Vec<(u64, u64)> =
+            self.deals.iter().filter(|(_, deal)| wanted(deal)).map(|(id, deal)| (deal.order, *id)).collect();
+        ids.sort_unstable();
+        ids.into_iter().map(|(_, id)| id).collect()
     }
 }
 
@@ -158,6 +198,29 @@ impl Reach<'_> {
             return 0;
         }
         self.keep_message(now, message, group, Some(at), client, hops)
+    }
+
+    /// A group of this shard has nobody to deal a message to. If its members were at a node whose place another one is to take, the message
+    /// waits for them; it has come to its end if they were not.
+    #[cold]
+    pub(super) fn keep_for_who_comes(&mut self, now: Now, key: GroupKey, publication: &mut Publication<'_>) {
+        let awaits = self.roster.misses_any() || self.groups.dealers.miss_any();
+        let name = self.groups.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
+        match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
+            Some((share, filter)) => self.wait_for_member(now, (&share, &filter), publication),
+            None => self.desk.discard_publication(Reason::NoGroupMember, publication),
+        }
+    }
+
+    /// Keeps a message until its group has a member. Where there is no room it is dropped, and a publisher at QoS 1 hears that it was not taken.
+    fn wait_for_member(&mut self, now: Now, group: (&str, &str), publication: &mut Publication<'_>) {
+        let message = publication.keep();
+        if self.groups.kept.bytes + message.cost() > self.desk.settings.limits.kept_deal_bytes {
+            self.desk.gave_up = true;
+            self.desk.counters.deals_not_kept += 1;
+            return self.desk.discard_publication(Reason::NoGroupMember, publication);
+        }
+        self.keep_message(now, message, group, None, 0, 1);
     }
 
     /// Keeps a message of a group that is at a shard of another node, or nowhere.
@@ -198,7 +261,8 @@ impl Reach<'_> {
             stored = self.desk.journal.put_crossing(&message.publication(), &way);
         }
         self.desk.memory += message.cost();
-        self.groups.kept.add(id, Deal { share, filter, message, at, client, stored, hops, since: now.monotonic });
+        let (since, order) = (now.monotonic, self.groups.kept.added);
+        self.groups.kept.add(id, Deal { share, filter, message, at, client, stored, hops, since, order });
         if at.is_none() && self.groups.kept.due.is_none() {
             self.set_deal_timer(now.monotonic.plus(WAIT_MS));
         }
@@ -257,8 +321,7 @@ impl Engine {
 
     /// A message has no member to go to for now: it waits for one.
     pub(crate) fn wait_for_members(&mut self, now: Now, group: GroupName<'_>, publication: &mut Publication<'_>) {
-        let message = publication.keep();
-        reach!(self).keep_message(now, message, (group.share, group.filter), None, 0, 1);
+        reach!(self).wait_for_member(now, (group.share, group.filter), publication);
     }
 
     /// Deals what waits, as far as there is somebody for it.
@@ -283,7 +346,12 @@ impl Engine {
             return self.desk.discard_publication(Reason::MessageExpired, &mut publication);
         }
         let group = GroupName { tenant, share: &share, filter: &filter };
-        let home = self.roster.home_of(group_partition(tenant, &share, &filter));
+        let partition = group_partition(tenant, &share, &filter);
+        if self.roster.misses(partition) || self.desk.moving.has(partition) {
+            // Who deals for the group is about to be known.
+            return;
+        }
+        let home = self.roster.home_of(partition);
         let source = Source { hops, ..Source::inside(self.place.shard, now) };
         if home != self.place.shard {
             return self.send_to_group(now, group, &mut publication, &source, (home, u32::MAX), (0, id));

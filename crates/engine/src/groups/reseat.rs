@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::hash::hash_name;
-use crate::ids::{SessionKey, ShardId};
+use crate::ids::{SessionKey, ShardId, TenantId};
 use crate::link::record::{GroupName, Record};
 use crate::now::Now;
 use crate::session::Membership;
@@ -18,19 +18,38 @@ impl Engine {
         }
     }
 
-    /// A shard of another node is gone, and all members there with it.
-    pub(crate) fn leave_groups_of(&mut self, now: Now, peer: ShardId) {
-        let mut left = Vec::new();
-        for (_, dealt) in self.groups.dealt.iter() {
-            let members = dealt.members.members().iter().filter(|member| member.receiver.0 == peer);
-            left.extend(
-                members.map(|member| (dealt.tenant, dealt.share.clone(), dealt.filter.clone(), member.receiver.1)),
-            );
+    /// A shard of another node is gone, and all members there with it. Groups that have none any more are not forgotten before it is known that
+    /// nobody comes back by another node.
+    pub(crate) fn leave_groups_of(&mut self, peer: ShardId) {
+        let mut gone = Vec::new();
+        for (group, dealt) in self.groups.dealt.iter() {
+            let receivers = dealt.members.members().iter().map(|member| member.receiver);
+            gone.extend(receivers.filter(|(shard, _)| *shard == peer).map(|receiver| (group, receiver)));
         }
-        for (tenant, share, filter, session) in left {
-            self.handle_group_leave(now, peer, GroupName { tenant, share: &share, filter: &filter }, session);
+        for (group, receiver) in gone {
+            if let Some(dealt) = self.groups.dealt.get_mut(group) {
+                dealt.members.leave(&receiver);
+            }
         }
         self.groups.joining.retain(|_, joining| joining.shard != peer);
+    }
+
+    /// Forgets groups whose members were at nodes that are gone, when it is known that none of them comes back by another node.
+    pub(crate) fn remove_forsaken_groups(&mut self, now: Now) {
+        let empty = self.groups.dealt.iter().filter(|(_, dealt)| dealt.members.is_empty());
+        let names: Vec<(TenantId, Box<str>, Box<str>)> =
+            empty.map(|(_, dealt)| (dealt.tenant, dealt.share.clone(), dealt.filter.clone())).collect();
+        for (tenant, share, filter) in names {
+            self.remove_group(now, GroupName { tenant, share: &share, filter: &filter });
+        }
+    }
+
+    /// A session went online or offline: its groups prefer members that are there.
+    pub(crate) fn announce_presence(&mut self, key: SessionKey, online: bool) {
+        let Some(rare) = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref()) else { return };
+        for membership in rare.memberships.clone() {
+            self.announce_presence_in(&membership, key, online);
+        }
     }
 
     /// Tells one group that a member went online or offline.

@@ -29,6 +29,7 @@ impl Engine {
             self.deal_again(now, group, publication, &source, (self.place.shard, from.0));
         } else {
             let of = membership.promised_to(home);
+            self.groups.kept.give_up(of);
             self.send_to_group(now, group, publication, &source, (home, from.0), (of, 0));
         }
     }
@@ -63,6 +64,21 @@ impl Engine {
         }
     }
 
+    /// Deals a message that an earlier process left between two shards. Its members may all be at other nodes, and are known later.
+    pub(crate) fn deal_left(
+        &mut self,
+        now: Now,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        if self.groups.find(group).is_some() || publication.qos == QoS::AtMostOnce {
+            self.deal_again(now, group, publication, source, (self.place.shard, u32::MAX));
+        } else {
+            self.wait_for_members(now, group, publication);
+        }
+    }
+
     /// A message that a group of another shard has dealt to a session of this one.
     pub(crate) fn handle_deal(
         &mut self,
@@ -78,6 +94,11 @@ impl Engine {
             .sessions
             .get(session.0)
             .is_some_and(|session| hash_name(session.tenant, &session.client_id) == client);
+        if self.groups.kept.is_taken(publication.qos, id) {
+            // It had arrived, and what was said of it had not.
+            let batch = self.desk.journal.promised_batch();
+            return self.links.answer(from, Promised::Dealt { id }, batch);
+        }
         // Whoever leaves for another node has a seat there by now.
         let stays = seated && !self.desk.has_left(session, from);
         let wants = stays && (insists || self.desk.takes_dealt(session, publication));
@@ -89,6 +110,7 @@ impl Engine {
         let delivered = wants && reach!(self).deliver_dealt(now, session, group, publication, source, promise);
         self.desk.transfers.dealer = None;
         if !delivered {
+            self.groups.kept.give_up(id);
             let source = Source { hops: source.hops + 1, ..*source };
             let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), from);
             let envelope = reach!(self).envelope(0, publication, &source, None);

@@ -53,6 +53,7 @@ impl Engine {
         }
         self.take_retained(&mut out, now, partition);
         self.put_marks(&mut out, partition);
+        self.put_kept(&mut out, now, partition);
         for key in sessions {
             self.forget_session(now, key);
         }

@@ -39,6 +39,7 @@ impl Engine {
         for _ in 0..reader.u32("a number of exchanges")? {
             marks.push(ExchangeName::read(&mut reader)?);
         }
+        let kept = Self::read_kept(&mut reader, now, partition)?;
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of the image" }.into());
         }
@@ -51,6 +52,7 @@ impl Engine {
         for message in retained {
             self.adopt_retained(now, message);
         }
+        self.adopt_kept(now, kept);
         // The rules here may be others than those that the subscriptions were allowed by.
         self.rules.recheck();
         self.after_frame(now);

@@ -53,6 +53,7 @@ impl Engine {
         self.desk.moving = self.desk.moving.without(partitions);
         self.rest = None;
         self.release_transfers(now, partitions);
+        self.deal_waiting(now);
     }
 
     /// Takes images of held partitions, as far as they are at home on this shard, and begins to note what arrives for them
@@ -114,6 +115,7 @@ impl Engine {
         }
         self.put_retained(&mut out, now, partition);
         self.put_marks(&mut out, partition);
+        self.put_kept(&mut out, now, partition);
         seal(out)
     }
 
@@ -121,7 +123,7 @@ impl Engine {
     /// stay: every orchestrator has those that its clients subscribe to.
     pub fn forget_partitions(&mut self, now: Now, partitions: Partitions) -> Owed {
         self.desk.journal.now = now;
-        self.abandon_transfers(now, partitions);
+        let aside = self.abandon_transfers(partitions);
         self.send_on_all_of(now, partitions);
         self.desk.exchanges.note_left(partitions);
         let mut all = Owed::default();
@@ -131,6 +133,7 @@ impl Engine {
                 self.forget_session(now, key);
             }
         }
+        self.give_back_aside(now, aside);
         self.after_frame(now);
         all
     }

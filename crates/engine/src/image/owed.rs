@@ -44,10 +44,10 @@ impl Engine {
         owed
     }
 
-    /// The sessions of a partition, without those of inner subscribers: these belong to the process and never move.
+    /// The sessions of a partition, without those of uplinks: these belong to the process and never move.
     pub(super) fn sessions_of(&self, partition: PartitionId) -> Vec<SessionKey> {
         let here = self.desk.sessions.iter().filter(|(_, session)| {
-            !session.is_inner() && !session.is_uplink() && partition_of(session.tenant, &session.client_id) == partition
+            !session.is_uplink() && partition_of(session.tenant, &session.client_id) == partition
         });
         here.map(|(key, _)| SessionKey(key)).collect()
     }

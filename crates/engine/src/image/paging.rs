@@ -55,13 +55,13 @@ impl std::error::Error for PageError {}
 impl Engine {
     /// Moves the queue of a client that is away out of memory. When the client is back, [`Event::LoadQueue`] asks for it.
     ///
-    /// `None` when there is no such session, it is connected or an inner subscriber's, its queue is empty or an earlier
+    /// `None` when there is no such session, it is connected, its queue is empty or an earlier
     /// one has not come back (a queue leaves and returns as one), or it holds messages of a shared group, which go to
     /// another member if this session ends. What is queued meanwhile has the whole limit of the queue to itself.
     pub fn page_out(&mut self, now: Now, tenant: TenantId, client_id: &str) -> Option<PagedQueue> {
         let key = self.session_named(tenant, client_id)?;
         let session = self.desk.sessions.get_mut(key.0)?;
-        if session.connection.is_some() || session.is_inner() || session.is_loading() {
+        if session.connection.is_some() || session.is_loading() {
             return None;
         }
         let flow = session.flow.as_mut()?;

@@ -98,7 +98,7 @@ fn read_head(reader: &mut WireReader<'_>, now: Now) -> Result<(Session, Vec<Stri
     let ends = ends_at != Millis::NEVER;
     // How long a mailbox lasts is not said by its client.
     let agrees = session.standing == Standing::Mailbox || ends == (session.expiry_seconds != u32::MAX);
-    if !session.lasts() || session.is_inner() || !agrees {
+    if !session.lasts() || !agrees {
         return Err(WireError { reading: "a session that lasts" });
     }
     if ends {

@@ -14,7 +14,7 @@ impl Desk {
         let link_bytes = self.settings.limits.shard_link_bytes;
         let over_ceiling = self.is_over_ceiling();
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
-        let takes = session.connection.is_some() || session.is_inner();
+        let takes = session.connection.is_some();
         let Some(publisher) = publisher.filter(|_| takes && !over_ceiling) else {
             return self.drop_newest(now, arriving);
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coming, Cut, Leaving, Stage};
+use super::{Aside, Coming, Cut, Leaving, Stage};
 use crate::engine::Engine;
 use crate::ids::{PartitionId, Partitions, ShardId};
 use crate::image::ImageError;
@@ -169,24 +169,33 @@ impl Engine {
         coming.retain(|_, coming| coming.stage < Stage::Served || coming.uncut != Shards::default());
     }
 
-    /// These partitions are forgotten here. What groups have dealt to those who were to come goes back.
-    pub(crate) fn abandon_transfers(&mut self, now: Now, partitions: Partitions) {
+    /// These partitions are forgotten here. Returns what was set aside, for [`Engine::give_back_aside`].
+    #[must_use]
+    pub(crate) fn abandon_transfers(&mut self, partitions: Partitions) -> Vec<Aside> {
         self.desk.transfers.leaving.retain(|partition, _| !partitions.has(*partition));
         let mut ids = BTreeSet::new();
+        let mut all = Vec::new();
         for partition in partitions.iter() {
-            let Some(coming) = self.desk.transfers.coming.remove(&partition) else { continue };
+            let Some(mut coming) = self.desk.transfers.coming.remove(&partition) else { continue };
             ids.insert(coming.id);
-            for aside in coming.aside {
-                if let Some(group) = aside.delivery.group.clone() {
-                    self.give_back(now, &group, aside.to, &mut aside.delivery.message.publication());
-                }
-            }
+            all.append(&mut coming.aside);
         }
         for id in ids {
             let own = self.place.shard;
             self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, own));
             for shard in self.roster.others() {
                 self.send_transfer(shard, TransferWord::End { id });
+            }
+        }
+        all
+    }
+
+    /// What groups have dealt to sessions that were to come goes back to them. The sessions have been forgotten by now, all of them: a group whose
+    /// home is here would else deal it to the next one that goes.
+    pub(crate) fn give_back_aside(&mut self, now: Now, all: Vec<Aside>) {
+        for aside in all {
+            if let Some(group) = &aside.delivery.group {
+                self.give_back(now, group, aside.to, &mut aside.delivery.message.publication());
             }
         }
     }

@@ -86,7 +86,7 @@ enum Stage {
 
 /// What is delivered when the rest has been.
 #[derive(Debug)]
-struct Aside {
+pub(crate) struct Aside {
     to: SessionKey,
     /// Hash of the client id.
     client: u64,

@@ -381,18 +381,6 @@ impl World {
         panic!("nothing comes from shard {from} to shard {to}");
     }
 
-    /// The link between two nodes breaks.
-    pub(crate) fn break_link(&self, one: usize, two: usize) {
-        self.0.borrow_mut().break_link(one, two);
-        self.run();
-    }
-
-    /// It is there again.
-    pub(crate) fn mend_link(&self) {
-        self.0.borrow_mut().mend_link();
-        self.run();
-    }
-
     /// What the store of a node holds.
     pub(crate) fn pairs_of(&self, node: usize) -> Pairs {
         self.0.borrow_mut().store.pairs_of_mut(node).clone()
@@ -402,6 +390,23 @@ impl World {
     pub(crate) fn replace_node(&self, node: usize) {
         self.0.borrow_mut().replace_node(node);
         self.run();
+    }
+
+    /// A node dies as [`World::kill_node`] says, and others will go on with what it owed. Nothing else happens yet.
+    pub(crate) fn kill_awaited_node(&self, node: usize, arrive: usize) {
+        let mut net = self.0.borrow_mut();
+        net.lose_batches_of(node, arrive);
+        net.await_node(node);
+    }
+
+    /// Two nodes lose their link, and of what was under way only so many batches of each shard to each still arrive. Nothing else happens yet.
+    pub(crate) fn break_link(&self, one: usize, other: usize, arrive: usize) {
+        self.0.borrow_mut().break_link(one, other, arrive);
+    }
+
+    /// All nodes have their links again.
+    pub(crate) fn mend_links(&self) {
+        self.0.borrow_mut().mend_links();
     }
 
     /// It comes back with nothing.

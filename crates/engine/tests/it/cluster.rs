@@ -346,3 +346,47 @@ fn more_than_may_be_kept_is_dealt_without_being_kept() {
     let counted = world.counters().deals_not_kept;
     assert!(counted > 0 && world.gauges().kept_deals + counted == 3, "{counted}");
 }
+
+#[test]
+fn what_is_published_while_all_members_are_at_a_dead_node_waits_for_them() {
+    let (world, member, publisher, topic) = dealt_elsewhere(|_| {});
+    let here = world.connect(v5(&world.name_on(0, "here ")));
+    let survivor = world.name_on(2, "again ");
+    world.await_node(1);
+    assert_eq!(member.expect_closed(), Reason::ConnectionLost);
+    assert_eq!(publisher.publish(message(&topic, "from afar").qos1()), ReasonCode::Success);
+    assert_eq!(here.publish(message(&topic, "from home").qos2()), ReasonCode::Success);
+    world.advance(minutes(5));
+    assert_eq!((world.gauges().kept_deals, world.dropped(Reason::NoGroupMember)), (2, 0));
+    let again = world.connect(v5(&survivor));
+    again.subscribe_later(&format!("$share/g/{topic}"));
+    world.run();
+    assert_eq!(texts(&again), ["from afar", "from home"]);
+    world.replace_node(1);
+    assert_eq!(world.gauges().kept_deals, 0);
+}
+
+#[test]
+fn what_no_member_of_a_dead_node_comes_back_for_is_counted_and_the_group_forgotten() {
+    let (world, _, publisher, topic) = dealt_elsewhere(|_| {});
+    world.await_node(1);
+    publisher.publish(message(&topic, "x").qos1());
+    world.replace_node(1);
+    let crossed = crossings(&world);
+    publisher.publish(message(&topic, "y").qos1());
+    assert_eq!(crossings(&world), crossed, "nobody wants it");
+    world.advance(minutes(2));
+    assert_eq!((world.gauges().kept_deals, world.dropped(Reason::NoGroupMember)), (0, 1));
+}
+
+#[test]
+fn more_than_may_wait_for_members_of_a_dead_node_is_refused() {
+    let (world, _, publisher, topic) = dealt_elsewhere(|settings| settings.limits.kept_deal_bytes = 150);
+    world.await_node(1);
+    let codes: Vec<ReasonCode> =
+        (0..3).map(|number| publisher.publish(message(&topic, number.to_string()).qos1())).collect();
+    assert_eq!(codes[0], ReasonCode::Success);
+    assert!(codes[2].is_error(), "{codes:?}");
+    let refused = codes.iter().filter(|code| code.is_error()).count() as u64;
+    assert_eq!((world.gauges().kept_deals, world.dropped(Reason::NoGroupMember)), (3 - refused, refused));
+}

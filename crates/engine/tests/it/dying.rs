@@ -8,6 +8,8 @@ use tidegate_mqtt::{QoS, SubscriptionOptions};
 use crate::harness::*;
 use crate::simulation::seeds;
 
+mod homes;
+
 /// Things that happen before the last node has died.
 const ACTIONS: usize = 160;
 

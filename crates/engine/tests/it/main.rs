@@ -19,7 +19,6 @@ mod durable;
 mod dying;
 mod enhanced;
 mod fan_out;
-mod inner;
 mod keep_alive;
 mod links;
 mod live_limits;

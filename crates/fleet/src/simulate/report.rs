@@ -77,6 +77,9 @@ pub struct Report {
     pub regretted_shrinks: u64,
     /// Actions whose 60 s the trace ended before.
     pub unjudged: u64,
+    /// How often a client has to go to another broker within an hour, in the mean over clients and the trace, when each change moves no more of them
+    /// than it takes for all brokers to have as many. The share that a change moves is `|n - m| / max(n, m)`.
+    pub handovers_per_client_hour: f64,
     /// Observations of the brokers by where their load was.
     pub observations: Observations,
     /// Brokers that served at the end.
@@ -103,6 +106,7 @@ impl Report {
             "false_positives": self.false_positives,
             "regretted_shrinks": self.regretted_shrinks,
             "unjudged": self.unjudged,
+            "handovers_per_client_hour": self.handovers_per_client_hour,
             "observations": {"above": observations.above, "within": observations.within, "below": observations.below},
             "brokers_at_the_end": self.brokers_at_the_end,
             "most_brokers": self.most_brokers,

@@ -219,6 +219,7 @@ impl<'a> Run<'a> {
             under_provisioned_s: self.under_provisioned_s,
             over_provisioned: self.over_provisioned,
             longest_wait_s: self.longest_wait_s,
+            handovers_per_client_hour: moved(&self.profile) * 3600.0 / self.elapsed.max(1.0),
             unjudged: self.actions.iter().map(|action| u64::from(action.justified.is_none())).sum(),
             actions: self.actions,
             false_positives: self.false_positives,
@@ -229,6 +230,14 @@ impl<'a> Run<'a> {
             profile: self.profile,
         }
     }
+}
+
+/// How often a client has had to move, as brokers began and ceased to serve: with all brokers as full before and after, a new one takes its share from
+/// the others, and one that goes gives its own away.
+pub(super) fn moved(profile: &[ProfilePoint]) -> f64 {
+    let changes = profile.windows(2).map(|pair| (pair[0].brokers, pair[1].brokers));
+    // The sum of nothing would be -0.
+    changes.fold(0.0, |sum, (from, to)| sum + f64::from(from.abs_diff(to)) / f64::from(from.max(to).max(1)))
 }
 
 /// How long queues one after the other take to run dry, each a backlog and a capacity: the slowest of what must yet pass each.

@@ -153,6 +153,26 @@ fn the_default_shrinks_to_the_minimum_without_growing_again() {
 }
 
 #[test]
+fn clients_move_no_more_than_it_takes_to_share_the_load_evenly() {
+    let still = of_default(&rates(std::iter::repeat_n(50.0, 3600)));
+    assert_eq!(still.handovers_per_client_hour.to_bits(), 0.0_f64.to_bits());
+    // From 1 broker to 12 eleven twelfths move, from 12 to 9 a quarter, and none while orchestrators come.
+    let point = |brokers, orchestrators| ProfilePoint {
+        time_s: 0.0,
+        brokers,
+        brokers_allocated: 12,
+        orchestrators,
+        orchestrators_allocated: 2,
+    };
+    let moved = super::run::moved(&[point(1, 1), point(12, 1), point(12, 2), point(9, 2)]);
+    assert!((moved - (11.0 / 12.0 + 0.25)).abs() < 1e-12, "{moved}");
+    // A policy that goes up and down with each peak moves everybody again and again.
+    let peaks = rates((0..3600).map(|second| if second % 300 < 60 { 300.0 } else { 50.0 }));
+    let of = |policy| run(&peaks, &model(1, 1000), policy).unwrap().handovers_per_client_hour;
+    assert!(of(PolicyName::Brokel) > of(PolicyName::Default) + 1.0);
+}
+
+#[test]
 fn the_default_does_not_flap_on_noise_around_a_threshold() {
     for (base, start) in [(65.0, 1), (70.0, 1), (75.0, 2), (80.0, 2), (210.0, 3), (230.0, 4), (700.0, 10)] {
         let mut random = random::Random::new(7);

@@ -159,7 +159,7 @@ fn product(body: &[u8]) -> Option<String> {
 }
 
 /// A part of a path, with what is no letter or digit by its number.
-fn escaped(part: &str) -> String {
+pub(super) fn escaped(part: &str) -> String {
     let mut out = String::new();
     for byte in part.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') {

@@ -6,8 +6,10 @@ use super::amqp1::Amqp1;
 use super::amqp091::Amqp091;
 use super::coap::Coap;
 use super::http::{self, Http};
+use super::http2::{self, Http2};
 use super::kafka::Kafka;
 use super::nats::Nats;
+use super::wamp::Wamp;
 use super::zeromq::ZeroMq;
 use super::{Driver, Role};
 use crate::load::STAMP_LEN;
@@ -34,9 +36,15 @@ pub enum Protocol {
     /// HTTP as RabbitMQ's management API has it. Whatever is published is answered.
     #[serde(rename = "http")]
     Http,
+    /// HTTP/2 without TLS, as a hub of Mercure has it: a post for each message, and a stream of events for each subscriber.
+    #[serde(rename = "http-2")]
+    Http2,
     /// Kafka: a topic of one partition, read by each subscriber outside of any group.
     #[serde(rename = "kafka")]
     Kafka,
+    /// WAMP over a raw socket, with `MessagePack`. Who publishes is told, and subscribers acknowledge nothing.
+    #[serde(rename = "wamp")]
+    Wamp,
     /// ZeroMQ without a broker (ZMTP 3.0): each publisher listens, and all subscribers connect to all publishers. The
     /// publishers listen on the plan's port and those after it. There are no acknowledgements.
     #[serde(rename = "zeromq")]
@@ -45,7 +53,8 @@ pub enum Protocol {
 
 impl Protocol {
     /// The schemes of addresses, for an error that names them.
-    pub const SCHEMES: &'static str = "nats://, amqp://, amqp1://, kafka://, http://, coap:// or zeromq://";
+    pub const SCHEMES: &'static str =
+        "nats://, amqp://, amqp1://, kafka://, http://, h2://, wamp://, coap:// or zeromq://";
 
     /// Whether publishers listen themselves, since there is no broker.
     pub const fn is_brokerless(self) -> bool {
@@ -64,8 +73,10 @@ impl Protocol {
             "amqp" => (Self::Amqp091, 5672),
             "amqp1" => (Self::Amqp1, 5672),
             "coap" => (Self::Coap, 5683),
+            "h2" => (Self::Http2, 80),
             "http" => (Self::Http, 15_672),
             "kafka" => (Self::Kafka, 9092),
+            "wamp" => (Self::Wamp, 8080),
             "zeromq" => (Self::ZeroMq, 0),
             _ => return None,
         })
@@ -79,14 +90,16 @@ impl Protocol {
             Self::Amqp1 => "amqp-1-0",
             Self::Coap => "coap",
             Self::Http => "http",
+            Self::Http2 => "http-2",
             Self::Kafka => "kafka",
+            Self::Wamp => "wamp",
             Self::ZeroMq => "zeromq",
         }
     }
 
     /// Whether a publisher is told that a message has been taken.
     pub const fn acknowledges(self) -> bool {
-        matches!(self, Self::Amqp091 | Self::Amqp1 | Self::Coap | Self::Http | Self::Kafka)
+        !matches!(self, Self::Nats | Self::ZeroMq)
     }
 }
 
@@ -224,7 +237,13 @@ impl ExchangePlan {
                 let queue = format!("{topic}-{:x}-{client}", self.seed);
                 Box::new(Http::new(&topic, &queue, &place, self.acknowledged, role))
             }
+            Protocol::Http2 => {
+                let authority = format!("{}:{}", self.host, self.port);
+                let place = http2::Place { authority, path: &self.path, credentials };
+                Box::new(Http2::new(&topic, &place, self.acknowledged, role))
+            }
             Protocol::Kafka => Box::new(Kafka::new(&topic, self.acknowledged, role)),
+            Protocol::Wamp => Box::new(Wamp::new(&topic, &self.path, credentials, self.acknowledged, role)),
             Protocol::ZeroMq => Box::new(ZeroMq::new(role)),
         }
     }

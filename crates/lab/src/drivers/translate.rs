@@ -71,7 +71,7 @@ fn beyond(plan: &LoadPlan, publishing: &Publishing, subscribing: &Subscribing) -
             "clients that come or leave one after the other",
         ),
         (plan.begin != Begin::WhenReady, "messages before all clients are there"),
-        (plan.processes > 1 || !plan.sources.is_empty(), "several processes or addresses of clients"),
+        (plan.workers() > 1 || !plan.sources.is_empty(), "several processes or addresses of clients"),
         (publishing.retain, "retained messages"),
         (publishing.expiry_s.is_some(), "messages that expire"),
         (

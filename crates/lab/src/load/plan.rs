@@ -5,6 +5,7 @@ mod pace;
 mod ramp;
 mod target;
 mod validate;
+mod workers;
 
 use std::net::IpAddr;
 
@@ -58,7 +59,7 @@ pub struct LoadPlan {
     /// ports.
     #[serde(default)]
     pub sources: Vec<IpAddr>,
-    /// Processes that the clients are divided over.
+    /// Processes that the clients are divided over, but for those of groups with limits of their own.
     #[serde(default = "default_processes")]
     pub processes: u32,
     /// Where all chance begins. It also marks the messages, so that those of another run are told apart.

@@ -187,6 +187,7 @@ mod tests {
 
     use super::*;
     use crate::double::{Behaviour, Served};
+    use crate::limits::Limits;
     use crate::load::plan::{ClientGroup, Pace, Payload, Publishing, Role, Subscribing, Target, Topics};
     use crate::load::worker::work;
 
@@ -232,6 +233,32 @@ mod tests {
         assert_eq!(outcome.counts.lost(), records.dropped);
         assert_eq!(outcome.connections.accepted, 8);
         assert_eq!(outcome.acknowledgement.count(), 2_500);
+    }
+
+    /// As a platform: devices, gateways and a hub, the last two in processes of their own.
+    #[test]
+    fn what_a_limited_group_passes_on_is_counted_over_processes() {
+        let served = Served::start(Behaviour { drop: 0.05, seed: 7, ..Behaviour::default() }).unwrap();
+        let mut plan = plan(served.port());
+        plan.drain_ms = 1_000;
+        plan.processes = 1;
+        let limited = |name: &str, count, role| ClientGroup {
+            limits: Some(Limits { cpus: Some(0.2), ..Limits::default() }),
+            ..ClientGroup::new(name, count, role)
+        };
+        let (from, to) = ("t".to_owned(), "hub".to_owned());
+        let relay =
+            Role::Relay { subscribing: Subscribing::to("t/#", 1), from, to, qos: 1, work_us: 0, encoding: None };
+        plan.groups[0] = limited("hub", 1, Role::Subscriber(Subscribing::to("hub/#", 1)));
+        plan.groups.insert(1, limited("gateway", 1, relay));
+        let outcome = run(&plan, vec![thread(), thread(), thread()], &mut (), &AtomicBool::new(false)).unwrap();
+        let records = served.stop();
+        let [hub, gateway, devices] = [0, 1, 2].map(|group| outcome.groups[group].counts);
+        assert_eq!((devices.sent, gateway.passed_on), (2_500, gateway.received));
+        assert!(records.dropped > 0);
+        assert_eq!((outcome.counts.due, outcome.counts.received), (5_000, gateway.received + hub.received));
+        // A message that the hub misses was dropped before the gateway or behind it.
+        assert_eq!(2_500 - hub.received, records.dropped);
     }
 
     #[test]

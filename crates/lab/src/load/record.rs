@@ -1,6 +1,6 @@
 //! What a device tells, encoded for each message anew: the same content in JSON or in `MessagePack`.
 
-mod message_pack;
+pub(crate) mod message_pack;
 
 use std::borrow::Cow;
 

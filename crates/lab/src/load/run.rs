@@ -18,31 +18,32 @@ use super::{directory, processes};
 /// outcome.
 pub fn run(plan: &LoadPlan, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<LoadOutcome, LoadError> {
     plan.validate()?;
-    if plan.processes > 1 {
-        return Err(PlanError::Value("`processes` is 1 where there are no worker processes").into());
+    if plan.workers() > 1 {
+        let problem = "where there are no worker processes, `processes` is 1 and no group has `limits`";
+        return Err(PlanError::Value(problem).into());
     }
     let mut alone = Alone { progress, stop };
     let outcome = Shell::new(plan.clone(), 0, Clock::start(), &mut alone)?.run()?;
     Ok(judged(outcome))
 }
 
-/// Carries out a plan in as many processes as it asks for; `command` starts one, which is to call [`work`](super::work)
+/// Carries out a plan in as many processes as it asks for; `command` starts the one with a number, which is to call [`work`](super::work)
 /// on its standard input and output. A plan for one process is carried out in this one.
 ///
 /// # Errors
 /// As [`run`], and when a worker fails.
 pub fn run_in_processes(
     plan: &LoadPlan,
-    mut command: impl FnMut() -> Command,
+    mut command: impl FnMut(u32) -> Command,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<LoadOutcome, LoadError> {
-    if plan.processes == 1 {
+    if plan.workers() == 1 {
         return run(plan, progress, stop);
     }
     plan.validate()?;
     directory::Directory::new(plan)?;
-    let links = (0..plan.processes).map(|worker| processes::start(worker, &mut command()));
+    let links = (0..plan.workers()).map(|worker| processes::start(worker, &mut command(worker)));
     let links = links.collect::<Result<Vec<_>, _>>()?;
     processes::run(plan, links, progress, stop).map(judged)
 }

@@ -20,7 +20,7 @@ pub use install::{install, is_installed};
 pub use ports::Ports;
 pub use running::{GatewayOrder, Running, Stopped};
 pub use spawn::{Place, Site};
-pub(crate) use spawn::{find, is_root};
+pub(crate) use spawn::{find, is_root, within};
 pub use template::{Catalogue, Template};
 pub use watchdog::{Watchdog, watch};
 pub use without_credentials::without_credentials;

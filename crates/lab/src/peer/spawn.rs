@@ -151,9 +151,7 @@ impl Plan<'_> {
     }
 
     fn command(&self, program: &Path, args: &[String]) -> (Command, Option<String>) {
-        let mut command = Command::new("/bin/sh");
-        let files = self.site.descriptors.map_or_else(|| "all".to_owned(), |files| files.to_string());
-        command.args(["-c", BECOME, "tidegate-lab", &files]).args(&self.site.cgroups).arg("--");
+        let mut command = within(&self.site.cgroups, self.site.descriptors);
         if let Some(namespace) = &self.site.namespace {
             command.arg("nsenter").arg(format!("--net={}", namespace.display())).arg("--");
         }
@@ -193,6 +191,15 @@ impl Plan<'_> {
         let found = commands.iter().find_map(|command| find(command));
         found.ok_or_else(|| PeerError::Missing { peer: self.template.name.clone(), commands })
     }
+}
+
+/// A command that becomes the program which is added to it, after it has joined the cgroups whose files these are, with as many open
+/// files, or all that are allowed.
+pub(crate) fn within(cgroups: &[PathBuf], descriptors: Option<u32>) -> Command {
+    let mut command = Command::new("/bin/sh");
+    let files = descriptors.map_or_else(|| "all".to_owned(), |files| files.to_string());
+    command.args(["-c", BECOME, "tidegate-lab", &files]).args(cgroups).arg("--");
+    command
 }
 
 pub(crate) fn is_root() -> bool {

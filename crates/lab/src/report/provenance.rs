@@ -2,7 +2,7 @@
 
 use super::markup::{escape, put};
 use super::number::shown;
-use crate::results::{Results, Run};
+use crate::results::{AppliedLimits, Results, Run};
 
 pub(super) fn write(results: &Results, out: &mut String) {
     out.push_str("<h2 id=\"made\">How it was made</h2>");
@@ -114,19 +114,24 @@ fn valid(run: &Run) -> String {
 }
 
 fn limits(run: &Run) -> String {
-    let wanted = &run.limits.wanted;
-    let cpus = wanted.cpus.map(|cpus| format!("{} cores", shown(cpus)));
-    let memory = wanted.memory.map(|bytes| format!("{} MiB", bytes.0 >> 20));
-    let parts: Vec<String> = cpus.into_iter().chain(memory).collect();
-    let limits = match (&run.limits.by, parts.is_empty()) {
-        (Some(by), false) => Some(format!("{} by {}", parts.join(", "), escape(by))),
-        _ => None,
-    };
-    let files = wanted.descriptors.map(|files| format!("{files} open files"));
+    let files = run.limits.wanted.descriptors.map(|files| format!("{files} open files"));
+    let groups = run.group_limits.iter().filter_map(|group| {
+        let (name, waited) = (escape(&group.group), group.limits.throttled);
+        Some(format!("{name}: {}, made to wait {waited} times", kept(&group.limits)?))
+    });
     let network =
         run.network.as_ref().map(|made| format!("network: {}, by {}", escape(&made.wanted.words()), escape(&made.by)));
-    let said: Vec<String> = limits.into_iter().chain(files).chain(network).collect();
+    let said: Vec<String> = kept(&run.limits).into_iter().chain(files).chain(groups).chain(network).collect();
     if said.is_empty() { "none".to_owned() } else { said.join("; ") }
+}
+
+/// What a cgroup allowed.
+fn kept(limits: &AppliedLimits) -> Option<String> {
+    let cpus = limits.wanted.cpus.map(|cpus| format!("{} cores", shown(cpus)));
+    let memory = limits.wanted.memory.map(|bytes| format!("{} MiB", bytes.0 >> 20));
+    let parts: Vec<String> = cpus.into_iter().chain(memory).collect();
+    let by = limits.by.as_ref().filter(|_| !parts.is_empty())?;
+    Some(format!("{} by {}", parts.join(", "), escape(by)))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "milliseconds have a few digits")]

@@ -17,10 +17,11 @@ pub use environment::Environment;
 pub use measure::{Better, Measure};
 pub use table::{Cell, Table};
 
+use crate::limits::Limits;
 use crate::load::{LoadOutcome, LoadPlan};
 use crate::network::Network;
 use crate::sample::Sampled;
-use crate::scenario::{Limits, Scenario};
+use crate::scenario::Scenario;
 
 /// The name and version of what is written.
 pub const SCHEMA: &str = "tidegate-lab/results/1";
@@ -111,6 +112,9 @@ pub struct Run {
     pub events: Vec<Happened>,
     /// What the broker was allowed, and by what.
     pub limits: AppliedLimits,
+    /// What groups of clients were allowed that have limits of their own.
+    #[serde(default)]
+    pub group_limits: Vec<GroupLimits>,
     /// The network that was made for the broker; `None` when it had that of the machine.
     #[serde(default)]
     pub network: Option<AppliedNetwork>,
@@ -147,10 +151,19 @@ pub struct AppliedLimits {
     pub wanted: Limits,
     /// What kept them; `None` when there were none.
     pub by: Option<String>,
-    /// How often the broker had to wait because its CPU time was used up.
+    /// How often the limited process had to wait because its CPU time was used up.
     pub throttled: u64,
-    /// How often the kernel killed a process of it for memory.
+    /// How often the kernel killed a process for memory.
     pub killed_for_memory: u64,
+}
+
+/// The limits of a group of clients.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupLimits {
+    /// The group's name.
+    pub group: String,
+    /// The limits of its process.
+    pub limits: AppliedLimits,
 }
 
 /// A network that was made for a broker.

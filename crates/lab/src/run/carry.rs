@@ -1,12 +1,13 @@
 //! A load is carried to its broker by what speaks the broker's protocol.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::drivers::{self, ExchangePlan, Protocol};
 use crate::load::plan::Transport;
 use crate::load::{self, LoadError, LoadOutcome, LoadPlan, Progress};
+use crate::peer::within;
 use crate::priority::{Asked, Check};
 use crate::results::Found;
 use crate::stop::Stop;
@@ -24,8 +25,8 @@ pub(super) struct Carried {
 /// What carries a load.
 #[derive(Clone, Debug)]
 pub(super) enum Carrier {
-    /// The load generator for MQTT.
-    Mqtt(LoadPlan),
+    /// The load generator for MQTT; processes of groups with limits join the cgroups of whose files each has a list.
+    Mqtt(LoadPlan, Vec<Vec<PathBuf>>),
     /// A driver for another protocol.
     Exchange(ExchangePlan),
     /// A test in place of a load.
@@ -39,8 +40,15 @@ impl Carrier {
     /// In words, when the protocol cannot carry this.
     pub(super) fn of(plan: &LoadPlan, protocol: Option<Protocol>) -> Result<Self, String> {
         match protocol {
-            None => Ok(Self::Mqtt(plan.clone())),
+            None => Ok(Self::Mqtt(plan.clone(), Vec::new())),
             Some(protocol) => ExchangePlan::of(plan, protocol).map(Self::Exchange),
+        }
+    }
+
+    /// Has the processes of groups with limits join these cgroups.
+    pub(super) fn limit(&mut self, joins: Vec<Vec<PathBuf>>) {
+        if let Self::Mqtt(_, limited) = self {
+            *limited = joins;
         }
     }
 
@@ -49,7 +57,7 @@ impl Carrier {
         match self {
             Self::Exchange(exchange) => exchange.protocol.name().to_owned(),
             Self::Check(..) => "mqtt".to_owned(),
-            Self::Mqtt(plan) => match plan.target.transport {
+            Self::Mqtt(plan, _) => match plan.target.transport {
                 Transport::Tcp => "mqtt",
                 Transport::Tls => "mqtt over TLS",
                 Transport::WebSocket => "mqtt over WebSocket",
@@ -73,17 +81,28 @@ impl Carrier {
         let load = match self {
             Self::Check(check, asked) => return checked(*check, asked, stop),
             Self::Exchange(exchange) => drivers::run(exchange, progress, stop.flag())?,
-            Self::Mqtt(plan) => {
-                let worker = || {
-                    let mut command = Command::new(executable);
-                    command.args(WORK);
-                    command
-                };
+            Self::Mqtt(plan, limited) => {
+                let worker = |number| worker(executable, plan, number, limited);
                 load::run_in_processes(plan, worker, progress, stop.flag())?
             }
         };
         Ok(Carried { load, found: Vec::new() })
     }
+}
+
+/// The command of worker `number` of a plan.
+fn worker(executable: &Path, plan: &LoadPlan, number: u32, limited: &[Vec<PathBuf>]) -> Command {
+    let joins = number.checked_sub(plan.processes).and_then(|place| limited.get(place as usize));
+    let mut command = match joins {
+        None => Command::new(executable),
+        Some(joins) => {
+            let mut command = within(joins, None);
+            command.arg(executable);
+            command
+        }
+    };
+    command.args(WORK);
+    command
 }
 
 /// A test in place of a load: nothing is counted, and something is found.

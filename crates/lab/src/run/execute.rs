@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::broker::Broker;
 use super::carry::{Carried, Carrier};
+use super::limited;
 use super::plan::carrier_of;
 use super::progress::{Report, Said};
 use super::series::Order;
@@ -13,9 +14,9 @@ use crate::load::{LoadError, LoadOutcome, LoadPlan, Progress, Second};
 use crate::network::{Link, NetworkError};
 use crate::peer::{Peer, PeerError, Ports, Site, without_credentials};
 use crate::probe::version_of;
-use crate::results::{AppliedLimits, AppliedNetwork, Happened, PeerInfo, Run};
+use crate::results::{AppliedNetwork, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
-use crate::scenario::{Case, Event, Limits, ScenarioError};
+use crate::scenario::{Case, Event, ScenarioError};
 use crate::stop::Stop;
 
 /// Looks at the processes in a run, at most this far apart.
@@ -73,7 +74,7 @@ pub(super) fn execute(
     report: &mut dyn Report,
     stop: &Stop,
 ) -> Result<(Run, PeerInfo), ExecuteError> {
-    let limited = limit(task, cgroups)?;
+    let limited = limited::broker(task, cgroups)?;
     let link = link(order, task)?;
     let site = Site {
         host: link.as_ref().map_or_else(|| order.host.clone(), Link::host),
@@ -83,12 +84,12 @@ pub(super) fn execute(
     };
     let mut broker = Broker::start(order, task, &site, ports, stop)?;
     let address = broker.address.clone();
-    let (plan, carrier) = carrier_of(order, task, &address, broker.has_addresses())?;
+    let (plan, mut carrier) = carrier_of(order, task, &address, broker.has_addresses())?;
+    let groups = limited::groups(task, &plan, cgroups)?;
+    carrier.limit(groups.iter().map(|group| group.cgroup.joins()).collect());
     let begin = Instant::now();
     let unix_s = unix_now();
-    let watched = Watched::default();
-    watched.set(broker.pid());
-    watched.leave_out(link.as_ref().map(Link::pid));
+    let watched = watched(&broker, link.as_ref());
     let every = (about(order, &plan) / LOOKS).clamp(LOOK_LEAST, LOOK_MOST);
     let sampler = Sampler::start(watched.clone(), begin, every).map_err(ExecuteError::Thread)?;
     report.say(Said::Run {
@@ -128,11 +129,20 @@ pub(super) fn execute(
         broker: used,
         generator,
         events: timeline.happened,
-        limits: applied(task, limited.as_ref()),
+        limits: limited::applied(task.case.limits, limited.as_ref()),
+        group_limits: groups.iter().map(limited::applied_to_group).collect(),
         network: link.as_ref().map(|link| network(task, link)),
         invalid,
     };
     Ok((run, info))
+}
+
+/// The processes to look at: the broker's, without the one that carries packets.
+fn watched(broker: &Broker, link: Option<&Link>) -> Watched {
+    let watched = Watched::default();
+    watched.set(broker.pid());
+    watched.leave_out(link.map(Link::pid));
+    watched
 }
 
 /// The network that a run had.
@@ -152,19 +162,12 @@ fn somebody(outcome: &LoadOutcome, address: &str) -> Result<(), ExecuteError> {
     Err(ExecuteError::Nobody { address, dialled, refused, timed_out, said })
 }
 
-/// The limits that were in force, and how they pressed.
-fn applied(task: &Task<'_>, limited: Option<&Limited>) -> AppliedLimits {
-    let (throttled, killed_for_memory) = limited.map(Limited::pressure).unwrap_or_default();
-    let by = limited.map(|limited| limited.by.to_owned());
-    AppliedLimits { wanted: task.case.limits, by, throttled, killed_for_memory }
-}
-
 /// What a broker that runs already says of its version, by whatever protocol it was loaded.
 fn told_version(peer: &Peer, outcome: &LoadOutcome, carrier: &Carrier) -> Option<String> {
     match (peer, carrier) {
         (Peer::Template { .. }, _) => None,
         (_, Carrier::Exchange(_)) => outcome.product.clone(),
-        (_, Carrier::Mqtt(plan)) => version_of(&plan.target),
+        (_, Carrier::Mqtt(plan, _)) => version_of(&plan.target),
         (_, Carrier::Check(_, asked)) => asked.by_mqtt.then(|| version_of(&asked.target)).flatten(),
     }
 }
@@ -176,21 +179,6 @@ fn tell(outcome: &LoadOutcome, timeline: &mut Timeline, report: &mut dyn Report)
         timeline.note(line.clone());
         report.say(Said::Note(line));
     }
-}
-
-fn limit(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteError> {
-    if task.case.limits == Limits::default() {
-        return Ok(None);
-    }
-    if matches!(task.peer, Peer::Address { .. }) {
-        let why = "the broker is an address; limits are for brokers that the lab starts".to_owned();
-        return Err(ExecuteError::Limits(why));
-    }
-    if !task.case.limits.takes_cgroup() {
-        return Ok(None);
-    }
-    let name = format!("tidegate-lab-{}-{}", std::process::id(), task.seed);
-    cgroups.limit(&name, &task.case.limits).map(Some).map_err(ExecuteError::Limits)
 }
 
 /// The network between the broker and the load, where the case asks for one.

@@ -5,6 +5,7 @@ mod broker;
 mod carry;
 mod execute;
 mod kept;
+mod limited;
 mod plan;
 mod progress;
 mod series;

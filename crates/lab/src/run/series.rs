@@ -204,11 +204,17 @@ fn id_number(name: &str) -> u64 {
 fn summary(run: &Run) -> String {
     let numbers = run_measures(run).into_iter().map(|(measure, value)| {
         let (name, unit) = measure.name();
-        format!("{} {} {unit}", name.to_lowercase(), shown(value))
+        format!("{} {} {unit}", within(name), shown(value))
     });
     let numbers: Vec<String> = numbers.collect();
     let invalid = run.invalid.as_ref().map(|why| format!("; not valid: {why}")).unwrap_or_default();
     format!("{}, {}, {}: {}{invalid}", run.case, run.peer, run.repetition, numbers.join(", "))
+}
+
+/// The name of a measure within a list with commas: without its own comma, and with a small letter where it is not an abbreviation.
+fn within(name: &str) -> String {
+    let mut letters = name.chars().filter(|letter| *letter != ',');
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 fn run_measures(run: &Run) -> Vec<(Measure, f64)> {
@@ -253,6 +259,12 @@ mod tests {
         assert_eq!(ids.len(), tasks.len());
         let seeds: std::collections::BTreeSet<u64> = tasks.iter().map(|task| task.seed).collect();
         assert_eq!(seeds.len(), 3 * cases.len());
+    }
+
+    #[test]
+    fn a_measure_in_a_list_has_no_comma_of_its_own_and_keeps_its_abbreviations() {
+        assert_eq!(within(Measure::LatencyP99.name().0), "latency p99");
+        assert_eq!(within(Measure::CpuPerDelivery.name().0), "broker CPU per delivery");
     }
 
     #[test]

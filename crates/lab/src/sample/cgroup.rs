@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::scenario::Limits;
+use crate::limits::Limits;
 
 /// The period within which CPU time is given, microseconds.
 const PERIOD_US: u64 = 100_000;

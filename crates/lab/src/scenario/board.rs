@@ -1,6 +1,6 @@
 //! Small boards, as far as limits can stand for them.
 
-use super::Limits;
+use crate::limits::Limits;
 use crate::network::{BitRate, Network};
 use crate::span::Bytes;
 

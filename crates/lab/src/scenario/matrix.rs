@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use toml::Value;
 
-use super::{Limits, Scenario, ScenarioError};
+use super::{Scenario, ScenarioError};
+use crate::limits::Limits;
 use crate::misspelt;
 use crate::network::Network;
 

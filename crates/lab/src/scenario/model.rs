@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::span::{Bytes, Span};
+use crate::span::Span;
 
 /// One file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -89,28 +89,6 @@ pub enum Action {
     KillGateway,
     /// Start that one again.
     StartGateway,
-}
-
-/// What the broker may use; nothing means everything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Limits {
-    /// CPU time in a second, in cores.
-    #[serde(default)]
-    pub cpus: Option<f64>,
-    /// Memory in bytes, with the page cache of its files.
-    #[serde(default)]
-    pub memory: Option<Bytes>,
-    /// Open files of each of its processes.
-    #[serde(default)]
-    pub descriptors: Option<u32>,
-}
-
-impl Limits {
-    /// Whether anything is limited that takes a cgroup.
-    pub fn takes_cgroup(&self) -> bool {
-        self.cpus.is_some() || self.memory.is_some()
-    }
 }
 
 /// A figure that somebody has published.

@@ -31,6 +31,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "middleware-latency",
     "middleware-scalability",
     "middleware-footprint",
+    "middleware-stress",
     "middleware-criteria",
     "middleware-priority",
     "middleware-queue",

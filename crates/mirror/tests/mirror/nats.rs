@@ -48,6 +48,8 @@ impl Nats {
         let log = child.stderr.take().map(BufReader::new);
         let mut lines = log.into_iter().flat_map(BufRead::lines).map_while(Result::ok);
         if lines.any(|line| line.contains("Server is ready")) {
+            // What it says later is read, too: writing to a pipe that nobody reads from would end it.
+            std::thread::spawn(move || lines.for_each(drop));
             self.process = Some(child);
         } else {
             let _ = child.wait();

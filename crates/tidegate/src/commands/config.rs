@@ -142,7 +142,8 @@ fn problems_of_files(config: &Config) -> Vec<String> {
         let name = config.listeners.get(position).map_or("", |listener| &listener.name);
         settings.check().map_err(|error| format!("listener `{name}`: {error}"))
     });
-    let others = [rules, authentication::check_files(config), crate::durable::check_directory(config)];
+    let groups = crate::context::check_files(config);
+    let others = [rules, authentication::check_files(config), groups, crate::durable::check_directory(config)];
     others.into_iter().chain(listeners).filter_map(Result::err).collect()
 }
 

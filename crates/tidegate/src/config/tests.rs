@@ -501,6 +501,7 @@ const OPEN_TEXTS: &[&str] = &[
     "banned_clients",
     "topics",
     "property_topics",
+    "ping_factors",
     "banned_users",
     "client_ca",
     "response_information",

@@ -31,7 +31,7 @@ pub(crate) fn check(config: &Config, findings: &mut Findings) {
         find(key, Problem::new(format!("a certificate and its key go together; add context.{other}")));
     }
     if let Err(error) = points(context) {
-        find("ranking", Problem::new(error));
+        find(error.key, Problem::new(error.to_string()));
     }
 }
 
@@ -45,6 +45,14 @@ mod tests {
         let file = FileText { name: "tidegate.toml".into(), text: text.into() };
         let inputs = Inputs { file: Some(file), ..Inputs::default() };
         Config::load(inputs).err().map(|findings| findings.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_mistake_of_the_manager_is_told_at_its_line() {
+        let said = problems("[addresses]\nenabled = true\n[context]\nenabled = true\nping_window_min = '1m'\n");
+        assert!(said.contains("the shortest ping window") && said.contains("tidegate.toml:5:"), "{said}");
+        let said = problems("[context]\nping_factors = ['50%: 2', 'often: 1']\n");
+        assert!(said.contains("`often: 1` is no ping rate") && said.contains("tidegate.toml:2:"), "{said}");
     }
 
     #[test]

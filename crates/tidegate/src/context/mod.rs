@@ -14,7 +14,10 @@ use tidegate_context::service::{
     Bell, Courier, DefinerSettings, GatewaySettings, ManagerSettings, Running, start_definer, start_gateway,
     start_manager,
 };
-use tidegate_context::{ContextTopics, Points, PointsSettings, ReallocationSettings, ReconfigSettings, RecordLimits};
+use tidegate_context::{
+    ContextTopics, Points, PointsError, PointsSettings, ReallocationSettings, ReconfigError, ReconfigSettings,
+    RecordLimits,
+};
 use tidegate_node::{LocalAddress, Node};
 
 use crate::bus_access::BusAccess;
@@ -151,7 +154,7 @@ fn services(context: &Context, member: &str, courier: &Courier, which: &[Service
     let mut running = Vec::new();
     if which.contains(&Service::Points) {
         // Once here, so that a mistake is an error at the start.
-        points(context)?;
+        points(context).map_err(|error| error.to_string())?;
         let (context, settings) =
             (context.clone(), ManagerSettings { member: member.to_owned(), cycle: context.cycle });
         running.push(start_manager(courier.clone(), &settings, move || points(&context).ok()).map_err(|e| failed(&e))?);
@@ -181,13 +184,32 @@ fn definitions(context: &Context) -> Result<Vec<Definition>, String> {
     }
 }
 
-fn points(context: &Context) -> Result<Points, String> {
+/// A key of the section whose value the manager cannot work with.
+#[derive(Debug, thiserror::Error)]
+#[error("context.{key}: {what}")]
+struct WrongKey {
+    key: &'static str,
+    what: String,
+}
+
+/// The files of groups can be read.
+///
+/// # Errors
+/// In words for people, with the file.
+pub(crate) fn check_files(config: &Config) -> Result<(), String> {
+    definitions(&config.context).map(drop)
+}
+
+fn points(context: &Context) -> Result<Points, WrongKey> {
+    let wrong = |key, what: &dyn std::fmt::Display| WrongKey { key, what: what.to_string() };
+    let factors = context.ping_factors.0.iter().map(|text| text.parse()).collect::<Result<_, ReconfigError>>();
     let settings = PointsSettings {
         missed_windows: context.missed_windows,
         ping_interval: context.ping_interval,
         ping_window: context.ping_window,
         reconfig: ReconfigSettings {
             enabled: context.ping_reconfigure,
+            factors: factors.map_err(|error| wrong("ping_factors", &error))?,
             floor: context.ping_window_min,
             ceiling: context.ping_window_max,
             ..ReconfigSettings::default()
@@ -198,17 +220,22 @@ fn points(context: &Context) -> Result<Points, String> {
             ..ReallocationSettings::default()
         },
         balance: context.balance,
+        list_period: context.list_period,
         ..PointsSettings::default()
     };
     let ranking: Box<dyn Ranking> = match context.ranking {
         RankingName::Connections => Box::new(ConnectionsInverse),
         RankingName::Resources => Box::new(WeightedResources::default()),
         RankingName::Expression => {
-            let text = context.score.as_deref().ok_or("context.ranking = \"expression\" needs context.score")?;
-            Box::new(ScoreExpression::new(text).map_err(|error| format!("context.score: {error}"))?)
+            let text = context.score.as_deref().ok_or_else(|| wrong("ranking", &"`expression` needs context.score"))?;
+            Box::new(ScoreExpression::new(text).map_err(|error| wrong("score", &error))?)
         }
     };
-    Points::new(settings, ranking).map_err(|error| format!("context: {error}"))
+    Points::new(settings, ranking).map_err(|error| match error {
+        PointsError::Reconfig(ReconfigError::Bounds) => wrong("ping_window_min", &error),
+        PointsError::Reconfig(_) => wrong("ping_factors", &error),
+        _ => wrong("balance", &error),
+    })
 }
 
 #[cfg(test)]
@@ -220,13 +247,17 @@ mod tests {
         let mut config = Config::default();
         let context = &mut config.context;
         context.ranking = RankingName::Expression;
-        assert!(points(context).err().unwrap().contains("needs context.score"));
+        assert!(points(context).err().unwrap().to_string().contains("needs context.score"));
         context.score = Some("gateway.name".to_owned());
-        assert!(points(context).err().unwrap().contains("context.score: the expression gives"));
+        assert!(points(context).err().unwrap().to_string().contains("context.score: the expression gives"));
         context.score = Some("gateway.capacity".to_owned());
         assert!(points(context).is_ok());
         context.ping_window_min = std::time::Duration::from_secs(60);
-        assert!(points(context).err().unwrap().contains("shortest ping window"));
+        assert!(points(context).err().unwrap().to_string().contains("shortest ping window"));
+        context.ping_factors.0 = vec!["50%: 2".to_owned(), "20%: 1".to_owned()];
+        assert!(points(context).err().unwrap().to_string().contains("do not ascend"));
+        context.ping_factors.0.push("fast".to_owned());
+        assert!(points(context).err().unwrap().to_string().contains("context.ping_factors: `fast` is no ping rate"));
         context.groups.0.push("no-such-file.toml".into());
         assert!(definitions(context).unwrap_err().contains("no-such-file.toml"));
         context.bus = Some("http://127.0.0.1".to_owned());

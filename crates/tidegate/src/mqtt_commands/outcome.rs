@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use tidegate_client::net::ConnectError;
-use tidegate_client::{Dismissal, PublishError, ReasonCode, RequestError, Version};
+use tidegate_client::{Dismissal, ProtocolError, PublishError, ReasonCode, RequestError, Version};
 use tidegate_mqtt::ConnectReturnCode;
 
 use super::flags::message_source::ReadError;
@@ -46,6 +46,9 @@ pub(crate) enum CommandError {
     /// The connection was lost.
     #[error("the connection was lost: {0}")]
     Lost(String),
+    /// Something else than an MQTT server answers there.
+    #[error("{0}")]
+    NotMqtt(ProtocolError),
     /// A signal came before everything was published.
     #[error("interrupted: the server has not acknowledged {waiting} of the messages")]
     Interrupted { waiting: usize },
@@ -97,6 +100,7 @@ impl CommandError {
             Self::Read(_)
             | Self::Connect(_)
             | Self::Lost(_)
+            | Self::NotMqtt(_)
             | Self::Interrupted { .. }
             | Self::Publish { .. }
             | Self::Request(_)
@@ -115,6 +119,11 @@ impl CommandError {
             Self::Connect(ConnectError::Connect { .. }) => {
                 Some("is the broker running, and is this its host (-h) and port (-p)?".to_owned())
             }
+            Self::NotMqtt(ProtocolError::AnotherProtocol { speaks: "TLS" }) => Some(
+                "add --cafile FILE, which names the authority of its certificate, or --tls-use-os-certs; or choose a port without TLS (-p)"
+                    .to_owned(),
+            ),
+            Self::NotMqtt(_) => Some("add --ws for MQTT over WebSocket, or choose another port (-p)".to_owned()),
             _ => None,
         }
     }

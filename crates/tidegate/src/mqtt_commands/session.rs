@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tidegate_client::net::{Driver, Step, Waker};
-use tidegate_client::{Client, Direction, DisconnectRequest, Disconnected, Event, ReasonCode, Trace, Version};
+use tidegate_client::{
+    Client, Direction, DisconnectRequest, Disconnected, Event, ProtocolError, ReasonCode, Trace, Version,
+};
 
 use super::flags::connection::Plan;
 use super::outcome::{CommandError, Outcome, chain};
@@ -230,6 +232,9 @@ impl Session {
                 return Err(CommandError::dismissed(&dismissal));
             }
             Disconnected::Refused(dismissal) | Disconnected::ByServer(dismissal) => dismissal.reason_code.to_string(),
+            Disconnected::Protocol(error @ ProtocolError::AnotherProtocol { .. }) => {
+                return Err(CommandError::NotMqtt(error));
+            }
             Disconnected::Protocol(error) => return Err(CommandError::Lost(error.to_string())),
             Disconnected::ConnectTimeout => "the server did not answer CONNECT".to_owned(),
             Disconnected::KeepAliveTimeout => "the server did not answer PINGREQ".to_owned(),

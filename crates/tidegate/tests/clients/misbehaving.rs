@@ -154,3 +154,17 @@ fn nonsense_is_an_error() {
     assert!(ended.err.starts_with("error: the connection was lost: the fixed header"), "{}", ended.err);
     server.join().unwrap();
 }
+
+#[test]
+fn a_port_that_speaks_tls_is_named_with_the_flags_for_it() {
+    // The alert by which a server of TLS answers what is no handshake.
+    let (flags, server) = serve(|listener| drop(accept(&listener, &[0x15, 3, 3, 0, 2, 2, 0x32])));
+    let ended = run_against(flags, &["pub", "-t", "t", "-m", "x"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.err.starts_with("error: the server speaks TLS on this port, not MQTT\nhint: add --cafile"),
+        "{}",
+        ended.err
+    );
+    server.join().unwrap();
+}

@@ -27,6 +27,16 @@ fn every_problem_of_a_wrong_file_is_reported() {
 }
 
 #[test]
+fn files_of_groups_are_checked_with_the_configuration() {
+    let folder = Folder::new();
+    let groups = folder.write("groups.toml", "definer = \"city\"\n[[group]]\nname = \"fast\"\nwhen = \"speed > 50\"\n");
+    let text = format!("[addresses]\nenabled = true\n[context]\nenabled = true\ngroups = {groups:?}\n");
+    let ended = run(&["config", "check", &folder.write("t.toml", &text)]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.starts_with(&format!("error: context.groups: {groups}: ")), "{}", ended.err);
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let folder = Folder::new();
     let file = folder.file("none.toml");

@@ -21,8 +21,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const END_WITHIN: Duration = Duration::from_millis(200);
 /// A transaction without records for so long ends, so that none is open for ever.
 const IDLE: Duration = Duration::from_secs(1);
-/// Which part of its timeout a transaction is open for at most.
+/// Which part of its timeout a transaction is open for at most, as long as the brokers answer.
 const PART_OF_TIMEOUT: u32 = 4;
+/// After which part of its timeout Kafka may have ended it by itself: its clock is not ours.
+const EXPIRED_AFTER: u32 = 2;
 
 /// A transaction that stays open.
 pub(super) struct Open {
@@ -43,6 +45,16 @@ struct Waiting {
     deadlines: VecDeque<Instant>,
     failed: Option<String>,
     is_fenced: bool,
+    /// From when on Kafka may have ended the transaction that is open.
+    expires: Option<Instant>,
+}
+
+impl Waiting {
+    /// The brokers take nothing of this producer any more. That is so when another owner has begun; but to a producer whose transaction
+    /// has outlived its timeout, since the brokers were away, Kafka says the same, and nobody else has the partition.
+    fn shut_out(&mut self, now: Instant) {
+        self.is_fenced |= self.expires.is_none_or(|expires| now < expires);
+    }
 }
 
 /// What is to be done about it.
@@ -84,15 +96,37 @@ impl Open {
         self.waiting().failed.is_some()
     }
 
+    /// Whether it ended without anybody else, and nobody waits who would be told that.
+    pub(super) fn is_over_unsaid(&self) -> bool {
+        let waiting = self.waiting();
+        !waiting.is_fenced && waiting.failed.is_none() && waiting.deadlines.is_empty()
+    }
+
+    /// Whether an error says that another owner has begun.
+    pub(super) fn is_fenced_by(&self, error: &KafkaError) -> bool {
+        let mut waiting = self.waiting();
+        if is_fenced(error) {
+            waiting.shut_out(Instant::now());
+        }
+        waiting.is_fenced
+    }
+
+    /// Whether it is open, and until when it certainly is.
+    fn set(&mut self, since: Option<Instant>) {
+        self.since = since;
+        self.waiting().expires = since.map(|since| since + self.timeout / EXPIRED_AFTER);
+    }
+
     /// Begins it, unless it is open.
     pub(super) fn begin(&mut self, producer: &Producer, deadline: Instant) -> Result<(), KafkaError> {
         if self.ends {
             again(deadline, || producer.commit_transaction(until(deadline)))?;
-            (self.since, self.ends) = (None, false);
+            self.ends = false;
+            self.set(None);
         }
         if self.since.is_none() {
             producer.begin_transaction()?;
-            self.since = Some(Instant::now());
+            self.set(Some(Instant::now()));
         }
         self.last = Instant::now();
         Ok(())
@@ -111,7 +145,9 @@ impl Open {
                 let mut waiting = lock(&waiting);
                 waiting.deadlines.pop_front();
                 if let Err(error) = &outcome {
-                    waiting.is_fenced |= is_fenced(error);
+                    if is_fenced(error) {
+                        waiting.shut_out(Instant::now());
+                    }
                     waiting.failed.get_or_insert_with(|| error.to_string());
                 }
                 waiting.is_fenced
@@ -126,7 +162,9 @@ impl Open {
         if let Some((code, reason)) = producer.client().fatal_error() {
             let codes =
                 [RDKafkaErrorCode::Fenced, RDKafkaErrorCode::ProducerFenced, RDKafkaErrorCode::InvalidProducerEpoch];
-            waiting.is_fenced |= codes.contains(&code);
+            if codes.contains(&code) {
+                waiting.shut_out(now);
+            }
             return Turn::Failed(reason);
         }
         if let Some(reason) = &waiting.failed {
@@ -146,9 +184,15 @@ impl Open {
     pub(super) fn end(&mut self, producer: &Producer) -> Result<(), KafkaError> {
         self.ends = true;
         match producer.commit_transaction(END_WITHIN) {
-            Ok(()) => (self.since, self.ends) = (None, false),
+            Ok(()) => {
+                self.ends = false;
+                self.set(None);
+            }
             Err(KafkaError::Transaction(error)) if error.is_retriable() => {}
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.is_fenced_by(&error);
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -156,4 +200,50 @@ impl Open {
 
 fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn shut_out_after(open_for: Duration) -> bool {
+        let mut open = Open::new(TIMEOUT);
+        let began = Instant::now();
+        open.set(Some(began));
+        open.waiting().shut_out(began + open_for);
+        let is_fenced = open.waiting().is_fenced;
+        assert_eq!(open.is_over_unsaid(), !is_fenced);
+        is_fenced
+    }
+
+    #[test]
+    fn who_is_shut_out_of_a_transaction_that_outlived_its_timeout_was_not_replaced() {
+        // While the brokers answer it is ended after a quarter: so somebody else has begun.
+        assert!(shut_out_after(TIMEOUT / PART_OF_TIMEOUT));
+        assert!(!shut_out_after(TIMEOUT / EXPIRED_AFTER));
+        assert!(!shut_out_after(TIMEOUT * 2));
+    }
+
+    #[test]
+    fn who_is_shut_out_between_two_transactions_was_replaced() {
+        let mut open = Open::new(TIMEOUT);
+        let began = Instant::now();
+        open.set(Some(began));
+        open.set(None);
+        open.waiting().shut_out(began + TIMEOUT * 2);
+        assert!(open.waiting().is_fenced);
+    }
+
+    #[test]
+    fn who_waits_is_told_by_what_became_of_its_record() {
+        let mut open = Open::new(TIMEOUT);
+        let began = Instant::now();
+        open.set(Some(began));
+        let report = open.report(began + TIMEOUT, |_, _| {});
+        open.waiting().shut_out(began + TIMEOUT);
+        assert!(!open.is_over_unsaid());
+        drop(report);
+    }
 }

@@ -9,6 +9,8 @@ use rcgen::{CertificateParams, KeyPair};
 use tidegate_bus::{Address, Append, Bus, BusError, LogSpec, Sasl, Settings};
 
 use super::Broker;
+#[cfg(feature = "kafka-tls")]
+use super::unreachable::until_said;
 use crate::client::{Client, PATIENCE, log, place};
 use crate::settings;
 
@@ -47,6 +49,13 @@ fn open(broker: &Broker, password: &str, settings: Settings) -> Result<(Bus, boo
     Ok((bus, connected))
 }
 
+/// A bus that is not let in.
+#[cfg(feature = "kafka-tls")]
+fn refused(port: u16, settings: Settings) -> Bus {
+    let address: Address = format!("kafka://node:known@127.0.0.1:{port}").parse().unwrap();
+    Bus::open(&address, settings, Arc::new(|connection| assert!(!connection.is_connected()))).unwrap()
+}
+
 fn safe(broker: &Broker, sasl: Sasl) -> Settings {
     let prefix = format!("safe-{}", sasl as u8);
     Settings { tls: true, tls_ca: Some(broker.directory.join("ca.pem")), sasl, prefix, ..settings() }
@@ -63,11 +72,12 @@ pub(super) fn what_is_said_over_tls_is_said_to_those_who_know_the_password(broke
         let owner = client.own(&state);
         client.append(&state, Append::new("said").by(owner)).unwrap();
         assert_eq!(client.payloads(&state), ["said"]);
-        let (_, connected) = open(broker, "guessed", safe(broker, sasl)).unwrap();
+        let (bus, connected) = open(broker, "guessed", safe(broker, sasl)).unwrap();
         assert!(!connected, "{sasl:?}");
+        until_said(&bus, &["127.0.0.1", "SASL authentication error", "correct user:password@"]);
     }
-    let (_, connected) = open(broker, "known", Settings { tls_ca: None, ..safe(broker, Sasl::Plain) }).unwrap();
-    assert!(!connected, "nobody vouches for the certificate");
+    let unknown = refused(broker.safe_port, Settings { tls_ca: None, ..safe(broker, Sasl::Plain) });
+    until_said(&unknown, &["certificate verify failed", "see whether `bus_ca`"]);
 }
 
 #[cfg(not(feature = "kafka-tls"))]

@@ -1,11 +1,12 @@
 //! NATS as it is set up otherwise: over TLS with users and client certificates, and without JetStream.
 
 use std::fmt::Write as _;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use tidegate_bus::{Append, BusError, LogSpec, Settings, TlsIdentity};
+use tidegate_bus::{Append, Bus, BusError, LogSpec, Settings, TlsIdentity};
 
 use super::Nats;
 use crate::Outages;
@@ -51,8 +52,18 @@ fn is_let_in(nats: &Nats, user: &str, settings: Settings) -> Result<Client, Stri
     let client = Client(nats.bus_as(user, settings, Arc::new(|_| {})));
     match client.create(LogSpec::fenced(log("state"), 1)) {
         Ok(()) => Ok(client),
-        Err(BusError::Away { reason, .. }) => Err(client.0.failure().unwrap_or(reason)),
+        Err(BusError::Away { .. }) => Err(failure(&client)),
         Err(error) => panic!("{error}"),
+    }
+}
+
+/// Why it has no connection, once that is known.
+fn failure(client: &Client) -> String {
+    loop {
+        if let Some(failure) = client.0.failure() {
+            return failure;
+        }
+        std::thread::yield_now();
     }
 }
 
@@ -73,10 +84,18 @@ fn what_is_said_over_tls_is_said_to_those_who_know_the_password_and_show_a_certi
     assert_eq!(client.payloads(&state), ["said"]);
     assert_eq!(client.0.failure(), None);
     let short = Settings { max_waiting_time: std::time::Duration::from_millis(300), ..right };
-    assert!(is_let_in(&nats, "node:guessed@", short.clone()).is_err());
-    assert!(is_let_in(&nats, "", short.clone()).is_err());
-    assert!(is_let_in(&nats, "node:kn%40wn@", Settings { tls_identity: None, ..short.clone() }).is_err());
-    assert!(is_let_in(&nats, "node:kn%40wn@", Settings { tls_ca: None, ..short }).is_err(), "nobody vouches for it");
+    let refused = |user: &str, settings: &Settings| is_let_in(&nats, user, settings.clone()).map(drop).unwrap_err();
+    for user in ["node:guessed@", ""] {
+        let why = refused(user, &short);
+        assert!(why.contains("refuses the user or the password; correct user:password@"), "{why}");
+        assert!(why.contains(&format!("127.0.0.1:{}", nats.port)), "{why}");
+    }
+    let why = refused("node:kn%40wn@", &Settings { tls_identity: None, ..short.clone() });
+    assert!(why.contains("wants a certificate; set `bus_certificate`"), "{why}");
+    let why = refused("node:kn%40wn@", &Settings { tls_ca: None, ..short.clone() });
+    assert!(why.contains("see whether `bus_ca`"), "nobody vouches for it: {why}");
+    let why = refused("node:kn%40wn@", &Settings { tls: false, tls_ca: None, tls_identity: None, ..short });
+    assert!(why.contains("wants TLS; set `bus_tls`"), "{why}");
 }
 
 #[test]
@@ -85,4 +104,25 @@ fn a_server_without_jetstream_is_told_from_one_that_is_away() {
     let client = Client(nats.bus_with(settings(), Arc::new(|_| {})));
     let refused = client.create(LogSpec::shared(log("state"), 1)).unwrap_err();
     assert!(matches!(&refused, BusError::Refused { reason, .. } if reason.contains("nats-server -js")), "{refused}");
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_named_with_the_cause_and_what_to_do() {
+    let why = |address: &str| {
+        let bus = Bus::open(&address.parse().unwrap(), settings(), Arc::new(|_| {})).unwrap();
+        failure(&Client(bus))
+    };
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    // Somebody answers there, but not as NATS: a Kafka, say, which waits to be spoken to.
+    let said = why(&format!("nats://127.0.0.1:{port}"));
+    assert!(said.contains(&format!("127.0.0.1:{port} answers, but not as NATS does; correct the port")), "{said}");
+    let said = why("nats://127.0.0.1:1");
+    assert!(said.contains("nobody listens at 127.0.0.1:1 ") && said.contains("-js`"), "{said}");
+    let said = why("nats://nobody.invalid");
+    assert!(said.contains("the name of nobody.invalid:4222 is not resolved") && said.contains("check"), "{said}");
+    let nats = Nats::start();
+    let client = Client(nats.bus_as("", Settings { tls: true, ..settings() }, Arc::new(|_| {})));
+    let said = failure(&client);
+    assert!(said.contains("speaks no TLS; set it up there, or leave `bus_tls` out"), "{said}");
 }

@@ -21,8 +21,8 @@ pub(crate) struct Nodes {
     dead: u64,
     /// Partitions that nobody serves, since their node is dead and another one is to take its place.
     absent: Partitions,
-    /// Two nodes that do not reach each other.
-    parted: Option<(usize, usize)>,
+    /// Pairs of nodes that do not reach each other, a bit each.
+    unlinked: u64,
     /// Partitions that nobody serves, since they move.
     moving: Partitions,
     /// The nodes that partitions have moved to, [`NOT_GIVEN`] for none.
@@ -37,7 +37,7 @@ impl Nodes {
             shards,
             dead: 0,
             absent: Partitions::NONE,
-            parted: None,
+            unlinked: 0,
             moving: Partitions::NONE,
             given: [NOT_GIVEN; PARTITIONS as usize],
         }
@@ -49,7 +49,7 @@ impl Nodes {
             shards,
             dead: 0,
             absent: Partitions::NONE,
-            parted: None,
+            unlinked: 0,
             moving: Partitions::NONE,
             given: [NOT_GIVEN; PARTITIONS as usize],
         }
@@ -158,8 +158,7 @@ impl Nodes {
 
     /// Whether a node has a session with another one, or is that.
     fn reaches(self, node: usize, other: usize) -> bool {
-        let parted = self.parted.is_some_and(|(one, two)| (node, other) == (one, two) || (node, other) == (two, one));
-        self.lives(other) && !parted
+        self.lives(other) && self.unlinked & pair(node, other) == 0
     }
 
     /// Tells the engines of the nodes that live who else does, and who works what.
@@ -183,10 +182,14 @@ impl Nodes {
             for partition in (0..PARTITIONS).map(PartitionId) {
                 let home = self.home_of(partition);
                 let at = self.node_of(home);
-                if self.is_awaited(partition) || !self.reaches(node, at) {
+                if self.is_awaited(partition) {
                     roster = roster.with_absent(partition);
                 }
-                roster = roster.with_home(partition, self.number(of, home));
+                if self.reaches(node, at) {
+                    roster = roster.with_home(partition, self.number(of, home));
+                } else {
+                    roster = roster.with_stand_in(partition).with_absent(partition);
+                }
                 if self.moving.has(partition) || self.is_awaited(partition) {
                     homes[usize::from(partition.0)] = Home::Nowhere;
                 } else if self.node_of(home) != self.node_of(of) {
@@ -199,6 +202,11 @@ impl Nodes {
             engines[of].set_roster(now, roster);
         }
     }
+}
+
+/// A bit for two of at most eight nodes.
+fn pair(one: usize, other: usize) -> u64 {
+    1 << (one.min(other) * 8 + one.max(other))
 }
 
 impl Net {
@@ -271,30 +279,38 @@ impl Net {
         (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }
 
-    /// The link between two nodes breaks, and both live. What was under way is lost.
-    pub(crate) fn break_link(&mut self, one: usize, two: usize) {
-        self.trace.note(format!("nodes {one} and {two} are parted"));
-        self.nodes.parted = Some((one, two));
+    /// Two nodes do not reach each other any more, and both live. Of the batches between shards of theirs only the first so many arrive.
+    pub(crate) fn break_link(&mut self, one: usize, other: usize, arrive: usize) {
+        self.trace.note(format!("nodes {one} and {other} lose their link"));
         let nodes = self.nodes;
-        let is_theirs = |from: usize, to: usize| {
-            let (from, to) = (nodes.node_of(from), nodes.node_of(to));
-            (from, to) == (one, two) || (from, to) == (two, one)
+        let between = |from: usize, to: usize| {
+            let ends = (nodes.node_of(from), nodes.node_of(to));
+            ends == (one, other) || ends == (other, one)
         };
-        for (to, inbox) in self.inboxes.iter_mut().enumerate() {
-            inbox.retain(|(from, _)| !is_theirs(*from, to));
+        for to in 0..self.inboxes.len() {
+            let (lost, rest) = self.inboxes[to].drain(..).partition(|(from, _): &(usize, Batch)| between(*from, to));
+            let lost: VecDeque<(usize, Batch)> = lost;
+            self.inboxes[to] = rest;
+            let mut counts = BTreeMap::new();
+            for (from, batch) in lost {
+                let count = counts.entry(from).or_insert(0);
+                *count += 1;
+                if *count <= arrive {
+                    self.engines[to].handle_batch(self.now, batch).expect("a batch that can be read");
+                }
+            }
         }
-        self.behind.retain(|(_, from, to, _)| !is_theirs(*from, *to));
-        self.held.retain(|(from, to)| !is_theirs(*from, *to));
-        self.nodes.introduce(&mut self.engines, self.now);
-        (0..self.engines.len()).for_each(|shard| self.gather(shard));
+        self.behind.retain(|(_, from, to, _)| !between(*from, *to));
+        self.held.retain(|(from, to)| !between(*from, *to));
+        self.nodes.unlinked |= pair(one, other);
+        self.introduce_all();
     }
 
-    /// It is there again.
-    pub(crate) fn mend_link(&mut self) {
-        self.trace.note("they reach each other again".to_owned());
-        self.nodes.parted = None;
-        self.nodes.introduce(&mut self.engines, self.now);
-        (0..self.engines.len()).for_each(|shard| self.gather(shard));
+    /// All nodes reach each other again.
+    pub(crate) fn mend_links(&mut self) {
+        self.trace.note("all nodes have links again".to_owned());
+        self.nodes.unlinked = 0;
+        self.introduce_all();
     }
 
     /// A node that was dead joins with nothing.

@@ -1,6 +1,6 @@
 //! Who gets what is sent to an address.
 
-use tidegate_engine::{Access, ListenerSettings, MembershipError, Right, Subject};
+use tidegate_engine::{Access, ListenerSettings, MembershipError, Reason, Right, Subject};
 use tidegate_mqtt::SubscriptionOptions;
 
 use super::*;
@@ -261,5 +261,62 @@ fn only_mobile_nodes_are_told_to_those_who_balance_them() {
             world.engine(shard, |engine, _| names(engine))
         };
         assert_eq!((0..world.shards()).flat_map(on).collect::<Vec<_>>(), ["truck"]);
+    });
+}
+
+/// The rules of the documentation, by what clients are called: the operator may speak to everybody, applications to single nodes, nodes to applications.
+#[derive(Debug)]
+struct Roles;
+
+impl Roles {
+    fn allows(subject: Subject<'_>, topic: &str) -> bool {
+        let to = |address: &str| topic.starts_with(address);
+        match subject.client_id {
+            "operator" => true,
+            "application" => to("ctx/to/node/") || to("ctx/to/app/"),
+            _ => to("ctx/to/app/"),
+        }
+    }
+}
+
+impl Access for Roles {
+    fn may_publish(&self, subject: Subject<'_>, topic: &str, _: QoS, _: bool) -> bool {
+        Self::allows(subject, topic)
+    }
+
+    fn may_subscribe(&self, _: Subject<'_>, _: &str, _: QoS, _: bool) -> bool {
+        true
+    }
+
+    fn has_right(&self, subject: Subject<'_>, _: Right<'_>) -> bool {
+        subject.client_id == "operator"
+    }
+}
+
+#[test]
+fn who_may_speak_to_one_to_a_group_and_to_all_is_said_by_rules_on_the_names_of_addresses() {
+    let guarded = |settings: &mut Settings| settings.addresses = Some(AddressSettings::default());
+    everywhere_with(guarded, |world| {
+        for shard in 0..world.shards() {
+            world.engine(shard, |engine, _| engine.set_access(Some(Box::new(Roles))));
+        }
+        world.run();
+        let node = world.connect(v5("node"));
+        assert_eq!(change(world, "node", &["g"], &[]), MembershipOutcome::Done);
+        let topics = ["ctx/to/node/node/x", "ctx/to/group/g/x", "ctx/to/all/x"];
+        for (who, served) in [("operator", 3), ("application", 1), ("other", 0)] {
+            let client = world.connect(v5(who));
+            for (number, topic) in topics.into_iter().enumerate() {
+                let is_served = number < served;
+                let expected = if is_served { ReasonCode::Success } else { ReasonCode::NotAuthorized };
+                let before = world.counters().dropped[Reason::NotAuthorized.number()];
+                assert_eq!(client.publish(message(topic, who).qos1()), expected, "{who} {topic}");
+                let refused = world.counters().dropped[Reason::NotAuthorized.number()] - before;
+                assert_eq!(refused, u64::from(!is_served), "{who} {topic}");
+                assert_eq!(node.payloads(), vec![who; usize::from(is_served)], "{who} {topic}");
+                client.payloads();
+            }
+            client.disconnect();
+        }
     });
 }

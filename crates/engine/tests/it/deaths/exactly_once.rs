@@ -129,10 +129,12 @@ fn a_message_that_was_on_a_link_that_breaks_comes_once_when_both_nodes_live() {
         }
         let id = client.send_publish(message("t", "x").qos2());
         world.run();
-        world.break_link(0, 1);
+        world.break_link(0, 1, 0);
+        world.run();
         client.expect_disconnect(ReasonCode::ServerBusy);
         assert_eq!(client.expect_closed(), Reason::NodeLost);
-        world.mend_link();
+        world.mend_links();
+        world.run();
         let client = world.connect(publisher);
         let mut again = message("t", "x").qos2();
         (again.dup, again.id) = (true, id);

@@ -381,9 +381,13 @@ fn every_message_comes_exactly_once_whatever_dies_in_between() {
     }
 }
 
+/// Seeds that have found something while partitions moved: groups that deal a message again to another session that is about to be forgotten.
+const FOUND_WHILE_MOVING: [u64; 1] = [256];
+
 #[test]
 fn every_message_comes_exactly_once_whatever_moves_in_between() {
-    for seed in seeds() {
+    let found = FOUND_WHILE_MOVING.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
+    for seed in found.chain(seeds()) {
         Simulation::new(Kind::Moving, seed).play();
     }
 }

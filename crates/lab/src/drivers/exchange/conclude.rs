@@ -47,7 +47,7 @@ impl Exchange<'_> {
             let never = unsent * u64::from(self.plan.fan_out());
             outcome.counts.deadline_misses = outcome.counts.late + outcome.counts.lost() + never;
         }
-        outcome.generator.invalid = nobody(&outcome).or_else(|| judge(&outcome));
+        outcome.generator.invalid = nobody(&outcome).or_else(|| too_short(&outcome)).or_else(|| judge(&outcome));
         outcome
     }
 }
@@ -57,4 +57,17 @@ fn nobody(outcome: &LoadOutcome) -> Option<String> {
     let (what, connections) = outcome.problems.iter().max_by_key(|(_, connections)| **connections)?;
     let is_idle = outcome.counts.sent == 0 || outcome.connections.accepted == 0;
     is_idle.then(|| format!("nothing was exchanged ({connections} connections failed): {what}"))
+}
+
+/// Why nothing was counted, when the time that counts was over before a message of it went: a rate of none would say of the
+/// broker what is true of the run.
+fn too_short(outcome: &LoadOutcome) -> Option<String> {
+    let is_empty = outcome.counts.offered == 0 && !outcome.stopped;
+    is_empty.then(|| {
+        let measured_ms = outcome.measured_to_ns.saturating_sub(outcome.measured_from_ns) / 1_000_000;
+        format!(
+            "nothing was sent in the {measured_ms} ms that count, since what warmed up was still under way: give it more time, \
+             with a greater --time-scale"
+        )
+    })
 }

@@ -78,6 +78,15 @@ fn a_broker_that_is_not_there_is_part_of_the_outcome() {
     assert!(outcome.generator.invalid.is_some_and(|why| why.starts_with("nothing was exchanged")));
 }
 
+#[test]
+fn a_run_that_was_over_before_anything_counted_is_not_valid() {
+    let mut plan = plan(Pace::Closed { window: 1 });
+    (plan.messages, plan.warm_up_ms, plan.duration_ms) = (Some(0), 0, 10);
+    let outcome = run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
+    assert_eq!((outcome.counts.offered, outcome.counts.received), (0, 0));
+    assert!(outcome.generator.invalid.is_some_and(|why| why.starts_with("nothing was sent in the ")));
+}
+
 /// A server that says this to everybody who comes, and closes.
 fn says(answer: &'static [u8], clients: usize) -> (u16, std::thread::JoinHandle<()>) {
     use std::io::{Read, Write};

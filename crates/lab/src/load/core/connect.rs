@@ -325,7 +325,7 @@ impl Core {
     }
 
     pub(super) fn leave_next(&mut self, now_ns: u64) {
-        let step = self.plan.teardown_per_second.map(|rate| (rate / self.plan.processes).max(1));
+        let step = self.plan.teardown_per_second.map(|rate| (rate / self.plan.workers()).max(1));
         // Ten steps in a second are even enough.
         let end = step.map_or(self.clients.len(), |rate| self.next_to_leave + (rate as usize).div_ceil(10));
         for client in self.next_to_leave..end.min(self.clients.len()) {

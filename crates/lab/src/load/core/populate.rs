@@ -80,7 +80,7 @@ impl Core {
         for (index, group) in plan.groups.iter().enumerate() {
             for number in 0..group.count {
                 let answers = matches!(group.role, Role::Respondent { .. });
-                if process_of(group, number, plan.processes) == worker {
+                if plan.worker_of(index, number) == worker {
                     if answers {
                         self.respondents.insert(self.clients.len() as u32, respondent);
                     }
@@ -144,13 +144,6 @@ impl Core {
         let wanted = u32::from(self.plan.groups[usize::from(group)].connect.places);
         (number % if wanted == 0 { places } else { wanted.min(places) }) as u16
     }
-}
-
-/// Which process a client lives in. Clients with the same number live together, so that pairs do; so do all that share a
-/// subscription, since their messages are counted together.
-fn process_of(group: &ClientGroup, number: u32, processes: u32) -> u32 {
-    let shared = subscribing(&group.role).and_then(|subscribing| subscribing.shared.as_deref());
-    shared.map_or(number, |share| share.bytes().fold(0, |sum: u32, byte| sum.wrapping_add(u32::from(byte)))) % processes
 }
 
 /// The subscription that a client shares with others.

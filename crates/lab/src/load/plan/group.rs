@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Pace;
+use crate::limits::Limits;
 
 /// Clients that do the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,10 @@ pub struct ClientGroup {
     /// Whether the outcome tells how round trips differ between nodes and over the order in which they were begun.
     #[serde(default)]
     pub rounds: bool,
+    /// What its clients may use together: they live in a process of their own then, within these limits, as a component of a
+    /// platform does (LAV-10).
+    #[serde(default)]
+    pub limits: Option<Limits>,
 }
 
 impl ClientGroup {
@@ -35,6 +40,7 @@ impl ClientGroup {
             connect: ConnectOptions::default(),
             disturbances: Vec::new(),
             rounds: false,
+            limits: None,
         }
     }
 

@@ -65,8 +65,9 @@ impl LoadPlan {
         if needed > u64::from(self.processes) {
             return Err(PlanError::TooManyClients { clients, processes: self.processes, needed });
         }
-        if self.processes > 1 && self.groups.iter().any(ClientGroup::is_respondent) {
-            return Err(PlanError::Value("a survey is counted in one process: set `processes` to 1"));
+        if self.workers() > 1 && self.groups.iter().any(ClientGroup::is_respondent) {
+            let problem = "a survey is counted in one process: set `processes` to 1, and give no group `limits`";
+            return Err(PlanError::Value(problem));
         }
         if self.ramp_is_empty() {
             return Err(PlanError::Value("`ramp` lets no client in: give a rate above 0"));
@@ -75,7 +76,9 @@ impl LoadPlan {
             return Err(PlanError::Value("a run takes at most 72 hours, since messages carry their time in 48 bits"));
         }
         self.groups.iter().try_for_each(|group| {
-            check(group, self).map_err(|problem| PlanError::Group { group: group.name.clone(), problem })
+            check(group, self)
+                .and_then(|()| lives_alone(group, self))
+                .map_err(|problem| PlanError::Group { group: group.name.clone(), problem })
         })
     }
 
@@ -86,6 +89,26 @@ impl LoadPlan {
             Ramp::Steps { clients, .. } => clients == 0,
         }
     }
+}
+
+/// Whether a group with limits can have a process of its own.
+fn lives_alone(group: &ClientGroup, plan: &LoadPlan) -> Result<(), String> {
+    let Some(limits) = group.limits else { return Ok(()) };
+    if limits.descriptors.is_some() || !limits.takes_cgroup() {
+        return Err("the `limits` of a group are `cpus` and `memory`".to_owned());
+    }
+    if limits.cpus.is_some_and(|cpus| !(cpus.is_finite() && cpus > 0.0)) {
+        return Err("`limits.cpus` is a number of cores above 0".to_owned());
+    }
+    if plan.ramp != Ramp::AtOnce {
+        return Err("with `limits` its clients are dialled by a process of their own, which keeps no `ramp`: leave one of them out".to_owned());
+    }
+    if u64::from(group.count) > CLIENTS_PER_PROCESS {
+        return Err(format!(
+            "with `limits` it lives in one process, which carries {CLIENTS_PER_PROCESS} clients at most"
+        ));
+    }
+    Ok(())
 }
 
 fn check(group: &ClientGroup, plan: &LoadPlan) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use serde_json::{Number, Value};
 
 /// Appends a value in its shortest form.
-pub(super) fn write(value: &Value, out: &mut Vec<u8>) {
+pub(crate) fn write(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.push(0xC0),
         Value::Bool(yes) => out.push(if *yes { 0xC3 } else { 0xC2 }),

@@ -173,7 +173,8 @@ fn figures(second: &Second) -> Vec<String> {
         parts.push(format!("{} sent/s", shown(float(second.sent))));
         parts.push(format!("{} received/s", shown(float(second.received))));
     }
-    if second.received > 0 {
+    // While a broker warms up messages come, and none of them is measured.
+    if second.max_ns > 0 {
         parts.push(format!("p50 {}", time(second.p50_ns)));
         parts.push(format!("p99 {}", time(second.p99_ns)));
     }
@@ -212,9 +213,18 @@ fn packed(parts: &[String], between: &str, width: usize) -> Vec<String> {
     rows
 }
 
-/// A line in rows, broken between words; all but the first are set in.
+/// A line in rows, broken between words; all but the first are set in. A number stays with its unit.
 pub(super) fn wrapped(line: &str, columns: usize) -> Vec<String> {
-    let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let mut words: Vec<String> = Vec::new();
+    let mut is_number = false;
+    for word in line.split(' ') {
+        match words.last_mut().filter(|_| is_number) {
+            Some(number) => number.extend([" ", word]),
+            None => words.push(word.to_owned()),
+        }
+        is_number = word.starts_with(|first: char| first.is_ascii_digit())
+            && word.ends_with(|last: char| last.is_ascii_digit());
+    }
     let rows = packed(&words, " ", columns.max(LEAST_COLUMNS) - 1);
     rows.into_iter().enumerate().map(|(number, row)| if number == 0 { row } else { format!("  {row}") }).collect()
 }
@@ -278,6 +288,12 @@ mod tests {
     }
 
     #[test]
+    fn a_second_in_which_nothing_is_measured_tells_no_latency() {
+        let warming_up = Second { p50_ns: 0, p99_ns: 0, max_ns: 0, ..SECOND };
+        assert_eq!(figures(&warming_up)[2..], ["1,991 received/s", "generator 12 % of a core, 120 µs late"]);
+    }
+
+    #[test]
     fn every_row_fits_whatever_the_width_and_nothing_but_ascii_is_shown_where_there_is_nothing_else() {
         for columns in 1..200 {
             for row in view(true).rows(columns, Duration::from_secs(7)) {
@@ -305,6 +321,7 @@ mod tests {
             wrapped("not valid: the generator was behind", 22),
             ["not valid: the", "  generator was", "  behind"]
         );
+        assert_eq!(wrapped("memory peak 37.3 MiB, p99 8 ms", 20), ["memory peak", "  37.3 MiB, p99", "  8 ms"]);
         assert_eq!(wrapped("", 80), [""]);
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_context::ReconfigSettings;
+
 use crate::config::key::{Key, Section, SectionKeys, section};
 use crate::config::list::{Paths, Texts};
 use crate::config::size::{Bytes, MIB, TIB};
@@ -150,6 +152,8 @@ section! {
         missed_windows: u32 = 3, in Kind::Integer(Range::of(1, 1_000));
         /// Time between two cycles of the manager: scores, handovers, the list of gateways.
         cycle: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, HOUR));
+        /// How often the list of gateways is told although none came, went or changed its place, so that its numbers of nodes are of now.
+        list_period: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(100, HOUR));
         /// How gateways are scored.
         ranking: RankingName = RankingName::Connections, in Kind::OneOf(<RankingName as Words>::WORDS);
         /// With `ranking = "expression"`: a CEL expression over `gateway`, higher being lighter.
@@ -167,6 +171,9 @@ section! {
         ping_window: Duration = Duration::from_secs(2), in Kind::Duration(Range::of(10, HOUR));
         /// Whether the window follows the ping rate.
         ping_reconfigure: bool = true, in Kind::Boolean;
+        /// By what the window is multiplied when the ping rate of the whole network is in an interval: `RATE%: FACTOR`, ascending; an interval
+        /// ends with its rate, and begins where the one before it ends. A factor is 0.1 to 10; 1 keeps the window, as does a rate above the last one.
+        ping_factors: Texts = Texts(ReconfigSettings::default().factors.iter().map(ToString::to_string).collect()), in Kind::Texts;
         /// The shortest window that comes of it.
         ping_window_min: Duration = Duration::from_millis(200), in Kind::Duration(Range::of(10, HOUR));
         /// The longest window that comes of it.

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
-use super::{A, Bus, C, Cluster, connect};
+use super::{A, B, Bus, C, Cluster, connect};
 use crate::broker::Folder;
 
 /// Kafka's own libraries, where `./test kafka` puts them.
@@ -16,7 +16,36 @@ const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/server
 pub(crate) struct Kafka {
     process: Option<Child>,
     port: u16,
+    /// Who asks, as an address says it.
+    user: &'static str,
     folder: Folder,
+}
+
+/// Where a broker wants TLS, a certificate and a password: its listener, and the files that a node needs.
+#[cfg(feature = "kafka-tls")]
+fn safe(folder: &Folder) -> String {
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // Of another name than what it issues: OpenSSL takes a certificate for one that vouches for itself when both are the same.
+    params.distinguished_name.push(DnType::CommonName, "authority");
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let ca = folder.write("ca.pem", &authority.pem());
+    for name in ["server", "node"] {
+        let key = KeyPair::generate().unwrap();
+        let issued = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+        folder.write(&format!("{name}.key"), &key.serialize_pem());
+        folder.write(&format!("{name}.pem"), &issued.pem());
+        folder.write(&format!("{name}-store.pem"), &format!("{}{}", key.serialize_pem(), issued.pem()));
+    }
+    let store = folder.file("server-store.pem");
+    format!(
+        "listener.name.safe.ssl.keystore.type=PEM\nlistener.name.safe.ssl.keystore.location={store}\n\
+         listener.name.safe.ssl.truststore.type=PEM\nlistener.name.safe.ssl.truststore.location={ca}\n\
+         listener.name.safe.ssl.client.auth=required\nlistener.name.safe.sasl.enabled.mechanisms=SCRAM-SHA-512\n\
+         listener.name.safe.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule \
+         required username=\"node\" password=\"known\";\n"
+    )
 }
 
 fn free_port() -> u16 {
@@ -39,24 +68,42 @@ fn java(class: &str) -> Command {
 impl Kafka {
     pub(crate) fn start() -> Self {
         let (port, controller, folder) = (free_port(), free_port(), Folder::new());
+        let listeners = format!(
+            "listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+        );
+        Self::with(Self { process: None, port, user: "", folder }, controller, &listeners)
+    }
+
+    /// One that is spoken to over TLS, by those who have a certificate and know the password.
+    #[cfg(feature = "kafka-tls")]
+    fn start_safe() -> Self {
+        let (port, plain, controller, folder) = (free_port(), free_port(), free_port(), Folder::new());
+        let listeners = format!(
+            "listeners=PLAINTEXT://127.0.0.1:{plain},SAFE://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SAFE:SASL_SSL,CONTROLLER:PLAINTEXT\n{}",
+            safe(&folder)
+        );
+        Self::with(Self { process: None, port, user: "node:known@", folder }, controller, &listeners)
+    }
+
+    fn with(mut kafka: Self, controller: u16, listeners: &str) -> Self {
         let mut properties = format!(
             "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n\
-             controller.quorum.voters=1@127.0.0.1:{controller}\n\
-             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
-             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+             controller.quorum.voters=1@127.0.0.1:{controller}\n{listeners}\
              group.initial.rebalance.delay.ms=0\nlog.dirs={}\n",
-            folder.file("kafka")
+            kafka.folder.file("kafka")
         );
         for topic in ["offsets.topic", "transaction.state.log", "share.coordinator.state.topic"] {
             let lines = [("replication.factor", 1), ("min.isr", 1), ("num.partitions", 2)];
             properties.extend(lines.map(|(key, value)| format!("{topic}.{key}={value}\n")));
         }
-        let file = folder.write("server.properties", &properties);
+        let file = kafka.folder.write("server.properties", &properties);
         let mut format = java("kafka.tools.StorageTool");
         format.args(["format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", &file]);
+        format.args(["--add-scram", "SCRAM-SHA-512=[name=node,password=known]"]);
         let formatted = format.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("java");
         assert!(formatted.success(), "Kafka is missing: ./test kafka installs it");
-        let mut kafka = Self { process: None, port, folder };
         kafka.resume();
         kafka
     }
@@ -64,7 +111,7 @@ impl Kafka {
 
 impl Bus for Kafka {
     fn address(&self) -> String {
-        format!("kafka://127.0.0.1:{}", self.port)
+        format!("kafka://{}127.0.0.1:{}", self.user, self.port)
     }
 
     fn kill(&mut self) {
@@ -121,4 +168,26 @@ fn nodes_on_kafka_are_one_broker_through_a_join_a_stop_and_a_death() {
 fn clients_stay_connected_while_kafka_is_killed_for_longer_than_a_lease_and_nothing_acknowledged_is_lost() {
     let mut cluster = Cluster::of(2, "10s", Some(Folder::new()), Box::new(Kafka::start()), &[]);
     super::outage::outlast(&mut cluster, 12_000);
+}
+
+/// What `[cluster]` says of a bus is what it is spoken to with: by the nodes' groups and tables, and by their stores.
+#[cfg(feature = "kafka-tls")]
+#[test]
+fn nodes_speak_to_kafka_over_tls_with_a_certificate_and_a_password() {
+    let kafka = Kafka::start_safe();
+    let file = |name: &str| kafka.folder.file(name);
+    let (ca, certificate, key) = (file("ca.pem"), file("node.pem"), file("node.key"));
+    let settings = [
+        "cluster.bus_tls=true".to_owned(),
+        "cluster.bus_sasl=scram-sha-512".to_owned(),
+        format!("cluster.bus_ca={ca}"),
+        format!("cluster.bus_certificate={certificate}"),
+        format!("cluster.bus_key={key}"),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let cluster = Cluster::of(2, "6s", Some(Folder::new()), Box::new(kafka), &settings);
+    let id = cluster.id_at(B, "keeps");
+    cluster.subscribe(A, &id);
+    cluster.publish(A, "in/x", 0..2);
+    cluster.expect_owed(B, &id, 2);
 }

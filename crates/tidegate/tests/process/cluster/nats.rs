@@ -49,6 +49,8 @@ impl Bus for Nats {
         });
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         assert!(log.any(|line| line.contains("Server is ready")), "nats-server did not become ready");
+        // What it says later is read, too: writing to a pipe that nobody reads from would end it.
+        std::thread::spawn(move || log.for_each(drop));
         self.process = Some(child);
     }
 }

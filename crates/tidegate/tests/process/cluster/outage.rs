@@ -75,6 +75,11 @@ impl Device {
     }
 }
 
+/// How long the bus is away, milliseconds: as much as a test has time for, or what is asked for by hand.
+fn outage(milliseconds: u64) -> u64 {
+    std::env::var("OUTAGE_MS").map_or(milliseconds, |asked| asked.parse().expect("milliseconds"))
+}
+
 /// Kills the bus for so many milliseconds, which are more than a lease, while somebody publishes by one node and somebody subscribes by
 /// the other.
 pub(super) fn outlast(cluster: &mut Cluster, milliseconds: u64) {
@@ -95,7 +100,7 @@ pub(super) fn outlast(cluster: &mut Cluster, milliseconds: u64) {
         until("both have lost their membership", || lapsed(cluster).then_some(()));
         pongs.store(false, Ordering::SeqCst);
         until("pings are answered", || pongs.load(Ordering::SeqCst).then_some(()));
-        pause(milliseconds.saturating_sub(killed.elapsed().as_millis() as u64));
+        pause(outage(milliseconds).saturating_sub(killed.elapsed().as_millis() as u64));
         cluster.bus.resume();
         let back = Instant::now();
         cluster.wait_even();

@@ -27,7 +27,7 @@ pub(super) fn compare(trace: &Trace, reports: &[Report]) -> String {
     );
     let _ = writeln!(
         text,
-        "{:<21} {:>9} {:>9} {:>12} {:>10} {:>9} {:>9} {:>8} {:>6} {:>7} {:>8} {:>20}",
+        "{:<21} {:>9} {:>9} {:>12} {:>10} {:>9} {:>9} {:>8} {:>6} {:>7} {:>9} {:>8} {:>20}",
         "policy",
         "time s",
         "resource",
@@ -38,6 +38,7 @@ pub(super) fn compare(trace: &Trace, reports: &[Report]) -> String {
         "actions",
         "false",
         "regret",
+        "handovers",
         "brokers",
         "above/within/below"
     );
@@ -46,8 +47,8 @@ pub(super) fn compare(trace: &Trace, reports: &[Report]) -> String {
     }
     text.push_str(
         "\nresource: mean resources; cost: resource-seconds; missed: seconds in which messages came that waited too long; wait: the \
-         longest;\nfalse: growth that was not needed within 60 s of serving; regret: shrinking that was missed within 60 s; brokers: at \
-         the end;\nabove/within/below: observations by where the brokers' CPU was.\n",
+         longest;\nfalse: growth that was not needed within 60 s of serving; regret: shrinking that was missed within 60 s; handovers: of each \
+         client in an hour;\nbrokers: at the end; above/within/below: observations by where the brokers' CPU was.\n",
     );
     if let [report] = reports {
         actions(&mut text, report);
@@ -60,7 +61,7 @@ fn row(text: &mut String, report: &Report) {
     let seen = format!("{}/{}/{}", observations.above, observations.within, observations.below);
     let _ = writeln!(
         text,
-        "{:<21} {:>9.0} {:>9.2} {:>12.0} {:>10.3} {:>9} {:>9.1} {:>8} {:>6} {:>7} {:>8} {:>20}",
+        "{:<21} {:>9.0} {:>9.2} {:>12.0} {:>10.3} {:>9} {:>9.1} {:>8} {:>6} {:>7} {:>9.2} {:>8} {:>20}",
         report.policy.name(),
         report.time_s,
         report.resource,
@@ -71,6 +72,7 @@ fn row(text: &mut String, report: &Report) {
         report.actions.len(),
         report.false_positives,
         report.regretted_shrinks,
+        report.handovers_per_client_hour,
         report.brokers_at_the_end,
         seen
     );

@@ -1,0 +1,77 @@
+//! What is said of servers that cannot be reached: what is wrong, and what to do about it. Not every attempt is worth a line.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::connection::Link;
+
+/// How often it is said. What comes between is in the log at `debug`.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+
+/// What is wrong with the servers, with the address of the one that was tried, and what to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    pub(crate) cause: String,
+    pub(crate) next: &'static str,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.cause, self.next)
+    }
+}
+
+/// Tells what the client of the bus complains about.
+#[derive(Default)]
+pub(crate) struct Complaints {
+    next: Mutex<Option<Instant>>,
+    looking: AtomicBool,
+}
+
+impl Complaints {
+    /// There is a connection: what comes next is news.
+    pub(crate) fn connected(&self) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether somebody shall look what is wrong, and tell it: not while another one does.
+    pub(crate) fn may_look(&self) -> bool {
+        !self.looking.swap(true, Ordering::Relaxed)
+    }
+
+    /// The servers cannot be reached.
+    pub(crate) fn tell(&self, link: &Link, complaint: &Complaint) {
+        self.looking.store(false, Ordering::Relaxed);
+        link.failed(complaint.to_string());
+        // It may have been reached while it was looked for what is wrong.
+        if !link.state().is_connected() && self.is_due_at(Instant::now()) {
+            let servers = link.servers();
+            tracing::warn!(servers, "the bus cannot be reached, and it is tried again until it can: {complaint}");
+        }
+    }
+
+    fn is_due_at(&self, now: Instant) -> bool {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = next.is_none_or(|next| next <= now);
+        if due {
+            *next = Some(now + COMPLAIN_EVERY);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_is_said_now_and_then_and_what_is_new_at_once() {
+        let (complaints, now) = (Complaints::default(), Instant::now());
+        let attempts = (0..200).filter(|attempt| complaints.is_due_at(now + Duration::from_millis(100) * *attempt));
+        assert_eq!(attempts.count(), 2, "in 20 seconds");
+        complaints.connected();
+        assert!(complaints.is_due_at(now + Duration::from_secs(20)), "it was lost again");
+    }
+}

@@ -1,0 +1,79 @@
+//! What groups keep, as a part of the image of their partition: another node goes on with it where theirs is dead.
+//!
+//! Where the old home lives, it keeps what it has given to members until they answer for it, and gives what is nowhere to the new home itself.
+
+use tidegate_mqtt::QoS;
+
+use super::group_partition;
+use crate::dispatch::reach;
+use crate::engine::Engine;
+use crate::ids::{PartitionId, TenantId};
+use crate::image::{put_publication, read_publication};
+use crate::message::MessageRef;
+use crate::now::Now;
+use crate::roster::Shards;
+use crate::wire::{WireError, WireReader, WireWrite};
+
+/// A message that a group keeps.
+pub(crate) struct KeptImage {
+    share: Box<str>,
+    filter: Box<str>,
+    /// Hash of the client id of the only member that may get it; 0 for any.
+    client: u64,
+    id: u64,
+    message: MessageRef,
+}
+
+impl Engine {
+    /// Writes what groups of a partition keep, if nobody but the image can tell it to the new home.
+    pub(crate) fn put_kept(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+        let kept = &self.groups.kept;
+        let alone = self.roster.peers() == Shards::default();
+        let ids = if alone { kept.ids_of(partition) } else { Vec::new() };
+        out.put_u32(ids.len() as u32);
+        for (id, deal) in ids.into_iter().filter_map(|id| Some((id, kept.deals.get(&id)?))) {
+            out.put_u16(deal.message.tenant.0);
+            out.put_bytes(deal.share.as_bytes());
+            out.put_bytes(deal.filter.as_bytes());
+            out.put_u64(deal.client);
+            out.put_u64(id);
+            put_publication(out, now, &deal.message.publication());
+        }
+    }
+
+    /// Reads what [`Engine::put_kept`] has written.
+    pub(crate) fn read_kept(
+        reader: &mut WireReader<'_>,
+        now: Now,
+        partition: PartitionId,
+    ) -> Result<Vec<KeptImage>, WireError> {
+        let mut all = Vec::new();
+        for _ in 0..reader.u32("a number of messages of groups")? {
+            let tenant = TenantId(reader.u16("a tenant")?);
+            let (share, filter) = (reader.text("a share name")?, reader.text("a topic filter")?);
+            let (client, id) = (reader.u64("a client")?, reader.u64("a number of a message")?);
+            let message = read_publication(reader, now, tenant)?;
+            if group_partition(tenant, share, filter) != partition || id == 0 || message.qos == QoS::AtMostOnce {
+                return Err(WireError { reading: "a message of a group of this partition" });
+            }
+            all.push(KeptImage { share: share.into(), filter: filter.into(), client, id, message });
+        }
+        Ok(all)
+    }
+
+    /// Goes on keeping what the groups of a partition kept elsewhere. What an earlier attempt has brought is here already.
+    pub(crate) fn adopt_kept(&mut self, now: Now, all: Vec<KeptImage>) {
+        for KeptImage { share, filter, client, id, message } in all {
+            if !self.groups.kept.deals.contains_key(&id) {
+                reach!(self).keep_left(now, &message, (&share, &filter), client, id);
+            }
+        }
+    }
+}
+
+impl super::Kept {
+    /// What groups of a partition keep, in its order.
+    fn ids_of(&self, partition: PartitionId) -> Vec<u64> {
+        self.ids(|deal| group_partition(deal.message.tenant, &deal.share, &deal.filter) == partition)
+    }
+}

@@ -1,0 +1,215 @@
+//! Homes of shared groups that die, and others go on with their stores; and homes whose links to others are lost and come back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_engine::Durability;
+use tidegate_mqtt::{QoS, SubscriptionOptions};
+
+use super::group_at;
+use crate::harness::*;
+use crate::simulation::seeds;
+
+/// Things that happen in one run.
+const ACTIONS: usize = 160;
+
+/// What becomes of the node that is home to the groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Dies,
+    IsCutOff,
+}
+
+struct Homes {
+    seed: u64,
+    fate: Fate,
+    world: World,
+    random: Random,
+    /// The node that is home to the groups: the last one.
+    node: usize,
+    members: Vec<Device>,
+    publishers: Vec<Device>,
+    topics: Vec<String>,
+    published: Vec<(String, QoS)>,
+    /// QoS 2 messages that were on their way when it happened: their publishers' homes do not send them again.
+    unsure: BTreeSet<String>,
+}
+
+impl Homes {
+    fn new(fate: Fate, seed: u64) -> Self {
+        let mut random = Random::salted(seed, 13);
+        let (nodes, shards) = random.pick(&[(3, 1), (2, 2), (3, 1), (2, 1)]);
+        let title = format!("{fate:?}, TIDEGATE_SEED={seed}, {nodes} nodes of {shards} shards");
+        let (receive_maximum, high_water) = (random.pick(&[1, 3, 1000]), random.pick(&[100, 200_000]));
+        let world = World::seeded_cluster(nodes, shards, seed, &title, |settings| {
+            settings.durability = Durability::Commit;
+            settings.limits.max_inflight = receive_maximum;
+            settings.limits.output_high_water = high_water;
+        });
+        let engines = nodes * shards;
+        let topics = (engines - shards..engines).map(|home| group_at(&world, home)).collect();
+        let device = |stem: &str, shard: u16| Device::new(&world, &world.name_on(shard, stem));
+        let members = (0..engines).map(|number| device(&format!("member {number} "), number)).collect();
+        let publishers = (0..engines - shards).map(|shard| device("publisher ", shard)).collect();
+        let node = usize::from(nodes - 1);
+        Self {
+            seed,
+            fate,
+            world,
+            random,
+            node,
+            members,
+            publishers,
+            topics,
+            published: Vec::new(),
+            unsure: BTreeSet::new(),
+        }
+    }
+
+    fn settle(&mut self) {
+        loop {
+            self.world.run();
+            let mut busy = false;
+            for device in self.members.iter_mut().chain(&mut self.publishers) {
+                busy |= device.process();
+                device.notice_close();
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    fn connect_all(&mut self) {
+        for device in self.members.iter_mut().chain(&mut self.publishers) {
+            if device.client().is_none() {
+                device.connect(v5("").clean(false).expiry(u32::MAX).accept_on(0));
+            }
+        }
+    }
+
+    fn play(mut self) {
+        self.connect_all();
+        self.settle();
+        for member in &mut self.members {
+            for topic in &self.topics {
+                let options = SubscriptionOptions::new(QoS::ExactlyOnce);
+                member.subscribe(&format!("$share/group/{topic}"), options, None);
+            }
+        }
+        self.settle();
+        let begins = self.random.below(ACTIONS);
+        let ends = begins + self.random.below(40);
+        for action in 0..ACTIONS {
+            if action == begins {
+                self.begin();
+            }
+            if action == ends {
+                self.end();
+            }
+            self.act();
+        }
+        if ends >= ACTIONS {
+            self.end();
+        }
+        self.calm_down();
+        self.check();
+    }
+
+    fn begin(&mut self) {
+        let answered = |payload: &String| self.publishers.iter().any(|it| it.answers.contains_key(payload.as_bytes()));
+        let sent = self.published.iter().filter(|(_, qos)| *qos == QoS::ExactlyOnce).map(|(payload, _)| payload);
+        self.unsure = sent.filter(|payload| !answered(payload)).cloned().collect();
+        let arrive = self.random.pick(&[0, 1, usize::MAX]);
+        match self.fate {
+            Fate::Dies => self.world.kill_awaited_node(self.node, arrive),
+            Fate::IsCutOff => {
+                let other = self.random.below(self.node);
+                self.world.break_link(self.node, other, arrive);
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        match self.fate {
+            Fate::Dies => self.world.take_over(self.node),
+            Fate::IsCutOff => self.world.mend_links(),
+        }
+    }
+
+    fn act(&mut self) {
+        let member = self.random.below(self.members.len());
+        match self.random.below(100) {
+            0..=39 => {
+                let steps = 1 + self.random.below(12);
+                self.world.run_some(steps);
+            }
+            40..=64 => {
+                let publisher = self.random.below(self.publishers.len());
+                let topic = self.random.pick(&self.topics.iter().map(String::as_str).collect::<Vec<_>>()).to_owned();
+                let payload = format!("{publisher}-{}", self.published.len());
+                let qos = self.random.pick(&[QoS::AtLeastOnce, QoS::ExactlyOnce]);
+                self.published.push((payload.clone(), qos));
+                self.publishers[publisher].publish(message(&topic, &payload).qos(qos));
+            }
+            65..=69 => self.members[member].habits.holds_acknowledgements = true,
+            70..=74 => self.members[member].release(),
+            75..=76 if self.members[member].online => self.members[member].cut(0),
+            77..=79 => self.connect_all(),
+            _ => {
+                self.members[member].process();
+                self.members[member].notice_close();
+                for publisher in &mut self.publishers {
+                    publisher.process();
+                    publisher.notice_close();
+                }
+            }
+        }
+    }
+
+    /// Everybody takes what there is.
+    fn calm_down(&mut self) {
+        for _ in 0..30 {
+            self.connect_all();
+            self.members.iter_mut().for_each(Device::release);
+            self.settle();
+            self.world.advance(seconds(1));
+        }
+        self.world.advance(minutes(5));
+        self.settle();
+    }
+
+    fn check(&self) {
+        let seed = self.seed;
+        let mut got: BTreeMap<String, u32> = BTreeMap::new();
+        for received in self.members.iter().flat_map(|member| &member.inbox) {
+            *got.entry(received.message.text()).or_default() += 1;
+        }
+        for publisher in &self.publishers {
+            assert!(publisher.is_done(), "seed {seed}: {} waits for ever", publisher.name);
+        }
+        for (payload, qos) in &self.published {
+            let times = got.get(payload).copied().unwrap_or_default();
+            let fits = match qos {
+                QoS::ExactlyOnce => times == 1 || (times == 0 && self.unsure.contains(payload)),
+                _ => times >= 1,
+            };
+            assert!(fits, "seed {seed}: {payload} at {qos:?} has come {times} times");
+        }
+        let gauges = self.world.gauges();
+        assert_eq!((gauges.queued_messages, gauges.inflight_messages, gauges.kept_deals), (0, 0, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_a_group_has_taken_reaches_its_members_when_its_home_dies() {
+    for seed in seeds() {
+        Homes::new(Fate::Dies, seed).play();
+    }
+}
+
+#[test]
+fn what_a_group_has_taken_reaches_its_members_when_the_links_of_its_home_are_lost_and_come_back() {
+    for seed in seeds() {
+        Homes::new(Fate::IsCutOff, seed).play();
+    }
+}

@@ -1,0 +1,27 @@
+//! What processes may use.
+
+use serde::{Deserialize, Serialize};
+
+use crate::span::Bytes;
+
+/// What a broker, or a group of clients, may use; nothing means everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// CPU time in a second, in cores.
+    #[serde(default)]
+    pub cpus: Option<f64>,
+    /// Memory in bytes, with the page cache of its files.
+    #[serde(default)]
+    pub memory: Option<Bytes>,
+    /// Open files of each of its processes.
+    #[serde(default)]
+    pub descriptors: Option<u32>,
+}
+
+impl Limits {
+    /// Whether anything is limited that takes a cgroup.
+    pub fn takes_cgroup(&self) -> bool {
+        self.cpus.is_some() || self.memory.is_some()
+    }
+}
