@@ -119,14 +119,17 @@ impl Engine {
         self.gone = self.gone.without(peers);
     }
 
-    /// Whether a message would miss somebody whom it is for: sessions, or the home of its topic, at a node that is gone and whose place
-    /// another one has yet to take.
+    /// Whether a message would miss somebody whom it is for: sessions, the mobile node of its address, or the home of its topic, at a node that
+    /// is gone and whose place another one has yet to take.
     pub(crate) fn would_miss_somebody(&self, slot: RouteSlot, tenant: TenantId, retain: bool) -> bool {
         let (topic, route) = self.cache.get(slot);
         let remote = route.remote_bits();
         let is_home_gone = || retain && self.roster.misses(partition_of(tenant, topic));
+        let is_node_gone = || self.home_of_address(tenant, topic).is_some_and(|home| self.roster.misses(home));
         let returns = self.returning != Shards::default();
-        self.is_blind || self.misses_somebody() && (returns || remote != self.roster.living(remote) || is_home_gone())
+        self.is_blind
+            || self.misses_somebody()
+                && (returns || remote != self.roster.living(remote) || is_home_gone() || is_node_gone())
     }
 
     /// Whether there is somebody whom messages may miss.

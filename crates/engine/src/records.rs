@@ -161,7 +161,8 @@ impl Engine {
     }
 
     /// Publishes a message of the broker's own, as [`Self::publish_inner`] does. [`Event::Taken`] names the number when every shard
-    /// that it is for has it, and it is committed where things are stored. Who sends it may ask for receipts, which go to
+    /// that it is for has it, and it is committed where things are stored, or says that it has to come again: a node died that had to confirm it, or
+    /// clients of a dead one, whose place nobody has taken yet, would miss it. Who sends it may ask for receipts, which go to
     /// its response topic. Returns whether the topic is one that may be published to; nothing is told of one that is not.
     pub fn publish_awaited(&mut self, now: Now, message: &InnerPublication, number: u64) -> bool {
         if TopicName::new(&message.topic).is_err() || is_own_topic(&message.topic) {
@@ -177,6 +178,11 @@ impl Engine {
         publication.priority = traits.priority.level(publication.properties);
         if let Some(addresses) = self.settings.addresses.as_ref().filter(|_| traits.is_address) {
             publication.expires_at = addresses.expiry(now.monotonic, publication.expires_at);
+        }
+        if self.would_miss_somebody(slot, publication.tenant, publication.retain) {
+            // A client would be sent away with it. The shell has it still, and gives it again.
+            self.desk.events.push_back(Event::Taken { number, taken: false });
+            return true;
         }
         let awaited = self.awaited.next;
         self.awaited.next += 1;

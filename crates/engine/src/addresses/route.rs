@@ -5,13 +5,21 @@ use super::nodes::ADDRESSED;
 use super::tally::Counted;
 use crate::dispatch::{Reach, Source};
 use crate::engine::Engine;
-use crate::ids::{SessionKey, TenantId, partition_of};
+use crate::ids::{PartitionId, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::roster::Shards;
 use crate::topics::{Route, RouteSlot};
 
 impl Engine {
+    /// The partition of the mobile node that a topic is the address of.
+    pub(crate) fn home_of_address(&self, tenant: TenantId, topic: &str) -> Option<PartitionId> {
+        match Address::read(&self.settings.addresses.as_ref()?.prefix, topic)? {
+            Address::Node(id) | Address::Receipts(id) => Some(partition_of(tenant, &id)),
+            Address::Group(_) | Address::All => None,
+        }
+    }
+
     /// Makes the route of a valid topic name that is not remembered.
     pub(crate) fn make_route(&mut self, tenant: TenantId, topic: &str) -> RouteSlot {
         let address = self.settings.addresses.as_ref().and_then(|it| Address::read(&it.prefix, topic));

@@ -199,6 +199,26 @@ fn what_a_node_that_died_had_to_confirm_is_given_back() {
 }
 
 #[test]
+fn what_a_client_of_a_dead_node_would_miss_is_given_back_until_its_place_is_taken() {
+    let world = World::cluster(2, 1, on_bus);
+    let name = world.name_on(1, "truck");
+    let truck = world.connect(v5(&name).clean(false).expiry(u32::MAX));
+    world.await_node(1);
+    let message = publication(&format!("ctx/to/node/{name}/x"), "go", &[]);
+    let give = |number| world.engine(0, |engine, now| engine.publish_awaited(now, &message, number));
+    assert!(give(5));
+    assert_eq!(world.take_taken(), [(5, false)]);
+    let publisher = world.connect(v5(&world.name_on(0, "publisher")));
+    publisher.send_publish(crate::harness::message(&message.topic, "go").qos1());
+    publisher.expect_disconnect(ReasonCode::ServerBusy);
+    assert_eq!(publisher.expect_closed(), Reason::NodeLost, "a client has to send it again, too");
+    world.replace_node(1);
+    assert!(give(6));
+    assert_eq!(world.take_taken(), [(6, true)]);
+    drop(truck);
+}
+
+#[test]
 fn what_nodes_say_of_themselves_is_told_where_it_comes_in() {
     let change = |settings: &mut Settings| {
         on_bus(settings);

@@ -26,10 +26,10 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// An application on the bus.
-struct Application(Bus);
+pub(crate) struct Application(Bus);
 
 impl Application {
-    fn open(bus: &str, topics: &[Topic]) -> Self {
+    pub(crate) fn open(bus: &str, topics: &[Topic]) -> Self {
         let address: Address = bus.parse().unwrap();
         let bus = Bus::open(&address, Settings::default(), Arc::new(|_| {})).unwrap();
         for topic in topics {
@@ -45,7 +45,7 @@ impl Application {
         Place::new(LogName::new(topic.name()).unwrap(), partition)
     }
 
-    fn send(&self, topic: Topic, key: &str, append: Append) {
+    pub(crate) fn send(&self, topic: Topic, key: &str, append: Append) {
         let partition = partition_of(key.as_bytes(), topic.partitions(PARTITIONS));
         let (sender, receiver) = channel();
         let append = append.with_key(key.to_owned());
@@ -54,7 +54,7 @@ impl Application {
         receiver.recv_timeout(PATIENCE).unwrap().unwrap();
     }
 
-    fn readers(&self, topic: Topic) -> Vec<Reader> {
+    pub(crate) fn readers(&self, topic: Topic) -> Vec<Reader> {
         let read = |partition| self.0.read(&Self::place(topic, partition), Position::START, Arc::new(|| {})).unwrap();
         (0..topic.partitions(PARTITIONS)).map(read).collect()
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use tidegate_bus::{Append, BusError, Membership, MembershipEvent, Partition, Position, Record};
 
@@ -17,6 +18,8 @@ use crate::service::{Bell, Stop};
 const MAX_IN_FLIGHT: usize = 1_024;
 /// Records that are taken at once from a partition.
 const TAKEN_AT_ONCE: usize = 256;
+/// After how long the broker is given a record again that it could not answer for: a node has died, and its place is taken within some leases.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Bytes of a rejected record that go along to where it can be looked at.
 const MAX_REJECTED_BYTES: usize = 512 * 1024;
 
@@ -28,6 +31,8 @@ pub(super) struct Inbound {
     positions: Positions,
     in_flight: HashMap<u64, (Stream, Option<Delivery>)>,
     next_number: u64,
+    /// What the broker is given again, and from when on. Not more than what is under way.
+    again: VecDeque<(Instant, u64)>,
     /// Rejected records that have been put aside.
     aside: Receiver<u64>,
     put_aside: Sender<u64>,
@@ -69,18 +74,37 @@ impl Inbound {
             positions: Positions::new(courier, consumer, bell),
             in_flight: HashMap::new(),
             next_number: 0,
+            again: VecDeque::new(),
             aside,
             put_aside,
         }
     }
 
     /// The broker answers for a record, or has to be given it again.
-    pub(super) fn taken(&mut self, host: &mut dyn ApplicationHost, number: u64, taken: bool) {
+    pub(super) fn taken(&mut self, number: u64, taken: bool) {
         if taken {
             self.done(number);
-        } else if let Some((_, Some(delivery))) = self.in_flight.get(&number) {
-            host.deliver(delivery, number);
+        } else {
+            self.again.push_back((Instant::now() + AGAIN_AFTER, number));
         }
+    }
+
+    /// Gives the broker again what it could not answer for, when it is time; says when it is for the next.
+    fn give_again(&mut self, courier: &Courier, host: &mut dyn ApplicationHost) -> Option<Instant> {
+        while let Some((at, number)) = self.again.front().copied() {
+            if at > Instant::now() {
+                return Some(at);
+            }
+            self.again.pop_front();
+            let Some((_, Some(delivery))) = self.in_flight.get(&number) else { continue };
+            if let Some(delivery) = in_time(delivery.clone()) {
+                host.deliver(&delivery, number);
+            } else {
+                courier.counters().records_expired.add(1);
+                self.done(number);
+            }
+        }
+        None
     }
 
     fn done(&mut self, number: u64) {
@@ -101,8 +125,15 @@ impl Inbound {
         }
     }
 
-    /// Takes what is here to be delivered, and gives it to the broker.
-    pub(super) fn turn(&mut self, courier: &Courier, host: &mut dyn ApplicationHost, bell: &Bell, stop: &Stop) {
+    /// Takes what is here to be delivered, and gives it to the broker; says when it has to be called again at the latest.
+    pub(super) fn turn(
+        &mut self,
+        courier: &Courier,
+        host: &mut dyn ApplicationHost,
+        bell: &Bell,
+        stop: &Stop,
+    ) -> Option<Instant> {
+        let again = self.give_again(courier, host);
         self.positions.read(courier, bell);
         self.take_membership(courier, stop);
         for number in self.aside.try_iter().collect::<Vec<_>>() {
@@ -124,6 +155,7 @@ impl Inbound {
         }
         self.positions.write(courier, bell);
         self.release();
+        again
     }
 
     fn take_membership(&mut self, courier: &Courier, stop: &Stop) {

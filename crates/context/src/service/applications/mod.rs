@@ -117,15 +117,14 @@ fn run(
             taken += 1;
             match event {
                 ApplicationEvent::Message { message, confirm } => outbound.send(courier, &message, confirm),
-                ApplicationEvent::Taken { number, taken } => inbound.taken(host, number, taken),
+                ApplicationEvent::Taken { number, taken } => inbound.taken(number, taken),
             }
         }
         if taken == TAKEN_AT_ONCE {
             bell.ring();
         }
-        let retry = outbound.turn(courier);
-        inbound.turn(courier, host, bell, stop);
-        bell.wait_until(retry.unwrap_or_else(|| Instant::now() + SLEEP));
+        let retries = [outbound.turn(courier), inbound.turn(courier, host, bell, stop)];
+        bell.wait_until(retries.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + SLEEP));
     }
 }
 

@@ -7,7 +7,7 @@ use crate::context::{GROUPS, Node, retained};
 use crate::homes::pause;
 
 /// What a cluster is told to be the core of mobile nodes as well.
-fn core() -> Cluster {
+pub(super) fn core() -> Cluster {
     let groups = format!("context.groups={GROUPS}");
     let settings = [
         "addresses.enabled=true",
