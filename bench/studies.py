@@ -60,7 +60,7 @@ ORDERS = [
     Order("contextnet", "contextnet-processing", "contextnet-processing", ["gateways"], 0.5, 0.15, []),
     Order("contextnet", "contextnet-both", "contextnet-both", ["gateways"], 0.5, 0.25, []),
     Order("contextnet", "contextnet-points", "contextnet-points", ["gateways-managed", "gateways-unmanaged"], 1.0, 0.4, []),
-    Order("contextnet", "contextnet-kill", "contextnet-kill", ["gateways-nats"], 1.0, 0.7, []),
+    Order("contextnet", "contextnet-kill", "contextnet-kill", ["gateways-nats", "gateways-kafka"], 1.0, 0.7, []),
     Order("contextnet", "cluster", "cluster", CLUSTERS, 1.0, 0.4, []),
     *(Order("suite", name, name, BROKERS, 1.0, scale, []) for name, scale in [
         ("suite-connection", 0.1), ("suite-fan-out", 0.1), ("suite-point-to-point", 0.15), ("suite-shared", 0.15), ("churn", 0.3),
@@ -72,7 +72,7 @@ FIRST = [Order("first", folder, folder, peers, scale, scale, args) for folder, p
     ("middleware-throughput", FIVE, 0.2, []),
     ("middleware-latency", FIVE, 0.2, []),
     ("contextnet-inbound", ["gateways", "gateways-nats", "gateways-kafka"], 0.02, ["--only", "8: "]),
-    ("contextnet-kill", ["gateways-nats"], 0.5, []),
+    ("contextnet-kill", ["gateways-nats", "gateways-kafka"], 0.5, []),
     ("cluster", CLUSTERS, 0.2, []),
     ("lavva-2", BROKERS, 0.1, ["--only", "1000 devices"]),
     ("pi-ladder", BROKERS, 0.03, []),
