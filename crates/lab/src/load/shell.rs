@@ -13,6 +13,8 @@ mod tls;
 mod wait;
 mod websocket;
 
+use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -70,6 +72,8 @@ pub(crate) struct Shell<'a> {
     second_ends_ns: u64,
     cpu_ns: u64,
     measured: Measured,
+    /// Connections that could not be made, by what the system said: there are no more kinds than it has errors.
+    unmade: BTreeMap<String, u64>,
 }
 
 /// What the measured time has cost this process.
@@ -116,6 +120,7 @@ impl<'a> Shell<'a> {
             second_ends_ns: SECOND_NS,
             cpu_ns: Clock::cpu_ns(),
             measured: Measured::default(),
+            unmade: BTreeMap::new(),
         })
     }
 
@@ -211,6 +216,9 @@ impl<'a> Shell<'a> {
         self.core.end_second(cpu_ns);
         let mut outcome = self.core.conclude(&self.totals, now_ns);
         outcome.zero_unix_ns = self.clock.zero_unix_ns();
+        for (why, times) in &self.unmade {
+            outcome.note_problem(&format!("a connection could not be made: {why}"), *times);
+        }
         if let (Some(from), Some(to)) = (self.measured.from, self.measured.to) {
             #[expect(clippy::cast_precision_loss, reason = "a share needs no more than a float has")]
             let share = to.1.saturating_sub(from.1) as f64 / to.0.saturating_sub(from.0).max(1) as f64;
@@ -250,6 +258,11 @@ impl<'a> Shell<'a> {
         }
         if event.is_writable() {
             self.flush(connection);
+        }
+        if event.is_read_closed()
+            && let Some(place) = &mut self.connections[connection as usize]
+        {
+            place.note_end();
         }
         if event.is_readable() || event.is_error() || event.is_read_closed() {
             self.read(connection);
@@ -323,8 +336,16 @@ impl<'a> Shell<'a> {
                 self.connections[connection as usize] = Some(link);
                 self.open += 1;
             }
-            Err(_) => self.core.closed(connection, now_ns),
+            Err(error) => {
+                self.note_unmade(&error);
+                self.core.closed(connection, now_ns);
+            }
         }
+    }
+
+    /// The system has not made a connection: nobody listens there, or it has no ports or descriptors left.
+    fn note_unmade(&mut self, error: &io::Error) {
+        *self.unmade.entry(error.to_string()).or_default() += 1;
     }
 
     /// Whether a connection has been made; it is forgotten when it has failed.
@@ -342,7 +363,8 @@ impl<'a> Shell<'a> {
                 self.flush(connection);
                 true
             }
-            Err(_) => {
+            Err(error) => {
+                self.note_unmade(&error);
                 self.end(connection, self.clock.now_ns());
                 false
             }

@@ -99,6 +99,7 @@ fn a_run_that_nobody_got_into_says_so_and_is_none() {
     let alone = run(&["lab", "run", &scenario, "--peer", "mqtt://me:secret@127.0.0.1:1", "--out", &out]);
     assert_eq!(alone.code, Some(1), "{}", alone.err);
     assert!(alone.err.contains("no client got into the broker at mqtt://***@127.0.0.1:1"), "{}", alone.err);
+    assert!(alone.err.contains("a connection could not be made: Connection refused"), "{}", alone.err);
     for file in ["report.html", "results.json", "results.csv", "series.json"] {
         let text = fs::read_to_string(folder.file(&format!("out/{file}"))).unwrap();
         assert!(!text.contains("secret"), "{file}");

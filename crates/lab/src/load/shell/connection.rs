@@ -24,6 +24,8 @@ pub(crate) struct Connection {
     /// What came of a packet that is not complete.
     partial: Vec<u8>,
     layers: Option<Box<Layers>>,
+    /// The poller has said that the other side has ended it.
+    ends: bool,
 }
 
 /// What a read has brought.
@@ -39,7 +41,7 @@ pub(crate) struct Brought {
 impl Connection {
     pub(in crate::load) fn layered(stream: TcpStream, layers: Option<Layers>) -> Self {
         let layers = layers.map(Box::new);
-        Self { stream, is_connected: false, is_told: false, partial: Vec::new(), layers }
+        Self { stream, is_connected: false, is_told: false, partial: Vec::new(), layers, ends: false }
     }
 
     /// A connection without layers.
@@ -75,6 +77,11 @@ impl Connection {
         self.layers.as_ref().is_some_and(|layers| layers.has_output())
     }
 
+    /// The other side has ended it: what it has sent is to be read up to its end. The poller says so once, however much came before.
+    pub(crate) fn note_end(&mut self) {
+        self.ends = true;
+    }
+
     /// Reads once, behind what was incomplete, at most `limit` bytes.
     pub(crate) fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<Brought> {
         let before = self.partial.len();
@@ -87,7 +94,7 @@ impl Connection {
             let mut plain = Vec::new();
             let (count, is_full) = layers.read(&mut self.stream, &mut plain)?;
             brought.is_closed = count == Some(0);
-            brought.is_full = is_full;
+            brought.is_full = is_full || (self.ends && count.is_some_and(|count| count > 0));
             brought.len += plain.len();
             if buffer.len() < brought.len {
                 buffer.resize(brought.len, 0);
@@ -99,7 +106,7 @@ impl Connection {
         match self.stream.read(&mut buffer[before..end]) {
             Ok(count) => {
                 brought.is_closed = count == 0;
-                brought.is_full = before + count == end;
+                brought.is_full = before + count == end || (self.ends && count > 0);
                 brought.len += count;
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
@@ -169,5 +176,36 @@ impl Connection {
     pub(crate) fn deregister(&mut self, registry: &Registry) {
         // A descriptor that is about to be closed leaves the poll by itself, too.
         let _ = registry.deregister(&mut self.stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use mio::{Events, Interest, Poll, Token};
+
+    use super::*;
+
+    /// What a broker says last and the end of its connection come at once, and the poller tells of both with one event.
+    #[test]
+    fn an_end_that_comes_with_the_last_bytes_is_noticed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut broker, _) = listener.accept().unwrap();
+        broker.write_all(b"goodbye").unwrap();
+        drop(broker);
+        let (mut poll, mut events) = (Poll::new().unwrap(), Events::with_capacity(8));
+        poll.registry().register(&mut stream, Token(0), Interest::READABLE).unwrap();
+        let mut connection = Connection::plain(stream);
+        while !events.iter().any(mio::event::Event::is_read_closed) {
+            poll.poll(&mut events, None).unwrap();
+        }
+        connection.note_end();
+        let mut buffer = Vec::new();
+        let first = connection.read(&mut buffer, usize::MAX).unwrap();
+        assert!(first.len == 7 && first.is_full && !first.is_closed, "there is more to be read: the end");
+        let last = connection.read(&mut buffer, usize::MAX).unwrap();
+        assert!(last.is_closed && !last.is_full);
     }
 }

@@ -91,6 +91,13 @@ impl Link {
         }
     }
 
+    /// The poller has said that the other side has ended it.
+    pub(super) fn note_end(&mut self) {
+        if let Self::Stream(stream) = self {
+            stream.note_end();
+        }
+    }
+
     /// Reads behind what was incomplete, at most `limit` bytes.
     pub(super) fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<Brought> {
         match self {
