@@ -270,8 +270,8 @@ pub struct Limits {
     pub memory_ceiling: u64,
     /// Bytes under way from one shard to another before publishers are parked.
     pub shard_link_bytes: u64,
-    /// Bytes of messages that one shard's shared groups have dealt to other nodes and keep until those answer for them. Beyond it
-    /// a message is dealt without being kept, and counted.
+    /// Bytes of messages that one shard's shared groups have dealt to other nodes and keep until those answer for them, and of those that wait
+    /// for members that were at nodes that are gone. Beyond it a message is dealt without being kept, or refused where it would wait, and counted.
     pub kept_deal_bytes: u64,
     /// Bytes of PUBLISH packets parked per connection before its socket is no longer read.
     pub parked_bytes: u32,

@@ -175,8 +175,9 @@ section! {
         memory_ceiling: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, 16 * TIB).or_zero("half of what the machine or the container has"));
         /// Messages under way from one shard to another, above which their publishers wait.
         shard_link_bytes: Bytes = Bytes(8 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
-        /// Messages of a shard's shared groups that are dealt to other nodes of the cluster and kept until those answer for them. Beyond it a message is
-        /// dealt without being kept.
+        /// Messages of a shard's shared groups that are dealt to other nodes of the cluster and kept until those answer for them, and those that wait since
+        /// all members of their group are at a node that is dead. Beyond it a message is dealt without being kept, and one that would have to wait is
+        /// refused at QoS 1 (0x97) and dropped at QoS 2 (`no_group_member`).
         kept_deal_bytes: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
         /// Waiting PUBLISH packets per connection, above which its socket is no longer read.
         parked_bytes: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(4 * KIB, 256 * MIB));
