@@ -186,7 +186,7 @@ impl Engine {
         let remote = self.roster.living(route.remote_bits());
         match self.desk.rejecting(route, &wanted, Some(session), Some(publisher).filter(|_| waits && !leaving)) {
             Err(_) if leaving && waits => Admission::Over,
-            Err(full) if waits => self.withhold(now, key, full.asked, Some(full.first)),
+            Err(full) if waits => self.withhold(now, key, (self.place.shard, full.asked), Some(full.first)),
             Err(full) => self.not_admitted(now, key, waits, publication, Some(full.first)),
             Ok(_) if remote == 0 || leaving => self.admitted(key),
             Ok(sessions) => {
@@ -251,14 +251,20 @@ impl Engine {
         Admission::Refused(Reason::QueueFullReject)
     }
 
-    /// The publisher waits, without an acknowledgement, until so many queues have room; on another shard it is not known whose.
-    fn withhold(&mut self, now: Now, key: ConnectionKey, full: u32, whose: Option<SessionKey>) -> Admission {
+    /// The publisher waits, without an acknowledgement, until so many queues of a shard have room; on another one it is not known whose.
+    fn withhold(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        (shard, full): (ShardId, u32),
+        whose: Option<SessionKey>,
+    ) -> Admission {
         self.start_withholding(now, key);
         let whose = whose.and_then(|whose| self.desk.sessions.get(whose.0));
         let delay = Delay::Queue(whose.map(|session| session.client_id.to_string()));
         self.desk.tell_delayed(delay, key);
         for _ in 0..full.max(1) {
-            self.park(now, key);
+            self.park_for(now, key, shard);
         }
         Admission::Waits
     }
@@ -340,7 +346,7 @@ impl Engine {
         }
         if full > 0 && waits {
             // Its queues will say when they have room.
-            self.withhold(now, key, full, None);
+            self.withhold(now, key, (from, full), None);
         }
         if !over {
             return;

@@ -1,6 +1,7 @@
 //! Whether the engine's books are right: everything that is kept as a running sum or in two places, compared with what it
 //! stands for.
 
+use crate::admission::Reserving;
 use crate::connection::{Answer, Connection, Phase};
 use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
 use crate::ids::{ConnectionKey, SessionKey};
@@ -125,7 +126,8 @@ impl Engine {
         found.equal("pub_acks", extra.acks.pub_acks() as u64, pub_acks as u64);
         let first = extra.acks.iter().next();
         found.holds(first.is_none_or(|ack| ack.waits > 0), || format!("{key:?}: an answer waits for nothing"));
-        if connection.is_parked() && self.roster.is_alone() {
+        // Another shard of this process may have asked it to wait.
+        if let Some(parked) = extra.parked.as_ref().filter(|_| self.place.shards == 1) {
             let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
             let flows = self.desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
             let held = flows.filter(|flow| flow.blocking.contains(&publisher)).count();
@@ -133,7 +135,11 @@ impl Engine {
             let slowed = extra.rate.as_deref().is_some_and(waits);
             let short = self.desk.overload.holds(&publisher) || self.desk.loop_lag.holds(&publisher);
             let short = short || self.turn_share.holds(key) || self.desk.uplinks.holds(key) || extra.suspended;
-            found.holds(held > 0 || slowed || short, || format!("{key:?} is parked and nobody will release it"));
+            let asked = !parked.askers.is_empty() || matches!(extra.reserving, Reserving::Asked(_));
+            let missed = self.groups.dealers.waiting.contains(&key) || self.links.holds(key);
+            found.holds(held > 0 || slowed || short || asked || missed, || {
+                format!("{key:?} is parked and nobody will release it")
+            });
         }
     }
 

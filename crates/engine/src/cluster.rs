@@ -33,8 +33,10 @@ impl Engine {
         self.desk.journal.now = now;
         self.is_blind |= self.does_not_know(&roster);
         let (before, after) = (self.roster.peers(), roster.peers());
-        for peer in before.without(after) {
-            self.end_peer(now, peer);
+        let gone = before.without(after);
+        let mut let_go = Vec::new();
+        for peer in gone {
+            let_go.extend(self.end_peer(now, peer));
             self.heard = self.heard.without(Shards::of(peer));
             // As long as somebody is to go on with what it owed, what was wanted there is remembered.
             self.gone.add(peer);
@@ -56,6 +58,13 @@ impl Engine {
         self.reseat_members(now, &old);
         self.finish_dealing_anew(now);
         self.forget_those_replaced(now);
+        for peer in gone {
+            self.end_admissions_of(now, peer);
+        }
+        // What they have yet to say goes by the new roster: it may be for somebody at the node that is gone.
+        for publisher in let_go {
+            self.unpark(now, publisher);
+        }
         self.deal_waiting(now);
         self.after_frame(now);
     }
@@ -170,13 +179,12 @@ impl Engine {
         self.welcomes == 0
     }
 
-    /// A shard of another node is no more.
-    fn end_peer(&mut self, now: Now, peer: ShardId) {
-        let (waiting, awaited) = self.links.close(peer);
+    /// A shard of another node is no more. Returns the publishers that have waited for it.
+    fn end_peer(&mut self, now: Now, peer: ShardId) -> Vec<ConnectionKey> {
+        let mut waiting = self.take_asked_by(peer);
+        let (for_room, awaited) = self.links.close(peer);
+        waiting.extend(for_room);
         self.end_transfers_of(peer);
-        for publisher in waiting {
-            self.unpark(now, publisher);
-        }
         for owed in awaited {
             if owed.interest {
                 // Whoever is gone sends nothing: all that it had to know is known.
@@ -192,10 +200,10 @@ impl Engine {
         self.desk.overload.give_up_shard(peer);
         self.desk.loop_lag.give_up_shard(peer);
         self.desk.give_up_blocking(|publisher| publisher.shard == peer);
-        self.end_admissions_of(now, peer);
         self.leave_groups_of(peer);
         self.lose_deals_of(now, peer);
         self.skip_fetches(peer);
+        waiting
     }
 
     /// Gives members of shared groups their seats where the groups are dealt for now.

@@ -6,7 +6,7 @@ use tidegate_mqtt::{PacketId, QoS, ReasonCode, Version};
 
 use crate::admission::Reserving;
 use crate::alias::{InboundAliases, OutboundAliases};
-use crate::ids::{ListenerId, SessionKey, TenantId};
+use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
 use crate::now::Millis;
 use crate::output::Output;
 use crate::rate::Rate;
@@ -190,6 +190,8 @@ pub(crate) struct Parked {
     pub waits: u32,
     /// When waiting ends in any case; also its key among the timers.
     pub until: Millis,
+    /// The shards of other nodes that it waits for, each as often as it has asked.
+    pub askers: Vec<ShardId>,
 }
 
 /// Acknowledgements that wait for others' confirmations. They leave in the order of the packets that they answer

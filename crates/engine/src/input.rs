@@ -353,7 +353,7 @@ impl Engine {
             return;
         }
         let until = latest.min(extra.withheld_until);
-        extra.parked = Some(Box::new(Parked { bytes: Vec::new(), waits: 1, until }));
+        extra.parked = Some(Box::new(Parked { bytes: Vec::new(), waits: 1, until, askers: Vec::new() }));
         self.desk.timers.set(until, Timer::Parked(key));
         self.desk.counters.publishers_parked += 1;
     }

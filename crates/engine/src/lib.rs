@@ -61,6 +61,7 @@ mod addresses;
 mod admission;
 mod after_frame;
 mod alias;
+mod asked_to_wait;
 mod audit;
 mod close;
 mod cluster;

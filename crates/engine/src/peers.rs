@@ -127,9 +127,9 @@ impl Engine {
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
             Record::Park { connection } => {
                 self.desk.tell_delayed(Delay::Queue(None), connection);
-                self.park(now, connection);
+                self.park_for(now, connection, from);
             }
-            Record::Unpark { connection } => self.unpark(now, connection),
+            Record::Unpark { connection } => self.unpark_for(now, connection, from),
             Record::GiveUp { connection } => self.give_up_blocking(BlockedPublisher { shard: from, connection }),
             Record::Credit { bytes } => {
                 for publisher in self.links.credit(from, bytes) {

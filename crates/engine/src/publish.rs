@@ -439,8 +439,9 @@ impl Engine {
         while full != 0 {
             let shard = ShardId(full.trailing_zeros() as u16);
             full &= full - 1;
-            self.links.wait(shard, key);
-            self.park(now, key);
+            if self.links.wait(shard, key) {
+                self.park(now, key);
+            }
         }
     }
 }

@@ -153,6 +153,7 @@ impl Engine {
         let waits_until = extra.rate.as_ref().map_or(Millis::NEVER, |rate| rate.waits_until);
         let Some(parked) = extra.parked.as_mut().filter(|_| waits_until != Millis::NEVER) else { return false };
         parked.waits = 1;
+        parked.askers = Vec::new();
         parked.until = waits_until.plus(timeout);
         self.desk.timers.set(parked.until, Timer::Parked(key));
         true

@@ -172,8 +172,10 @@ impl Engine {
             self.desk.forget_tail(tail);
         }
         self.desk.memory -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
-        for delivery in session.flow.iter().flat_map(|flow| &flow.queue) {
-            self.desk.forget_queued(delivery.cost());
+        if let Some(flow) = &session.flow {
+            // There is no queue here any more whose room they could wait for.
+            self.desk.to_unpark.extend(&flow.blocking);
+            flow.queue.iter().for_each(|delivery| self.desk.forget_queued(delivery.cost()));
         }
     }
 }

@@ -337,11 +337,14 @@ impl Links {
             .is_some_and(|link| link.under_way + link.bytes.len() as u64 + link.shared_bytes > self.limit)
     }
 
-    /// Notes a publisher that waits for the link to drain.
-    pub(crate) fn wait(&mut self, shard: ShardId, publisher: ConnectionKey) {
-        if let Some(link) = self.link(shard) {
-            link.waiting.insert(publisher);
-        }
+    /// Notes a publisher that waits for the link to drain. Says whether it did not yet, and will be told.
+    pub(crate) fn wait(&mut self, shard: ShardId, publisher: ConnectionKey) -> bool {
+        self.link(shard).is_some_and(|link| link.waiting.insert(publisher))
+    }
+
+    /// Whether a publisher waits for some link.
+    pub(crate) fn holds(&self, publisher: ConnectionKey) -> bool {
+        self.by_shard.iter().any(|link| link.waiting.contains(&publisher))
     }
 
     /// A publisher waits for no link any longer.

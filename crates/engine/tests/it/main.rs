@@ -11,6 +11,7 @@ mod harness;
 
 mod access;
 mod addresses;
+mod asked_to_wait;
 mod authentication;
 mod cluster;
 mod connections;
