@@ -1,4 +1,4 @@
-//! Unmapping the pages of the program that only its start needed.
+//! Unmapping the pages of the program that are not needed any more.
 //!
 //! Whatever the start executes, from reading flags to making keys, stays mapped afterwards, and the system maps sixteen
 //! pages around each that is touched: of a large program that is most of what an idle broker seems to take. These pages are
@@ -7,7 +7,7 @@
 
 /// Unmaps the program's own code and constants; what is used from now on is mapped again, page by page.
 ///
-/// To be called once, when the start is over: each page that is in use costs a minor fault. Does nothing on systems other
+/// To be called when the start is over, and when things are quiet after a rush: each page that is in use costs a minor fault. Does nothing on systems other
 /// than Linux with 64 bits.
 pub fn release_program_pages() {
     pages::release();
@@ -52,7 +52,9 @@ mod pages {
         let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1);
         let first = start.next_multiple_of(page);
         let end = (start + length) / page * page;
-        let (Ok(address), Ok(bytes)) = (usize::try_from(first), usize::try_from(end.saturating_sub(first))) else { return };
+        let (Ok(address), Ok(bytes)) = (usize::try_from(first), usize::try_from(end.saturating_sub(first))) else {
+            return;
+        };
         if bytes > 0 {
             // SAFETY: these pages map a file privately and nobody has written to them, so the file has the same bytes, and
             // the next access maps them again [madvise(2), MADV_DONTNEED]. A refusal changes nothing.
