@@ -163,6 +163,8 @@ impl Control for Broker {
             loop_lag_ms: 1,
             messages_in: 10,
             messages_out: 20,
+            dropped: 3,
+            dropped_fleet_full: 4,
             brokers,
         })
     }

@@ -41,6 +41,10 @@ pub struct FleetStatus {
     pub messages_in: u64,
     /// Messages sent to clients and brokers so far.
     pub messages_out: u64,
+    /// Messages that clients did not get so far, since this orchestrator had no room for them.
+    pub dropped: u64,
+    /// Messages that were not taken so far, since brokers owed as much as they may.
+    pub dropped_fleet_full: u64,
     /// The brokers.
     pub brokers: Vec<BrokerStatus>,
 }
@@ -159,6 +163,8 @@ impl FleetStatus {
             "loop_lag_ms": self.loop_lag_ms,
             "messages_in": self.messages_in,
             "messages_out": self.messages_out,
+            "dropped": self.dropped,
+            "dropped_fleet_full": self.dropped_fleet_full,
             "brokers": self.brokers.iter().map(BrokerStatus::json).collect::<Vec<Value>>(),
         })
     }

@@ -79,6 +79,13 @@ impl<'a> Keys<'a> {
         })
     }
 
+    /// An amount of memory with its unit, in a range of bytes.
+    pub fn bytes(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        let shown = [*range.start(), *range.end()].map(value::show_bytes);
+        let expected = format!("a size such as \"512MiB\", from {} to {}", shown[0], shown[1]);
+        self.read(key, &expected, |value| value::bytes(value.as_str()?).filter(|bytes| range.contains(bytes)))
+    }
+
     /// True or false.
     pub fn truth(&mut self, key: &str) -> Option<bool> {
         self.read(key, "true or false", value::truth)

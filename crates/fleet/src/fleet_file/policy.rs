@@ -76,6 +76,7 @@ fn durations(settings: &mut Settings, keys: &mut Keys<'_>) {
 
 /// What counts as full for each signal of a level, or of both; one that is not named does not count, except CPU. A signal
 /// that a level cannot have would keep it from shrinking for good.
+#[expect(clippy::cast_precision_loss, reason = "what counts as full needs no more than 52 bits")]
 pub(super) fn signals(level: Option<Level>, keys: &mut Keys<'_>) -> SignalSettings {
     let signals = SignalSettings {
         cpu: keys.truth("cpu").unwrap_or(true),
@@ -83,6 +84,8 @@ pub(super) fn signals(level: Option<Level>, keys: &mut Keys<'_>) -> SignalSettin
         queue_depth: keys.fraction("queue_depth", 0.001..=1e12),
         loop_lag: keys.duration("loop_lag", SECOND / 1000..=SECOND * 600),
         waiting: keys.duration("waiting", SECOND / 1000..=DAY),
+        drops: keys.fraction("drops", 0.001..=1e12),
+        memory: keys.bytes("memory", 1 << 20..=1 << 50).map(|bytes| bytes as f64),
     };
     if signals.loop_lag.is_some() && level != Some(Level::Orchestrator) {
         let hint = "set it in [orchestrators.signals], with what else counts for orchestrators, and leave it out here";

@@ -1,5 +1,5 @@
 use super::*;
-use crate::manage::{LevelSeen, MemberSeen, Moment, Victim};
+use crate::manage::{LevelSeen, MemberSeen, Moment, Victim, Wish};
 
 fn read_text(text: &str) -> Result<FleetFile, Findings> {
     FleetFile::read(&Document { name: "fleet.toml".to_owned(), text: text.to_owned() })
@@ -127,6 +127,8 @@ fn what_is_wrong_is_told_with_its_place_and_what_to_do() {
             ["`policy.signals.loop_lag` is not known of brokers", "[orchestrators.signals]"],
         ),
         (&format!("{LEAST}[brokers.signals]\nloop_lag = \"1s\"\n"), ":5:12", ["not known of brokers", "hint"]),
+        (&format!("{LEAST}[brokers.signals]\nmemory = 512\n"), ":5:10", ["`brokers.signals.memory` must be", "512MiB"]),
+        (&format!("{LEAST}[brokers.signals]\ndrops = 0\n"), ":5:9", ["`brokers.signals.drops` must be", "from 0.001"]),
         (&format!("{LEAST}[brokers.signals]\ncpu = false\n"), ":5:7", ["nothing to decide by", "at least one"]),
         (&format!("{DNS}listen = \"nowhere\"\n"), ":6:10", ["where nobody can listen", "ADDRESS:PORT"]),
         (&format!("{LEAST}[dns]\nlisten = \"127.0.0.1:0\"\nname = \"a..b\"\n"), ":6:8", ["is no name", "hint"]),
@@ -162,13 +164,46 @@ fn levels_may_be_measured_by_different_signals() {
     let seen = |level| {
         let name = "a".parse().unwrap();
         let (rate, queued) = (Some(10.0), Some(20));
-        let member = MemberSeen { name, cpu: Some(0.1), cores: 1.0, rate, queued, loop_lag_ms: Some(25.0) };
+        let member = MemberSeen {
+            name,
+            cpu: Some(0.1),
+            cores: 1.0,
+            rate,
+            queued,
+            loop_lag_ms: Some(25.0),
+            drops: None,
+            memory: None,
+        };
         let (serving, pending, leaving, elsewhere, lead_time) = (1, 0, 0, 1, None);
         LevelSeen { at: Moment(1), level, serving, pending, leaving, elsewhere, lead_time, members: vec![member] }
     };
     let loads = Level::ALL.map(|level| judges.get_mut(&level).unwrap().judge(&seen(level)).load);
     let of = |level| loads[Level::ALL.iter().position(|known| *known == level).unwrap()];
     assert_eq!((of(Level::Broker), of(Level::Orchestrator)), (Some(1.0), Some(0.5)));
+}
+
+#[test]
+fn a_level_may_be_measured_by_drops_and_memory() {
+    let file = read_text(&format!(
+        "{LEAST}[policy.signals]\ncpu = false\ndrops = 100\nmemory = \"512MiB\"\n[policy]\nname = \"consecutive\"\n"
+    ));
+    let mut judges = file.unwrap().judges().unwrap();
+    let mut judge = |drops, memory| {
+        let name = "a".parse().unwrap();
+        let (cpu, rate, queued, loop_lag_ms) = (None, None, None, None);
+        let member = MemberSeen { name, cpu, cores: 1.0, rate, queued, loop_lag_ms, drops, memory };
+        let level = Level::Broker;
+        let (serving, pending, leaving, elsewhere, lead_time) = (1, 0, 0, 1, None);
+        let seen =
+            LevelSeen { at: Moment(1), level, serving, pending, leaving, elsewhere, lead_time, members: vec![member] };
+        judges.get_mut(&level).unwrap().judge(&seen)
+    };
+    assert_eq!(judge(Some(50.0), Some(128 << 20)).load, Some(0.5));
+    assert_eq!(judge(Some(50.0), Some(384 << 20)).load, Some(0.75));
+    // The third observation in a row above 70 %.
+    let verdicts = [(); 2].map(|()| judge(Some(5.0), Some(500 << 20)));
+    assert_eq!(verdicts[1].wish, Wish::Grow(1), "{}", verdicts[1].reason);
+    assert_eq!(verdicts[1].details["signal"], "memory");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! CPU cannot say so: it ends at 100 %, and it stays there while a backlog is worked off that no longer grows. Together with the
 //! rate that is handled and the messages that wait, it can. What a message costs is `used / rate`; what arrives is
-//! `rate + growth of the backlog`; their product is the demand.
+//! `rate + growth of the backlog + drops`; their product is the demand.
 
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub struct Demand {
 struct Totals {
     rate: Option<f64>,
     queued: Option<f64>,
+    /// 0 where nobody tells of any.
+    dropped: f64,
 }
 
 impl Demand {
@@ -55,8 +57,10 @@ impl Demand {
         let totals = totals(samples, serving);
         let growth = self.growth(time, totals.queued);
         // 1 while the backlog stays as it is, above while it grows, below while it is worked off.
+        // Drops count where they are a signal: what a slow subscriber loses is no work that was missed.
+        let dropped = self.signals.drops.map_or(0.0, |_| totals.dropped);
         let arrivals = match (totals.rate, growth) {
-            (Some(rate), Some(growth)) if rate > 0.0 => (1.0 + growth / rate).max(0.0),
+            (Some(rate), Some(growth)) if rate > 0.0 => (1.0 + (growth + dropped) / rate).max(0.0),
             _ => 1.0,
         };
         let loads = self.signals.read(samples, serving);
@@ -90,6 +94,7 @@ impl Demand {
 /// Rates of those that answered, for all that serve; what waits, when all answered.
 fn totals(samples: &[Sample], serving: u32) -> Totals {
     let (mut rate, mut rates, mut queued, mut answers) = (0.0, 0_u32, 0.0, 0_u32);
+    let dropped = samples.iter().filter_map(Sample::sound_drops).sum();
     for sample in samples {
         if let Some(value) = sample.sound_rate() {
             rate += value;
@@ -101,7 +106,7 @@ fn totals(samples: &[Sample], serving: u32) -> Totals {
         }
     }
     let rate = (rates > 0).then(|| rate / f64::from(rates) * f64::from(serving));
-    Totals { rate, queued: (answers > 0 && answers >= serving).then_some(queued) }
+    Totals { rate, queued: (answers > 0 && answers >= serving).then_some(queued), dropped }
 }
 
 #[cfg(test)]
@@ -136,6 +141,19 @@ mod tests {
         let reading = demand.observe(at(15), 1, &[sample(1.0, 100.0, 9000.0)]).unwrap();
         assert!((reading.resources - 7.0).abs() < 1e-9);
         assert_eq!(reading.waiting, Some(90.0));
+    }
+
+    #[test]
+    fn what_is_dropped_is_asked_for_like_what_waits() {
+        // A full queue no longer grows: 100/s are handled and 300/s lost.
+        let lossy = Sample { drop_rate: Some(300.0), ..sample(1.0, 100.0, 50.0) };
+        for (drops, expected) in [(Some(1000.0), 4.0), (None, 1.0)] {
+            let mut demand = Demand::new(SignalSettings { drops, ..SignalSettings::default() });
+            demand.observe(at(0), 1, &[sample(1.0, 100.0, 50.0)]);
+            let reading = demand.observe(at(15), 1, &[lossy]).unwrap();
+            assert!((reading.resources - expected).abs() < 1e-9, "{drops:?}: {reading:?}");
+            assert_eq!(reading.signal, Signal::Cpu);
+        }
     }
 
     #[test]

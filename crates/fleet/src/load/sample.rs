@@ -25,6 +25,10 @@ pub struct Sample {
     pub loop_lag: Option<Duration>,
     /// How long a message waits before it is worked off.
     pub waiting: Option<Duration>,
+    /// Messages per second that were lost for want of room since the observation before (LAV-07).
+    pub drop_rate: Option<f64>,
+    /// Memory that it holds, bytes (CTX-45).
+    pub memory: Option<f64>,
 }
 
 impl Sample {
@@ -41,6 +45,16 @@ impl Sample {
     /// The queue depth, when it was measured and makes sense.
     pub(crate) fn sound_queued(&self) -> Option<f64> {
         self.queued.filter(|queued| sound(*queued))
+    }
+
+    /// The rate of drops, when it was measured and makes sense.
+    pub(crate) fn sound_drops(&self) -> Option<f64> {
+        self.drop_rate.filter(|rate| sound(*rate))
+    }
+
+    /// The memory, when it was measured and makes sense.
+    pub(crate) fn sound_memory(&self) -> Option<f64> {
+        self.memory.filter(|memory| sound(*memory))
     }
 }
 

@@ -18,7 +18,14 @@ pub enum Signal {
     LoopLag,
     /// Waiting time of messages over what counts as full.
     Waiting,
+    /// Messages lost for want of room per second, over what counts as full.
+    Drops,
+    /// Memory over what counts as full.
+    Memory,
 }
+
+/// The load by drops is no greater: that messages are lost says that resources are missing, and how many are lost says little about how many.
+const DROPS_MOST: f64 = 2.0;
 
 impl Signal {
     /// The name in settings, explanations and JSON.
@@ -29,6 +36,8 @@ impl Signal {
             Self::QueueDepth => "queue_depth",
             Self::LoopLag => "loop_lag",
             Self::Waiting => "waiting",
+            Self::Drops => "drops",
+            Self::Memory => "memory",
         }
     }
 }
@@ -52,12 +61,24 @@ pub struct SignalSettings {
     pub loop_lag: Option<Duration>,
     /// Waiting time at which a resource is full, or `None` when waiting time does not count.
     pub waiting: Option<Duration>,
+    /// Messages lost per second at which a resource is full, or `None` when drops do not count.
+    pub drops: Option<f64>,
+    /// Bytes of memory at which a resource is full, or `None` when memory does not count.
+    pub memory: Option<f64>,
 }
 
 impl Default for SignalSettings {
     /// CPU alone, as in the study (BRK-39).
     fn default() -> Self {
-        Self { cpu: true, message_rate: None, queue_depth: None, loop_lag: None, waiting: None }
+        Self {
+            cpu: true,
+            message_rate: None,
+            queue_depth: None,
+            loop_lag: None,
+            waiting: None,
+            drops: None,
+            memory: None,
+        }
     }
 }
 
@@ -105,6 +126,8 @@ impl SignalSettings {
             (Signal::QueueDepth, self.queue_depth),
             (Signal::LoopLag, self.loop_lag.map(|lag| lag.as_secs_f64())),
             (Signal::Waiting, self.waiting.map(|waiting| waiting.as_secs_f64())),
+            (Signal::Drops, self.drops),
+            (Signal::Memory, self.memory),
         ];
         if !self.cpu && fulls.iter().all(|(_, full)| full.is_none()) {
             return Err(LoadError::NoSignal);
@@ -120,7 +143,7 @@ impl SignalSettings {
     /// The loads of a level of `serving` resources of which `samples` are known. CPU is the sum of what is used over the sum
     /// of what is allocated (BRK-37); the others are means.
     pub fn read(&self, samples: &[Sample], serving: u32) -> LevelLoads {
-        let mut signals = Vec::with_capacity(5);
+        let mut signals = Vec::with_capacity(7);
         if self.cpu {
             signals.push(cpu(samples));
         }
@@ -137,6 +160,14 @@ impl SignalSettings {
         if let Some(full) = self.waiting {
             let waiting = |sample: &Sample| sample.waiting.map(|waiting| waiting.as_secs_f64());
             signals.push(mean(Signal::Waiting, samples, full.as_secs_f64(), waiting));
+        }
+        if let Some(full) = self.drops {
+            let mut drops = mean(Signal::Drops, samples, full, Sample::sound_drops);
+            drops.load = drops.load.map(|load| load.min(DROPS_MOST));
+            signals.push(drops);
+        }
+        if let Some(full) = self.memory {
+            signals.push(mean(Signal::Memory, samples, full, Sample::sound_memory));
         }
         LevelLoads { signals, expected: serving }
     }
@@ -183,6 +214,25 @@ mod tests {
         let settings = SignalSettings { queue_depth: Some(100.0), ..SignalSettings::default() };
         let loads = settings.read(&[sample(0.5, 1.0, 70.0), sample(0.5, 1.0, 90.0)], 2);
         assert_eq!(loads.largest(), Some((Signal::QueueDepth, 0.8)));
+    }
+
+    #[test]
+    fn drops_and_memory_are_means_and_who_tells_neither_is_missed() {
+        let settings =
+            SignalSettings { cpu: false, drops: Some(10.0), memory: Some(1000.0), ..SignalSettings::default() };
+        let of = |drops, memory| Sample { drop_rate: drops, memory, ..Sample::default() };
+        let loads = settings.read(&[of(Some(4.0), Some(500.0)), of(Some(0.0), Some(900.0))], 2);
+        assert_eq!(loads.signals.iter().map(|it| it.load).collect::<Vec<_>>(), [Some(0.2), Some(0.7)]);
+        assert_eq!((loads.largest(), loads.missing()), (Some((Signal::Memory, 0.7)), None));
+        let partly = settings.read(&[of(Some(4.0), None), of(None, Some(900.0))], 2);
+        assert_eq!(partly.missing(), Some(Signal::Drops));
+    }
+
+    #[test]
+    fn many_drops_say_no_more_than_that_resources_are_missing() {
+        let settings = SignalSettings { drops: Some(1.0), ..SignalSettings::default() };
+        let flood = Sample { drop_rate: Some(50_000.0), ..sample(1.0, 1.0, 0.0) };
+        assert_eq!(settings.read(&[flood], 1).largest(), Some((Signal::Drops, DROPS_MOST)));
     }
 
     #[test]

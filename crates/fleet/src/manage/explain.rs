@@ -59,7 +59,7 @@ pub(super) fn judged(judged: &Judged) -> Value {
     let member = |member: &super::MemberSeen| {
         json!({
             "name": member.name, "cpu": member.cpu, "cores": member.cores, "rate": member.rate,
-            "queued": member.queued, "loop_lag_ms": member.loop_lag_ms,
+            "queued": member.queued, "loop_lag_ms": member.loop_lag_ms, "drops": member.drops, "memory": member.memory,
             "waiting_ms": member.waiting().map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         })
     };

@@ -23,6 +23,10 @@ pub struct MemberSeen {
     pub queued: Option<u64>,
     /// How late its loop is, milliseconds.
     pub loop_lag_ms: Option<f64>,
+    /// Messages per second that were lost for want of room since the last observation. What brokers could not take is shared among them.
+    pub drops: Option<f64>,
+    /// Memory that it holds, bytes.
+    pub memory: Option<u64>,
 }
 
 impl MemberSeen {

@@ -9,6 +9,7 @@ use super::command::{Command, Endpoint, Entry};
 use super::explain;
 use super::judge::{Judge, LevelSeen, Verdict};
 use super::moment::Moment;
+use super::seen::Counted;
 use super::settings::Settings;
 use super::sight::{BrokerState, Sight};
 use super::tally::Tally;
@@ -33,8 +34,8 @@ pub struct Manager {
     pub(super) observation: u64,
     /// Observations in a row without an answer.
     pub(super) silent: BTreeMap<ResourceName, u32>,
-    /// Counters of messages as they were told last: of whom, and by which orchestrator.
-    pub(super) counters: BTreeMap<(ResourceName, ResourceName), (Moment, u64)>,
+    /// Counters of messages as they were told last: of whom, by which orchestrator, and of what.
+    pub(super) counters: BTreeMap<(ResourceName, ResourceName, Counted), (Moment, u64)>,
     /// What the entry point names, as far as it has said.
     pub(super) published: Option<Vec<Endpoint>>,
     /// Orchestrators that it cannot name, and why.

@@ -71,5 +71,7 @@ fn sample(member: &MemberSeen) -> Sample {
         queued: member.queued.map(|queued| queued as f64),
         loop_lag: member.loop_lag_ms.and_then(|lag| Duration::try_from_secs_f64(lag / 1000.0).ok()),
         waiting: member.waiting(),
+        drop_rate: member.drops,
+        memory: member.memory.map(|memory| memory as f64),
     }
 }

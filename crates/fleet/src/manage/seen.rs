@@ -10,6 +10,15 @@ use super::sight::Sight;
 use crate::level::Level;
 use crate::provider::ResourceName;
 
+/// What a counter of an orchestrator counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Counted {
+    /// Messages that were handled.
+    Handled,
+    /// Messages that were lost for want of room.
+    Dropped,
+}
+
 impl Manager {
     /// A level as it is.
     pub(super) fn seen(&mut self, level: Level, now: Moment, sight: &Sight) -> LevelSeen {
@@ -19,8 +28,12 @@ impl Manager {
             all.into_iter().partition(|name| self.is_attached(name) && self.is_dead(name, sight));
         let all_answered = self.all_answered(sight);
         let members = &self.book.members;
-        self.counters.retain(|(of, by), _| members.contains_key(of) && members.contains_key(by));
-        let members = serving.iter().map(|name| self.member_seen(level, name, all_answered, now, sight)).collect();
+        self.counters.retain(|(of, by, _), _| members.contains_key(of) && members.contains_key(by));
+        let mut members: Vec<MemberSeen> =
+            serving.iter().map(|name| self.member_seen(level, name, all_answered, now, sight)).collect();
+        if level == Level::Broker {
+            share_drops(&mut members);
+        }
         let count = |names: &[Phase]| self.book.count(level, names);
         let elsewhere = self.book.members.values().filter(|member| member.wanted.level != level).count();
         LevelSeen {
@@ -62,27 +75,63 @@ impl Manager {
                 (view.map(|view| (name, view.messages_in)).into_iter().collect(), view.map(|view| view.owed))
             }
         };
+        let dropped: Option<Vec<(&ResourceName, u64)>> = match level {
+            Level::Broker => {
+                sight.orchestrators.iter().map(|(at, view)| Some((at, view.dropped_fleet_full?))).collect()
+            }
+            Level::Orchestrator => view.and_then(|view| Some(vec![(name, view.dropped?)])),
+        };
         let complete = if level == Level::Broker { all_answered } else { view.is_some() };
-        // Each counter has its own time: one that could not be read for a while is no burst when it can be read again.
-        let rates: Vec<Option<f64>> = totals.into_iter().map(|(by, total)| self.rate(name, by, total, now)).collect();
-        let rate = rates.into_iter().sum::<Option<f64>>().filter(|_| complete);
+        let rate = self.rates(name, totals, Counted::Handled, now).filter(|_| complete);
+        let drops = dropped.and_then(|dropped| self.rates(name, dropped, Counted::Dropped, now)).filter(|_| complete);
+        let observed = sight.resource(name);
         MemberSeen {
             name: name.clone(),
-            cpu: sight.resource(name).and_then(|observed| observed.cpu),
+            cpu: observed.and_then(|observed| observed.cpu),
             cores: self.book.members.get(name).map_or(0.0, |member| member.wanted.cores),
             rate,
             queued,
             loop_lag_ms: view.and_then(|view| view.loop_lag_ms),
+            drops,
+            memory: observed.and_then(|observed| observed.memory),
         }
     }
 
+    /// Messages per second of somebody, by all counters; `None` when one of them is read for the first time. Each counter has its own
+    /// time: one that could not be read for a while is no burst when it can be read again.
+    fn rates(
+        &mut self,
+        of: &ResourceName,
+        totals: Vec<(&ResourceName, u64)>,
+        counted: Counted,
+        now: Moment,
+    ) -> Option<f64> {
+        let rates: Vec<Option<f64>> =
+            totals.into_iter().map(|(by, total)| self.rate((of, by, counted), total, now)).collect();
+        rates.into_iter().sum()
+    }
+
     /// Messages per second of somebody, by one counter, since it was read last; `None` at the first time.
-    fn rate(&mut self, of: &ResourceName, by: &ResourceName, total: u64, now: Moment) -> Option<f64> {
-        let (before, counted) = self.counters.insert((of.clone(), by.clone()), (now, total))?;
+    fn rate(
+        &mut self,
+        (of, by, what): (&ResourceName, &ResourceName, Counted),
+        total: u64,
+        now: Moment,
+    ) -> Option<f64> {
+        let (before, counted) = self.counters.insert((of.clone(), by.clone(), what), (now, total))?;
         let seconds = Duration::from_millis(now.since(before)).as_secs_f64();
         // A counter that is smaller than before began anew with its process.
         let counted = total.checked_sub(counted).unwrap_or(total);
         #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
         (seconds > 0.0).then(|| counted as f64 / seconds)
+    }
+}
+
+/// An orchestrator that takes no more names no broker that was too slow: all of them are asked for more, each for its part.
+fn share_drops(members: &mut [MemberSeen]) {
+    #[expect(clippy::cast_precision_loss, reason = "a fleet has far fewer than 2^52 brokers")]
+    let count = members.len().max(1) as f64;
+    for member in members {
+        member.drops = member.drops.map(|drops| drops / count);
     }
 }

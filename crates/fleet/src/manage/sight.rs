@@ -70,6 +70,10 @@ pub struct OrchestratorView {
     pub messages_in: u64,
     /// Messages that went out so far.
     pub messages_out: u64,
+    /// Messages that its clients did not get so far, since it had no room for them; `None` where it does not tell.
+    pub dropped: Option<u64>,
+    /// Messages that it did not take so far, since brokers owed as much as they may; `None` where it does not tell.
+    pub dropped_fleet_full: Option<u64>,
     /// Whether it is leaving.
     pub draining: bool,
     /// What it says of homes; `None` where it knows of none.

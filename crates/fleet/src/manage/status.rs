@@ -75,7 +75,7 @@ impl Manager {
             let resource = &observed.resource;
             json!({
                 "name": resource.name, "template": resource.template, "state": "dead", "phase": null,
-                "address": resource.address, "admin": resource.admin, "cpu": null, "pid": null, "owed": sight.owed(&resource.name),
+                "address": resource.address, "admin": resource.admin, "cpu": null, "memory": null, "pid": null, "owed": sight.owed(&resource.name),
                 "note": note(observed),
             })
         };
@@ -105,6 +105,7 @@ impl Manager {
             "address": observed.map(|observed| &observed.resource.address),
             "admin": observed.and_then(|observed| observed.resource.admin.as_ref()),
             "cpu": observed.and_then(|observed| observed.cpu),
+            "memory": observed.and_then(|observed| observed.memory),
             "cores": member.wanted.cores,
             "since_ms": member.since.0,
             "pid": observed.and_then(|observed| observed.resource.pid),

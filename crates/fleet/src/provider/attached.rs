@@ -74,7 +74,12 @@ impl WithAttached {
                 if late.contains(name) { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()) };
             let Some(under_way) = asked.remove(name) else {
                 let why = problems.remove(name).unwrap_or_default();
-                return Observed { resource: attached.resource(), condition: Condition::Down(why), cpu: None };
+                return Observed {
+                    resource: attached.resource(),
+                    condition: Condition::Down(why),
+                    cpu: None,
+                    memory: None,
+                };
             };
             let condition = match under_way.0.recv_timeout(left) {
                 Err(RecvTimeoutError::Timeout) => {
@@ -89,7 +94,7 @@ impl WithAttached {
                 Ok(Err(problem)) => Condition::Down(problem),
                 Err(RecvTimeoutError::Disconnected) => Condition::Down("the probe failed".to_owned()),
             };
-            Observed { resource: attached.resource(), condition, cpu: None }
+            Observed { resource: attached.resource(), condition, cpu: None, memory: None }
         };
         self.attached.iter().map(observe).collect()
     }
@@ -109,7 +114,7 @@ impl Attached {
             admin: self.admin.clone(),
             relay: self.relay.clone(),
             pid: None,
-            note: "attached: its CPU is not known".to_owned(),
+            note: "attached: its CPU and memory are not known".to_owned(),
         }
     }
 

@@ -12,7 +12,7 @@
 //! | [`discard`](Provider::discard) | as `release`, for one that is dead or hangs: at once |
 //! | [`stop`](Provider::stop) | begin to end it and keep what it has stored, for a fleet that rests |
 //! | [`set_aside`](Provider::set_aside) | begin to end it for good and keep what it has stored, for a person |
-//! | [`observe`](Provider::observe) | for every resource: whether it is reachable, and its CPU as a fraction of what it was given |
+//! | [`observe`](Provider::observe) | for every resource: whether it is reachable, its CPU as a fraction of what it was given, and its memory |
 //!
 //! Some of them name resources themselves and can only release the last one made: such a provider says so with a
 //! [`stack`](Provider::stack), and the manager drains the one that will go.
@@ -89,9 +89,9 @@ pub enum Condition {
 /// How closely to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// What resources do. CPU is not sampled, and `None`.
+    /// What resources do. CPU and memory are not sampled, and `None`.
     Conditions,
-    /// CPU, too, since the last look at everything.
+    /// CPU, too, since the last look at everything, and memory.
     Everything,
 }
 
@@ -105,6 +105,8 @@ pub struct Observed {
     /// CPU that it used since the last observation as a fraction of what it was given (BRK-39); `None` when there is nothing to
     /// compare with yet. It may exceed 1 where the limit is not enforced.
     pub cpu: Option<f64>,
+    /// Memory that it holds, bytes; `None` where that cannot be told.
+    pub memory: Option<u64>,
 }
 
 /// How far a release has come.
@@ -237,7 +239,7 @@ pub trait Provider: Send {
         None
     }
 
-    /// All resources with what they do and, when asked for everything, how much CPU they use.
+    /// All resources with what they do and, when asked for everything, how much CPU and memory they use.
     ///
     /// # Errors
     /// As of [`list`](Self::list).

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::decide::{Level, Settings, SettingsError, Sla, SlaError};
+use crate::load::Signal;
 
 /// The most resources that a level may have in a simulation.
 const RESOURCES_MAX: u32 = 1_000_000;
@@ -20,6 +21,34 @@ pub struct TierModel {
     pub subscription: Duration,
     /// From the decision to remove one until it is gone; it does no work, and is paid for.
     pub drain: Duration,
+    /// Messages that may wait for each resource; what comes beyond is dropped. `None` for no limit.
+    pub queue_limit: Option<f64>,
+    /// Bytes that a resource holds for which nothing waits.
+    pub idle_memory: f64,
+    /// Bytes that each message takes that waits.
+    pub message_memory: f64,
+}
+
+impl TierModel {
+    /// What a broker holds that does nothing, in bytes.
+    pub const IDLE_MEMORY: u64 = 16 << 20;
+    /// What a message takes that waits, in bytes: a small one with what a queue keeps of it.
+    pub const MESSAGE_MEMORY: u64 = 1 << 10;
+
+    /// Resources without a limit of what waits, and with the memory of small brokers.
+    #[must_use]
+    pub fn new(capacity: f64, start: u32) -> Self {
+        Self {
+            capacity,
+            start,
+            boot: Duration::from_secs(30),
+            subscription: Duration::ZERO,
+            drain: Duration::from_secs(15),
+            queue_limit: None,
+            idle_memory: Self::IDLE_MEMORY as f64,
+            message_memory: Self::MESSAGE_MEMORY as f64,
+        }
+    }
 }
 
 /// A fleet, and how it is looked at.
@@ -47,6 +76,22 @@ pub enum ModelError {
         level: Level,
         /// What was given.
         capacity: f64,
+    },
+    /// A limit of what waits, or an amount of memory, that is no number of 0 or more.
+    #[error("{what} of {value} at the {level} level makes no sense: choose 0 or more")]
+    Amount {
+        /// Of what.
+        what: &'static str,
+        /// Whose.
+        level: Level,
+        /// What was given.
+        value: f64,
+    },
+    /// A signal that nothing is known of here.
+    #[error("the simulator knows of no {signal}: choose among the other signals")]
+    Signal {
+        /// Which.
+        signal: Signal,
     },
     /// A start outside the agreement.
     #[error("{start} {level}s at the start are outside the SLA's {least} to {most}: start within it")]
@@ -89,6 +134,9 @@ impl Model {
     /// At the first thing that makes no sense.
     pub fn validate(&self) -> Result<(), ModelError> {
         self.settings.validate()?;
+        if self.settings.signals.loop_lag.is_some() {
+            return Err(ModelError::Signal { signal: Signal::LoopLag });
+        }
         let interval = self.settings.interval;
         if interval.subsec_nanos() != 0 {
             return Err(ModelError::Interval { interval });
@@ -101,6 +149,14 @@ impl Model {
         let capacity = tier.capacity;
         if !(capacity.is_finite() && capacity > 0.0) {
             return Err(ModelError::Capacity { level, capacity });
+        }
+        let amounts = [
+            ("a queue limit", tier.queue_limit.unwrap_or_default()),
+            ("an idle memory", tier.idle_memory),
+            ("a memory for each message", tier.message_memory),
+        ];
+        if let Some((what, value)) = amounts.into_iter().find(|(_, value)| !(value.is_finite() && *value >= 0.0)) {
+            return Err(ModelError::Amount { what, level, value });
         }
         let bounds = self.sla.bounds(level);
         let (least, most, start) = (bounds.least(), bounds.most(), tier.start);

@@ -67,6 +67,8 @@ pub struct Report {
     pub under_provisioned_s: u64,
     /// Resource-seconds beyond what the offered load needed at the upper threshold.
     pub over_provisioned: f64,
+    /// Messages dropped, since no more might wait.
+    pub dropped: f64,
     /// The longest that a message waited, in seconds.
     pub longest_wait_s: f64,
     /// The changes that were made.
@@ -102,6 +104,7 @@ impl Report {
             "missed_s": self.missed_s,
             "under_provisioned_s": self.under_provisioned_s,
             "over_provisioned": self.over_provisioned,
+            "dropped": self.dropped,
             "longest_wait_s": self.longest_wait_s,
             "false_positives": self.false_positives,
             "regretted_shrinks": self.regretted_shrinks,

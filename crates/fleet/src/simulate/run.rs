@@ -218,6 +218,7 @@ impl<'a> Run<'a> {
             missed_s: self.missed_s,
             under_provisioned_s: self.under_provisioned_s,
             over_provisioned: self.over_provisioned,
+            dropped: self.levels.iter().map(|watched| watched.tier.dropped_in_all).sum(),
             longest_wait_s: self.longest_wait_s,
             handovers_per_client_hour: moved(&self.profile) * 3600.0 / self.elapsed.max(1.0),
             unjudged: self.actions.iter().map(|action| u64::from(action.justified.is_none())).sum(),

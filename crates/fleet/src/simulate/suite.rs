@@ -66,11 +66,9 @@ pub enum SuiteError {
 /// A fleet that starts at its minimum, with 30 s until a broker serves.
 fn model(start: u32) -> Result<Model, ModelError> {
     let brokers = TierModel {
-        capacity: CAPACITY,
-        start,
         boot: Duration::from_secs(25),
         subscription: Duration::from_secs(5),
-        drain: Duration::from_secs(15),
+        ..TierModel::new(CAPACITY, start)
     };
     let sla = Sla::new(Bounds::new(start, 100)?, Bounds::new(1, 1)?, None)?;
     let (settings, deadline) = (Settings::default(), Duration::from_secs(1));

@@ -11,10 +11,11 @@ use proptest::prelude::*;
 use super::generate::{Day, Ramp, Spikes};
 use super::*;
 use crate::decide::{Bounds, Level, PolicyName, Settings, Sla};
+use crate::load::SignalSettings;
 
 fn tier(capacity: f64, start: u32) -> TierModel {
     let (boot, subscription) = (Duration::from_secs(25), Duration::from_secs(5));
-    TierModel { capacity, start, boot, subscription, drain: Duration::from_secs(15) }
+    TierModel { boot, subscription, ..TierModel::new(capacity, start) }
 }
 
 /// Brokers of 100 messages per second that start at the minimum.
@@ -75,6 +76,45 @@ fn resources_are_paid_for_from_the_request_until_they_are_gone() {
     let times: Vec<(f64, u32, u32)> =
         report.profile.iter().map(|point| (point.time_s, point.brokers, point.brokers_allocated)).collect();
     assert_eq!(times, [(0.0, 1, 1), (30.0, 1, 2), (60.0, 2, 2)]);
+}
+
+#[test]
+fn what_may_not_wait_is_dropped_and_counted() {
+    // 200/s for 10 s at 100/s: 50 may wait, so that 50 are dropped in the first second and 100 in each of the others.
+    let mut model = model(1, 1);
+    model.brokers.queue_limit = Some(50.0);
+    let report = run(&rates([200.0; 10]), &model, PolicyName::Brokel).unwrap();
+    assert_eq!((report.dropped, report.time_s, report.longest_wait_s), (950.0, 10.5, 0.5));
+}
+
+/// With full brokers at half a second of messages, CPU and what waits say only that there are too few.
+#[test]
+fn drops_ask_for_what_a_full_queue_does_not_show() {
+    let trace = rates((0..600).map(|time| if time < 60 { 50.0 } else { 700.0 }));
+    let served = |drops| {
+        let mut model = model(1, 1000);
+        model.brokers.queue_limit = Some(50.0);
+        model.settings.signals.drops = drops;
+        run(&trace, &model, PolicyName::Default).unwrap()
+    };
+    let (by_cpu, by_drops) = (served(None), served(Some(1000.0)));
+    assert!(by_drops.dropped < by_cpu.dropped / 2.0, "{} {}", by_drops.dropped, by_cpu.dropped);
+    assert!(by_drops.brokers_at_the_end >= 7, "{by_drops:?}");
+}
+
+#[test]
+fn memory_alone_can_be_scaled_by() {
+    // 10 KiB each: 6,000 messages that wait are 60 MiB, with 16 MiB beside them.
+    let mut model = model(1, 4);
+    model.brokers.message_memory = 10.0 * 1024.0;
+    model.settings.signals =
+        SignalSettings { cpu: false, memory: Some(100.0 * 1_048_576.0), ..SignalSettings::default() };
+    let calm = run(&rates([100.0; 200]), &model, PolicyName::Consecutive).unwrap();
+    assert_eq!(calm.actions.len(), 0, "{:?}", calm.actions);
+    let report = run(&rates([200.0; 200]), &model, PolicyName::Consecutive).unwrap();
+    // 5,530 messages are 54 MiB: the observations at 60, 75 and 90 s are above 70 %.
+    assert_eq!((report.actions[0].time_s, report.actions[0].to), (90.0, 2), "{:?}", report.actions);
+    assert!(report.actions[0].reason.contains("memory"), "{:?}", report.actions[0].reason);
 }
 
 #[test]
@@ -221,6 +261,10 @@ fn models_that_make_no_sense_are_refused() {
     assert!(
         problem(|model| model.brokers.capacity = 0.0).starts_with("a capacity of 0 messages/s at the broker level")
     );
+    assert!(
+        problem(|model| model.brokers.queue_limit = Some(-1.0)).starts_with("a queue limit of -1 at the broker level")
+    );
+    assert!(problem(|model| model.settings.signals.loop_lag = Some(Duration::from_secs(1))).contains("no loop_lag"));
     assert!(problem(|model| model.brokers.start = 11).starts_with("11 brokers at the start are outside"));
     assert!(
         problem(|model| model.settings.interval = Duration::from_millis(1500)).contains("no whole number of seconds")

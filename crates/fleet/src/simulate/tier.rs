@@ -29,6 +29,10 @@ pub(super) struct Tier {
     worked: f64,
     /// Messages that could have been worked off since then.
     workable: f64,
+    /// Messages dropped since then.
+    dropped: f64,
+    /// Messages dropped in all.
+    pub(super) dropped_in_all: f64,
     samples: Vec<Sample>,
     measured_lead: Option<Duration>,
 }
@@ -55,6 +59,8 @@ impl Tier {
             backlog: 0.0,
             worked: 0.0,
             workable: 0.0,
+            dropped: 0.0,
+            dropped_in_all: 0.0,
             samples: Vec::new(),
             measured_lead: None,
         }
@@ -103,12 +109,16 @@ impl Tier {
         arrived
     }
 
-    /// Works for one second on what waits and what is offered; answers what was worked off.
+    /// Works for one second on what waits and what is offered, and drops what may not wait; answers what was worked off.
     pub(super) fn work(&mut self, offered: f64) -> f64 {
         let capacity = self.capacity();
         let waiting = self.backlog + offered;
         let worked = waiting.min(capacity);
-        self.backlog = waiting - worked;
+        let most = self.model.queue_limit.map_or(f64::INFINITY, |limit| limit * f64::from(self.serving));
+        self.backlog = (waiting - worked).min(most);
+        let dropped = waiting - worked - self.backlog;
+        self.dropped += dropped;
+        self.dropped_in_all += dropped;
         self.worked += worked;
         self.workable += capacity;
         worked
@@ -126,10 +136,12 @@ impl Tier {
             queued: Some(self.backlog / serving),
             loop_lag: None,
             waiting: Some(Duration::from_secs_f64(self.wait_s().min(1e9))),
+            drop_rate: Some(self.dropped / interval_s / serving),
+            memory: Some(self.model.idle_memory + self.model.message_memory * self.backlog / serving),
         };
         self.samples.clear();
         self.samples.resize(self.serving as usize, sample);
-        (self.worked, self.workable) = (0.0, 0.0);
+        (self.worked, self.workable, self.dropped) = (0.0, 0.0, 0.0);
         let seen = LevelObservation {
             time: Duration::from_secs(now),
             level: self.level,

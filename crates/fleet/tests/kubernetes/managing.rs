@@ -33,7 +33,7 @@ impl Both {
             pid: None,
             note: String::new(),
         };
-        Observed { resource, condition: Condition::Online, cpu: None }
+        Observed { resource, condition: Condition::Online, cpu: None, memory: None }
     }
 }
 

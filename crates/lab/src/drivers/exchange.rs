@@ -16,8 +16,9 @@ use super::{Problem, Role};
 use crate::load::chance::Chance;
 use crate::load::core::Output;
 use crate::load::plan::Pace;
+use crate::load::plan::Target;
 use crate::load::schedule::Schedule;
-use crate::load::shell::{Clock, Connection, Waiter, dial, resolve};
+use crate::load::shell::{Clock, Connection, LayerSettings, Waiter, dial, resolve};
 use crate::load::stamp::Stamp;
 use crate::load::{LoadError, LoadOutcome, Progress};
 
@@ -57,6 +58,8 @@ struct Exchange<'a> {
     clock: Clock,
     waiter: Waiter,
     address: SocketAddr,
+    /// TLS, where it is spoken within that.
+    tls: Option<LayerSettings>,
     listeners: Vec<TcpListener>,
     parties: Vec<Party>,
     publishers: Vec<Publisher>,
@@ -80,6 +83,7 @@ impl<'a> Exchange<'a> {
             clock: Clock::start(),
             waiter: Waiter::new()?,
             address: resolve(&plan.host, plan.port)?,
+            tls: tls(plan)?,
             listeners: Vec::new(),
             parties: Vec::new(),
             publishers: (0..publishers).map(|_| Publisher::default()).collect(),
@@ -151,7 +155,11 @@ impl<'a> Exchange<'a> {
         if let Err(error) = self.waiter.registry().register(&mut stream, Token(self.parties.len()), interest) {
             return self.gave_up(&self.unreachable(&error));
         }
-        self.enter(Carriage::Stream(Connection::plain(stream)), member);
+        let connection = match &self.tls {
+            Some(tls) => Connection::within(stream, tls),
+            None => Connection::plain(stream),
+        };
+        self.enter(Carriage::Stream(connection), member);
     }
 
     fn enter(&mut self, carriage: Carriage, member: Member) {
@@ -327,7 +335,9 @@ impl<'a> Exchange<'a> {
     fn flush(&mut self, party: usize) {
         let place = &mut self.parties[party];
         place.driver.end_turn(&mut place.out.bytes);
-        let Some(connection) = place.connection.as_mut().filter(|_| place.out.len() > 0) else { return };
+        let has_output = place.out.len() > 0;
+        let wants = |connection: &&mut Carriage| has_output || connection.has_own_output();
+        let Some(connection) = place.connection.as_mut().filter(wants) else { return };
         if let Err(error) = connection.flush(&mut place.out, true) {
             self.lose(party, &broke(&error));
         }
@@ -444,6 +454,12 @@ impl<'a> Exchange<'a> {
             || self.is_deserted()
             || now_ns >= outcome.last_ns.max(outcome.measured_to_ns) + self.plan.drain_ms * MILLI
     }
+}
+
+/// The TLS of a plan that asks for it.
+fn tls(plan: &ExchangePlan) -> Result<Option<LayerSettings>, LoadError> {
+    let agreed = plan.protocol.agreed().filter(|_| plan.tls);
+    agreed.map(|agreed| LayerSettings::secured(&Target::tcp(&plan.host, plan.port), agreed)).transpose()
 }
 
 /// What the system says of a connection that has ended.

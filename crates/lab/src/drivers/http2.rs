@@ -1,4 +1,4 @@
-//! HTTP/2 without TLS [RFC 9113], as a hub of Mercure has it: messages are posted, each in a stream of its own, and a subscriber has one stream of
+//! HTTP/2 [RFC 9113], as a hub of Mercure has it: messages are posted, each in a stream of its own, and a subscriber has one stream of
 //! server-sent events that does not end: <https://mercure.rocks/spec>. Payloads are text there, so that bytes go as base64.
 
 mod frames;
@@ -75,15 +75,17 @@ pub(super) struct Place<'a> {
     pub(super) path: &'a str,
     /// The password is the token of who publishes.
     pub(super) credentials: Option<&'a Credentials>,
+    /// Whether it is reached within TLS.
+    pub(super) is_secured: bool,
 }
 
 impl Http2 {
     pub(super) fn new(topic: &str, place: &Place<'_>, acknowledged: bool, role: Role) -> Self {
         let path = if place.path.is_empty() { USUAL_PATH } else { place.path };
         let mut head = Vec::new();
-        let (get, post, http, authority, of_path) = (2, 3, 6, 1, 4);
+        let (get, post, http, https, authority, of_path) = (2, 3, 6, 7, 1, 4);
         known(if role == Role::Publish { post } else { get }, &mut head);
-        known(http, &mut head);
+        known(if place.is_secured { https } else { http }, &mut head);
         field(authority, &place.authority, &mut head);
         let topic = escaped(topic);
         if role == Role::Publish {
@@ -343,5 +345,7 @@ impl Driver for Http2 {
     }
 }
 
+#[cfg(test)]
+mod secured;
 #[cfg(test)]
 mod tests;

@@ -43,6 +43,14 @@ impl Carriage {
         }
     }
 
+    /// Whether something is to be written that no protocol has said, such as an answer of TLS.
+    pub(super) fn has_own_output(&self) -> bool {
+        match self {
+            Self::Stream(stream) => stream.has_own_output(),
+            Self::Datagrams(_) => false,
+        }
+    }
+
     /// Writes as much as is taken.
     pub(super) fn flush(&mut self, output: &mut Output, keep: bool) -> io::Result<()> {
         match self {

@@ -36,7 +36,7 @@ pub enum Protocol {
     /// HTTP as RabbitMQ's management API has it. Whatever is published is answered.
     #[serde(rename = "http")]
     Http,
-    /// HTTP/2 without TLS, as a hub of Mercure has it: a post for each message, and a stream of events for each subscriber.
+    /// HTTP/2, as a hub of Mercure has it: a post for each message, and a stream of events for each subscriber.
     #[serde(rename = "http-2")]
     Http2,
     /// Kafka: a topic of one partition, read by each subscriber outside of any group.
@@ -54,7 +54,7 @@ pub enum Protocol {
 impl Protocol {
     /// The schemes of addresses, for an error that names them.
     pub const SCHEMES: &'static str =
-        "nats://, amqp://, amqp1://, kafka://, http://, h2://, wamp://, coap:// or zeromq://";
+        "nats://, amqp://, amqp1://, kafka://, http://, h2://, h2s://, wamp://, coap:// or zeromq://";
 
     /// Whether publishers listen themselves, since there is no broker.
     pub const fn is_brokerless(self) -> bool {
@@ -74,12 +74,26 @@ impl Protocol {
             "amqp1" => (Self::Amqp1, 5672),
             "coap" => (Self::Coap, 5683),
             "h2" => (Self::Http2, 80),
+            "h2s" => (Self::Http2, 443),
             "http" => (Self::Http, 15_672),
             "kafka" => (Self::Kafka, 9092),
             "wamp" => (Self::Wamp, 8080),
             "zeromq" => (Self::ZeroMq, 0),
             _ => return None,
         })
+    }
+
+    /// Whether the scheme of an address says that it is spoken within TLS.
+    pub fn is_within_tls(scheme: &str) -> bool {
+        scheme == "h2s"
+    }
+
+    /// What TLS has to agree to (ALPN); `None` for what is not spoken within TLS.
+    pub(super) const fn agreed(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Http2 => Some(b"h2"),
+            _ => None,
+        }
     }
 
     /// What it is called in results.
@@ -117,6 +131,9 @@ pub struct ExchangePlan {
     /// is below.
     #[serde(default)]
     pub path: String,
+    /// Whether it is spoken within TLS. Any certificate is taken: a measurement is no place to prove identities.
+    #[serde(default)]
+    pub tls: bool,
     /// What is logged in with, where the protocol has that.
     #[serde(default)]
     pub credentials: Option<Credentials>,
@@ -193,6 +210,9 @@ impl ExchangePlan {
         if self.protocol == Protocol::Coap && self.size > COAP_BLOCK {
             return wrong("a message of CoAP has at most 1,024 bytes, the longest block");
         }
+        if self.tls && self.protocol.agreed().is_none() {
+            return wrong("this protocol is not spoken within TLS here: leave `tls` out");
+        }
         if self.acknowledged && !self.protocol.acknowledges() {
             return wrong("this protocol has no acknowledgements: leave `acknowledged` out");
         }
@@ -239,7 +259,7 @@ impl ExchangePlan {
             }
             Protocol::Http2 => {
                 let authority = format!("{}:{}", self.host, self.port);
-                let place = http2::Place { authority, path: &self.path, credentials };
+                let place = http2::Place { authority, path: &self.path, credentials, is_secured: self.tls };
                 Box::new(Http2::new(&topic, &place, self.acknowledged, role))
             }
             Protocol::Kafka => Box::new(Kafka::new(&topic, self.acknowledged, role)),

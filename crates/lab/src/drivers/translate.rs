@@ -2,7 +2,7 @@
 
 use super::{ExchangePlan, Protocol};
 use crate::load::LoadPlan;
-use crate::load::plan::{Begin, ClientGroup, Filler, Publishing, Ramp, Role, Size, Subscribing};
+use crate::load::plan::{Begin, ClientGroup, Filler, Publishing, Ramp, Role, Size, Subscribing, Transport};
 
 impl ExchangePlan {
     /// The exchange that asks a broker for what the plan asks for: the same clients, sizes, rates and guarantees. Topics become one
@@ -44,6 +44,7 @@ impl ExchangePlan {
             host: plan.target.host.clone(),
             port: plan.target.port,
             path: plan.target.path.trim_start_matches('/').to_owned(),
+            tls: plan.target.transport == Transport::Tls,
             credentials: plan.target.credentials.clone(),
             topic: "lab".to_owned(),
             publishers: publisher.count,

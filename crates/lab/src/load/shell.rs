@@ -24,6 +24,7 @@ pub(crate) use connection::{Brought, Connection};
 pub(crate) use coordinator::{Alone, Coordinator};
 use deadlines::Deadlines;
 pub(crate) use dial::{dial, resolve};
+pub(crate) use layers::LayerSettings;
 use link::{Link, LinkSettings};
 pub(crate) use wait::Waiter;
 

@@ -55,6 +55,7 @@ impl Carrier {
     /// What it is called in results.
     pub(super) fn name(&self) -> String {
         match self {
+            Self::Exchange(exchange) if exchange.tls => format!("{} over TLS", exchange.protocol.name()),
             Self::Exchange(exchange) => exchange.protocol.name().to_owned(),
             Self::Check(..) => "mqtt".to_owned(),
             Self::Mqtt(plan, _) => match plan.target.transport {

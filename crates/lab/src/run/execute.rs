@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::broker::Broker;
 use super::carry::{Carried, Carrier};
 use super::limited;
-use super::plan::carrier_of;
+use super::plan::{carrier_of, load_of};
 use super::progress::{Report, Said};
 use super::series::Order;
 use crate::load::{LoadError, LoadOutcome, LoadPlan, Progress, Second};
@@ -25,6 +25,8 @@ const LOOK_MOST: Duration = Duration::from_secs(1);
 const LOOK_LEAST: Duration = Duration::from_millis(100);
 /// Looks in a run of usual length.
 const LOOKS: u32 = 300;
+/// Looks in a run of hours, at most, so that what is kept of it does not grow with its length.
+const LOOKS_MOST: u32 = 7_200;
 
 /// One run of a series.
 pub(super) struct Task<'a> {
@@ -90,8 +92,7 @@ pub(super) fn execute(
     let begin = Instant::now();
     let unix_s = unix_now();
     let watched = watched(&broker, link.as_ref());
-    let every = (about(order, &plan) / LOOKS).clamp(LOOK_LEAST, LOOK_MOST);
-    let sampler = Sampler::start(watched.clone(), begin, every).map_err(ExecuteError::Thread)?;
+    let sampler = Sampler::start(watched.clone(), begin, apart(about(order, &plan))).map_err(ExecuteError::Thread)?;
     report.say(Said::Run {
         what: format!("{}, {}, {}", task.case.name, task.peer.name(), task.repetition),
         about: about(order, &plan),
@@ -107,7 +108,8 @@ pub(super) fn execute(
     let info = broker.info(task.peer, told_version(task.peer, &outcome, &carrier));
     tell(&outcome, &mut timeline, report);
     broker.finish(&mut timeline);
-    if outcome.stopped || stop.is_asked() {
+    let is_cut_short = outcome.stopped || stop.is_asked();
+    if is_cut_short && !(order.keep_stopped && outcome.measured_to_ns > outcome.measured_from_ns) {
         return Err(ExecuteError::Stopped);
     }
     somebody(&outcome, &address)?;
@@ -197,6 +199,17 @@ fn link(order: &Order, task: &Task<'_>) -> Result<Option<Link>, ExecuteError> {
         .into());
     }
     Ok(Some(Link::make(network, &order.place.executable, task.seed)?))
+}
+
+/// How far apart processes are looked at in a run that takes so long.
+fn apart(about: Duration) -> Duration {
+    (about / LOOKS).clamp(LOOK_LEAST, LOOK_MOST).max(about / LOOKS_MOST)
+}
+
+/// How long a task takes by its plan, without the start and the end of its broker; nothing for a test whose time is not planned.
+pub(super) fn planned(order: &Order, task: &Task<'_>) -> Duration {
+    let plan = order.scenario.check.is_none().then(|| load_of(order, task, "mqtt://localhost").ok()).flatten();
+    plan.map_or(Duration::ZERO, |plan| about(order, &plan))
 }
 
 /// How long a run takes by its plan; how long clients need to connect is not known before, but by a ladder.
@@ -314,5 +327,18 @@ fn attend(
             timeline.note(what);
             report.say(Said::Event(what.to_owned()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_runs_are_looked_at_often_and_long_ones_not_without_end() {
+        let apart = |seconds| apart(Duration::from_secs(seconds));
+        assert_eq!((apart(3), apart(60)), (LOOK_LEAST, Duration::from_millis(200)));
+        assert_eq!((apart(300), apart(7_200)), (LOOK_MOST, LOOK_MOST));
+        assert_eq!(apart(71 * 3600), Duration::from_millis(35_500));
     }
 }

@@ -54,13 +54,9 @@ pub(super) fn carrier_of(
     if let Some(check) = order.scenario.check {
         return check_of(order, task, check, target, protocol);
     }
-    let mut plan = plan_of(&order.scenario, task.case, address, task.seed, order.time_scale)?;
+    let mut plan = load_of(order, task, address)?;
     if !addresses {
         plan.subscribe_to_addresses();
-    }
-    if let Some(duration) = order.duration {
-        plan.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        plan.groups.iter_mut().for_each(unbounded);
     }
     // A driver works in one process.
     if protocol.is_none() {
@@ -71,6 +67,16 @@ pub(super) fn carrier_of(
     }
     let carrier = Carrier::of(&plan, protocol).map_err(ExecuteError::Carrier)?;
     Ok((plan, carrier))
+}
+
+/// The load of a task, as long as its order says.
+pub(super) fn load_of(order: &Order, task: &Task<'_>, address: &str) -> Result<LoadPlan, ScenarioError> {
+    let mut plan = plan_of(&order.scenario, task.case, address, task.seed, order.time_scale)?;
+    if let Some(duration) = order.duration {
+        plan.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        plan.groups.iter_mut().for_each(unbounded);
+    }
+    Ok(plan)
 }
 
 /// Lets the time alone end what a group publishes.
@@ -135,7 +141,8 @@ pub(super) fn endpoint_of(address: &str) -> Result<(Target, Option<drivers::Prot
         "quic" => (Transport::Quic, 14_567, None),
         other => {
             let (protocol, port) = drivers::Protocol::of_scheme(other).ok_or_else(wrong)?;
-            (Transport::Tcp, port, Some(protocol))
+            let transport = if drivers::Protocol::is_within_tls(other) { Transport::Tls } else { Transport::Tcp };
+            (transport, port, Some(protocol))
         }
     };
     let (authority, path) = rest.find('/').map_or((rest, None), |slash| (&rest[..slash], Some(&rest[slash..])));
@@ -173,6 +180,8 @@ mod tests {
     fn an_address_of_another_protocol_has_its_driver() {
         let (target, protocol) = endpoint_of("amqp://guest:guest@127.0.0.1").unwrap();
         assert_eq!((target.port, protocol), (5672, Some(drivers::Protocol::Amqp091)));
+        let (target, protocol) = endpoint_of("h2s://x:token@hub").unwrap();
+        assert_eq!((target.port, target.transport, protocol), (443, Transport::Tls, Some(drivers::Protocol::Http2)));
     }
 
     #[test]

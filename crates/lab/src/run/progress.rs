@@ -23,6 +23,8 @@ pub enum Said {
         runs: usize,
         /// Those that are kept from an earlier time.
         kept: usize,
+        /// How long the others take by their plans, without the start and the end of brokers.
+        about: Duration,
     },
     /// A run begins.
     Run {
@@ -114,10 +116,27 @@ fn erased(drawn: &[usize], columns: usize) -> String {
 /// What stays on the terminal, or is a line of its own where there is none.
 fn line(said: &Said) -> Option<String> {
     match said {
-        Said::Begin { runs, kept } if *kept > 0 => Some(format!("{kept} of {runs} runs are there already")),
+        Said::Begin { runs, kept, about } => begins(*runs, *kept, *about),
         Said::Done(line) => Some(line.clone()),
         Said::Note(line) => Some(format!("note: {line}")),
         _ => None,
+    }
+}
+
+/// How much there is to do; nothing where that is a single run, which says so itself.
+fn begins(runs: usize, kept: usize, about: Duration) -> Option<String> {
+    let there = if kept > 0 { format!("{kept} of {runs} runs are there already") } else { format!("{runs} runs") };
+    let seconds = about.as_millis().div_ceil(1000);
+    let load = Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX));
+    let load = humantime::format_duration(load);
+    match runs.saturating_sub(kept) {
+        0 => Some(there),
+        1 if runs == 1 => None,
+        _ if about.is_zero() => Some(there),
+        _ if kept > 0 => {
+            Some(format!("{there}; the others take {load} of load, and each of them the start and the end of a broker"))
+        }
+        _ => Some(format!("{there}: {load} of load, and for each the start and the end of a broker")),
     }
 }
 
@@ -160,5 +179,14 @@ mod tests {
         assert_eq!(erased(&[70], 80), "\r\x1b[J");
         assert_eq!(erased(&[70, 10, 0], 80), "\r\x1b[2A\x1b[J");
         assert_eq!(erased(&[70, 10, 0], 40), "\r\x1b[3A\x1b[J");
+    }
+
+    #[test]
+    fn a_series_says_first_how_long_it_takes() {
+        let begins = |runs, kept, ms| begins(runs, kept, Duration::from_millis(ms)).unwrap_or_default();
+        assert_eq!(begins(18, 0, 44_900), "18 runs: 45s of load, and for each the start and the end of a broker");
+        assert!(begins(18, 3, 60_000).starts_with("3 of 18 runs are there already; the others take 1m of load"));
+        assert_eq!((begins(18, 18, 0), begins(1, 0, 5)), ("18 of 18 runs are there already".to_owned(), String::new()));
+        assert_eq!(begins(4, 0, 0), "4 runs", "tests whose time is not planned");
     }
 }

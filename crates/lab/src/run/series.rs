@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::execute::{ExecuteError, Task, execute};
+use super::execute::{ExecuteError, Task, execute, planned};
 use super::kept::{Kept, KeptError, Series};
 use super::progress::{Report, Said};
 use crate::peer::{Peer, Place, Ports};
@@ -33,7 +34,9 @@ pub struct Order {
     /// Runs of each case and broker.
     pub repeat: u32,
     /// How long publishers publish, whatever the scenario says; nothing means as long as it says.
-    pub duration: Option<std::time::Duration>,
+    pub duration: Option<Duration>,
+    /// Whether a run that was stopped before its end is shown as far as it came: after hours that is worth something.
+    pub keep_stopped: bool,
     /// The broker that ratios are against; Tidegate, or the first by name, when there is none.
     pub base: Option<String>,
     /// Where all chance begins.
@@ -106,7 +109,9 @@ pub fn run(order: &Order, report: &mut dyn Report, stop: &Stop) -> Result<Result
     for task in &tasks {
         done.push(kept.find(&task.id)?);
     }
-    report.say(Said::Begin { runs: tasks.len(), kept: done.iter().flatten().count() });
+    let missing = tasks.iter().zip(&done).filter(|(_, there)| there.is_none());
+    let about = missing.map(|(task, _)| planned(order, task)).sum();
+    report.say(Said::Begin { runs: tasks.len(), kept: done.iter().flatten().count(), about });
     let mut ports = order.ports.clone();
     for (task, there) in tasks.iter().zip(done) {
         if let Some((run, info)) = there {
@@ -120,7 +125,11 @@ pub fn run(order: &Order, report: &mut dyn Report, stop: &Stop) -> Result<Result
         };
         match made {
             Ok((run, info)) => {
-                kept.keep(&task.id, &run, &info)?;
+                if run.load.stopped {
+                    results.not_measured.push(cut_short(order, task, &run));
+                } else {
+                    kept.keep(&task.id, &run, &info)?;
+                }
                 report.say(Said::Done(summary(&run)));
                 take_in(&mut results, run, info);
             }
@@ -140,6 +149,20 @@ pub fn run(order: &Order, report: &mut dyn Report, stop: &Stop) -> Result<Result
     // The scratch directory is empty unless a broker failed, whose log is then wanted.
     let _ = std::fs::remove_dir(&order.place.scratch);
     Ok(results)
+}
+
+/// What is missing of a run that was stopped before its end.
+fn cut_short(order: &Order, task: &Task<'_>, run: &Run) -> NotMeasured {
+    let load = &run.load;
+    let whole = Duration::from_secs(load.measured_to_ns.saturating_sub(load.measured_from_ns) / 1_000_000_000);
+    let shown = |time: Duration| humantime::format_duration(time).to_string();
+    let due = order.duration.map(|due| format!(" of {}", shown(due))).unwrap_or_default();
+    NotMeasured {
+        peer: task.peer.name().to_owned(),
+        case: task.case.name.clone(),
+        repetition: task.repetition,
+        why: format!("stopped after {}{due}: the results have what was measured until then", shown(whole)),
+    }
 }
 
 fn take_in(results: &mut Results, run: Run, info: PeerInfo) {
@@ -244,6 +267,7 @@ mod tests {
             time_scale: 1.0,
             repeat: 3,
             duration: None,
+            keep_stopped: false,
             base: None,
             seed: 1,
             processes: 1,

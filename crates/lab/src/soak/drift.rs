@@ -161,6 +161,63 @@ mod tests {
         assert_eq!(slight.verdict(), Verdict::Steady, "but less than 3 %");
     }
 
+    /// So many looks, a second apart, of a level with a slope in units a second and noise of so many units either way.
+    fn few(looks: u32, level: f64, slope: f64, noise: f64, seed: u64) -> Option<Drift> {
+        let mut chance = Chance::of_part(seed, 1);
+        let at: Vec<f64> = (0..looks).map(f64::from).collect();
+        let values: Vec<f64> =
+            at.iter().map(|at| level + slope * at + (chance.fraction() - 0.5) * 2.0 * noise).collect();
+        Drift::of(&at, &values)
+    }
+
+    #[test]
+    fn a_clear_trend_shows_in_as_few_looks_as_can_show_one() {
+        let drift = few(10, 100.0, 5.0, 0.0, 0).unwrap();
+        assert_eq!(drift.verdict(), Verdict::Grows, "{drift:?}");
+        assert!((drift.per_hour - 18_000.0).abs() < 1e-6 && (drift.from - 105.0).abs() < 1e-9, "{drift:?}");
+        assert_eq!(few(8, 100.0, 5.0, 0.0, 0), None, "seven points without the first tenth");
+    }
+
+    #[test]
+    fn few_looks_full_of_noise_are_no_drift() {
+        for looks in [10, 12, 20, 44, 50] {
+            let steady =
+                (0..400).filter(|seed| few(looks, 100.0, 0.0, 30.0, *seed).unwrap().verdict() == Verdict::Steady);
+            assert!(steady.count() >= 398, "{looks}");
+        }
+    }
+
+    #[test]
+    fn looks_that_are_missing_for_an_hour_change_no_slope() {
+        let (at, values) = series(100.0, 6.0, 1.0, 7);
+        let there = at.iter().zip(&values).filter(|(at, _)| !(5_000.0..8_600.0).contains(*at));
+        let (at, values): (Vec<f64>, Vec<f64>) = there.unzip();
+        let drift = Drift::of(&at, &values).unwrap();
+        assert!((drift.per_hour - 6.0).abs() < 0.2, "{drift:?}");
+    }
+
+    #[test]
+    fn looks_far_apart_show_what_looks_close_together_show() {
+        let (at, values) = series(100.0, 6.0, 4.0, 8);
+        let thin = |every: usize| {
+            let (at, values): (Vec<f64>, Vec<f64>) = at.iter().zip(&values).step_by(every).unzip();
+            Drift::of(&at, &values).unwrap()
+        };
+        for every in [4, 36, 100] {
+            let drift = thin(every);
+            assert!((drift.per_hour - thin(1).per_hour).abs() < 1.5, "{every}: {drift:?}");
+            assert_eq!(drift.verdict(), Verdict::Grows, "{every}: {drift:?}");
+        }
+    }
+
+    #[test]
+    fn counts_that_stay_and_a_series_of_nothing_are_steady() {
+        for level in [0.0, 9.0] {
+            let drift = few(300, level, 0.0, 0.0, 0).unwrap();
+            assert_eq!((drift.verdict(), drift.from), (Verdict::Steady, level), "{drift:?}");
+        }
+    }
+
     #[test]
     fn of_few_looks_nothing_is_said() {
         assert_eq!(Drift::of(&[0.0, 1.0, 2.0], &[1.0, 2.0, 3.0]), None);

@@ -56,11 +56,12 @@ fn quantities(run: &Run) -> Vec<Quantity> {
         let (at_s, values) = looks.unzip();
         Quantity { name, unit, grows_worse: true, at_s, values }
     };
-    let of_load = |name, unit, grows_worse, value: &dyn Fn(&crate::load::Second) -> f64| {
+    let of_load = |name, unit, grows_worse: bool, value: &dyn Fn(&crate::load::Second) -> f64| {
         // A second that is not whole says less than the others.
         let seconds = run.load.series.iter().filter(|second| {
             let at = f64::from(second.second);
-            at >= from && at + 1.0 <= to
+            // Nor does one in which nothing came say how long it took.
+            at >= from && at + 1.0 <= to && (second.received > 0 || !grows_worse)
         });
         let (at_s, values) = seconds.map(|second| (f64::from(second.second), value(second))).unzip();
         Quantity { name, unit, grows_worse, at_s, values }

@@ -19,7 +19,7 @@ pub(crate) mod path;
 pub(crate) mod reference;
 pub(crate) mod sections;
 pub(crate) mod show;
-mod size;
+pub(crate) mod size;
 pub(crate) mod source;
 mod suggestion;
 mod tls_settings;

@@ -2,13 +2,26 @@
 
 use tidegate_console::Unavailable;
 use tidegate_console::api::{self, ControlError, DrainRequest, DrainStatus, FleetStatus};
-use tidegate_engine::{RoutingPolicy, UplinkState};
+use tidegate_engine::{Reason, RoutingPolicy, UplinkState};
 use tidegate_node::{BrokerReport, BrokerSettings, FleetError, NodeReport};
 
 use crate::config::Config;
 use crate::config::value::Words;
 use crate::orchestrator::{BrokerAddress, same_place};
 use crate::status::BrokerStatus;
+
+/// Why messages are dropped that this process had no room or time for: a manager may take it for a reason to have more of them.
+const NO_ROOM: [Reason; 9] = [
+    Reason::MemoryCeiling,
+    Reason::QueueFullNewest,
+    Reason::QueueFullOldest,
+    Reason::QueueFullDisconnect,
+    Reason::QueueFullReject,
+    Reason::BlockedTooLong,
+    Reason::RejectedTooLong,
+    Reason::ShardInboxFull,
+    Reason::StoreFull,
+];
 
 fn config(status: &BrokerStatus) -> Result<&Config, ControlError> {
     let none = || ControlError::Refused("this is a broker, not an orchestrator: it has no fleet".to_owned());
@@ -40,6 +53,8 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
         loop_lag_ms: report.lag_ms,
         messages_in: report.counters.messages_in.iter().sum(),
         messages_out: report.counters.messages_out.iter().sum(),
+        dropped: NO_ROOM.into_iter().map(|reason| report.counters.dropped[reason.number()]).sum(),
+        dropped_fleet_full: report.counters.dropped[Reason::FleetFull.number()],
         brokers: fleet.brokers.iter().map(broker).collect(),
     })
 }

@@ -163,6 +163,50 @@ fn an_interruption_ends_the_broker_too_and_leaves_a_report() {
 }
 
 #[test]
+fn a_soak_that_is_interrupted_shows_what_it_has_measured() {
+    let (folder, broker) = (Folder::new(), Broker::start(&[]));
+    let (scenario, address) = (folder.write("short.toml", SHORT), broker.address("mqtt://"));
+    let port = address.rsplit_once(':').unwrap().1;
+    let message = ["sub", "-p", port, "-t", "lab/a", "-C", "1", "-W", "120"];
+    let listener = Command::new(env!("CARGO_BIN_EXE_tidegate")).args(message).stdout(Stdio::null()).spawn().unwrap();
+    let peer = format!("broker=mqtt://{address}");
+    let lab = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args([
+            "lab",
+            "soak",
+            &scenario,
+            "--only",
+            "QoS 1",
+            "--peer",
+            &peer,
+            "--for",
+            "1h",
+            "--out",
+            &folder.file("out"),
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Publishing has begun when a message of it has come.
+    assert!(listener.wait_with_output().unwrap().status.success());
+    Command::new("kill").args(["-INT", &lab.id().to_string()]).status().unwrap();
+    let ended = lab.wait_with_output().unwrap();
+    let (told, said) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(told.contains("QoS 1, broker"), "{told}");
+    let results: Value = serde_json::from_slice(&fs::read(folder.file("out/results.json")).unwrap()).unwrap();
+    let run = &results["runs"][0];
+    assert_eq!((&run["load"]["stopped"], &run["found"][0]["title"]), (&true.into(), &"Drift".into()));
+    assert!(run["load"]["counts"]["sent"].as_u64() > Some(0), "{run}");
+    let why = results["not_measured"][0]["why"].as_str().unwrap();
+    assert!(why.starts_with("stopped after ") && why.contains(" of 1h"), "{why}");
+    assert!(fs::read_to_string(folder.file("out/report.html")).unwrap().contains("stopped after"));
+    let kept = fs::read_dir(folder.file("out/runs")).unwrap().count();
+    assert_eq!(kept, 0, "the same command begins anew");
+}
+
+#[test]
 fn a_lab_that_is_killed_leaves_no_broker_and_no_files_behind() {
     let folder = Folder::new();
     let (mut lab, _lines, mark) = long_run(&folder);

@@ -173,6 +173,24 @@ fn shared(fleet: &Fleet) -> serde_json::Value {
 }
 
 #[test]
+fn a_fleet_grows_by_the_memory_that_its_brokers_hold() {
+    let mut fleet = Fleet::new();
+    fleet.file("{ min = 1, max = 2 }", "{ min = 1, max = 1 }");
+    let text = std::fs::read_to_string(fleet.folder.file("fleet.toml")).unwrap();
+    // Any broker holds more than that.
+    let signals = "[policy]\nname = \"consecutive\"\n[brokers.signals]\ncpu = false\nmemory = \"1MiB\"\n";
+    let file = fleet.folder.write("fleet.toml", &format!("{text}{signals}"));
+    fleet.start(&["up", &file]);
+    let status = fleet.sized(2, 1);
+    let memory = &status["levels"]["broker"]["resources"][0]["memory"];
+    assert!(memory.as_u64().is_some_and(|bytes| bytes > 1 << 20), "{memory}");
+    let history = fleet.fleet(&["history", "--json", "--count", "1000"]);
+    let observations = history.out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut details = observations.map(|observation| observation["levels"]["broker"]["details"].clone());
+    assert!(details.any(|details| details["signal"] == "memory"), "{}", history.out);
+}
+
+#[test]
 fn a_fleet_comes_up_carries_messages_heals_and_goes() {
     let mut fleet = Fleet::new();
     let file = fleet.file("{ min = 2, max = 3 }", "{ min = 1, max = 1 }");

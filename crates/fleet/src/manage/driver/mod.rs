@@ -120,8 +120,8 @@ pub struct Driver {
     sight: Sight,
     /// Time until the next look at what is under way.
     pace: Duration,
-    /// CPU as of the last observation, which looks in between do not sample.
-    cpu: BTreeMap<ResourceName, f64>,
+    /// CPU and memory as of the last observation, which looks in between do not sample.
+    usage: BTreeMap<ResourceName, (Option<f64>, Option<u64>)>,
     /// What was complained about last, by subject, so that it is said once.
     complaints: BTreeMap<String, String>,
     clock: Clock,
@@ -167,7 +167,7 @@ impl Driver {
             api,
             sight: Sight::default(),
             pace: FIRST_CHECK,
-            cpu: BTreeMap::new(),
+            usage: BTreeMap::new(),
             complaints: BTreeMap::new(),
             clock,
             remembered: None,
@@ -247,7 +247,7 @@ impl Driver {
 
     fn look(&mut self, look: Look) {
         let resources = match self.provider.observe(look) {
-            Ok(observed) => Some(self.with_cpu(observed, look)),
+            Ok(observed) => Some(self.with_usage(observed, look)),
             Err(error) => {
                 self.complain("provider", &error.to_string());
                 None
@@ -260,16 +260,18 @@ impl Driver {
         self.sight = Sight { resources, orchestrators };
     }
 
-    fn with_cpu(&mut self, observed: Vec<Observed>, look: Look) -> BTreeMap<ResourceName, Observed> {
+    /// What was not sampled is as it was at the last look at everything.
+    fn with_usage(&mut self, observed: Vec<Observed>, look: Look) -> BTreeMap<ResourceName, Observed> {
         if look == Look::Everything {
-            let known = observed.iter().filter_map(|observed| Some((observed.resource.name.clone(), observed.cpu?)));
-            self.cpu = known.collect();
+            let known = observed.iter().map(|it| (it.resource.name.clone(), (it.cpu, it.memory)));
+            self.usage = known.collect();
         }
-        let cpu = |observed: Observed| {
-            let cpu = observed.cpu.or_else(|| self.cpu.get(&observed.resource.name).copied());
-            (observed.resource.name.clone(), Observed { cpu, ..observed })
+        let used = |observed: Observed| {
+            let (cpu, memory) = self.usage.get(&observed.resource.name).copied().unwrap_or_default();
+            let (cpu, memory) = (observed.cpu.or(cpu), observed.memory.or(memory));
+            (observed.resource.name.clone(), Observed { cpu, memory, ..observed })
         };
-        observed.into_iter().map(cpu).collect()
+        observed.into_iter().map(used).collect()
     }
 
     /// What is attached is known to nobody else: why it does not answer is said here.

@@ -61,6 +61,10 @@ struct Fleet {
     messages_in: u64,
     #[serde(default)]
     messages_out: u64,
+    #[serde(default)]
+    dropped: Option<u64>,
+    #[serde(default)]
+    dropped_fleet_full: Option<u64>,
     brokers: Vec<Broker>,
 }
 
@@ -107,6 +111,8 @@ impl OrchestratorApi {
             loop_lag_ms: fleet.loop_lag_ms,
             messages_in: fleet.messages_in,
             messages_out: fleet.messages_out,
+            dropped: fleet.dropped,
+            dropped_fleet_full: fleet.dropped_fleet_full,
             draining: drain.draining,
             // One that takes no relayed clients is no place of a table.
             homes: if asked.relay.is_some() { self.homes(&asked.name, admin)? } else { None },

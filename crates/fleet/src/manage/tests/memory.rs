@@ -24,7 +24,8 @@ pub(in crate::manage) fn manager(policy: PolicyName) -> Manager {
 fn wish(manager: &mut Manager, seconds: u64) -> Wish {
     let cpu = Some(0.9);
     let name = "broker-1".parse().unwrap();
-    let member = MemberSeen { name, cpu, cores: 1.0, rate: None, queued: None, loop_lag_ms: None };
+    let member =
+        MemberSeen { name, cpu, cores: 1.0, rate: None, queued: None, loop_lag_ms: None, drops: None, memory: None };
     let (at, level) = (Moment(seconds * 1000), Level::Broker);
     let lead_time = None;
     let members = vec![member];

@@ -50,6 +50,32 @@ fn what_an_orchestrator_does_not_tell_is_not_known_and_its_return_is_no_burst() 
 }
 
 #[test]
+fn what_brokers_could_not_take_is_shared_among_them_and_known_by_all_orchestrators_together() {
+    let mut run = Run::new(settings([2, 2], 1, 4), 1, 4, [vec![(0, 2)], vec![(0, 2)]]);
+    run.turns(38, &[], &[]);
+    run.manager.counters = BTreeMap::new();
+    let mut seen = |level, at: u64, told: [Option<u64>; 2]| -> Vec<Option<f64>> {
+        let mut sight = run.world.sight();
+        for (view, told) in sight.orchestrators.values_mut().zip(told) {
+            (view.dropped, view.dropped_fleet_full) = (told.map(|told| told * 2), told);
+        }
+        let members = run.manager.seen(level, Moment(1_000_000 + at), &sight).members;
+        members.into_iter().map(|member| member.drops).collect()
+    };
+    assert_eq!(seen(Level::Broker, 0, [Some(0), Some(0)]), [None, None], "nothing to compare with yet");
+    assert_eq!(seen(Level::Broker, 1_000, [Some(30), Some(10)]), [Some(20.0), Some(20.0)]);
+    assert_eq!(seen(Level::Broker, 2_000, [Some(30), None]), [None, None], "one of them does not tell");
+    assert_eq!(seen(Level::Orchestrator, 2_000, [Some(30), Some(40)]), [None, None]);
+    assert_eq!(seen(Level::Orchestrator, 4_000, [Some(40), Some(40)]), [Some(10.0), Some(0.0)]);
+}
+
+#[test]
+fn memory_is_what_the_provider_says() {
+    let mut run = started();
+    assert_eq!(seen(&mut run, 0, [Some(1), Some(1)], 0).memory, Some(64 << 20));
+}
+
+#[test]
 fn a_counter_that_began_anew_is_no_standstill() {
     let mut run = started();
     run.manager.counters = BTreeMap::new();
@@ -66,6 +92,8 @@ fn the_waiting_time_is_what_waits_over_what_comes() {
         rate,
         queued,
         loop_lag_ms: None,
+        drops: None,
+        memory: None,
     };
     assert_eq!(member(Some(50), Some(100.0)).waiting(), Some(Duration::from_millis(500)));
     assert_eq!(member(Some(0), Some(0.0)).waiting(), Some(Duration::ZERO));

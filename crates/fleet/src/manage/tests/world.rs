@@ -349,6 +349,7 @@ impl World {
                 Life::Stopping(_) | Life::Held(..) => Condition::Stopping,
             },
             cpu: Some(0.5),
+            memory: Some(64 << 20),
         };
         let resources = self.things.iter().map(|(name, thing)| (name.clone(), observed(thing))).collect();
         let answering = self.names(Level::Orchestrator).into_iter().filter(|name| self.is_online(name));

@@ -12,13 +12,13 @@
 mod access;
 mod client;
 mod condition;
-mod cpu;
 mod error;
 mod objects;
 mod quantity;
 mod scale;
 mod sets;
 mod settings;
+mod usage;
 
 pub use error::KubernetesError;
 pub use settings::{SetSettings, Settings};
@@ -28,9 +28,9 @@ use std::time::SystemTime;
 
 use self::access::Access;
 use self::client::Client;
-use self::cpu::Metrics;
 use self::objects::Pod;
 use self::sets::Seen;
+use self::usage::Metrics;
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName, Stack};
 use crate::level::Level;
 
@@ -135,20 +135,22 @@ impl Kubernetes {
         let Some(pod) = pod else {
             let note = "the StatefulSet has not made its pod yet".to_owned();
             let resource = self.resource(level, set, name, note);
-            return Observed { resource, condition: Condition::Starting, cpu: None };
+            return Observed { resource, condition: Condition::Starting, cpu: None, memory: None };
         };
         let answered = self.answered.get(&name).is_some_and(|uid| *uid == pod.metadata.uid);
         let (condition, mut note) = condition::of(pod, answered);
         // It is still there, and next in turn to be deleted.
         let condition = if shall_be { condition } else { Condition::Stopping };
         self.remember(&name, pod, &condition);
-        let cpu = cpu::of(pod, set.settings.container.as_deref(), metrics, SystemTime::now()).unwrap_or_else(|why| {
+        let (container, now) = (set.settings.container.as_deref(), SystemTime::now());
+        let memory = usage::memory(pod, container, metrics, now);
+        let cpu = usage::cpu(pod, container, metrics, now).unwrap_or_else(|why| {
             if note.is_empty() {
                 note = why;
             }
             None
         });
-        Observed { resource: self.resource(level, set, name, note), condition, cpu }
+        Observed { resource: self.resource(level, set, name, note), condition, cpu, memory }
     }
 
     fn remember(&mut self, name: &ResourceName, pod: &Pod, condition: &Condition) {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::client::Target;
-use super::cpu::Metrics;
 use super::error::KubernetesError;
 use super::objects::{Pod, PodMetrics, StatefulSet};
 use super::settings::SetSettings;
+use super::usage::Metrics;
 use super::{Kubernetes, Set};
 use crate::provider::Stack;
 

@@ -262,6 +262,11 @@ impl Processes {
         (given > 0.0).then(|| used.saturating_sub(used_before).as_secs_f64() / given)
     }
 
+    /// Memory of its processes.
+    fn memory(&self, name: &ResourceName) -> Option<u64> {
+        self.records.get(name)?.process.as_ref()?.group_memory()
+    }
+
     fn condition(&mut self, name: &ResourceName, probed: Option<Result<(), String>>) -> Condition {
         let Some(record) = self.records.get(name) else { return Condition::Stopping };
         if record.stopping_since_ms.is_some() {
@@ -399,10 +404,12 @@ impl Provider for Processes {
         let names: Vec<ResourceName> = self.records.keys().cloned().collect();
         let mut observed = Vec::new();
         for name in names {
-            let cpu = (look == Look::Everything).then(|| self.cpu(&name, now)).flatten();
+            let everything = look == Look::Everything;
+            let cpu = everything.then(|| self.cpu(&name, now)).flatten();
+            let memory = everything.then(|| self.memory(&name)).flatten();
             let condition = self.condition(&name, probed.remove(&name));
             if let Some(record) = self.records.get(&name) {
-                observed.push(Observed { resource: self.resource(record), condition, cpu });
+                observed.push(Observed { resource: self.resource(record), condition, cpu, memory });
             }
         }
         Ok(observed)

@@ -27,6 +27,8 @@ struct Stat {
     group: u32,
     cpu: Duration,
     started: u64,
+    /// Memory that it holds, pages.
+    resident: u64,
 }
 
 impl Identity {
@@ -50,7 +52,17 @@ impl Identity {
 
     /// CPU time of its process group, without what ended within it.
     pub(super) fn group_cpu(&self) -> Duration {
-        processes().filter_map(stat).filter(|stat| stat.group == self.pid).map(|stat| stat.cpu).sum()
+        self.group().map(|stat| stat.cpu).sum()
+    }
+
+    /// Memory that its process group holds, bytes; `None` when nothing of it is left. What its processes share counts for each of them.
+    pub(super) fn group_memory(&self) -> Option<u64> {
+        let pages: u64 = self.group().map(|stat| stat.resident).sum();
+        (pages > 0).then(|| pages.saturating_mul(rustix::param::page_size() as u64))
+    }
+
+    fn group(&self) -> impl Iterator<Item = Stat> {
+        processes().filter_map(stat).filter(|stat| stat.group == self.pid)
     }
 }
 
@@ -110,6 +122,7 @@ fn read_stat(text: &str) -> Option<Stat> {
         group: number(2)?.try_into().ok()?,
         cpu: Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND)),
         started: number(19)?,
+        resident: number(21)?,
     })
 }
 
@@ -124,8 +137,8 @@ mod tests {
 
     #[test]
     fn a_program_whose_name_looks_like_fields_is_read_right() {
-        let text = "42 (a) b (c) S 1 42 42 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 1 0 777 1 1";
-        let expected = Stat { state: 'S', group: 42, cpu: Duration::from_secs(2), started: 777 };
+        let text = "42 (a) b (c) S 1 42 42 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 1 0 777 1 9 1";
+        let expected = Stat { state: 'S', group: 42, cpu: Duration::from_secs(2), started: 777, resident: 9 };
         assert_eq!(read_stat(text), Some(expected));
         for text in ["", "1 (x)", "1 (x) S 1", "1 x S 1 1 1"] {
             assert_eq!(read_stat(text), None, "{text}");

@@ -199,6 +199,20 @@ fn cpu_is_a_fraction_of_the_share() {
 }
 
 #[test]
+fn memory_is_that_of_the_whole_group_and_of_nobody_who_is_gone() {
+    let folder = Folder::new();
+    let mut processes = folder.open("sleep 600 & wait");
+    let resource = processes.allocate(&wanted("broker-1")).unwrap();
+    // A shell and what it has started hold some hundred KiB at least.
+    assert!(processes.observe(Look::Everything).unwrap()[0].memory.is_some_and(|bytes| bytes > 100 * 1024));
+    assert_eq!(processes.observe(Look::Conditions).unwrap()[0].memory, None);
+    let process = Identity::of(resource.pid.unwrap()).unwrap();
+    assert!(process.group_memory().is_some());
+    assert!(release(&mut processes, &resource.name));
+    assert_eq!(process.group_memory(), None);
+}
+
+#[test]
 fn the_shipped_templates_are_right() {
     for (name, _) in SHIPPED {
         let template = Template::shipped(name).unwrap().unwrap_or_else(|findings| panic!("{name}: {findings}"));

@@ -10,6 +10,7 @@ fn plan(pace: Pace) -> ExchangePlan {
         host: "127.0.0.1".to_owned(),
         port: 0,
         path: String::new(),
+        tls: false,
         credentials: None,
         topic: "lab".to_owned(),
         publishers: 2,

@@ -40,7 +40,7 @@ impl<'a> Frame<'a> {
         let [len @ .., kind, flags, a, b, c, d] = *head;
         let len = len.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
         if len > FRAME_MAX {
-            return Err(Problem::new("nobody speaks HTTP/2 without TLS there; check the port"));
+            return Err(Problem::new("nobody speaks HTTP/2 there; check the port, and whether it has TLS (h2s://)"));
         }
         let stream = u32::from_be_bytes([a, b, c, d]) & 0x7FFF_FFFF;
         Ok(rest.get(..len).map(|payload| (Frame { kind, flags, stream, payload }, HEAD_LEN + len)))

@@ -5,7 +5,7 @@ use super::*;
 
 fn driver(role: Role) -> Http2 {
     let token = Credentials { username: "x".to_owned(), password: "t.o.k".to_owned() };
-    let place = Place { authority: "h:1".to_owned(), path: "", credentials: Some(&token) };
+    let place = Place { authority: "h:1".to_owned(), path: "", credentials: Some(&token), is_secured: false };
     Http2::new("a b", &place, true, role)
 }
 
@@ -126,7 +126,7 @@ fn who_is_not_let_in_is_told_what_to_look_at() {
         (Role::Publish, said(HEADERS, END_HEADERS, 1, b"\x08\x03401"), "answers 401; check the token"),
         (Role::Subscribe, said(HEADERS, END_HEADERS, 1, &[0x8D]), "answers 404; check the path"),
         (Role::Publish, said(GOAWAY, 0, 0, b"\0\0\0\0\0\0\0\x0Bcalm down"), "calm down; see its log"),
-        (Role::Publish, b"HTTP/1.1 400 Bad Request".to_vec(), "nobody speaks HTTP/2 without TLS"),
+        (Role::Publish, b"HTTP/1.1 400 Bad Request".to_vec(), "nobody speaks HTTP/2 there; check the port"),
     ];
     for (role, stream, hint) in cases {
         let mut driver = driver(role);

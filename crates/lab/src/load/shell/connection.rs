@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use mio::Registry;
 use mio::net::TcpStream;
 
-use super::layers::Layers;
+use super::layers::{LayerSettings, Layers};
 use crate::load::core::Output;
 
 /// Room that a read has at least, beside what is left of an incomplete packet.
@@ -40,6 +40,12 @@ impl Connection {
     pub(in crate::load) fn layered(stream: TcpStream, layers: Option<Layers>) -> Self {
         let layers = layers.map(Box::new);
         Self { stream, is_connected: false, is_told: false, partial: Vec::new(), layers }
+    }
+
+    /// A connection within TLS.
+    pub(crate) fn within(stream: TcpStream, layers: &LayerSettings) -> Self {
+        // No layer here makes anything by chance.
+        Self::layered(stream, Some(layers.begin(0)))
     }
 
     /// A connection without layers.

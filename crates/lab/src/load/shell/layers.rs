@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use super::tls::{self, Tls};
 use super::websocket::WebSocket;
 use crate::load::error::LoadError;
-use crate::load::plan::{LoadPlan, Transport};
+use crate::load::plan::{LoadPlan, Target, Transport};
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 16 * 1024;
@@ -17,8 +17,10 @@ const READ_BYTES: usize = 16 * 1024;
 const CROWDED: usize = 64 * 1024;
 
 /// What the layers of all connections of a run have in common.
-pub(super) struct LayerSettings {
+pub(crate) struct LayerSettings {
     tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
+    /// What TLS has to agree to (ALPN).
+    must_agree: Option<&'static [u8]>,
     /// Host and path.
     websocket: Option<(String, String)>,
 }
@@ -42,13 +44,22 @@ impl LayerSettings {
             None
         };
         let websocket = wrapped.then(|| (format!("{}:{}", target.host, target.port), target.path.clone()));
-        Ok(Some(Self { tls, websocket }))
+        Ok(Some(Self { tls, must_agree: None, websocket }))
+    }
+
+    /// TLS alone, and a protocol that it has to agree to.
+    ///
+    /// # Errors
+    /// When the host is no name of a certificate.
+    pub(crate) fn secured(target: &Target, must_agree: &'static [u8]) -> Result<Self, LoadError> {
+        let tls = Some((tls::config(target, Some(must_agree))?, tls::server_name(target)?));
+        Ok(Self { tls, must_agree: Some(must_agree), websocket: None })
     }
 
     /// The layers of a new connection.
     pub(super) fn begin(&self, seed: u64) -> Layers {
         let mut layers = Layers {
-            tls: self.tls.as_ref().and_then(|(config, name)| Tls::new(config, name)),
+            tls: self.tls.as_ref().and_then(|(config, name)| Tls::new(config, name, self.must_agree)),
             websocket: self.websocket.as_ref().map(|_| WebSocket::new(seed)),
             sealed: Vec::new(),
             written: 0,

@@ -15,6 +15,8 @@ use crate::load::plan::Target;
 /// TLS between MQTT and TCP.
 pub(super) struct Tls {
     session: ClientConnection,
+    /// What the broker has to agree to before anything is said (ALPN), until it is known whether it does.
+    must_agree: Option<&'static [u8]>,
 }
 
 /// What all connections to a broker have in common. Sessions are not resumed: each client is to cost what a new one does.
@@ -64,8 +66,12 @@ pub(super) fn server_name(target: &Target) -> Result<ServerName<'static>, LoadEr
 
 impl Tls {
     /// A new session; `None` when the configuration allows none.
-    pub(super) fn new(config: &Arc<ClientConfig>, name: &ServerName<'static>) -> Option<Self> {
-        ClientConnection::new(Arc::clone(config), name.clone()).ok().map(|session| Self { session })
+    pub(super) fn new(
+        config: &Arc<ClientConfig>,
+        name: &ServerName<'static>,
+        must_agree: Option<&'static [u8]>,
+    ) -> Option<Self> {
+        ClientConnection::new(Arc::clone(config), name.clone()).ok().map(|session| Self { session, must_agree })
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -115,7 +121,22 @@ impl Tls {
             plain.resize(before + state.plaintext_bytes_to_read(), 0);
             self.session.reader().read_exact(&mut plain[before..])?;
         }
-        Ok(())
+        self.agreed()
+    }
+
+    /// Fails once the broker has answered and not agreed to the protocol that is spoken.
+    fn agreed(&mut self) -> io::Result<()> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        match self.must_agree.take() {
+            Some(protocol) if self.session.alpn_protocol() != Some(protocol) => {
+                let name = String::from_utf8_lossy(protocol);
+                let problem = format!("its TLS does not agree to `{name}` (ALPN): check the port");
+                Err(io::Error::new(io::ErrorKind::InvalidData, problem))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -44,7 +44,7 @@ impl View {
     /// Takes in what is said so long after the begin.
     pub(super) fn take(&mut self, said: &Said, at: Duration) {
         match said {
-            Said::Begin { runs, kept } => (self.runs, self.done, self.kept) = (*runs, *kept, *kept),
+            Said::Begin { runs, kept, .. } => (self.runs, self.done, self.kept) = (*runs, *kept, *kept),
             Said::Run { what, about } => {
                 self.doing = Some(Doing {
                     what: what.clone(),
@@ -263,7 +263,7 @@ mod tests {
     fn view(is_unicode: bool) -> View {
         let mut view = View::new(is_unicode);
         let s = Duration::from_secs;
-        view.take(&Said::Begin { runs: 4, kept: 0 }, s(0));
+        view.take(&Said::Begin { runs: 4, kept: 0, about: s(16) }, s(0));
         view.take(&Said::Run { what: "1 to 1, QoS 1, tidegate, 1".to_owned(), about: s(4) }, s(0));
         view.take(&Said::Done("done".to_owned()), s(5));
         view.take(&Said::Run { what: "1 to 1, QoS 1, mosquitto, 1".to_owned(), about: s(4) }, s(5));
@@ -329,7 +329,7 @@ mod tests {
     fn a_run_before_its_first_second_and_a_series_of_one_have_short_views() {
         let mut view = View::new(true);
         assert!(view.rows(80, Duration::ZERO).is_empty());
-        view.take(&Said::Begin { runs: 1, kept: 0 }, Duration::ZERO);
+        view.take(&Said::Begin { runs: 1, kept: 0, about: Duration::ZERO }, Duration::ZERO);
         view.take(&Said::Run { what: "a, b, 1".to_owned(), about: Duration::from_millis(10) }, Duration::ZERO);
         assert_eq!(view.rows(80, Duration::ZERO), ["a, b, 1: clients connect, 0 s of about 1 s"]);
         assert_eq!(clock(Duration::from_secs(3_723)), "1:02:03");

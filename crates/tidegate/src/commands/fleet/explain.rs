@@ -90,6 +90,11 @@ fn number(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), |number| ((number * 100.0).round() / 100.0).to_string())
 }
 
+/// Bytes in MiB.
+fn memory(value: &Value) -> String {
+    value.as_u64().map_or_else(|| "-".to_owned(), |bytes| format!("{} MiB", bytes >> 20))
+}
+
 /// A level as it was seen, what was decided and what was done; also for `plan`.
 pub(super) fn show_level(text: &mut String, name: &str, level: &Value) {
     if level.is_null() {
@@ -106,12 +111,14 @@ pub(super) fn show_level(text: &mut String, name: &str, level: &Value) {
     for member in seen["members"].as_array().into_iter().flatten() {
         let _ = writeln!(
             text,
-            "  {:<18} cpu {} of {} cores, {} messages/s, {} waiting",
+            "  {:<18} cpu {} of {} cores, {} messages/s, {} waiting, {} dropped/s, {} of memory",
             text_of(&member["name"]),
             percent(&member["cpu"]),
             number(&member["cores"]),
             number(&member["rate"]),
-            text_of(&member["queued"])
+            text_of(&member["queued"]),
+            number(&member["drops"]),
+            memory(&member["memory"])
         );
     }
     let count =

@@ -189,6 +189,7 @@ fn orders(args: &Args) -> Result<Vec<Order>, Wrong> {
         time_scale: args.time_scale,
         repeat: args.repeat,
         duration: None,
+        keep_stopped: false,
         base: args.base.clone(),
         seed: args.seed.unwrap_or(now.as_secs()),
         processes: args.processes,

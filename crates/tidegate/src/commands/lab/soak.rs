@@ -39,6 +39,7 @@ pub(super) fn run(args: &SoakArgs) -> Exit {
         }
     };
     order.duration = Some(args.duration);
+    order.keep_stopped = true;
     let (stop, _watchdog) = match guarded(&order.place) {
         Ok(guarded) => guarded,
         Err(exit) => return exit,

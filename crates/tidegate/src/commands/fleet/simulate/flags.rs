@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use tidegate_fleet::decide::{Bounds, Settings, Sla, Wait};
-use tidegate_fleet::load::Thresholds;
+use tidegate_fleet::load::{Signal, SignalSettings, Thresholds};
 use tidegate_fleet::simulate::{Model, ModelError, TierModel};
 
 use crate::commands::fleet::arguments::{fraction, time};
+use crate::config::size;
 
 /// What the fleet is made of and what policies are set by.
 #[derive(Clone, Debug, ClapArgs)]
@@ -52,6 +53,15 @@ pub(super) struct ModelArgs {
     /// The most orchestrators
     #[arg(long, value_name = "N", default_value_t = 1000)]
     orchestrator_max: u32,
+    /// Messages that may wait for each resource; what comes beyond is dropped [default: no limit]
+    #[arg(long, value_name = "N")]
+    queue_limit: Option<u32>,
+    /// Memory of a resource for which nothing waits
+    #[arg(long, value_name = "SIZE", default_value_t = size::show(TierModel::IDLE_MEMORY))]
+    idle_memory: String,
+    /// Memory that each message takes that waits
+    #[arg(long, value_name = "SIZE", default_value_t = size::show(TierModel::MESSAGE_MEMORY))]
+    message_memory: String,
     #[command(flatten)]
     policy: PolicyArgs,
 }
@@ -90,6 +100,49 @@ struct PolicyArgs {
     /// The length of a season for `holt-winters`; 0 for none
     #[arg(long, value_name = "TIME", default_value = "1d", value_parser = time)]
     season: Duration,
+    /// What is looked at, and what counts as full: `cpu`, `message_rate=500`, `queue_depth=1000`, `waiting=2s`, `drops=10` (per second),
+    /// `memory=512MiB`; repeatable, and the largest wins [default: cpu]
+    #[arg(long = "signal", value_name = "NAME[=FULL]", value_parser = signal)]
+    signals: Vec<(Signal, f64)>,
+}
+
+/// A signal, and what counts as full for it; CPU says itself what is.
+#[expect(clippy::cast_precision_loss, reason = "what counts as full needs no more than 52 bits")]
+fn signal(text: &str) -> Result<(Signal, f64), String> {
+    let problem = || {
+        format!(
+            "`{text}` is no signal: write cpu, message_rate=N, queue_depth=N, waiting=TIME, drops=N or memory=SIZE, with N above 0"
+        )
+    };
+    let (name, full) = text.split_once('=').unwrap_or((text, ""));
+    let number = || full.parse::<f64>().ok();
+    let (signal, full) = match name {
+        "cpu" => (Signal::Cpu, full.is_empty().then_some(1.0)),
+        "message_rate" => (Signal::MessageRate, number()),
+        "queue_depth" => (Signal::QueueDepth, number()),
+        "waiting" => (Signal::Waiting, time(full).ok().map(|time| time.as_secs_f64())),
+        "drops" => (Signal::Drops, number()),
+        "memory" => (Signal::Memory, size::parse(full).map(|bytes| bytes as f64)),
+        _ => return Err(problem()),
+    };
+    full.filter(|full| full.is_finite() && *full > 0.0).map(|full| (signal, full)).ok_or_else(problem)
+}
+
+/// Those that were named; CPU alone when none was.
+fn signals(named: &[(Signal, f64)]) -> SignalSettings {
+    if named.is_empty() {
+        return SignalSettings::default();
+    }
+    let full = |signal| named.iter().rev().find(|(name, _)| *name == signal).map(|(_, full)| *full);
+    SignalSettings {
+        cpu: full(Signal::Cpu).is_some(),
+        message_rate: full(Signal::MessageRate),
+        queue_depth: full(Signal::QueueDepth),
+        loop_lag: None,
+        waiting: full(Signal::Waiting).map(Duration::from_secs_f64),
+        drops: full(Signal::Drops),
+        memory: full(Signal::Memory),
+    }
 }
 
 impl ModelArgs {
@@ -98,12 +151,17 @@ impl ModelArgs {
     /// # Errors
     /// What is wrong, naming the flag where that is not clear.
     pub(super) fn model(&self) -> Result<Model, String> {
+        let (idle, message) =
+            (memory("--idle-memory", &self.idle_memory)?, memory("--message-memory", &self.message_memory)?);
         let tier = |capacity: f64, start: u32| TierModel {
             capacity,
             start,
             boot: self.boot,
             subscription: self.subscription,
             drain: self.drain,
+            queue_limit: self.queue_limit.map(f64::from),
+            idle_memory: idle,
+            message_memory: message,
         };
         let brokers = bounds("--min and --max", self.min, self.max)?;
         let orchestrators =
@@ -149,11 +207,43 @@ impl ModelArgs {
             peak: policy.peak,
             shrink_stabilisation: policy.stabilisation,
             season: policy.season,
+            signals: signals(&policy.signals),
             ..Settings::default()
         })
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "memory needs no more than 52 bits")]
+fn memory(flag: &str, text: &str) -> Result<f64, String> {
+    let bytes = size::parse(text).map(|bytes| bytes as f64);
+    bytes.ok_or_else(|| format!("{flag}: `{text}` is no amount of memory: write 512MiB or 1KiB"))
+}
+
 fn bounds(flags: &str, least: u32, most: u32) -> Result<Bounds, String> {
     Bounds::new(least, most).map_err(|error| format!("{flags}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_has_a_name_and_what_is_full() {
+        assert_eq!(signal("cpu"), Ok((Signal::Cpu, 1.0)));
+        assert_eq!(signal("drops=10"), Ok((Signal::Drops, 10.0)));
+        assert_eq!(signal("memory=2KiB"), Ok((Signal::Memory, 2048.0)));
+        assert_eq!(signal("waiting=1500ms"), Ok((Signal::Waiting, 1.5)));
+        for text in
+            ["", "cpu=1", "drops", "drops=0", "drops=-1", "drops=inf", "memory=lots", "loop_lag=1s", "waiting=0s"]
+        {
+            assert!(signal(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn cpu_counts_alone_until_signals_are_named() {
+        assert_eq!(signals(&[]), SignalSettings::default());
+        let named = signals(&[(Signal::Drops, 1.0), (Signal::Drops, 2.0)]);
+        assert_eq!((named.cpu, named.drops, named.memory), (false, Some(2.0), None));
+    }
 }

@@ -27,13 +27,14 @@ pub(super) fn compare(trace: &Trace, reports: &[Report]) -> String {
     );
     let _ = writeln!(
         text,
-        "{:<21} {:>9} {:>9} {:>12} {:>10} {:>9} {:>9} {:>8} {:>6} {:>7} {:>9} {:>8} {:>20}",
+        "{:<21} {:>9} {:>9} {:>12} {:>10} {:>9} {:>9} {:>9} {:>8} {:>6} {:>7} {:>9} {:>8} {:>20}",
         "policy",
         "time s",
         "resource",
         "cost",
         "efficiency",
         "missed s",
+        "dropped",
         "wait s",
         "actions",
         "false",
@@ -46,8 +47,8 @@ pub(super) fn compare(trace: &Trace, reports: &[Report]) -> String {
         row(&mut text, report);
     }
     text.push_str(
-        "\nresource: mean resources; cost: resource-seconds; missed: seconds in which messages came that waited too long; wait: the \
-         longest;\nfalse: growth that was not needed within 60 s of serving; regret: shrinking that was missed within 60 s; handovers: of each \
+        "\nresource: mean resources; cost: resource-seconds; missed: seconds in which messages came that waited too long; dropped: \
+         messages;\nwait: the longest;\nfalse: growth that was not needed within 60 s of serving; regret: shrinking that was missed within 60 s; handovers: of each \
          client in an hour;\nbrokers: at the end; above/within/below: observations by where the brokers' CPU was.\n",
     );
     if let [report] = reports {
@@ -61,13 +62,14 @@ fn row(text: &mut String, report: &Report) {
     let seen = format!("{}/{}/{}", observations.above, observations.within, observations.below);
     let _ = writeln!(
         text,
-        "{:<21} {:>9.0} {:>9.2} {:>12.0} {:>10.3} {:>9} {:>9.1} {:>8} {:>6} {:>7} {:>9.2} {:>8} {:>20}",
+        "{:<21} {:>9.0} {:>9.2} {:>12.0} {:>10.3} {:>9} {:>9.0} {:>9.1} {:>8} {:>6} {:>7} {:>9.2} {:>8} {:>20}",
         report.policy.name(),
         report.time_s,
         report.resource,
         report.cost,
         report.efficiency,
         report.missed_s,
+        report.dropped,
         report.longest_wait_s,
         report.actions.len(),
         report.false_positives,

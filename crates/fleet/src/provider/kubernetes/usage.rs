@@ -1,4 +1,4 @@
-//! How much CPU a pod uses of what it was given (BRK-39), from `metrics.k8s.io`.
+//! How much CPU a pod uses of what it was given (BRK-39), and how much memory it holds, from `metrics.k8s.io`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use super::quantity;
 /// Older metrics say nothing about now. A metrics server measures every 15 s and keeps what it has while a node does not answer.
 const MAX_AGE: Duration = Duration::from_secs(120);
 
-/// What is known of the CPU of a StatefulSet's pods.
+/// What is known of the CPU and memory of a StatefulSet's pods.
 #[derive(Debug)]
 pub(super) enum Metrics {
     /// Nobody asked.
@@ -21,7 +21,7 @@ pub(super) enum Metrics {
 }
 
 /// CPU as a fraction of the container's limit, else of its request; or why it cannot be told. Never a guess.
-pub(super) fn of(
+pub(super) fn cpu(
     pod: &Pod,
     container: Option<&str>,
     metrics: &Metrics,
@@ -36,14 +36,28 @@ pub(super) fn of(
     let chosen = chosen.ok_or_else(|| format!("CPU is not known: it has no container {}", container.unwrap_or("")))?;
     let given = given(chosen)?;
     let metrics = known.get(&pod.metadata.name).ok_or("CPU is not known: there are no metrics of it yet")?;
-    let measured = humantime::parse_rfc3339(&metrics.timestamp).map_err(|_| "CPU is not known: its time is wrong")?;
-    if now.duration_since(measured).is_ok_and(|age| age > MAX_AGE) {
+    if !is_fresh(metrics, now).ok_or("CPU is not known: its time is wrong")? {
         return Err(format!("CPU is not known: its metrics are of {}", metrics.timestamp));
     }
     let used = metrics.containers.iter().find(|it| it.name == chosen.name).and_then(|it| it.usage.get("cpu"));
     let used = used.and_then(|text| quantity::cores(text));
     let used = used.ok_or_else(|| format!("CPU is not known: the metrics do not name container {}", chosen.name))?;
     Ok(Some(used / given))
+}
+
+/// Bytes of memory that the container holds, which ask for no limit; `None` where they cannot be told: why is said of its CPU.
+pub(super) fn memory(pod: &Pod, container: Option<&str>, metrics: &Metrics, now: SystemTime) -> Option<u64> {
+    let Metrics::Known(known) = metrics else { return None };
+    let chosen = pod.spec.containers.iter().find(|it| container.is_none_or(|name| name == it.name))?;
+    let metrics = known.get(&pod.metadata.name).filter(|metrics| is_fresh(metrics, now) == Some(true))?;
+    let used = metrics.containers.iter().find(|it| it.name == chosen.name)?;
+    quantity::bytes(used.usage.get("memory")?)
+}
+
+/// Whether metrics say something of now; `None` when their time is wrong.
+fn is_fresh(metrics: &PodMetrics, now: SystemTime) -> Option<bool> {
+    let measured = humantime::parse_rfc3339(&metrics.timestamp).ok()?;
+    Some(!now.duration_since(measured).is_ok_and(|age| age > MAX_AGE))
 }
 
 fn given(container: &Container) -> Result<f64, String> {
@@ -84,8 +98,17 @@ mod tests {
     fn cpu_is_a_fraction_of_the_limit_else_of_the_request() {
         let usage = metrics(r#"{"cpu":"125000000n","memory":"1Mi"}"#);
         let both = pod(r#"{"limits":{"cpu":"500m"},"requests":{"cpu":"250m"}}"#);
-        assert_eq!(of(&both, None, &usage, at(10)), Ok(Some(0.25)));
-        assert_eq!(of(&pod(r#"{"requests":{"cpu":"250m"}}"#), Some("broker"), &usage, at(10)), Ok(Some(0.5)));
+        assert_eq!(cpu(&both, None, &usage, at(10)), Ok(Some(0.25)));
+        assert_eq!(cpu(&pod(r#"{"requests":{"cpu":"250m"}}"#), Some("broker"), &usage, at(10)), Ok(Some(0.5)));
+    }
+
+    #[test]
+    fn memory_needs_no_limit_and_is_never_old() {
+        let usage = metrics(r#"{"cpu":"1","memory":"20Mi"}"#);
+        assert_eq!(memory(&pod("{}"), None, &usage, at(10)), Some(20 << 20));
+        assert_eq!(memory(&pod("{}"), None, &usage, at(121)), None);
+        assert_eq!(memory(&pod("{}"), Some("mesh"), &usage, at(10)), None, "that container tells nothing of it");
+        assert_eq!(memory(&pod("{}"), None, &Metrics::Unasked, at(10)), None);
     }
 
     #[test]
@@ -93,7 +116,7 @@ mod tests {
         let usage = metrics(r#"{"cpu":"1"}"#);
         let limited = pod(r#"{"limits":{"cpu":"1"}}"#);
         let why =
-            |pod: &Pod, container, metrics: &Metrics, seconds| of(pod, container, metrics, at(seconds)).unwrap_err();
+            |pod: &Pod, container, metrics: &Metrics, seconds| cpu(pod, container, metrics, at(seconds)).unwrap_err();
         assert!(why(&pod("{}"), None, &usage, 0).contains("neither a limit nor a request"));
         assert!(why(&limited, Some("other"), &usage, 0).contains("no container other"));
         assert!(why(&limited, None, &usage, 121).contains("its metrics are of 2026"));
@@ -101,6 +124,6 @@ mod tests {
         assert!(why(&limited, None, &metrics(r#"{"cpu":"-5"}"#), 0).contains("do not name"));
         assert!(why(&limited, None, &Metrics::Known(BTreeMap::new()), 0).contains("no metrics of it yet"));
         assert!(why(&limited, None, &Metrics::Missing("403".to_owned()), 0).contains("403"));
-        assert_eq!(of(&limited, None, &Metrics::Unasked, at(0)), Ok(None));
+        assert_eq!(cpu(&limited, None, &Metrics::Unasked, at(0)), Ok(None));
     }
 }
