@@ -10,7 +10,9 @@ a message has 64 bytes of payload, a closed loop has its window, and an open loo
 due. `--mqload` is any program with that command line and its line of JSON; without it, only the lab is measured. It sends one interval
 late in an open loop, which is taken off its latencies. A generator's rate
 is messages sent and received in a second; the same for each second of its own CPU time says how far one core would go when it has
-to wait for the broker. Uses Python's standard library only, and Linux's /proc. `docs/performance.md` keeps results.
+to wait for the broker. Beside it stand what both sides took for a message and how often they slept in a second: where the broker has no
+time left and both generators have some, the rate is the broker's. Rounds go from one generator to the other, so that the ratio of each
+round compares neighbours in time; its median is shown with the least and the greatest. Uses Python's standard library only, and Linux's /proc. `docs/performance.md` keeps results.
 """
 import argparse
 import json
@@ -33,8 +35,15 @@ LOADS = {
     "open-1k-1": (1, 1, "one", 1, None, 1_000),
     "open-10k": (1, 1, "one", 0, None, 10_000),
     "open-100k": (10, 10, "each", 0, None, 100_000),
+    "open-100k-1": (10, 10, "each", 1, None, 100_000),
 }
 PAYLOAD = 64
+# Seconds in which the lab warms the broker up.
+WARM_UP = 0.5
+
+
+HEAD = ["load", "broker", "generator", "messages/s", "of a core/s", "sent/s", "received/s", "lost", "p50 µs", "p99 µs",
+        "generator ns/message", "sleeps/s", "broker ns/message", "broker %", "broker sleeps/s"]
 
 
 class Broker:
@@ -53,6 +62,17 @@ class Broker:
                 if time.monotonic() > deadline or self.process.poll() is not None:
                     sys.exit(f"`{command}` does not listen on port {port}")
                 time.sleep(0.05)
+
+    def used(self):
+        """CPU time in nanoseconds, and how often its threads have slept."""
+        cpu = sleeps = 0
+        place = f"/proc/{self.process.pid}/task"
+        for thread in os.listdir(place):
+            with open(f"{place}/{thread}/schedstat") as file:
+                cpu += int(file.read().split()[0])
+            with open(f"{place}/{thread}/status") as file:
+                sleeps += sum(int(line.split()[1]) for line in file if line.startswith("voluntary"))
+        return cpu, sleeps
 
     def stop(self):
         self.process.terminate()
@@ -78,7 +98,7 @@ method = "{load}"
 case = "{load}"
 measures = ["throughput", "latency-p50", "latency-p99", "lost"]
 [load]
-warm_up_ms = 500
+warm_up_ms = {int(WARM_UP * 1000)}
 duration_ms = {int(seconds * 1000)}
 """
     if subscribers:
@@ -155,7 +175,7 @@ def measure(arguments, load, name, command, cores, port):
         for generator, run in generators.items():
             broker = Broker(command, pinned(arguments, cores[0]), port)
             try:
-                found[generator].append(run(arguments, load, broker, cores[1]))
+                found[generator].append(watched(arguments, run, load, broker, cores[1], generator))
             finally:
                 broker.stop()
     medians = {}
@@ -163,15 +183,38 @@ def measure(arguments, load, name, command, cores, port):
         medians[generator] = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
         row(load, name, generator, medians[generator])
     if len(medians) == 2:
-        ratio = {key: medians["lab"][key] / medians["mqload"][key] if medians["mqload"][key] else float("nan")
-                 for key in ("sent", "received", "p50", "p99")}
-        print(f"| {load} | {name} | lab / mqload | | | {ratio['sent']:.2f} | {ratio['received']:.2f} | | {ratio['p50']:.2f} | {ratio['p99']:.2f} |",
-              flush=True)
+        shown = {key: ratio(found["lab"], found["mqload"], key) for key in ("sent", "received", "p50", "p99", "broker_ns")}
+        print(f"| {load} | {name} | lab / mqload | | | {shown['sent']} | {shown['received']} | | {shown['p50']} | {shown['p99']} | | | "
+              f"{shown['broker_ns']} | | |", flush=True)
+
+
+def watched(arguments, run, load, broker, core, generator):
+    """A run, with what both sides have taken for it."""
+    broker_before, before = broker.used(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = run(arguments, load, broker, core)
+    after, broker_after = resource.getrusage(resource.RUSAGE_CHILDREN), broker.used()
+    # The lab warms the broker up, which costs both sides and is not in the rate.
+    seconds = arguments.seconds + (WARM_UP if generator == "lab" else 0)
+    messages = max(found["sent"] * seconds, 1)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    broker_cpu, sleeps = (now - then for now, then in zip(broker_after, broker_before))
+    return found | {"generator_ns": cpu * 1e9 / messages, "sleeps": (after.ru_nvcsw - before.ru_nvcsw) / seconds,
+                    "broker_ns": broker_cpu / messages, "broker_share": broker_cpu / seconds / 1e7, "broker_sleeps": sleeps / seconds}
+
+
+def ratio(ours, theirs, key):
+    """The median of the rounds' ratios, with the least and the greatest."""
+    ratios = sorted(our[key] / their[key] for our, their in zip(ours, theirs) if their[key])
+    if not ratios:
+        return ""
+    spread = f" ({ratios[0]:.2f} to {ratios[-1]:.2f})" if len(ratios) > 1 else ""
+    return f"{statistics.median(ratios):.2f}{spread}"
 
 
 def row(load, name, generator, median):
     print(f"| {load} | {name} | {generator} | {median['rate']:,.0f} | {median['core']:,.0f} | {median['sent']:,.0f} | {median['received']:,.0f} | "
-          f"{median['lost']:,.0f} | {median['p50']:.0f} | {median['p99']:.0f} |", flush=True)
+          f"{median['lost']:,.0f} | {median['p50']:.0f} | {median['p99']:.0f} | {median['generator_ns']:.0f} | {median['sleeps']:,.0f} | "
+          f"{median['broker_ns']:.0f} | {median['broker_share']:.0f} | {median['broker_sleeps']:,.0f} |", flush=True)
 
 
 def main():
@@ -183,13 +226,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--cores", default="0,1", help="the broker's and the generator's")
-    parser.add_argument("--first", action="store_true", help="run before all other work of the machine (chrt -f, as root): for loads that leave time to others")
+    parser.add_argument("--first", action="store_true", help="run before all other work of the machine (chrt -f, as root); the kernel stops who uses 95 %% of a core for 50 ms of each second, which a p99 shows")
     parser.add_argument("--port", type=int, default=25600, help="the first port; each broker gets the next one")
     arguments = parser.parse_args()
     cores = [int(core) for core in arguments.cores.split(",")]
     port = arguments.port
-    print("| load | broker | generator | messages/s | of a core/s | sent/s | received/s | lost | p50 µs | p99 µs |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    print(f"| {' | '.join(HEAD)} |")
+    print(f"| {' | '.join('---' for _ in HEAD)} |", flush=True)
     for load in LOADS:
         if any(part in load for part in arguments.only.split(",")):
             for broker in arguments.broker:

@@ -1,16 +1,18 @@
+#!/usr/bin/env python3
 """What a mobile node costs, and how long a change of groups takes to reach its gateway over NATS.
 
-    python3 bench/mobile.py TIDEGATE            # the binary; nats-server has to be in the path
+    cargo build --release && bench/mobile.py [--broker target/release/tidegate] [--nats nats-server]
 
 Uses nothing but Python. The memory is the difference of the broker's resident memory over all connections.
+`docs/performance.md` keeps results.
 """
 
+import argparse
 import resource
 import socket
 import statistics
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -61,7 +63,7 @@ def changes(admin):
     return next(int(line.split()[1]) for line in lines if line.startswith("tidegate_context_group_changes_total "))
 
 
-def group_changes(binary):
+def group_changes(binary, server):
     """Milliseconds from the PUBLISH of a context to the change of groups at the gateway, as its metrics tell it."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -70,7 +72,7 @@ def group_changes(binary):
         with open(f"{folder}/groups.toml", "w", encoding="utf-8") as file:
             file.write(GROUPS)
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        nats = subprocess.Popen(["nats-server", "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", folder], **quiet)
+        nats = subprocess.Popen([server, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", folder], **quiet)
         bus = f"nats://127.0.0.1:{port}"
         common = ["--set", "addresses.enabled=true", "--set", "context.enabled=true", "--set", f"context.bus={bus}"]
         gateway, mqtt, admin = start(binary, *common)
@@ -93,10 +95,18 @@ def group_changes(binary):
         return sorted(took[1:])
 
 
-if __name__ == "__main__":
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--broker", default="target/release/tidegate")
+    parser.add_argument("--nats", default="nats-server", help="the NATS server, as a command or a path")
+    arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    program = sys.argv[1]
-    plain, mobile = bytes_per_client(program), bytes_per_client(program, "--set", "addresses.enabled=true")
+    plain = bytes_per_client(arguments.broker)
+    mobile = bytes_per_client(arguments.broker, "--set", "addresses.enabled=true")
     print(f"{NODES} idle clients over TCP: {plain:.0f} bytes each; as mobile nodes {mobile:.0f}")
-    times = group_changes(program)
+    times = group_changes(arguments.broker, arguments.nats)
     print(f"{len(times)} changes of groups: median {statistics.median(times):.1f} ms, p99 {times[int(len(times) * 0.99)]:.1f} ms, most {times[-1]:.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

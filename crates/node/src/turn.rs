@@ -18,6 +18,7 @@ use crate::limits::{
 };
 use crate::memory::return_free_pages;
 use crate::observer::{Answer, Occasion};
+use crate::program_pages::release_program_pages;
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
 use crate::shard::{Shard, Stage, WAKER, listener_position};
@@ -260,6 +261,7 @@ impl Shard {
         self.flushing.shrink_to_fit();
         self.lingering.shrink_to_fit();
         return_free_pages();
+        release_program_pages();
     }
 
     /// Carries out what the engine asks for. Ended connections are only noted: their last output leaves like any other.

@@ -1,6 +1,7 @@
 //! `tidegate core`: services for mobile nodes without a broker.
 
 use clap::Args as ClapArgs;
+use tidegate_node::release_program_pages;
 
 use crate::cli::ConfigArgs;
 use crate::context::{Service, start_services};
@@ -90,6 +91,7 @@ fn serve(args: &Args, config: &crate::config::Config) -> Result<Exit, String> {
     if let Err(error) = print(&line) {
         tracing::warn!(%error, "standard output is closed; nobody was told that the services run");
     }
+    release_program_pages();
     while signals.wait() == Asked::Reload {
         tracing::info!("services of the core take a new configuration with a restart");
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running};
-use tidegate_node::{AccessFactory, Brokers, HostPort, LocalAddress, Node, NodeSettings};
+use tidegate_node::{AccessFactory, Brokers, HostPort, LocalAddress, Node, NodeSettings, release_program_pages};
 
 use crate::access::{self, Names, Tenancy};
 use crate::admin_client::read_token;
@@ -297,6 +297,7 @@ fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>) {
     if let Err(error) = print(&ready_line(node, config, console)) {
         tracing::warn!(%error, "standard output is closed; nobody was told that the broker is ready");
     }
+    release_program_pages();
 }
 
 /// The one line on standard output: scripts wait for it, and read the addresses from it.

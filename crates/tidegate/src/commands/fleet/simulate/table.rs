@@ -47,9 +47,10 @@ pub(super) fn compare(trace: &Trace, reports: &[Report]) -> String {
         row(&mut text, report);
     }
     text.push_str(
-        "\nresource: mean resources; cost: resource-seconds; missed: seconds in which messages came that waited too long; dropped: \
-         messages;\nwait: the longest;\nfalse: growth that was not needed within 60 s of serving; regret: shrinking that was missed within 60 s; handovers: of each \
-         client in an hour;\nbrokers: at the end; above/within/below: observations by where the brokers' CPU was.\n",
+        "\nresource: mean resources; cost: resource-seconds; missed: seconds in which messages came that waited too long;\n\
+         dropped: messages that might not wait; wait: the longest; false: growth that was not needed within 60 s of serving;\n\
+         regret: shrinking that was missed within 60 s; handovers: of each client in an hour; brokers: at the end;\n\
+         above/within/below: observations by where the brokers' CPU was.\n",
     );
     if let [report] = reports {
         actions(&mut text, report);
