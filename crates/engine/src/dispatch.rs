@@ -9,7 +9,7 @@ use crate::durable::{Key, Way};
 use crate::engine::Engine;
 use crate::groups::Groups;
 use crate::hash::hash_name;
-use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, TenantId, partition_of};
+use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::layouts::Layouts;
 use crate::link::Links;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, Passage, RETAIN_AT_HOME, Ticket};
@@ -337,39 +337,6 @@ impl Reach<'_> {
             self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
         }
         self.desk.to_write.widen(before);
-    }
-
-    /// Delivers to those sessions and groups of this shard whose partitions have not got the message yet.
-    pub(crate) fn deliver_some(
-        &mut self,
-        now: Now,
-        route: &Route,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        wants: impl Fn(PartitionId) -> bool,
-    ) {
-        publication.wide = route.targets().len() > 1;
-        self.layouts.begin(route.targets().len());
-        for target in route.targets() {
-            let session = self.desk.sessions.get(target.session.0);
-            if !session.is_some_and(|session| wants(partition_of(session.tenant, &session.client_id))) {
-                continue;
-            }
-            let terms = Terms {
-                qos: target.qos(),
-                retain: publication.retain && target.options.retain_as_published(),
-                subscription_ids: route.subscription_ids(target),
-                group: None,
-                publisher: None,
-                metered: false,
-            };
-            self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
-        }
-        for group in route.groups() {
-            if self.groups.partition_of(*group).is_some_and(&wants) {
-                self.deal_to(now, *group, publication, source, None);
-            }
-        }
     }
 
     /// A publisher's own message, by those of its subscriptions that are not No Local ([MQTT-3.8.3-3]).

@@ -7,6 +7,7 @@
 //! to the sessions of those partitions that have not got it.
 
 mod again;
+mod got;
 mod marks;
 
 use std::collections::BTreeSet;
@@ -18,13 +19,14 @@ use crate::durable::{Journal, Key, StoredSession};
 use crate::engine::Engine;
 use crate::hash::hash_bytes;
 use crate::ids::{PartitionId, Partitions, Place, SessionKey, partition_of};
+use crate::link::envelope::Ticket;
 use crate::link::exchange_word::ExchangeWord;
-use crate::link::transfer_word::{put_partitions, read_partitions};
 use crate::roster::Roster;
 use crate::session::Session;
 use crate::topics::RouteSlot;
 use crate::wire::{WireError, WireReader, WireWrite};
 
+pub(crate) use got::Got;
 pub(crate) use marks::Marks;
 
 /// Exchanges of one shard that others remember. One that is still open when so many have begun since may come twice.
@@ -52,25 +54,37 @@ impl ExchangeName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exchange {
     pub name: ExchangeName,
-    /// The partitions of the publisher's node that have got it.
-    pub covered: Partitions,
+    /// Who has got it at the publisher's node.
+    pub covered: Got,
     /// Whether all nodes have confirmed it.
     pub answered: bool,
     /// Whether a node may have died before it got it: one that lives gets it, also while partitions move.
     pub doubtful: bool,
+    /// Under which nodes were asked to confirm it last, by this process.
+    pub ticket: Option<Ticket>,
 }
 
 impl Exchange {
     /// As it is stored, and in an image.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         self.name.write(out);
-        put_partitions(out, self.covered);
+        self.covered.write(out);
     }
 
     pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         let name = ExchangeName::read(reader)?;
-        // A process that comes later does not know.
-        Ok(Self { name, covered: read_partitions(reader)?, answered: false, doubtful: true })
+        Ok(Self::left(name, Got::read(reader)?))
+    }
+
+    /// The same from a store.
+    pub(crate) fn read_stored(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        let name = ExchangeName::read(reader)?;
+        Ok(Self::left(name, Got::read_stored(reader)?))
+    }
+
+    /// One of an earlier process, or of another: this one does not know how it stands.
+    fn left(name: ExchangeName, covered: Got) -> Self {
+        Self { name, covered, answered: false, doubtful: true, ticket: None }
     }
 }
 
@@ -127,11 +141,13 @@ impl Exchanges {
         self.here.with(self.arrived)
     }
 
-    fn begin(&mut self) -> Exchange {
+    /// Begins one, of which this process deals to the groups of these partitions.
+    fn begin(&mut self, ticket: Option<Ticket>, groups: Partitions) -> Exchange {
         self.last += 1;
         self.open.insert(self.last);
         let name = ExchangeName { origin: self.origin, number: self.last };
-        Exchange { name, covered: self.of_process.with(self.arrived), answered: false, doubtful: false }
+        let covered = Got { sessions: self.of_process.with(self.arrived), groups };
+        Exchange { name, covered, answered: false, doubtful: false, ticket }
     }
 
     /// Nobody will send again what this exchange was about.
@@ -141,7 +157,7 @@ impl Exchanges {
         }
     }
 
-    fn word(&mut self, name: ExchangeName, covered: Partitions) -> ExchangeWord {
+    fn word(&mut self, name: ExchangeName, covered: Got) -> ExchangeWord {
         let oldest = self.last.saturating_sub(OPEN_MAX);
         while self.open.first().is_some_and(|first| *first < oldest) {
             self.open.pop_first();
@@ -244,14 +260,20 @@ impl Desk {
 impl Engine {
     /// Names a QoS 2 message that is about to leave for other nodes. One of a session that ends with its connection is not sent again.
     #[inline]
-    pub(crate) fn begin_exchange(&mut self, session: SessionKey, slot: RouteSlot, raw: &RawPublish<'_>) {
+    pub(crate) fn begin_exchange(
+        &mut self,
+        session: SessionKey,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        ticket: Option<Ticket>,
+    ) {
         if raw.qos == QoS::ExactlyOnce && !self.roster.has_no_peers() {
-            self.name_exchange(session, slot, raw);
+            self.name_exchange(session, slot, raw, ticket);
         }
     }
 
     #[cold]
-    fn name_exchange(&mut self, session: SessionKey, slot: RouteSlot, raw: &RawPublish<'_>) {
+    fn name_exchange(&mut self, session: SessionKey, slot: RouteSlot, raw: &RawPublish<'_>, ticket: Option<Ticket>) {
         let Some(id) = raw.packet_id else { return };
         if !self.desk.sessions.get(session.0).is_some_and(crate::session::Session::lasts) {
             return;
@@ -262,8 +284,9 @@ impl Engine {
         if route.remote_bits() & self.roster.peers().0 == 0 && !is_home_elsewhere {
             return;
         }
-        let exchange = self.desk.exchanges.begin();
+        let groups = self.groups.dealers.dealt_by_process(&self.roster);
+        let exchange = self.desk.exchanges.begin(ticket, groups);
         self.desk.set_exchange(session, id, exchange);
-        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Partitions::NONE));
+        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
     }
 }

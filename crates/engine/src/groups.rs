@@ -3,6 +3,7 @@
 mod audit;
 pub(crate) mod dealers;
 mod fleet;
+mod joins;
 pub(crate) mod kept;
 mod reseat;
 mod returns;
@@ -131,6 +132,7 @@ impl Engine {
             }
             let seat = Seat { client, member, full: false };
             waits.add_told(self.take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
+            waits.confirmations += u32::from(self.joins_late(table, partition, ticket));
             self.deal_waiting(now);
         }
     }
@@ -198,7 +200,9 @@ impl Engine {
         let own = Ticket { connection: ConnectionKey { index: JOINING_INDEX, generation: id }, sequence: 0 };
         let told = self.take_seat(now, from, group, session, seat, Some(own));
         self.deal_waiting(now);
-        let waits = if told == 0 { self.wait_for_interest(own, false) } else { told };
+        let known = if told == 0 { self.wait_for_interest(own, false) } else { told };
+        let partition = group_partition(group.tenant, group.share, group.filter);
+        let waits = known + u16::from(ticket.is_some() && self.joins_late(from, partition, own));
         if waits == 0 {
             self.confirm_to(now, from, ticket, None, false);
         } else {
@@ -361,7 +365,7 @@ impl Reach<'_> {
         let name = (dealt.share.clone(), dealt.filter.clone());
         let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
         if shard == self.place.shard {
-            if !self.groups.kept.is_taken(publication.qos, again) {
+            if !self.desk.exchanges.marks.has_deal(publication.qos, again) {
                 self.deliver_dealt(now, SessionKey(session), group, publication, source, None);
             }
             self.forget_deal(again);

@@ -37,6 +37,9 @@ impl Partitions {
     /// None of them.
     pub const NONE: Self = Self(0);
 
+    /// All of them.
+    pub(crate) const ALL: Self = Self(u64::MAX >> (u64::BITS - PARTITIONS as u32));
+
     /// One alone.
     pub(crate) fn of(partition: PartitionId) -> Self {
         std::iter::once(partition).collect()

@@ -9,8 +9,9 @@ use crate::dispatch::Source;
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
 use crate::event::Delay;
-use crate::groups::{JOINING_INDEX, Seat, Taker};
-use crate::ids::{Partitions, SessionKey, ShardId, TenantId, partition_of};
+use crate::exchanges::Got;
+use crate::groups::{JOINING_INDEX, Seat, Taker, group_partition};
+use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Batch;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket};
 use crate::link::promised::Promised;
@@ -76,7 +77,7 @@ impl Engine {
         match record {
             Record::Publish(envelope) => self.handle_envelope(now, from, envelope),
             Record::Confirm { ticket, refused, promises } => {
-                self.links.answered(from, ticket, false);
+                let ticket = self.links.answered(from, ticket, false);
                 self.confirm(now, ticket, refused, promises);
             }
             other => self.handle_rare_record(now, from, other),
@@ -165,7 +166,10 @@ impl Engine {
             Record::Return { group, not_to, of, id, mut envelope } => {
                 let source = source_of(&envelope);
                 self.groups.set_full(group, from, not_to);
-                if !self.groups.kept.is_taken(envelope.publication.qos, id) {
+                let qos = envelope.publication.qos;
+                if !self.desk.exchanges.marks.has_deal(qos, id) {
+                    let partition = group_partition(group.tenant, group.share, group.filter);
+                    self.note_taken(qos, id, Some(partition));
                     self.deal_again(now, group, &mut envelope.publication, &source, (from, not_to));
                 }
                 self.handle_dealt(of);
@@ -191,12 +195,13 @@ impl Engine {
         let source = source_of(&envelope);
         let mark = self.desk.journal.mark();
         // These have got it, when it was on its way before.
-        let known = named.map_or(Partitions::NONE, |word| self.mark_coming(word));
+        let known = named.map_or(Got::NOBODY, |word| self.mark_coming(from, word));
         let mut refused = None;
         envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
         envelope.publication.retain_is_done = true;
         self.desk.transfers.source = from;
-        let is_kept = |it: &Publication<'_>| !known.is_empty() && known.has(partition_of(it.tenant, it.topic));
+        let is_kept =
+            |it: &Publication<'_>| !known.is_nobody() && known.sessions.has(partition_of(it.tenant, it.topic));
         if envelope.purpose & RETAIN_AT_HOME != 0 && !is_kept(&envelope.publication) {
             let publication = &mut envelope.publication;
             let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;

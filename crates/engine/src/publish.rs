@@ -208,7 +208,7 @@ impl Engine {
         if raw.retain {
             refused = self.retain_published(now, slot, raw, forwarding, tenant, session);
         }
-        self.begin_exchange(session, slot, raw);
+        self.begin_exchange(session, slot, raw, ticket);
         let first = self.first_receivers(now, key, raw, self.cache.get(slot).1.targets().len());
         let (topic, route) = self.cache.get(slot);
         let mut publication = forwarding.publication(tenant, topic, raw);

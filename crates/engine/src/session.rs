@@ -344,6 +344,11 @@ impl Membership {
         self.promise.borrow().as_ref().filter(|promise| promise.home == home).map_or(0, |promise| promise.id)
     }
 
+    /// Under which id its group keeps the message of this delivery, wherever; 0 if it does not.
+    pub(crate) fn promised_id(&self) -> u64 {
+        self.promise.borrow().as_ref().map_or(0, |promise| promise.id)
+    }
+
     /// A QoS 2 message was sent: nobody else may get it, so the group need not keep it ([MQTT-4.8.2-5]).
     pub(crate) fn note_sent_once(&self) {
         self.promise.replace(None);

@@ -271,9 +271,8 @@ impl Engine {
         let slot = self.route_of(publication.tenant, publication.topic);
         let (_, route) = self.cache.get(slot);
         let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
-        crate::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, |partition| {
-            left.is_missing(deliver, shards, partition)
-        });
+        let is_missing = |partition| left.is_missing(deliver, shards, partition);
+        crate::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, is_missing, is_missing);
     }
 
     /// Says whether this shard was to deal it.

@@ -85,9 +85,10 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
             Some(format!("message {number}: has arrived at {} of {}", place.shard, place.shards))
         }
         Key::Mark(name, _) => {
-            let by = crate::link::transfer_word::read_partitions(&mut WireReader::new(value)).ok()?;
-            let count = by.iter().count();
-            Some(format!("message {:016x}/{} of another node: taken for {count} partitions", name.origin, name.number))
+            let by = crate::exchanges::Got::read_stored(&mut WireReader::new(value)).ok()?;
+            let (sessions, groups) = (by.sessions.iter().count(), by.groups.iter().count());
+            let name = format!("{:016x}/{}", name.origin, name.number);
+            Some(format!("message {name} of another node: taken for {sessions} partitions, dealt for {groups}"))
         }
         Key::Retained(tenant, topic) => {
             let message = read_message(&mut WireReader::new(value), clock, tenant).ok()?;

@@ -9,12 +9,11 @@ use tidegate_mqtt::PacketId;
 use crate::addresses::{NODE_GROUP, group_of_stored};
 use crate::desk::Timer;
 use crate::engine::Engine;
-use crate::exchanges::Exchange;
+use crate::exchanges::{Exchange, Got};
 use crate::hash::NameHasher;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
-use crate::link::transfer_word::read_partitions;
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
@@ -247,7 +246,7 @@ impl Engine {
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
             Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
             Key::Mark(name, shard) => {
-                let by = read_partitions(&mut WireReader::new(value)).map_err(wrong)?;
+                let by = Got::read_stored(&mut WireReader::new(value)).map_err(wrong)?;
                 self.desk.exchanges.marks.restore(name, shard, by);
             }
             Key::Retained(tenant, topic) => {
@@ -266,7 +265,7 @@ impl Engine {
         let Some(session) = known.and_then(|key| self.desk.sessions.get_mut(key.0)) else { return Ok(()) };
         session.flow_mut().received.insert(id);
         if !value.is_empty() {
-            let exchange = Exchange::read(&mut WireReader::new(value))?;
+            let exchange = Exchange::read_stored(&mut WireReader::new(value))?;
             session.rare_mut().exchanges.push((id, exchange));
         }
         Ok(())

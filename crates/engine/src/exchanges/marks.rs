@@ -1,22 +1,33 @@
 //! Which partitions have got which messages of other nodes.
+//!
+//! A message that a group has dealt has a name, too: the id under which it is kept where it was dealt. It is kept until the commit of what
+//! has become of it is known there, and is dealt to the same member again if its node dies before: whoever has taken that node's place
+//! knows by the name that the member has it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::ExchangeName;
+use tidegate_mqtt::QoS;
+
+use super::{ExchangeName, Got};
 use crate::durable::Key;
 use crate::engine::Engine;
 use crate::ids::{PartitionId, Partitions, ShardId};
 use crate::link::exchange_word::ExchangeWord;
-use crate::link::transfer_word::put_partitions;
 
 /// Lives of shards of which something is remembered; that of the one that has been silent longest is forgotten.
 const ORIGINS_MAX: usize = 256;
+
+/// Messages of groups that are remembered, the last ones: more than a shard is given while others find out that a node is dead.
+const DEALS_MAX: usize = 4096;
+
+/// The origin of what groups have dealt.
+const DEALS: u64 = 0;
 
 /// What is remembered of one message.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     /// Who has got it.
-    by: Partitions,
+    by: Got,
     /// The shards under whose number it is stored, one bit each.
     stored: u64,
 }
@@ -34,29 +45,49 @@ struct OfOrigin {
 pub(crate) struct Marks {
     words: u64,
     origins: BTreeMap<u64, OfOrigin>,
+    /// Ids of what groups have dealt, in the order in which it came.
+    deals: VecDeque<u64>,
+}
+
+impl ExchangeName {
+    /// That of what a group has dealt under this id.
+    pub(crate) fn of_deal(id: u64) -> Self {
+        Self { origin: DEALS, number: id }
+    }
 }
 
 impl Marks {
+    fn find(&self, name: ExchangeName) -> Option<&Mark> {
+        self.origins.get(&name.origin)?.by_number.get(&name.number)
+    }
+
     /// Who has got a message.
-    pub(super) fn get(&self, name: ExchangeName) -> Partitions {
-        let of_origin = self.origins.get(&name.origin).and_then(|origin| origin.by_number.get(&name.number));
-        of_origin.map_or(Partitions::NONE, |mark| mark.by)
+    pub(super) fn get(&self, name: ExchangeName) -> Got {
+        self.find(name).map_or(Got::NOBODY, |mark| mark.by)
     }
 
-    /// Those that a partition has got.
-    pub(crate) fn of_partition(&self, partition: PartitionId) -> impl Iterator<Item = ExchangeName> + '_ {
-        let of = move |(origin, marks): (&u64, &'_ OfOrigin)| {
-            let origin = *origin;
-            let its = marks.by_number.iter().filter(move |(_, mark)| mark.by.has(partition));
-            its.map(move |(number, _)| ExchangeName { origin, number: *number }).collect::<Vec<_>>()
-        };
-        self.origins.iter().flat_map(of)
+    /// Whether a QoS 2 message that a group keeps under an id was taken here, or by whom this shard goes on for.
+    pub(crate) fn has_deal(&self, qos: QoS, id: u64) -> bool {
+        qos == QoS::ExactlyOnce && id != 0 && self.find(ExchangeName::of_deal(id)).is_some()
     }
 
-    fn add(&mut self, name: ExchangeName, by: Partitions, stored: u64) -> Mark {
+    /// Those that sessions or groups of a partition have got.
+    pub(crate) fn of_partition(&self, partition: PartitionId) -> impl Iterator<Item = (ExchangeName, Got)> + '_ {
+        let all = self.origins.iter().flat_map(|(origin, marks)| {
+            let named =
+                move |(number, mark): (&u64, &Mark)| (ExchangeName { origin: *origin, number: *number }, mark.by);
+            marks.by_number.iter().map(named)
+        });
+        all.map(move |(name, by)| (name, by.of(partition))).filter(|(_, by)| !by.is_nobody())
+    }
+
+    fn add(&mut self, name: ExchangeName, by: Got, stored: u64) -> Mark {
         self.words += 1;
         let origin = self.origins.entry(name.origin).or_default();
         origin.heard = self.words;
+        if name.origin == DEALS && !origin.by_number.contains_key(&name.number) {
+            self.deals.push_back(name.number);
+        }
         let mark = origin.by_number.entry(name.number).or_default();
         mark.by = mark.by.with(by);
         mark.stored |= stored;
@@ -64,7 +95,7 @@ impl Marks {
     }
 
     /// Takes in what a store holds.
-    pub(crate) fn restore(&mut self, name: ExchangeName, shard: ShardId, by: Partitions) {
+    pub(crate) fn restore(&mut self, name: ExchangeName, shard: ShardId, by: Got) {
         self.add(name, by, 1 << (shard.0 & 63));
     }
 
@@ -84,21 +115,55 @@ impl Marks {
         if self.origins.len() <= ORIGINS_MAX {
             return Vec::new();
         }
-        let silent = self.origins.iter().min_by_key(|(_, marks)| marks.heard).map(|(origin, _)| *origin);
+        let others = self.origins.iter().filter(|(origin, _)| **origin != DEALS);
+        let silent = others.min_by_key(|(_, marks)| marks.heard).map(|(origin, _)| *origin);
         let Some(origin) = silent else { return Vec::new() };
         let gone = self.forget_below(origin, u64::MAX);
         self.origins.remove(&origin);
         gone
     }
+
+    /// Forgets what a group has dealt under an id; returns the shards under whose number it is stored.
+    fn forget_deal(&mut self, id: u64) -> u64 {
+        let mark = self.origins.get_mut(&DEALS).and_then(|deals| deals.by_number.remove(&id));
+        mark.map_or(0, |mark| mark.stored)
+    }
+
+    /// It is forgotten, and may come again.
+    fn give_up_deal(&mut self, id: u64) -> u64 {
+        self.deals.retain(|other| *other != id);
+        self.forget_deal(id)
+    }
+
+    /// Sessions of these partitions have got nothing here any more. Returns what was noted of them, as it is from now on.
+    fn leave(&mut self, partitions: Partitions) -> Vec<(ExchangeName, Mark)> {
+        let mut changed = Vec::new();
+        for (origin, marks) in &mut self.origins {
+            marks.by_number.retain(|number, mark| {
+                if mark.by.sessions.among(partitions).is_empty() {
+                    return true;
+                }
+                mark.by.sessions = mark.by.sessions.without(partitions);
+                changed.push((ExchangeName { origin: *origin, number: *number }, *mark));
+                !mark.by.is_nobody()
+            });
+        }
+        changed
+    }
+
+    /// The one of them that came first, where there are too many.
+    fn pop_deal(&mut self) -> Option<u64> {
+        if self.deals.len() > DEALS_MAX { self.deals.pop_front() } else { None }
+    }
 }
 
 impl Engine {
-    /// A message that another node names comes now. Returns who has got it already; from now on all who are here have.
+    /// A message that another shard names comes now. Returns who has got it already; from now on all who are here have.
     #[cold]
-    pub(crate) fn mark_coming(&mut self, word: ExchangeWord) -> Partitions {
+    pub(crate) fn mark_coming(&mut self, from: ShardId, word: ExchangeWord) -> Got {
         let known = self.desk.exchanges.marks.get(word.name).with(word.covered);
-        let here = self.desk.exchanges.here();
-        self.put_mark(word.name, here);
+        self.put_mark(word.name, self.got_here(from));
+        self.desk.transfers.note_name(from, word.name);
         let done = self.desk.exchanges.marks.forget_below(word.name.origin, word.done_below);
         let silent = self.desk.exchanges.marks.forget_silent();
         for (name, stored) in done.into_iter().chain(silent) {
@@ -107,13 +172,56 @@ impl Engine {
         known
     }
 
-    /// Notes that these have got a message.
-    pub(crate) fn put_mark(&mut self, name: ExchangeName, by: Partitions) {
+    /// Who gets a message of a shard here: the sessions that are here, and the groups that are dealt for here.
+    pub(super) fn got_here(&self, from: ShardId) -> Got {
+        Got { sessions: self.desk.exchanges.here(), groups: self.groups.dealers.all_dealt_for(from) }
+    }
+
+    /// Notes that these have got a message. What nobody has got is noted as long as this process lives.
+    pub(crate) fn put_mark(&mut self, name: ExchangeName, by: Got) {
         let own = 1 << self.place.shard.0;
-        let stored = if self.desk.journal.is_on() { own } else { 0 };
+        let stored = if self.desk.journal.is_on() && !by.is_nobody() { own } else { 0 };
         let mark = self.desk.exchanges.marks.add(name, by, stored);
         if stored != 0 {
-            self.desk.journal.put(Key::Mark(name, self.place.shard), |out| put_partitions(out, mark.by));
+            self.desk.journal.put(Key::Mark(name, self.place.shard), |out| mark.by.write(out));
+        }
+    }
+
+    /// Notes that a message was taken that a group keeps under an id: its receiver's session, which is in the store, or its group goes along
+    /// with a partition. What is kept for the case that it did not arrive is given again when a link comes back, by another node
+    /// that goes on with what a dead one kept, or to another node that does.
+    pub(crate) fn note_taken(&mut self, qos: QoS, id: u64, owner: Option<PartitionId>) {
+        if qos != QoS::ExactlyOnce || id == 0 {
+            return;
+        }
+        let sessions = owner.map_or(Partitions::NONE, Partitions::of);
+        if let Some(owner) = owner {
+            self.desk.transfers.note_deal(owner, ExchangeName::of_deal(id));
+        }
+        self.put_mark(ExchangeName::of_deal(id), Got { sessions, ..Got::NOBODY });
+        while let Some(id) = self.desk.exchanges.marks.pop_deal() {
+            let stored = self.desk.exchanges.marks.forget_deal(id);
+            self.delete_marks(ExchangeName::of_deal(id), stored);
+        }
+    }
+
+    /// A message goes back to whoever keeps it: it may be given to this shard again.
+    pub(crate) fn give_up_deal(&mut self, id: u64) {
+        if id != 0 {
+            let stored = self.desk.exchanges.marks.give_up_deal(id);
+            self.delete_marks(ExchangeName::of_deal(id), stored);
+        }
+    }
+
+    /// Partitions have left, or never came in the end: what their sessions have got is known where they are.
+    pub(crate) fn leave_marks(&mut self, partitions: Partitions) {
+        let own = 1 << self.place.shard.0;
+        for (name, mark) in self.desk.exchanges.marks.leave(partitions) {
+            if mark.by.is_nobody() {
+                self.delete_marks(name, mark.stored);
+            } else if mark.stored & own != 0 {
+                self.desk.journal.put(Key::Mark(name, self.place.shard), |out| mark.by.write(out));
+            }
         }
     }
 

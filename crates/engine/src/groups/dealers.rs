@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 
+use super::joins::LateJoin;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId};
 use crate::link::dealing_word::DealingWord;
@@ -26,13 +27,15 @@ pub(crate) struct Dealers {
     by_partition: [ShardId; PARTITIONS as usize],
     /// Partitions for which whoever has members deals.
     open: Partitions,
-    /// Partitions whose dealer is gone, and whose next one is not ready.
+    /// Partitions whose dealer or home is gone, and whose next one is not ready.
     unready: Partitions,
     /// Partitions of which this shard is the home and knows all members.
     complete: Partitions,
     others: Vec<Other>,
     /// Publishers that wait until nobody would be missed.
     pub(crate) waiting: BTreeSet<ConnectionKey>,
+    /// Joins that wait until all shards have changed.
+    pub(super) late_joins: Vec<LateJoin>,
 }
 
 /// Another shard.
@@ -77,6 +80,7 @@ impl Dealers {
             complete: own,
             others,
             waiting: BTreeSet::new(),
+            late_joins: Vec::new(),
         }
     }
 
@@ -96,6 +100,20 @@ impl Dealers {
             return self.open.has(partition) || self.dealer_of(partition) == self.own;
         }
         self.others.get(usize::from(shard.0)).is_none_or(|other| !other.elsewhere.has(partition))
+    }
+
+    /// Partitions for which this shard deals what is published at a shard.
+    pub(crate) fn all_dealt_for(&self, shard: ShardId) -> Partitions {
+        if shard == self.own {
+            return self.open.with(Partitions::that(|partition| self.dealer_of(partition) == self.own));
+        }
+        let elsewhere = self.others.get(usize::from(shard.0)).map(|other| other.elsewhere);
+        Partitions::ALL.without(elsewhere.unwrap_or_default())
+    }
+
+    /// Partitions for which this process deals what is published here.
+    pub(crate) fn dealt_by_process(&self, roster: &Roster) -> Partitions {
+        self.open.with(Partitions::that(|partition| roster.is_own(self.dealer_of(partition))))
     }
 
     /// Whether this shard is the home of a partition and knows all members.
@@ -139,6 +157,10 @@ impl Dealers {
                 self.open = self.open.with(one);
             }
             self.by_partition[usize::from(partition.0)] = next;
+            if old.misses(partition) && !new.misses(partition) && !new.stands_in(partition) {
+                // Its new home may still be telling what is wanted there.
+                self.unready = self.unready.with(one);
+            }
         }
     }
 
@@ -169,7 +191,9 @@ impl Engine {
         self.groups.dealers.follow(old, &self.roster);
         for shard in self.roster.others() {
             let partitions = Partitions::that(|partition| self.roster.home_of(partition) == shard);
-            let Some(other) = self.groups.dealers.other(shard).filter(|it| it.told_seats != partitions) else {
+            // Whoever has taken a place answers anew, behind all that is wanted there.
+            let took = partitions.iter().any(|partition| old.misses(partition) && !self.roster.misses(partition));
+            let Some(other) = self.groups.dealers.other(shard).filter(|it| took || it.told_seats != partitions) else {
                 continue;
             };
             other.told_seats = partitions;
@@ -192,6 +216,7 @@ impl Engine {
         self.tell_elsewhere();
         self.become_ready(now);
         self.drop_groups_dealt_elsewhere(now);
+        self.confirm_late_joins(now);
     }
 
     fn send_dealing(&mut self, shard: ShardId, word: DealingWord) {
@@ -217,6 +242,7 @@ impl Engine {
             DealingWord::Elsewhere { partitions } => {
                 other.elsewhere = partitions;
                 self.drop_groups_dealt_elsewhere(now);
+                self.confirm_late_joins(now);
             }
             DealingWord::Seats { partitions, round, all } => {
                 other.seated = if all { partitions } else { other.seated.among(other.claims).among(partitions) };
@@ -271,6 +297,7 @@ impl Engine {
         dealers.unready = dealers.unready.without(partitions);
         self.tell_elsewhere();
         self.drop_groups_dealt_elsewhere(now);
+        self.confirm_late_joins(now);
         self.forget_those_replaced(now);
     }
 

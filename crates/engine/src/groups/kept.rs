@@ -8,7 +8,7 @@
 mod taken_over;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tidegate_mqtt::QoS;
@@ -43,12 +43,7 @@ pub(crate) struct Kept {
     waiting: usize,
     due: Option<Millis>,
     done: Done,
-    /// Ids of QoS 2 messages that others have given to this shard, the last ones: they are not taken again.
-    taken: VecDeque<u64>,
 }
-
-/// So many ids are remembered: more than a shard is given while others find out that a link is lost.
-const TAKEN_MAX: usize = 4096;
 
 /// What members of this shard have come to the end of: whose it was, and its id there.
 type Done = Rc<RefCell<Vec<(ShardId, u64)>>>;
@@ -102,29 +97,6 @@ impl Kept {
 
     pub(crate) fn has_timer(&self) -> bool {
         self.due.is_some()
-    }
-
-    /// Notes that a QoS 2 message was given to this shard, under its id at whoever keeps it; says whether it was before. What is kept for the
-    /// case that it did not arrive is given again when a link comes back, or by another node that goes on with what a dead one kept.
-    pub(crate) fn is_taken(&mut self, qos: QoS, id: u64) -> bool {
-        if qos != QoS::ExactlyOnce || id == 0 {
-            return false;
-        }
-        if self.taken.contains(&id) {
-            return true;
-        }
-        if self.taken.len() == TAKEN_MAX {
-            self.taken.pop_front();
-        }
-        self.taken.push_back(id);
-        false
-    }
-
-    /// A message goes back to whoever keeps it: it may be given to this shard again.
-    pub(super) fn give_up(&mut self, id: u64) {
-        if id != 0 {
-            self.taken.retain(|taken| *taken != id);
-        }
     }
 
     /// Whether some group of another node is to be told something.

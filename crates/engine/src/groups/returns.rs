@@ -6,7 +6,7 @@ use super::{RETURNS_MAX, Taker, group_partition};
 use crate::dispatch::{Source, reach};
 use crate::engine::Engine;
 use crate::hash::hash_name;
-use crate::ids::{SessionKey, ShardId};
+use crate::ids::{SessionKey, ShardId, partition_of};
 use crate::link::promised::Promised;
 use crate::link::record::{GroupName, Record};
 use crate::message::Publication;
@@ -29,7 +29,7 @@ impl Engine {
             self.deal_again(now, group, publication, &source, (self.place.shard, from.0));
         } else {
             let of = membership.promised_to(home);
-            self.groups.kept.give_up(of);
+            self.give_up_deal(of);
             self.send_to_group(now, group, publication, &source, (home, from.0), (of, 0));
         }
     }
@@ -94,7 +94,7 @@ impl Engine {
             .sessions
             .get(session.0)
             .is_some_and(|session| hash_name(session.tenant, &session.client_id) == client);
-        if self.groups.kept.is_taken(publication.qos, id) {
+        if self.desk.exchanges.marks.has_deal(publication.qos, id) {
             // It had arrived, and what was said of it had not.
             let batch = self.desk.journal.promised_batch();
             return self.links.answer(from, Promised::Dealt { id }, batch);
@@ -110,13 +110,17 @@ impl Engine {
         let delivered = wants && reach!(self).deliver_dealt(now, session, group, publication, source, promise);
         self.desk.transfers.dealer = None;
         if !delivered {
-            self.groups.kept.give_up(id);
             let source = Source { hops: source.hops + 1, ..*source };
             let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), from);
             let envelope = reach!(self).envelope(0, publication, &source, None);
             self.links.send(from, Record::Return { group, not_to: session.0, of: id, id: 0, envelope });
             self.links.send_crossing(from, crossing);
-        } else if id != 0 && stored {
+            return;
+        }
+        let receiver = self.desk.sessions.get(session.0).filter(|_| stored);
+        let owner = receiver.map(|session| partition_of(session.tenant, &session.client_id));
+        self.note_taken(publication.qos, id, owner);
+        if id != 0 && stored {
             let batch = self.desk.journal.promised_batch();
             self.links.answer(from, Promised::Dealt { id }, batch);
         }

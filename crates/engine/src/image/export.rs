@@ -4,7 +4,7 @@ use super::fields::{put_delivery, put_message};
 use super::{ImageError, begin, seal};
 use crate::durable::Key;
 use crate::engine::Engine;
-use crate::exchanges::{Exchange, ExchangeName};
+use crate::exchanges::{Exchange, ExchangeName, Got};
 use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::packet_ids::{InflightEntry, State};
@@ -82,12 +82,13 @@ impl Engine {
         }
     }
 
-    /// Writes the names of messages of other nodes that the partition has got.
+    /// Writes the names of messages of other nodes that sessions or groups of the partition have got, and which of the two.
     pub(super) fn put_marks(&self, out: &mut Vec<u8>, partition: PartitionId) {
-        let names: Vec<ExchangeName> = self.desk.exchanges.marks.of_partition(partition).collect();
-        out.put_u32(names.len() as u32);
-        for name in names {
+        let all: Vec<(ExchangeName, Got)> = self.desk.exchanges.marks.of_partition(partition).collect();
+        out.put_u32(all.len() as u32);
+        for (name, by) in all {
             name.write(out);
+            out.put_u8(u8::from(!by.sessions.is_empty()) | u8::from(!by.groups.is_empty()) << 1);
         }
     }
 

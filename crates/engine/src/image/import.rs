@@ -6,7 +6,7 @@ use super::{ImageError, open};
 use crate::connection::FetchRequest;
 use crate::desk::Timer;
 use crate::engine::Engine;
-use crate::exchanges::ExchangeName;
+use crate::exchanges::{ExchangeName, Got};
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey, TenantId, partition_of};
 use crate::message::MessageRef;
 use crate::now::Now;
@@ -37,14 +37,14 @@ impl Engine {
         }
         let mut marks = Vec::new();
         for _ in 0..reader.u32("a number of exchanges")? {
-            marks.push(ExchangeName::read(&mut reader)?);
+            marks.push((ExchangeName::read(&mut reader)?, read_got(&mut reader, partition)?));
         }
         let kept = Self::read_kept(&mut reader, now, partition)?;
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of the image" }.into());
         }
-        for name in marks {
-            self.put_mark(name, Partitions::of(partition));
+        for (name, by) in marks {
+            self.put_mark(name, by);
         }
         for session in sessions {
             self.adopt_session(now, session);
@@ -148,6 +148,16 @@ impl Engine {
             Ok(_) => {}
         }
     }
+}
+
+/// Which of a partition have got a message: sessions, groups, or both.
+fn read_got(reader: &mut WireReader<'_>, partition: PartitionId) -> Result<Got, WireError> {
+    let bits = reader.u8("who has got a message")?;
+    if bits == 0 || bits > 3 {
+        return Err(WireError { reading: "who has got a message" });
+    }
+    let its = |bit| if bits & bit != 0 { Partitions::of(partition) } else { Partitions::NONE };
+    Ok(Got { sessions: its(1), groups: its(2) })
 }
 
 fn read_retained(reader: &mut WireReader<'_>, now: Now, partition: PartitionId) -> Result<MessageRef, WireError> {

@@ -126,6 +126,7 @@ impl Engine {
         let aside = self.abandon_transfers(partitions);
         self.send_on_all_of(now, partitions);
         self.desk.exchanges.note_left(partitions);
+        self.leave_marks(self.own(partitions).into_iter().collect());
         let mut all = Owed::default();
         for partition in self.own(partitions) {
             all.add(&Owed { retained: 0, ..self.owed(partition) });

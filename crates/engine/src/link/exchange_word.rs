@@ -1,8 +1,6 @@
 //! What says under which name a QoS 2 message crosses between nodes.
 
-use crate::exchanges::ExchangeName;
-use crate::ids::Partitions;
-use crate::link::transfer_word::{put_partitions, read_partitions};
+use crate::exchanges::{ExchangeName, Got};
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The kind of [`Record::Exchange`](super::record::Record::Exchange).
@@ -14,14 +12,14 @@ pub(crate) struct ExchangeWord {
     pub name: ExchangeName,
     /// Nobody asks any more for those of this origin with lower numbers.
     pub done_below: u64,
-    /// These partitions have the message. None of them when it is sent for the first time.
-    pub covered: Partitions,
+    /// Who has got the message. Nobody when it is sent for the first time.
+    pub covered: Got,
 }
 
 impl ExchangeWord {
     /// Whether the message may have come before.
     pub(crate) fn is_again(self) -> bool {
-        !self.covered.is_empty()
+        !self.covered.is_nobody()
     }
 
     pub(super) fn write(self, out: &mut Vec<u8>) {
@@ -29,11 +27,11 @@ impl ExchangeWord {
         out.put_u64(self.name.origin);
         out.put_u64(self.name.number);
         out.put_u64(self.done_below);
-        put_partitions(out, self.covered);
+        self.covered.write(out);
     }
 
     pub(super) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         let name = ExchangeName::read(reader)?;
-        Ok(Self { name, done_below: reader.u64("an exchange")?, covered: read_partitions(reader)? })
+        Ok(Self { name, done_below: reader.u64("an exchange")?, covered: Got::read(reader)? })
     }
 }

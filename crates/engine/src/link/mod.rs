@@ -175,14 +175,24 @@ impl Links {
         self.marks.take_back(shard, number);
     }
 
-    /// An awaited answer of a shard has come.
+    /// An awaited answer of a shard has come. Returns the ticket of who waits for it.
     #[inline]
-    pub(crate) fn answered(&mut self, shard: ShardId, ticket: Ticket, interest: bool) {
+    pub(crate) fn answered(&mut self, shard: ShardId, ticket: Ticket, interest: bool) -> Ticket {
         if self.peers.has(shard)
             && let Some(link) = self.link(shard)
         {
-            link.awaited.remove(Awaited { ticket, interest });
+            return link.awaited.remove(Awaited { ticket, interest }).unwrap_or(ticket);
         }
+        ticket
+    }
+
+    /// What other nodes owe to one ticket is awaited by another from now on. Returns how many answers there are to wait for.
+    pub(crate) fn pass_on(&mut self, ticket: Ticket, heir: Ticket) -> u32 {
+        let mut owed = 0;
+        for peer in self.peers {
+            owed += u32::from(self.link(peer).is_some_and(|link| link.awaited.pass_on(ticket, heir)));
+        }
+        owed
     }
 
     /// Begins a link to a shard of another node.
@@ -206,7 +216,7 @@ impl Links {
         self.marks.forget(peer);
         let Some(link) = self.by_shard.get_mut(usize::from(peer.0)) else { return Default::default() };
         let mut gone = std::mem::take(link);
-        (gone.waiting, gone.awaited.take())
+        (gone.waiting, gone.awaited.take().collect())
     }
 
     /// Appends the confirmations for `shard` that have nothing before them any more. What is gathered for `shard` itself is

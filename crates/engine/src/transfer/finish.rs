@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
-use super::{Aside, RETAINED, Stage, TO_SESSION, too_much};
+use super::{Aside, NAME, RETAINED, Stage, TO_SESSION, too_much};
 use crate::deliver::Terms;
 use crate::engine::Engine;
-use crate::ids::{PartitionId, SessionKey, TenantId};
+use crate::exchanges::{ExchangeName, Got};
+use crate::ids::{PartitionId, Partitions, SessionKey, TenantId, partition_of};
 use crate::image::{ImageError, begin_image, open_image, read_delivery, read_publication, seal_image};
 use crate::message::MessageRef;
 use crate::now::Now;
@@ -16,6 +17,7 @@ use crate::wire::{WireError, WireReader};
 enum Entry {
     ToSession { tenant: TenantId, client_id: String, delivery: Delivery },
     Retained(MessageRef),
+    Name(ExchangeName),
 }
 
 impl Engine {
@@ -58,7 +60,7 @@ impl Engine {
             while !reader.is_empty() {
                 let (partition, entry) = self.read_entry(&mut reader, now)?;
                 if self.desk.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
-                    messages += 1;
+                    messages += u64::from(!matches!(entry, Entry::Name(_)));
                     self.take_entry(now, partition, entry);
                 }
             }
@@ -85,6 +87,7 @@ impl Engine {
                 Entry::ToSession { tenant, client_id, delivery }
             }
             RETAINED => Entry::Retained(read_publication(reader, now, tenant)?),
+            NAME => Entry::Name(ExchangeName::read(reader)?),
             _ => return Err(WireError { reading: "a part of a rest" }),
         };
         Ok((partition, entry))
@@ -97,6 +100,9 @@ impl Engine {
                 if let Some(key) = self.desk.find_session(tenant, &client_id) {
                     self.deliver_late(now, key, &delivery);
                 }
+            }
+            Entry::Name(name) => {
+                self.put_mark(name, Got { sessions: Partitions::of(partition), ..Got::NOBODY });
             }
             Entry::Retained(message) => {
                 let coming = self.desk.transfers.coming.get(&partition);
@@ -124,10 +130,13 @@ impl Engine {
         let memberships = stored.and_then(|session| session.rare.as_ref()).map(|rare| &rare.memberships);
         let same = |group: &Rc<Membership>| memberships?.iter().find(|own| own.group() == group.group()).cloned();
         let plain = delivery.group.as_ref().and_then(same);
+        let dealt = delivery.group.as_ref().filter(|_| plain.is_some()).map_or(0, |group| group.promised_id());
+        let owner = self.desk.sessions.get(to.0).map(|session| partition_of(session.tenant, &session.client_id));
         let terms = Terms::of(delivery);
         let terms = Terms { group: plain.as_ref().or(terms.group), ..terms };
         self.desk.transfers.late = true;
         self.desk.enqueue(now.monotonic, &mut publication, to, &terms, delivery.qos);
         self.desk.transfers.late = false;
+        self.note_taken(delivery.message.qos, dealt, owner);
     }
 }

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::deliver::Terms;
 use crate::desk::Desk;
+use crate::exchanges::ExchangeName;
 use crate::hash::hash_name;
 use crate::ids::{PartitionId, Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::image::{ImageError, put_delivery};
@@ -33,6 +34,8 @@ const NOTED_MAX_BYTES: usize = 16 * 1024 * 1024;
 const TO_SESSION: u8 = 0;
 /// A retained value that was set or cleared, in a rest.
 const RETAINED: u8 = 1;
+/// The name of a message of another node that has come, in a rest.
+const NAME: u8 = 2;
 
 /// Partitions that leave, come, or are cut, as one shard sees them.
 #[derive(Debug)]
@@ -137,6 +140,20 @@ impl Transfers {
         self.coming.get(&partition).is_some_and(|coming| coming.stage < Stage::Served)
     }
 
+    /// Notes the name of a message that a shard sends: what becomes of the message is noted behind it.
+    pub(crate) fn note_name(&mut self, source: ShardId, name: ExchangeName) {
+        for (partition, leaving) in self.leaving.iter_mut().filter(|(_, leaving)| leaving.uncut.has(source)) {
+            leaving.note_name(*partition, name);
+        }
+    }
+
+    /// Notes the name of what a group has dealt to a session of a partition.
+    pub(crate) fn note_deal(&mut self, partition: PartitionId, name: ExchangeName) {
+        if let Some(leaving) = self.leaving.get_mut(&partition) {
+            leaving.note_name(partition, name);
+        }
+    }
+
     /// Notes a retained value that has been set or cleared here.
     pub(crate) fn note_retained(&mut self, now: Now, publication: &Publication<'_>) {
         let partition = partition_of(publication.tenant, publication.topic);
@@ -167,6 +184,15 @@ impl Leaving {
             return;
         }
         write(&mut self.noted);
+    }
+
+    fn note_name(&mut self, partition: PartitionId, name: ExchangeName) {
+        self.note(|out| {
+            out.put_u8(NAME);
+            out.put_u16(partition.0);
+            out.put_u16(0);
+            name.write(out);
+        });
     }
 }
 

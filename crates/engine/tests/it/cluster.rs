@@ -1,8 +1,8 @@
 //! Nodes of a cluster come, go and die; stories about what they do while all is well are played in clusters everywhere.
 
-use tidegate_engine::Reason;
+use tidegate_engine::{Reason, TenantId, partition_of};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, ExactlyOnce};
-use tidegate_mqtt::ReasonCode;
+use tidegate_mqtt::{ReasonCode, SubscriptionOptions};
 
 use crate::harness::*;
 
@@ -389,4 +389,27 @@ fn more_than_may_wait_for_members_of_a_dead_node_is_refused() {
     assert!(codes[2].is_error(), "{codes:?}");
     let refused = codes.iter().filter(|code| code.is_error()).count() as u64;
     assert_eq!((world.gauges().kept_deals, world.dropped(Reason::NoGroupMember)), (3 - refused, refused));
+}
+
+#[test]
+fn a_new_group_is_confirmed_when_all_shards_have_changed_to_its_new_home() {
+    for joins_at in [0, 1] {
+        let (world, clients) = three();
+        // Its group is dealt at node 0 and later at node 1, where somebody wants the topic already.
+        let moves = |name: &String| partition_of(TenantId::DEFAULT, &format!("group/{name}")).0.is_multiple_of(6);
+        let topic = (0..1000).map(|number| format!("t{number}")).find(moves).expect("one of many names");
+        clients[1].subscribe(&topic, AtLeastOnce);
+        world.hold(1, 2);
+        world.give_some(1);
+        // Node 2 does not know that node 1 knows all members.
+        let member = world.connect(v5(&world.name_on(joins_at, "member ")));
+        let filter = format!("$share/group/{topic}");
+        let id = member.send_subscribe(&[(&filter, SubscriptionOptions::new(AtLeastOnce))], None);
+        world.run();
+        member.expect_nothing();
+        world.release(1, 2);
+        member.expect_sub_ack(id);
+        clients[2].publish(message(&topic, "x").qos1());
+        assert_eq!(member.payloads(), ["x"]);
+    }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::exchanges::ExchangeName;
+use crate::exchanges::{ExchangeName, Got};
 use crate::ids::{PartitionId, Partitions};
 use crate::link::envelope::tests::{Content, HEAD, connection, content, same};
 
@@ -89,7 +89,8 @@ impl Fields {
             29 => Record::Dealing(DealingWord::Ready { partitions: partitions(client), round: session }),
             30 => {
                 let name = ExchangeName { origin: client, number: self.long };
-                Record::Exchange(ExchangeWord { name, done_below: client / 2, covered: partitions(client) })
+                let covered = Got { sessions: partitions(client), groups: partitions(self.long) };
+                Record::Exchange(ExchangeWord { name, done_below: client / 2, covered })
             }
             _ => Record::InterestRefused {
                 ticket: some_ticket,

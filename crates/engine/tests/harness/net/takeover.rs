@@ -49,7 +49,9 @@ impl Net {
     /// A node that has died comes back with what its store holds, before anybody has taken its place.
     pub(crate) fn revive(&mut self, node: usize) {
         self.trace.note(format!("node {node} comes back with its data"));
-        let pairs = self.store.pairs_of_mut(node).clone();
+        let mut pairs = self.store.pairs_of_mut(node).clone();
+        let mut sweep = Sweep::default();
+        pairs.retain(|key, value| sweep.keep(key, value));
         let its = self.nodes.engines_of(node);
         restore(&mut self.engines[its.clone()], self.now, &pairs).expect("what engines wrote can be taken in");
         its.clone().for_each(|engine| self.gather(engine));

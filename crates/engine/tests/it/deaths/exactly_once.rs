@@ -147,6 +147,75 @@ fn a_message_that_was_on_a_link_that_breaks_comes_once_when_both_nodes_live() {
 }
 
 #[test]
+fn a_publisher_that_comes_back_waits_for_nodes_that_have_not_confirmed() {
+    for come in [Come::NotYet, Come::Written] {
+        let world = three();
+        let there = steady(&world, 1, "there ");
+        let survivor = steady(&world, 2, "survivor ");
+        for subscriber in [&there, &survivor] {
+            let client = world.connect(subscriber.clone());
+            client.subscribe("t", ExactlyOnce);
+            client.lose();
+        }
+        let publisher = steady(&world, 0, "publisher ");
+        let client = world.connect(publisher.clone());
+        if come == Come::NotYet {
+            world.hold(0, 1);
+        } else {
+            world.hold(1, 0);
+        }
+        let id = client.send_publish(message("t", "x").qos2());
+        world.run();
+        // It comes back twice, and its message again.
+        let mut again = message("t", "x").qos2();
+        (again.dup, again.id) = (true, id);
+        client.lose();
+        for _ in 0..2 {
+            let client = world.connect(publisher.clone());
+            client.send_publish(again.clone());
+            client.send_publish(again.clone());
+            world.run();
+            assert!(client.answers().is_empty(), "{come:?}: a node has not confirmed it");
+            client.lose();
+        }
+        let client = world.connect(publisher.clone());
+        client.send_publish(again.clone());
+        world.run();
+        assert!(client.answers().is_empty(), "{come:?}");
+        world.fall(1, 0, 0);
+        world.run();
+        client.expect_disconnect(ReasonCode::ServerBusy);
+        assert_eq!(client.expect_closed(), Reason::NodeLost);
+        world.take_over(1);
+        all_come_back(&world, [there, survivor, publisher]);
+    }
+}
+
+#[test]
+fn a_publisher_that_comes_back_is_answered_when_nodes_confirm() {
+    let world = three();
+    let subscriber = world.connect(steady(&world, 1, "there "));
+    subscriber.subscribe("t", ExactlyOnce);
+    let publisher = steady(&world, 0, "publisher ");
+    let client = world.connect(publisher.clone());
+    world.hold(1, 0);
+    let id = client.send_publish(message("t", "x").qos2());
+    world.run();
+    client.lose();
+    let client = world.connect(publisher);
+    let mut again = message("t", "x").qos2();
+    (again.dup, again.id) = (true, id);
+    client.send_publish(again);
+    world.run();
+    assert!(client.answers().is_empty());
+    world.release(1, 0);
+    let id = id.expect("a packet id");
+    assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+    assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+    assert_eq!(subscriber.payloads(), ["x"]);
+}
+
+#[test]
 fn what_was_noted_of_messages_is_forgotten_when_their_publishers_have_released_them() {
     let world = three();
     let subscriber = world.connect(steady(&world, 1, "there "));

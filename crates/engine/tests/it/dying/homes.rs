@@ -207,9 +207,13 @@ fn what_a_group_has_taken_reaches_its_members_when_its_home_dies() {
     }
 }
 
+/// Seeds that have found something while links were lost: a shard that had stood in for the home dealt what had come there before.
+const FOUND_WHILE_CUT_OFF: [u64; 1] = [84];
+
 #[test]
 fn what_a_group_has_taken_reaches_its_members_when_the_links_of_its_home_are_lost_and_come_back() {
-    for seed in seeds() {
+    let found = FOUND_WHILE_CUT_OFF.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
+    for seed in found.chain(seeds()) {
         Homes::new(Fate::IsCutOff, seed).play();
     }
 }

@@ -1,0 +1,96 @@
+//! QoS 2 messages of shared groups, of whose nodes one dies.
+
+use tidegate_mqtt::PacketType;
+use tidegate_mqtt::QoS::ExactlyOnce;
+
+use super::*;
+
+/// A topic whose group `group` is dealt at a node.
+fn group_at(world: &World, home: u16) -> String {
+    let names = (0..1000).map(|number| format!("t{number}"));
+    names.into_iter().find(|name| world.home_of(&format!("group/{name}")) == home).expect("one of many names")
+}
+
+/// A member that is away, with its session at a node.
+fn member(world: &World, node: u16, topic: &str) -> Connecting {
+    let member = steady(world, node, "member ");
+    let client = world.connect(member.clone());
+    client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
+    client.lose();
+    member
+}
+
+#[test]
+fn what_a_member_has_in_its_store_comes_once_when_its_node_dies_before_it_says_so() {
+    let world = three();
+    let topic = group_at(&world, 0);
+    let member = member(&world, 1, &topic);
+    let publisher = world.connect(steady(&world, 0, "publisher "));
+    world.hold(1, 0);
+    publisher.publish(message(&topic, "x").qos2());
+    assert_eq!(world.uncommitted_of(1), 0, "it is in the store of its member");
+    assert_eq!(world.gauges().kept_deals, 1, "and its group does not know");
+    world.fall(1, 0, 0);
+    world.run();
+    world.take_over(1);
+    let client = world.connect(member.accept_on(2));
+    assert_eq!(client.payloads(), ["x"]);
+    assert_eq!(world.gauges().kept_deals, 0);
+    world.advance(minutes(5));
+    client.expect_nothing();
+}
+
+#[test]
+fn what_a_member_had_acknowledged_does_not_come_again_when_its_node_dies_before_it_says_so() {
+    let world = three();
+    let topic = group_at(&world, 0);
+    let member = member(&world, 1, &topic);
+    let client = world.connect(member.clone());
+    let publisher = world.connect(steady(&world, 0, "publisher "));
+    world.hold(1, 0);
+    publisher.publish(message(&topic, "x").qos2());
+    assert_eq!(client.payloads(), ["x"]);
+    world.fall(1, 0, 0);
+    world.run();
+    world.take_over(1);
+    let client = world.connect(member.accept_on(2));
+    assert!(client.session_present());
+    world.advance(minutes(5));
+    client.expect_nothing();
+    assert_eq!(world.gauges().kept_deals, 0);
+}
+
+#[test]
+fn what_a_group_had_dealt_is_not_dealt_again_when_its_home_dies_before_it_says_so() {
+    // The home dies before it has the message, before that is in its store, or when it is.
+    for come in [0, 1, 2] {
+        let world = three();
+        let topic = group_at(&world, 1);
+        let members = [0, 2].map(|node| member(&world, node, &topic));
+        let publisher = steady(&world, 0, "publisher ");
+        let client = world.connect(publisher.clone());
+        world.hold(1, 0);
+        if come == 0 {
+            world.hold(0, 1);
+        }
+        let id = client.send_publish(message(&topic, "x").qos2());
+        if come == 1 {
+            world.until_it_has(1, 0);
+        } else {
+            world.run();
+        }
+        world.fall(1, 0, 0);
+        world.run();
+        world.take_over(1);
+        let client = world.connect(publisher);
+        let mut again = message(&topic, "x").qos2();
+        (again.dup, again.id) = (true, id);
+        client.send_publish(again);
+        let id = id.expect("a packet id");
+        assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+        client.expect_answer(PacketType::PubComp, id);
+        let got: Vec<String> =
+            members.into_iter().flat_map(|member| world.connect(member.accept_on(2)).payloads()).collect();
+        assert_eq!(got, ["x"], "{come}");
+    }
+}
