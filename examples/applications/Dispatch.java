@@ -20,6 +20,8 @@ public class Dispatch {
         reading.put("auto.offset.reset", "earliest");
         reading.put("enable.auto.commit", "false");
         reading.put("isolation.level", "read_committed");
+        // Gateways make the topics, with as many partitions as they need; whoever asks for one before that has Kafka make it.
+        reading.put("allow.auto.create.topics", "false");
         var writing = new Properties();
         writing.put("bootstrap.servers", arguments[0]);
         writing.put("acks", "all");

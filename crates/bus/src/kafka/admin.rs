@@ -17,6 +17,8 @@ use crate::{Bounds, BusError, Keep, LogSpec, Place, Position};
 
 /// How long is waited before something is asked again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// What is different of a topic that Kafka has made for a client that asked for it before this program did.
+const PARTITIONS: &str = "number of partitions (Kafka makes a topic for any client that asks for it, unless auto.create.topics.enable=false)";
 
 pub(super) struct Admin {
     common: Arc<Common>,
@@ -60,6 +62,7 @@ impl Admin {
         }
     }
 
+    /// Makes a log's topic, or finds it as it should be.
     pub(super) fn create(&self, spec: &LogSpec, deadline: Instant) -> Result<(), BusError> {
         let topic = self.common.topic(&spec.name);
         let policy = if spec.keep == Keep::LatestOfKey { "compact,delete" } else { "delete" };
@@ -69,7 +72,7 @@ impl Admin {
             self.make(&topic, spec.partitions, &config)?;
             let mismatch = |what| Err(Failure::Final(BusError::Mismatch { log: spec.name.to_string(), what }));
             if self.partitions(&topic)? != spec.partitions {
-                return mismatch("number of partitions");
+                return mismatch(PARTITIONS);
             }
             let options = AdminOptions::new().request_timeout(Some(ANSWER_WITHIN));
             let topics = [ResourceSpecifier::Topic(&topic)];

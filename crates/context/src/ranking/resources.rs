@@ -42,12 +42,55 @@ impl Default for ResourceWeights {
     }
 }
 
+impl ResourceWeights {
+    /// What a weight can be given to, in the words of the configuration.
+    pub const RESOURCES: [&str; 6] = ["cpu", "memory", "loop_lag", "queues", "ping_rate", "latency"];
+
+    fn weights(self) -> [f64; 6] {
+        [self.cpu, self.memory, self.loop_lag, self.queues, self.ping_rate, self.latency]
+    }
+
+    /// Weights as text, `RESOURCE: WEIGHT`; what is not named counts for nothing (CTX-53).
+    ///
+    /// # Errors
+    /// When a text is none, or names a resource that there is not, or one twice.
+    pub fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, WeightsError> {
+        let mut given = [None; 6];
+        for text in texts {
+            let wrong = || WeightsError::Text(text.to_owned());
+            let (name, weight) = text.split_once(':').ok_or_else(wrong)?;
+            let place = Self::RESOURCES.iter().position(|resource| *resource == name.trim()).ok_or_else(wrong)?;
+            let weight: f64 = weight.trim().parse().map_err(|_| wrong())?;
+            match given.get_mut(place) {
+                Some(seat @ None) => *seat = Some(weight),
+                _ => return Err(WeightsError::Twice(name.trim().to_owned())),
+            }
+        }
+        let [cpu, memory, loop_lag, queues, ping_rate, latency] = given.map(Option::unwrap_or_default);
+        Ok(Self { cpu, memory, loop_lag, queues, ping_rate, latency, ..Self::default() })
+    }
+
+    /// The weights as text, for [`of`](Self::of).
+    pub fn texts(self) -> Vec<String> {
+        Self::RESOURCES.iter().zip(self.weights()).map(|(name, weight)| format!("{name}: {weight}")).collect()
+    }
+}
+
 /// Weights that cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a weight of the ranking is negative, all are 0, or a resource is full at 0; leave keys out to use the defaults"
-)]
-pub struct WeightsError;
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WeightsError {
+    /// They rank nothing.
+    #[error(
+        "a weight is negative or none at all, all are 0, or a resource is full at 0; leave the key out to use the defaults"
+    )]
+    Values,
+    /// It is no weight.
+    #[error("`{0}` is no weight; write RESOURCE: NUMBER with one of {known}", known = ResourceWeights::RESOURCES.join(", "))]
+    Text(String),
+    /// Nobody could say which one counts.
+    #[error("`{0}` has two weights")]
+    Twice(String),
+}
 
 /// Ranks by what a gateway has left.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,15 +102,14 @@ impl WeightedResources {
     /// # Errors
     /// When one is negative or not finite, all are 0, or something is full at 0.
     pub fn new(weights: ResourceWeights) -> Result<Self, WeightsError> {
-        let ResourceWeights { cpu, memory, loop_lag, queues, ping_rate, latency, .. } = weights;
-        let all = [cpu, memory, loop_lag, queues, ping_rate, latency];
+        let all = weights.weights();
         let full = [weights.full_loop_lag_ms, weights.full_queue_bytes, weights.full_latency_ms];
         let valid =
             all.iter().all(|weight| weight.is_finite() && *weight >= 0.0) && all.iter().any(|weight| *weight > 0.0);
         if valid && full.iter().all(|full| full.is_finite() && *full > 0.0) {
             Ok(Self(weights))
         } else {
-            Err(WeightsError)
+            Err(WeightsError::Values)
         }
     }
 }
@@ -106,6 +148,30 @@ mod tests {
         let busy = GatewayView { cpu: 0.5, ..GatewayView::default() };
         assert!(ranking.score(&busy) < 1.0 && ranking.score(&busy) > 0.5);
         assert!(ranking.score(&GatewayView { cpu: f64::NAN, ..GatewayView::default() }) < 1.0);
+    }
+
+    #[test]
+    fn weights_are_texts_and_back() {
+        let default = ResourceWeights::default();
+        let texts = default.texts();
+        assert_eq!(texts, ["cpu: 4", "memory: 2", "loop_lag: 2", "queues: 1", "ping_rate: 1", "latency: 1"]);
+        assert_eq!(ResourceWeights::of(texts.iter().map(String::as_str)), Ok(default));
+        for (texts, wanted) in [
+            (&["cpu"][..], "`cpu` is no weight"),
+            (&["cpu: much"], "write RESOURCE: NUMBER"),
+            (&["disk: 1"], "ping_rate, latency"),
+            (&["cpu: 1", "memory: 1", "cpu : 0"], "`cpu` has two weights"),
+        ] {
+            let said = ResourceWeights::of(texts.iter().copied()).unwrap_err().to_string();
+            assert!(said.contains(wanted), "{texts:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_weight_does_not_count() {
+        let ranking = WeightedResources::new(ResourceWeights::of(["memory: 0.5"]).unwrap()).unwrap();
+        let view = GatewayView { cpu: 1.0, memory: 0.25, ..GatewayView::default() };
+        assert!((ranking.score(&view) - 0.75).abs() < 1e-9);
     }
 
     #[test]

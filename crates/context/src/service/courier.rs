@@ -135,6 +135,8 @@ fn until<T>(stop: &Stop, mut attempt: impl FnMut() -> Result<T, BusError>) -> Op
         }
         match attempt() {
             Ok(found) => return Some(found),
+            // It ends, and what it waits for does not come any more.
+            Err(BusError::Stopped) => return None,
             Err(error) => {
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!(%error, "a service of the core waits for the bus");

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     groups: Vec<String>,
 
-    /// The name of this process among those that run the same services [default: core-PID]
+    /// The name of this process among those that run the same services [default: core-HOST-PID]
     #[arg(long, value_name = "NAME")]
     member: Option<String>,
 
@@ -85,7 +85,10 @@ pub(crate) fn run(args: &Args) -> Exit {
 
 fn serve(args: &Args, config: &crate::config::Config) -> Result<Exit, String> {
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
-    let member = args.member.clone().unwrap_or_else(|| format!("core-{}", std::process::id()));
+    let member = args.member.clone().unwrap_or_else(|| {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        own_name(host.trim(), std::process::id())
+    });
     let core = start_services(config, &member, &args.services)?;
     let line = format!("tidegate {} ready: core={member}\n", env!("CARGO_PKG_VERSION"));
     if let Err(error) = print(&line) {
@@ -97,4 +100,25 @@ fn serve(args: &Args, config: &crate::config::Config) -> Result<Exit, String> {
     }
     drop(core);
     Ok(Exit::Ok)
+}
+
+/// A name that no other process has: in containers the process id is the same in all, and the host is another one.
+fn own_name(host: &str, process: u32) -> String {
+    // Names of members have 64 bytes, and hosts differ at their end where they are many of a kind.
+    let tail: String = host.chars().rev().take(48).collect::<Vec<_>>().into_iter().rev().collect();
+    if tail.is_empty() { format!("core-{process}") } else { format!("core-{tail}-{process}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_containers_have_two_names() {
+        assert_eq!(own_name("0f3a91", 1), "core-0f3a91-1");
+        assert_eq!(own_name("", 7), "core-7");
+        let pod = |end: &str| own_name(&format!("{}-{end}", "core".repeat(14)), u32::MAX);
+        assert_ne!(pod("abcde"), pod("fghij"));
+        assert!(pod("abcde").len() <= 64 && pod("abcde").contains("-abcde-"));
+    }
 }

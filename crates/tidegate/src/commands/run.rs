@@ -3,6 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running};
@@ -29,6 +32,9 @@ use crate::reload::{
 };
 use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
+
+/// How long a signal may wait while the store is opened.
+const STOP_IS_SEEN_WITHIN: Duration = Duration::from_millis(100);
 
 /// Runs the broker until it is told to stop.
 pub(crate) fn run(sources: &ConfigArgs) -> Exit {
@@ -66,7 +72,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         Err(NotJoined::Stopped) => return Ok(Exit::Ok),
         Err(NotJoined::Failed(why)) => return Err(why),
     };
-    let Kept { store, mirrored } = crate::durable::open_store(config, &status)?;
+    let Some(Kept { store, mirrored }) = open_store(config, &status, &mut signals)? else { return Ok(Exit::Ok) };
     // A reload compares with what was written; everything else needs the numbers that tenants have.
     let written = config;
     let config = &settle(written, mirrored.as_ref())?;
@@ -119,6 +125,28 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         cluster.leave(config.cluster.leave_timeout);
     }
     stop(node, console, mirrored, config)
+}
+
+/// Opens the store; `None` when a signal stops the broker before that is done. A store on a bus that is away takes half a minute to fail,
+/// and a large one its time to be read. What is given up in the middle is what a crash would leave.
+fn open_store(
+    config: &Config,
+    status: &Arc<BrokerStatus>,
+    signals: &mut BrokerSignals,
+) -> Result<Option<Kept>, String> {
+    let (tell, told) = mpsc::sync_channel(1);
+    let (config, status) = (config.clone(), Arc::clone(status));
+    let opening = move || drop(tell.send(crate::durable::open_store(&config, &status)));
+    let begun = thread::Builder::new().name("store-opening".to_owned()).spawn(opening);
+    begun.map_err(|error| format!("cannot start the thread that opens the store: {error}"))?;
+    loop {
+        match told.recv_timeout(STOP_IS_SEEN_WITHIN) {
+            Ok(outcome) => return outcome.map(Some),
+            Err(RecvTimeoutError::Timeout) if signals.stop_is_asked() => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err("the store could not be opened".to_owned()),
+        }
+    }
 }
 
 /// Starts the node, with what its store has kept and the brokers of its fleet.

@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
 use tidegate_fleet::manage::driver::Driver;
 
-use crate::exit::{Exit, print, report};
+use crate::exit::{Exit, complain, print, report};
 use crate::fleet::{After, AtItsEnd, Session, SessionArgs, text_of};
 
 const EXAMPLES: &str = "\
@@ -15,6 +16,7 @@ Examples:
   tidegate up fleet.toml --log info
 
 One line on standard output says when the fleet is ready, with the addresses that clients connect to; those of the brokers follow.
+Until then standard error says what it waits for, after 5 s for the first time.
 SIGTERM and SIGINT (Ctrl-C) stop all of it: orchestrators, then brokers. What orchestrators have stored stays, and the next start
 goes on with it. A second signal ends this process in the middle of the stop: `fleet status` then says what is stopped, and the next
 `up` or `manager` finishes the stop before it starts anything. When this process is killed the fleet runs on, and the next `up` or
@@ -41,12 +43,16 @@ pub(crate) fn run(args: &Args) -> Exit {
     let addresses = session.addresses();
     let failures = session.failures() + 1;
     let (mut told, mut failed) = (false, false);
+    let mut patience = Patience::new();
     let (ended, exit) = session.work(|driver| {
         if !told && driver.manager().is_started() && has_endpoints(driver) {
             told = true;
             if let Err(error) = print(&ready(driver, &addresses)) {
                 tracing::warn!(%error, "standard output is closed; nobody was told that the fleet is ready");
             }
+        }
+        if !told && let Some(waited) = patience.is_over() {
+            complain(format_args!("not ready after {} s: {}\n", waited.as_secs(), waits_for(driver)));
         }
         match driver.manager().last_failure() {
             // What fails once may have met somebody else on its port.
@@ -63,6 +69,44 @@ pub(crate) fn run(args: &Args) -> Exit {
         (Exit::Ok, exit) => exit,
         (stopped, _) => stopped,
     }
+}
+
+/// When a person is told what a start waits for: after 5 s, then after twice as long each time.
+struct Patience {
+    started: Instant,
+    next: Duration,
+}
+
+impl Patience {
+    /// How long somebody looks at a terminal without a word.
+    const FIRST: Duration = Duration::from_secs(5);
+
+    fn new() -> Self {
+        Self { started: Instant::now(), next: Self::FIRST }
+    }
+
+    /// How long the start takes already, when it is time to say so.
+    fn is_over(&mut self) -> Option<Duration> {
+        let waited = self.started.elapsed();
+        (waited >= self.next).then(|| {
+            self.next = waited * 2;
+            waited
+        })
+    }
+}
+
+/// What is under way and whom it waits for.
+fn waits_for(driver: &Driver) -> String {
+    let status = driver.status();
+    let actions = status["actions"].as_array().into_iter().flatten().filter_map(|action| {
+        let step = action["steps"].as_array()?.last()?;
+        let told = text_of(&step["note"]);
+        let note = if told.is_empty() { "under way" } else { &told };
+        let (what, level) = (text_of(&action["action"]), text_of(&action["level"]));
+        Some(format!("{what} of {level}: {}, {note}", text_of(&step["step"])))
+    });
+    let actions: Vec<String> = actions.collect();
+    if actions.is_empty() { "nothing is under way".to_owned() } else { actions.join("; ") }
 }
 
 /// Whether clients can connect: after a rest, orchestrators start again although the fleet has been started before.

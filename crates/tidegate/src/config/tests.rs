@@ -502,6 +502,7 @@ const OPEN_TEXTS: &[&str] = &[
     "topics",
     "property_topics",
     "ping_factors",
+    "weights",
     "banned_users",
     "client_ca",
     "response_information",
@@ -616,4 +617,52 @@ fn the_examples_of_all_pages_are_right() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(found >= 12, "{found}");
+}
+
+/// The environment of each service of a Compose file that runs our image: lines `KEY: "VALUE"` below `environment:`.
+fn compose_environments(text: &str) -> Vec<Vec<(String, String)>> {
+    let services = text.split("\n\n").filter(|service| service.contains("image: tidegate:"));
+    let of_line = |line: &str| {
+        let (name, value) = line.trim().split_once(": ")?;
+        name.starts_with("TIDEGATE__").then(|| (name.to_owned(), value.trim_matches('"').to_owned()))
+    };
+    services.map(|service| service.lines().filter_map(of_line).collect()).collect()
+}
+
+#[test]
+fn the_services_of_the_compose_file_are_configured_by_keys_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("deploy/compose.yaml")).unwrap();
+    let services = compose_environments(&text);
+    assert_eq!(services.len(), 4, "{services:?}");
+    for environment in services {
+        assert!(environment.iter().any(|(name, _)| name == "TIDEGATE__CONTEXT__BUS"), "{environment:?}");
+        let inputs = Inputs { environment, ..Inputs::default() };
+        // Files are where the containers have them, not here.
+        let said = Config::load(inputs).err().map(|findings| findings.to_string()).unwrap_or_default();
+        assert!(said.is_empty() || said.contains("/etc/tidegate/groups.toml"), "{said}");
+    }
+}
+
+#[test]
+fn pages_name_environment_variables_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let keys = |section: &&super::key::SectionKeys| {
+        let name = section.name;
+        section.keys.iter().map(move |key| format!("TIDEGATE__{name}__{}", key.name).to_uppercase()).collect::<Vec<_>>()
+    };
+    let known: Vec<String> = SECTIONS.iter().flat_map(keys).collect();
+    let (mut found, mut wrong) = (0, Vec::new());
+    for page in std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()) {
+        let Ok(text) = std::fs::read_to_string(&page) else { continue };
+        for named in text.split(['`', '(', ')', ' ']).filter(|text| text.starts_with("TIDEGATE__")) {
+            let name = named.split('=').next().unwrap().replace("__0__", "__");
+            found += 1;
+            if name != "TIDEGATE__SECTION__KEY" && !known.contains(&name) {
+                wrong.push(format!("{}: {named}", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(found > known.len(), "{found}");
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tidegate_bus::{Address, Bus, Settings};
 use tidegate_context::groups::{Definition, read_groups};
-use tidegate_context::ranking::{ConnectionsInverse, Ranking, ScoreExpression, WeightedResources};
+use tidegate_context::ranking::{ConnectionsInverse, Ranking, ResourceWeights, ScoreExpression, WeightedResources};
 use tidegate_context::service::{
     Bell, Courier, DefinerSettings, GatewaySettings, ManagerSettings, Running, start_definer, start_gateway,
     start_manager,
@@ -225,7 +225,10 @@ fn points(context: &Context) -> Result<Points, WrongKey> {
     };
     let ranking: Box<dyn Ranking> = match context.ranking {
         RankingName::Connections => Box::new(ConnectionsInverse),
-        RankingName::Resources => Box::new(WeightedResources::default()),
+        RankingName::Resources => {
+            let weights = ResourceWeights::of(context.weights.0.iter().map(String::as_str));
+            Box::new(weights.and_then(WeightedResources::new).map_err(|error| wrong("weights", &error))?)
+        }
         RankingName::Expression => {
             let text = context.score.as_deref().ok_or_else(|| wrong("ranking", &"`expression` needs context.score"))?;
             Box::new(ScoreExpression::new(text).map_err(|error| wrong("score", &error))?)
@@ -252,6 +255,13 @@ mod tests {
         assert!(points(context).err().unwrap().to_string().contains("context.score: the expression gives"));
         context.score = Some("gateway.capacity".to_owned());
         assert!(points(context).is_ok());
+        context.ranking = RankingName::Resources;
+        assert!(points(context).is_ok());
+        context.weights.0 = vec!["cpu: 0".to_owned()];
+        assert!(points(context).err().unwrap().to_string().contains("context.weights: a weight is negative"));
+        context.weights.0.push("disk: 3".to_owned());
+        assert!(points(context).err().unwrap().to_string().contains("context.weights: `disk: 3` is no weight"));
+        context.ranking = RankingName::Connections;
         context.ping_window_min = std::time::Duration::from_secs(60);
         assert!(points(context).err().unwrap().to_string().contains("shortest ping window"));
         context.ping_factors.0 = vec!["50%: 2".to_owned(), "20%: 1".to_owned()];

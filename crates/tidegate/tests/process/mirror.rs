@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::broker::{Broker, Ended, Folder, run};
+use crate::broker::{Broker, Ended, Folder, command, run};
 
 /// A server with JetStream, and what it keeps.
 struct Nats {
@@ -144,4 +144,24 @@ fn what_a_mirror_needs_is_said() {
         let ended = run(&[&["--listen", "127.0.0.1:0", "--admin", "off"], arguments].concat());
         assert!(ended.code != Some(0) && ended.err.contains(said), "{said}: {}", ended.err);
     }
+}
+
+#[test]
+fn a_broker_that_waits_for_the_bus_of_its_store_ends_when_it_is_told_to() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    // Nobody listens at port 1.
+    let mut command = command(&["--data", &data, "--mirror", "nats://127.0.0.1:1", "--mirror-name", "a"]);
+    let mut broker = command
+        .args(["--listen", "127.0.0.1:0", "--admin", "off"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(broker.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(log.any(|line| line.contains("taking the files of the store")));
+    let told = Command::new("sh").args(["-c", "kill -s TERM \"$0\"", &broker.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    let rest: Vec<String> = log.collect();
+    assert_eq!(broker.wait().unwrap().code(), Some(0), "{rest:#?}");
 }

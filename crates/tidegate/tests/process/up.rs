@@ -501,3 +501,20 @@ fn what_is_wrong_with_a_fleet_is_told_before_anything_runs() {
     let ports = fleet.folder.write("ports.toml", &format!("{head}[brokers]\nports = \"30-20\"\n"));
     told(&["up", &ports], 2, &["FIRST <= LAST", "30 comes after 20"]);
 }
+
+/// A broker that takes its time, as some do for half a minute.
+#[test]
+fn a_start_that_takes_long_says_whom_it_waits_for() {
+    let fleet = Fleet::new();
+    let text = "[fleet]\nname = \"slow\"\n[sla]\nbrokers = { min = 1, max = 1 }\norchestrators = { min = 1, max = 1 }\n\
+                [brokers]\ntemplate = \"slow\"\n[templates.slow]\nlevel = \"broker\"\ncommand = \"sleep\"\nargs = [\"600\"]\n\
+                ports = [\"mqtt\"]\naddress = \"mqtt://{host}:{port}\"\nprobe = { kind = \"mqtt\" }\n";
+    let file = fleet.folder.write("fleet.toml", text);
+    let mut up = fleet.command(&["up", &file]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(up.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let told = said.find(|line| line.starts_with("not ready after ")).unwrap_or_default();
+    assert!(told.contains("start of broker: boot") && told.contains("broker-1 does not answer yet"), "{told}");
+    kill("TERM", u64::from(up.id()));
+    said.for_each(drop);
+    assert_eq!(up.wait().unwrap().code(), Some(0));
+}

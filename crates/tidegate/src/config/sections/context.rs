@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidegate_context::ReconfigSettings;
+use tidegate_context::ranking::ResourceWeights;
 
 use crate::config::key::{Key, Section, SectionKeys, section};
 use crate::config::list::{Paths, Texts};
@@ -156,6 +157,10 @@ section! {
         list_period: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(100, HOUR));
         /// How gateways are scored.
         ranking: RankingName = RankingName::Connections, in Kind::OneOf(<RankingName as Words>::WORDS);
+        /// With `ranking = "resources"`: how much each resource counts, `RESOURCE: WEIGHT`, relative to the others; one that is not named counts
+        /// for nothing. `cpu` and `memory` are what is used of them, `loop_lag` of 100 ms, `queues` of 256 MiB, `latency` of 1 s; `ping_rate`
+        /// is the share of nodes that answer no ping.
+        weights: Texts = Texts(ResourceWeights::default().texts()), in Kind::Texts;
         /// With `ranking = "expression"`: a CEL expression over `gateway`, higher being lighter.
         score: Option<String> = None, in Kind::Text { max_len: 2048 };
         /// Whether nodes are handed over to bring gateways to their ideal numbers.
