@@ -7,6 +7,9 @@ pub use drift::{Drift, Verdict};
 use crate::report::shown;
 use crate::results::{Found, Run};
 
+/// Points that the use of CPU has: two for each window of a drift.
+const CPU_POINTS: f64 = 80.0;
+
 /// A quantity of a run over time.
 struct Quantity {
     name: &'static str,
@@ -80,14 +83,24 @@ fn quantities(run: &Run) -> Vec<Quantity> {
 
 /// CPU time between looks.
 fn cpu(run: &Run, from: f64, to: f64) -> Quantity {
-    let looks: Vec<(f64, f64)> =
-        run.broker.at_s.iter().map(|at| at - run.load_zero_s).zip(run.broker.cpu_s.iter().copied()).collect();
-    let pairs = looks.windows(2).filter_map(|pair| {
-        let [(before, used_before), (at, used)] = pair else { return None };
-        ((from..to).contains(at) && at > before).then(|| (*at, (used - used_before) / (at - before)))
-    });
-    let (at_s, values) = pairs.unzip();
+    let looks = run.broker.at_s.iter().map(|at| at - run.load_zero_s).zip(run.broker.cpu_s.iter().copied());
+    let (at_s, values) = cores(looks.filter(|(at, _)| (from..to).contains(at)), ((to - from) / CPU_POINTS).max(1.0));
     Quantity { name: "CPU", unit: "cores", grows_worse: true, at_s, values }
+}
+
+/// The mean use between looks that are so many seconds apart: CPU time is told in ticks of 10 ms, so that a broker that has little to do seems to
+/// do nothing between most looks that are close together, and their median is nothing.
+fn cores(looks: impl Iterator<Item = (f64, f64)>, apart_s: f64) -> (Vec<f64>, Vec<f64>) {
+    let mut last: Option<(f64, f64)> = None;
+    let pairs = looks.filter_map(|(at, used)| {
+        let (before, used_before) = *last.get_or_insert((at, used));
+        // Looks are seldom exactly as far apart as they should be.
+        (at - before >= apart_s * 0.95).then(|| {
+            last = Some((at, used));
+            (at, (used - used_before) / (at - before))
+        })
+    });
+    pairs.unzip()
 }
 
 /// The drifts of a run as a table of its report.
@@ -120,5 +133,34 @@ pub fn found(drifts: &[Drifted]) -> Found {
              Kendall: beyond 3.29 standard deviations noise alone shows such a trend once in a thousand. What changes less than 3 % counts as steady"
                 .to_owned(),
         ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An hour of a broker whose CPU time is told in ticks, a look each second.
+    fn ticks(of_a_core: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
+        let mut used = 0.0;
+        let look = |at: u32| {
+            used += of_a_core(f64::from(at));
+            (f64::from(at), (used * 100.0_f64).floor() / 100.0)
+        };
+        (0..3600).map(look).collect()
+    }
+
+    #[test]
+    fn the_cpu_of_a_broker_with_little_to_do_is_told_in_spite_of_ticks() {
+        let drift = |of_a_core: &dyn Fn(f64) -> f64| {
+            let (at_s, values) = cores(ticks(of_a_core).into_iter(), 3600.0 / CPU_POINTS);
+            Drift::of(&at_s, &values).unwrap()
+        };
+        let steady = drift(&|_| 0.004);
+        assert!((steady.from - 0.004).abs() < 0.000_2, "{steady:?}");
+        assert_eq!(steady.verdict(), Verdict::Steady, "{steady:?}");
+        let growing = drift(&|at| 0.004 + 0.002 * at / 3600.0);
+        assert!((growing.per_hour - 0.002).abs() < 0.000_2, "{growing:?}");
+        assert_eq!(growing.verdict(), Verdict::Grows, "{growing:?}");
     }
 }
