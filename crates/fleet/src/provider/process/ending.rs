@@ -1,6 +1,7 @@
 //! How processes end: for a rest, for good, or for good with what they have stored kept for a person.
 
 use std::fs;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -105,6 +106,32 @@ impl Processes {
         self.answered.remove(name);
         self.hanging.remove(name);
     }
+}
+
+/// Most bytes at the end of an output that are looked at for its last line.
+const END_OF_OUTPUT: u64 = 4096;
+/// Longest line of an output that is told, characters.
+const MAX_LINE: usize = 200;
+
+/// What a person is told of a process that has ended by itself: it, and its last word, which mostly says why.
+pub(super) fn what_is_left(directory: &Path) -> String {
+    let ended = "its process has ended";
+    match last_line(&directory.join(spawn::LOG)) {
+        Ok(Some(line)) => format!("{ended}; the last line of its output: {line}"),
+        Ok(None) => format!("{ended} and has written nothing"),
+        Err(_) => ended.to_owned(),
+    }
+}
+
+fn last_line(log: &Path) -> std::io::Result<Option<String>> {
+    let mut file = fs::File::open(log)?;
+    let from = file.metadata()?.len().saturating_sub(END_OF_OUTPUT);
+    file.seek(SeekFrom::Start(from))?;
+    let mut end = Vec::new();
+    file.take(END_OF_OUTPUT).read_to_end(&mut end)?;
+    let text = String::from_utf8_lossy(&end);
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    Ok(line.map(|line| line.chars().filter(|letter| !letter.is_control()).take(MAX_LINE).collect()))
 }
 
 /// Keeps as many logs as are kept, the newest.

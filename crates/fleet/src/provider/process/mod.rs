@@ -273,7 +273,7 @@ impl Processes {
             return Condition::Stopping;
         }
         match (record.process.as_ref().is_some_and(Identity::lives), probed) {
-            (false, _) => Condition::Ended("its process has ended".to_owned()),
+            (false, _) => Condition::Ended(ending::what_is_left(&self.directory(name))),
             (true, Some(Ok(()))) => {
                 self.answered.insert(name.clone());
                 self.hanging.remove(name);

@@ -356,3 +356,21 @@ fn claims_of_ports_end_with_the_records_that_they_name() {
     std::os::unix::fs::symlink(&at, &link).unwrap();
     assert!(matches!(Claims::hold(&link), Err(ProviderError::Io { .. })));
 }
+
+#[test]
+fn of_what_ends_by_itself_the_last_word_is_told() {
+    let folder = Folder::new();
+    for (script, wanted_text) in [
+        (
+            "echo first; echo 'no room on the disk' >&2; echo; exit 1",
+            "its process has ended; the last line of its output: no room on the disk",
+        ),
+        ("exit 1", "its process has ended and has written nothing"),
+    ] {
+        let mut processes = folder.open(script);
+        let resource = processes.allocate(&wanted("broker-1")).unwrap();
+        processes.children.get_mut(&resource.name).unwrap().wait().unwrap();
+        assert_eq!(condition(&mut processes), Some(Condition::Ended(wanted_text.to_owned())));
+        assert!(release(&mut processes, &resource.name));
+    }
+}
