@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
-use super::{A, B, Bus, C, Cluster, connect};
+use super::{A, Bus, C, Cluster, connect};
 use crate::broker::Folder;
 
 /// Kafka's own libraries, where `./test kafka` puts them.
@@ -186,8 +186,8 @@ fn nodes_speak_to_kafka_over_tls_with_a_certificate_and_a_password() {
     ];
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     let cluster = Cluster::of(2, "6s", Some(Folder::new()), Box::new(kafka), &settings);
-    let id = cluster.id_at(B, "keeps");
+    let id = cluster.id_at(super::B, "keeps");
     cluster.subscribe(A, &id);
     cluster.publish(A, "in/x", 0..2);
-    cluster.expect_owed(B, &id, 2);
+    cluster.expect_owed(super::B, &id, 2);
 }
