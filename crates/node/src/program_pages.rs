@@ -27,7 +27,7 @@ mod pages {
         }
     }
 
-    /// The first object that is told is the program itself [dl_iterate_phdr(3)]; other than zero ends the walk after it.
+    /// The first object that is told is the program itself [`dl_iterate_phdr(3)`]; other than zero ends the walk after it.
     unsafe extern "C" fn release_segments(info: *mut libc::dl_phdr_info, _size: usize, _data: *mut c_void) -> c_int {
         // SAFETY: the loader hands out a valid description, whose headers stay as long as the object is loaded.
         let (base, headers) = unsafe {
@@ -72,36 +72,34 @@ mod pages {
 
 #[cfg(all(test, target_os = "linux", target_pointer_width = "64"))]
 mod tests {
-    use std::fs;
+    use std::{fs, io};
 
     use super::release_program_pages;
 
     /// KiB of this program's code that are mapped [proc(5), smaps].
-    fn mapped_code() -> u64 {
-        let program = std::env::current_exe().expect("the test has a file");
-        let smaps = fs::read_to_string("/proc/self/smaps").expect("Linux has smaps");
-        let mut ours = false;
+    fn mapped_code() -> io::Result<u64> {
+        let program = std::env::current_exe()?;
+        let smaps = fs::read_to_string("/proc/self/smaps")?;
+        let mut is_ours = false;
         let mut sum = 0;
         for line in smaps.lines() {
             if line.contains(" r-xp ") {
-                ours = line.ends_with(&*program.to_string_lossy());
-            } else if line.contains('-') && !line.contains(':') {
-                ours = false;
-            } else if let Some(rss) = line.strip_prefix("Rss:").filter(|_| ours) {
-                sum += rss.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
-                ours = false;
+                is_ours = line.ends_with(&*program.to_string_lossy());
+            } else if is_ours && let Some(rss) = line.strip_prefix("Rss:") {
+                is_ours = false;
+                sum += rss.trim().trim_end_matches(" kB").parse::<u64>().map_err(io::Error::other)?;
             }
         }
-        sum
+        Ok(sum)
     }
 
     #[test]
     fn code_of_the_start_is_unmapped_and_comes_back_when_it_is_called() {
-        let before = mapped_code();
+        let before = mapped_code().unwrap();
 
         release_program_pages();
 
-        let after = mapped_code();
+        let after = mapped_code().unwrap();
         assert!(after < before, "{after} KiB of code are mapped after the release, {before} before");
         assert!(after > 0, "what measures this is code, too");
     }
