@@ -484,7 +484,8 @@ impl Net {
         let due = |shard: &usize| self.engines[*shard].next_deadline() <= self.now.monotonic;
         steps.extend(shards().filter(due).map(Step::Timers));
         // What an output acknowledges has to be under way before it is written.
-        let shipped = |id: &SocketId| at(*id).is_some_and(|shard| !self.unshipped[shard]);
+        let shipped =
+            |id: &SocketId| at(*id).is_some_and(|shard| !self.unshipped[shard] && self.shipping[shard].is_none());
         let writable = |id: &SocketId| {
             let socket = &self.sockets[*id];
             // To a client that has hung up a write fails, which matters where nothing is read.
@@ -753,6 +754,10 @@ impl Net {
             self.trace.note(format!("shard {shard}: writes batch {} for the store", batch.sequence));
             self.store.hand_in(self.nodes, shard, batch);
         }
+        if self.shipping[shard].is_none() {
+            // A commit that comes in between may let something leave for those who were served before it.
+            self.unshipped[shard] = false;
+        }
         let to = self.shipping[shard].unwrap_or(0);
         let taken = self.engines[shard].take_batch(self.nodes.number(shard, to));
         if let Some(batch) = taken {
@@ -760,9 +765,6 @@ impl Net {
         }
         let last = to + 1 == self.engines.len();
         self.shipping[shard] = (!last).then_some(to + 1);
-        if last {
-            self.unshipped[shard] = false;
-        }
     }
 
     /// Carries out what a shard asks for.

@@ -67,7 +67,7 @@ impl Simulation {
             self.check_received(device);
         }
         match self.profile.kind {
-            Kind::Mixed | Kind::Crashing | Kind::MovingMixed => self.check_nothing_lost(),
+            Kind::Mixed | Kind::Crashing | Kind::MovingMixed | Kind::FallingMixed => self.check_nothing_lost(),
             Kind::Exact | Kind::Lasting | Kind::Moving | Kind::Falling => self.check_accounts(),
         }
         self.check_retained();

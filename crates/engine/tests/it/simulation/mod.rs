@@ -407,6 +407,13 @@ fn every_message_comes_exactly_once_whichever_nodes_die_when_others_take_their_p
 }
 
 #[test]
+fn nothing_is_lost_invented_or_repeated_while_nodes_die_and_others_take_their_place() {
+    for seed in at_least(12) {
+        Simulation::new(Kind::FallingMixed, seed).play();
+    }
+}
+
+#[test]
 fn a_seed_plays_the_same_run_again() {
     for seed in 0..3 {
         for kind in [Kind::Mixed, Kind::Exact, Kind::Crashing, Kind::Lasting] {

@@ -24,6 +24,8 @@ pub(super) enum Kind {
     /// As [`Kind::Exact`] with limits that drop nothing, in a cluster whose nodes die with a store that others go on with: every message
     /// has to be there, once.
     Falling,
+    /// As [`Kind::Mixed`], in such a cluster.
+    FallingMixed,
 }
 
 impl Kind {
@@ -39,7 +41,7 @@ impl Kind {
 
     /// Whether nodes die and others take their place.
     pub(super) fn falls(self) -> bool {
-        self == Self::Falling
+        matches!(self, Self::Falling | Self::FallingMixed)
     }
 
     /// Whether processes die.
@@ -162,8 +164,8 @@ impl Profile {
 
     /// A message to be published.
     pub(super) fn draft(&self, random: &mut Random) -> Draft {
-        // What groups deal is played in `dying`.
-        let shared = !self.kind.falls() && random.percent(30);
+        // What has become of each message of a group is played in `dying`.
+        let shared = self.kind != Kind::Falling && random.percent(30);
         let topic = if shared { random.pick(&SHARED_TOPICS) } else { random.pick(&TOPICS) };
         if self.kind.is_exact() {
             return Draft { topic, qos: QoS::ExactlyOnce, retain: false };
