@@ -1,4 +1,4 @@
-//! Which partitions have got which messages of other nodes.
+//! Which partitions have got which messages of other nodes, and of shards of this process whose messages cross to other nodes as well.
 //!
 //! A message that a group has dealt has a name, too: the id under which it is kept where it was dealt. It is kept until the commit of what
 //! has become of it is known there, and is dealt to the same member again if its node dies before: whoever has taken that node's place

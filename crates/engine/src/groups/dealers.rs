@@ -27,7 +27,7 @@ pub(crate) struct Dealers {
     by_partition: [ShardId; PARTITIONS as usize],
     /// Partitions for which whoever has members deals.
     open: Partitions,
-    /// Partitions whose dealer is gone, and whose next one is not ready.
+    /// Partitions whose dealer or home is gone, and whose next one is not ready.
     unready: Partitions,
     /// Partitions of which this shard is the home and knows all members.
     complete: Partitions,
@@ -121,7 +121,7 @@ impl Dealers {
         self.complete.has(partition)
     }
 
-    /// Whether there is a partition whose dealer is gone, and whose next one is not ready.
+    /// Whether there is a partition whose dealer or home is gone, and whose next one is not ready.
     pub(crate) fn miss_any(&self) -> bool {
         !self.unready.is_empty()
     }
@@ -157,6 +157,10 @@ impl Dealers {
                 self.open = self.open.with(one);
             }
             self.by_partition[usize::from(partition.0)] = next;
+            if old.misses(partition) && !new.misses(partition) && !new.stands_in(partition) {
+                // Its new home may still be telling what is wanted there.
+                self.unready = self.unready.with(one);
+            }
         }
     }
 
@@ -187,7 +191,9 @@ impl Engine {
         self.groups.dealers.follow(old, &self.roster);
         for shard in self.roster.others() {
             let partitions = Partitions::that(|partition| self.roster.home_of(partition) == shard);
-            let Some(other) = self.groups.dealers.other(shard).filter(|it| it.told_seats != partitions) else {
+            // Whoever has taken a place answers anew, behind all that is wanted there.
+            let took = partitions.iter().any(|partition| old.misses(partition) && !self.roster.misses(partition));
+            let Some(other) = self.groups.dealers.other(shard).filter(|it| took || it.told_seats != partitions) else {
                 continue;
             };
             other.told_seats = partitions;

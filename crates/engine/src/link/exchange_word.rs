@@ -17,11 +17,6 @@ pub(crate) struct ExchangeWord {
 }
 
 impl ExchangeWord {
-    /// Whether the message may have come before.
-    pub(crate) fn is_again(self) -> bool {
-        !self.covered.is_nobody()
-    }
-
     pub(super) fn write(self, out: &mut Vec<u8>) {
         out.put_u8(EXCHANGE_KIND);
         out.put_u64(self.name.origin);

@@ -283,7 +283,8 @@ impl Links {
         {
             link.awaited.add(Awaited { ticket, interest: false });
         }
-        if let Some(word) = self.exchange.filter(|word| self.peers.has(shard) || word.is_again()) {
+        // Also a shard of this process: it may be about to take in sessions that have got the message at a node that is dead by then.
+        if let Some(word) = self.exchange {
             self.append(shard, None, |head, bytes, shared| Record::Exchange(word).write(head, bytes, shared));
         }
         self.append(shard, Some(passage.entered_at), |head, bytes, shared| {

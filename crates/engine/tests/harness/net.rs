@@ -747,14 +747,9 @@ impl Net {
 
     /// Takes the batch for one other shard; in turn all shards are served before anything else happens here.
     fn ship(&mut self, shard: usize) {
-        if self.shipping[shard].is_none()
-            && let Some(batch) = self.engines[shard].take_journal()
-        {
-            // Before anyone else can know of what it says.
-            self.trace.note(format!("shard {shard}: writes batch {} for the store", batch.sequence));
-            self.store.hand_in(self.nodes, shard, batch);
-        }
         if self.shipping[shard].is_none() {
+            // Before anyone else can know of what it says.
+            self.write_journal(shard);
             // A commit that comes in between may let something leave for those who were served before it.
             self.unshipped[shard] = false;
         }
@@ -765,6 +760,14 @@ impl Net {
         }
         let last = to + 1 == self.engines.len();
         self.shipping[shard] = (!last).then_some(to + 1);
+    }
+
+    /// Hands in what a shard has written for the store.
+    fn write_journal(&mut self, shard: usize) {
+        if let Some(batch) = self.engines[shard].take_journal() {
+            self.trace.note(format!("shard {shard}: writes batch {} for the store", batch.sequence));
+            self.store.hand_in(self.nodes, shard, batch);
+        }
     }
 
     /// Carries out what a shard asks for.

@@ -31,6 +31,8 @@ impl Net {
             self.trace.note(format!("node {taker} takes in {} partitions of node {node}", images.len()));
             for engine in nodes.engines_of(taker) {
                 self.with_engine(engine, |engine, now| engine.arrive(now, &images)).expect("images of a store");
+                // It is served when this is committed, which is asked of what was handed in.
+                self.write_journal(engine);
             }
         }
     }

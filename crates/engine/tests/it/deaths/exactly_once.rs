@@ -115,6 +115,44 @@ fn a_message_comes_once_when_the_node_of_its_publisher_dies() {
 }
 
 #[test]
+fn a_message_that_is_on_its_way_to_a_shard_comes_once_when_that_takes_the_place_of_a_dead_node() {
+    // The dead node had it, or had not.
+    for reached in [true, false] {
+        let world = World::cluster(2, 2, |settings| settings.durability = Durability::Commit);
+        let there = steady(&world, 1, "there ");
+        let beside = steady(&world, 3, "beside ");
+        for subscriber in [&there, &beside] {
+            let client = world.connect(subscriber.clone());
+            client.subscribe("t", ExactlyOnce);
+            client.lose();
+        }
+        let publisher = steady(&world, 2, "publisher ");
+        let client = world.connect(publisher.clone());
+        world.hold(2, 3);
+        if !reached {
+            world.hold(2, 1);
+        }
+        let id = client.send_publish(message("t", "x").qos2());
+        world.run();
+        world.fall(0, 0, 0);
+        world.run();
+        world.take_over(0);
+        world.release(2, 3);
+        if !reached {
+            let client = world.connect(publisher);
+            let mut again = message("t", "x").qos2();
+            (again.dup, again.id) = (true, id);
+            client.send_publish(again);
+            world.run();
+        }
+        for subscriber in [there, beside] {
+            let name = subscriber.client_id.clone();
+            assert_eq!(world.connect(subscriber.accept_on(2)).payloads(), ["x"], "{name}, {reached}");
+        }
+    }
+}
+
+#[test]
 fn a_message_that_was_on_a_link_that_breaks_comes_once_when_both_nodes_live() {
     for come in [Come::NotYet, Come::Written] {
         let world = three();

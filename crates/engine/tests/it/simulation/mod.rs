@@ -399,9 +399,14 @@ fn nothing_is_lost_invented_or_repeated_while_partitions_move() {
     }
 }
 
+/// Seeds that have found something while nodes died: the place of a dead node was believed to be taken before it was known what is wanted there, and a
+/// message came twice that was on its way to a shard which took in sessions that had it.
+const FOUND_WHILE_DYING: [u64; 3] = [57, 248, 300];
+
 #[test]
 fn every_message_comes_exactly_once_whichever_nodes_die_when_others_take_their_place() {
-    for seed in at_least(12) {
+    let found = FOUND_WHILE_DYING.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
+    for seed in found.chain(at_least(12)) {
         Simulation::new(Kind::Falling, seed).play();
     }
 }
