@@ -62,7 +62,7 @@ impl Marks {
     }
 
     /// Who has got a message.
-    pub(super) fn get(&self, name: ExchangeName) -> Got {
+    pub(crate) fn get(&self, name: ExchangeName) -> Got {
         self.find(name).map_or(Got::NOBODY, |mark| mark.by)
     }
 
