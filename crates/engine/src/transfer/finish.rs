@@ -25,12 +25,15 @@ impl Engine {
     /// [`Engine::is_cut`]; from then on nothing is noted.
     ///
     /// # Errors
-    /// When it was more than is kept.
+    /// When it was more than is kept, or the link to a shard was lost before it had cut.
     pub fn take_transfer_rest(&mut self, id: u64) -> Result<Vec<u8>, ImageError> {
         let mut rest = begin_image();
         for leaving in self.desk.transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
             if leaving.full {
                 return Err(too_much());
+            }
+            if leaving.link_lost {
+                return Err(ImageError::LinkLost);
             }
             rest.append(&mut leaving.noted);
         }

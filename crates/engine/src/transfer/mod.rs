@@ -59,6 +59,8 @@ struct Leaving {
     uncut: Shards,
     noted: Vec<u8>,
     full: bool,
+    /// Whether a shard was lost before its cut: what it has sent to the new home was not noted there, and may not have come here.
+    link_lost: bool,
 }
 
 /// A partition of which images were taken in.
@@ -123,6 +125,12 @@ impl Transfers {
             return None;
         }
         self.cuts.iter().find(|cut| cut.partitions.has(partition)).map(|cut| cut.to)
+    }
+
+    /// Partitions that this shard has cut for new homes of which this is true.
+    pub(crate) fn cut_for(&self, is_meant: impl Fn(ShardId) -> bool) -> Partitions {
+        let cuts = self.cuts.iter().filter(|cut| is_meant(cut.to));
+        cuts.fold(Partitions::NONE, |all, cut| all.with(cut.partitions))
     }
 
     /// Whether a retained value is kept here for a partition that comes.

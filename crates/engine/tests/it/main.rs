@@ -25,6 +25,7 @@ mod links;
 mod live_limits;
 mod loop_lag;
 mod model;
+mod moves;
 mod moving;
 mod paging;
 mod policies;
