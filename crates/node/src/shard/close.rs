@@ -7,7 +7,7 @@ use tidegate_engine::{ConnectionKey, Millis, Output, Reason};
 
 use crate::limits::{CLOSE_FLUSH_MS, LINGER_MS};
 use crate::shard::Shard;
-use crate::table::Flags;
+use crate::shard::table::Flags;
 
 /// Whether the client knows that the connection ends and waits for nothing.
 fn is_expected(reason: Reason) -> bool {

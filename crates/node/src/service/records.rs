@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use tidegate_engine::{ApplicationMessage, InnerPublication, Reason, RecordTicket, ShardId};
 
 use crate::handle::NodeHandle;
-use crate::inbox::{Admin, ToShard};
 use crate::service::{ServiceOrder, ServiceWake};
 use crate::shard::Shard;
+use crate::shard::inbox::{Admin, ToShard};
 
 /// Messages for applications of a node that wait for the bus at once; further ones are refused. As many reports may wait.
 const MAX_WAITING: u64 = 32_768;

@@ -1,6 +1,8 @@
 //! Between shards and the store: batches of the journal go out, commits come back, and at the start everything that the
 //! store holds goes to the shards that it belongs to.
 
+pub(crate) mod place;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -10,11 +12,11 @@ use tidegate_engine::{
 };
 use tidegate_store::{Loaded, MergeError, ReadError, Reader, Running, Status, Store, Writer};
 
+use crate::admission::stored_bans::{self, StoredBans};
 use crate::admission::{Admission, RecordError};
-use crate::inbox::{InboxSender, ToShard};
 use crate::limits::{RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS, UNCOMMITTED_BYTES};
 use crate::shard::Shard;
-use crate::stored_bans::{self, StoredBans};
+use crate::shard::inbox::{InboxSender, ToShard};
 
 /// A key and its value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);

@@ -1,6 +1,9 @@
 //! What services within the process may do at a node: publish, ask who is connected and how far away, ping, and send
 //! clients elsewhere. All of it is bounded, and a shard waits for none of them.
 
+pub(crate) mod membership;
+pub(crate) mod records;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -9,9 +12,9 @@ use std::time::Instant;
 use tidegate_engine::{InnerPublication, Millis, Place, Reason, RecordTicket, ShardId, TenantId, partition_of};
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
-use crate::inbox::{Admin, ToShard};
-use crate::records::{RecordSink, ReportSink};
+use crate::service::records::{RecordSink, ReportSink};
 use crate::shard::Shard;
+use crate::shard::inbox::{Admin, ToShard};
 
 /// Pongs that wait for whoever pings; further ones are dropped, and their nodes count as silent in that round.
 const WAITING_PONGS: usize = 65_536;

@@ -5,6 +5,8 @@
 //! tables are shrunk and the allocator is asked to return its free pages. The same happens after a rush of new
 //! connections, for what their arrival took for a moment lies free then.
 
+pub(crate) mod program_pages;
+
 use tidegate_engine::Millis;
 
 use crate::limits::{TRIM_LATEST_MS, TRIM_MIN_PEAK, TRIM_MIN_RUSH, TRIM_QUIET_MS};

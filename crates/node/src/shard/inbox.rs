@@ -21,9 +21,9 @@ use crate::quic::{QuicBatch, QuicNotice};
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
 use crate::service::ServiceOrder;
+use crate::shard::wake::Gate;
 use crate::transport::Transport;
 use crate::uplink::{Dialed, FleetOrder};
-use crate::wake::Gate;
 
 /// Something put before a shard. Batches and sockets come from other shards, the rest from the control plane.
 #[derive(Debug)]

@@ -11,18 +11,18 @@ use mio::event::Event as Readiness;
 use tidegate_engine::{ConnectionKey, Event, Reason, ShardId};
 
 use crate::flight::FlightSubject;
-use crate::inbox::{Admin, ToShard};
 use crate::limits::{
     INBOX_MESSAGES_PER_TURN, LINE_BYTES_PER_TURN, LINE_MICROS_PER_TURN, LINE_WRITES_PER_LOOK, LINE_WRITES_PER_TURN,
     READ_BYTES_PER_TURN, SHORT_LINE,
 };
+use crate::memory::program_pages::release_program_pages;
 use crate::memory::return_free_pages;
 use crate::observer::{Answer, Occasion};
-use crate::program_pages::release_program_pages;
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
+use crate::shard::inbox::{Admin, ToShard};
+use crate::shard::table::Flags;
 use crate::shard::{Shard, Stage, WAKER, listener_position};
-use crate::table::Flags;
 
 impl Shard {
     /// Works off a bounded part of everything that waits.

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use tidegate_engine::{MembershipChange, MembershipOutcome, Place, ShardId, TenantId, partition_of};
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
-use crate::inbox::{Admin, ToShard};
+use crate::shard::inbox::{Admin, ToShard};
 
 /// Changes that one call may bring: each shard makes its part of them in one turn, a few milliseconds for all.
 pub const MAX_MEMBERSHIP_CHANGES: usize = 10_000;

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use tidegate_engine::{ConnectionKey, ListenerId, Reason, ShardId};
 
 use crate::admission::{Seat, ip_of};
-use crate::inbox::{Adoption, ToShard};
 use crate::limits::HANDSHAKE_STEP_BYTES;
 use crate::quic::Owner;
 use crate::shard::Shard;
-use crate::table::{Flags, token_of};
+use crate::shard::inbox::{Adoption, ToShard};
+use crate::shard::table::{Flags, token_of};
 use crate::tls::ConnectionFacts;
 use crate::transport::{Ended, Input, Transport, Wrote};
 use crate::uplink::NO_LISTENER;

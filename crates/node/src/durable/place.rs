@@ -8,10 +8,10 @@ use tidegate_engine::{
 use tidegate_store::Store;
 
 use crate::admission::Ban;
+use crate::admission::stored_bans;
 use crate::clock::Clock;
 use crate::durable::DurableError;
 use crate::moves::MoveError;
-use crate::stored_bans;
 
 /// Why a store could not be given on.
 #[derive(Debug, thiserror::Error)]

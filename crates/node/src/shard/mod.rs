@@ -1,5 +1,12 @@
 //! A shard: one thread with one engine, its sockets and its inbox.
 
+pub(crate) mod close;
+pub(crate) mod connections;
+pub(crate) mod inbox;
+pub(crate) mod table;
+pub(crate) mod turn;
+pub(crate) mod wake;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,18 +23,18 @@ use crate::clock::{Clock, time_until};
 use crate::cluster::{ClusterShard, LinksSender};
 use crate::durable::{RestoreSeed, ShardJournal, take_in};
 use crate::flight::{FlightSettings, Recorder};
-use crate::inbox::{Inbox, InboxSender};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
+use crate::listener::preset::Presets;
 use crate::listener::{Acceptor, Reserve, Shortage};
 use crate::memory::Ebb;
 use crate::moves::Committing;
 use crate::observer::Observer;
-use crate::preset::Presets;
 use crate::quic::{QuicEndpoint, QuicState};
 use crate::relay::{NodeHomes, Relays};
 use crate::report::ShellCounters;
 use crate::service::Services;
-use crate::table::{RESERVED_INDEX, Table};
+use crate::shard::inbox::{Inbox, InboxSender};
+use crate::shard::table::{RESERVED_INDEX, Table};
 use crate::tls::TlsListeners;
 use crate::uplink::Dialer;
 

@@ -3,11 +3,11 @@
 use tidegate_engine::ListenerId;
 
 use crate::address::{ListenAddress, LocalAddress};
-use crate::inbox::InboxSender;
 use crate::listener::{Acceptor, bind, bind_quic};
 use crate::node::StartError;
 use crate::quic::{MAX_ENDPOINTS, QuicEndpoint, QuicSocket};
 use crate::settings::NodeSettings;
+use crate::shard::inbox::InboxSender;
 use crate::tls::{TlsError, TlsListeners};
 
 /// What is listened on, in the order of the settings.

@@ -20,7 +20,7 @@ mod pages {
     use std::{ptr, slice};
 
     /// Has the segments of the program released; the libraries that it loads are shared with other programs anyway.
-    pub(super) fn release() {
+    pub(crate) fn release() {
         // SAFETY: the callback is called before this returns, does not unwind, and is handed no data.
         unsafe {
             libc::dl_iterate_phdr(Some(release_segments), ptr::null_mut());
@@ -67,7 +67,7 @@ mod pages {
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 mod pages {
-    pub(super) fn release() {}
+    pub(crate) fn release() {}
 }
 
 #[cfg(all(test, target_os = "linux", target_pointer_width = "64"))]
