@@ -9,16 +9,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::dispatch::{Reach, Source};
 use crate::engine::Engine;
-use crate::exchanges::{ExchangeName, Got};
+use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::groups::group_partition;
 use crate::ids::{MAX_SHARDS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
 use crate::link::record::Record;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
+use crate::publish::dispatch::{Reach, Source};
 use crate::publish::is_own_topic;
-use crate::reason::Reason;
+use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 use tidegate_mqtt::QoS;
 
@@ -290,7 +290,7 @@ impl Engine {
         let is_missing = |partition| left.is_missing(deliver, shards, partition);
         let wants = |partition| is_missing(partition) && !known.sessions.has(partition);
         let deals = |partition| is_missing(partition) && !known.groups.has(partition);
-        crate::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, wants, deals);
+        crate::publish::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, wants, deals);
     }
 
     /// Notes that all who are here get a message now that was on its way to them. Returns who has got it before.
@@ -321,7 +321,7 @@ impl Engine {
         let tenant = left.message.tenant;
         let own = left.crossed.is_empty() && self.place.owns(group_partition(tenant, share, filter));
         if own {
-            crate::dispatch::reach!(self).keep_left(now, &left.message, (share, filter), client, id);
+            crate::publish::dispatch::reach!(self).keep_left(now, &left.message, (share, filter), client, id);
         }
         own
     }

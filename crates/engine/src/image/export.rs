@@ -2,14 +2,14 @@
 
 use super::fields::{put_delivery, put_message};
 use super::{ImageError, begin, seal};
+use crate::cluster::exchanges::{Exchange, ExchangeName, Got};
 use crate::durable::Key;
 use crate::engine::Engine;
-use crate::exchanges::{Exchange, ExchangeName, Got};
 use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId};
 use crate::now::{Millis, Now};
-use crate::packet_ids::{InflightEntry, State};
-use crate::reason::Reason;
+use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::{Flow, InFlight, Session, Standing, Will};
+use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 use tidegate_mqtt::PacketId;
 
@@ -217,7 +217,9 @@ fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>, exchanges: &[(Pack
     out.put_u32(flow.map_or(0, |flow| flow.received.len() as u32));
     for id in flow.into_iter().flat_map(|flow| flow.received.iter()) {
         out.put_u16(id.get());
-        let exchange = exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange);
+        // One that all nodes have confirmed needs no name any more, and its shard ends it when the session is forgotten there.
+        let open = exchanges.iter().find(|(of, exchange)| *of == id && !exchange.answered);
+        let exchange = open.map(|(_, exchange)| *exchange);
         out.put_u8(exchange.map_or(0, |exchange| 1 + u8::from(exchange.doubtful)));
         if let Some(exchange) = exchange {
             exchange.write(out);

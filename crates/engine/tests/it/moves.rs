@@ -180,3 +180,33 @@ fn a_message_that_was_lost_on_its_way_to_the_old_home_comes_once_when_the_move_g
     world.run();
     comes_once(&world, 1, [subscriber, publisher]);
 }
+
+#[test]
+fn a_message_that_was_confirmed_before_its_publisher_moved_comes_once_when_the_new_home_dies() {
+    let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
+    let subscriber = world.connect(v5(&world.name_on(2, "subscriber ")));
+    subscriber.subscribe("t", ExactlyOnce);
+    let publisher = v5(&world.name_on(0, "publisher ")).clean(false).expiry(u32::MAX).manual();
+    let client = world.connect(publisher.clone());
+    let first = client.send_publish(message("t", "x").qos2());
+    client.expect(PacketType::PubRec);
+    client.lose();
+    world.begin_move(0, 1, &publisher.client_id);
+    world.end_move();
+    world.run();
+    // Where it was published nobody keeps its name in use.
+    world.connect(v5(&world.name_on(0, "other "))).publish(message("t", "y").qos2());
+    world.fall_unnoticed(1, usize::MAX, 0);
+    world.bury(1);
+    world.fetch_of(1);
+    world.run();
+    world.serve_by_table();
+    world.read_all_tables();
+    world.run();
+    let client = world.connect(publisher.accept_on(2));
+    let mut again = message("t", "x").qos2();
+    (again.dup, again.id) = (true, first);
+    client.send_publish(again);
+    client.expect(PacketType::PubRec);
+    assert_eq!(subscriber.payloads(), ["x", "y"]);
+}
