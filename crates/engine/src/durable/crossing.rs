@@ -9,8 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::Engine;
 use crate::cluster::exchanges::{ExchangeName, Got};
+use crate::engine::Engine;
 use crate::groups::group_partition;
 use crate::ids::{MAX_SHARDS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
 use crate::link::record::Record;
