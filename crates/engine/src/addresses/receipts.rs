@@ -166,20 +166,12 @@ impl Engine {
         let Some(session) = self.desk.sessions.get(sender.0) else { return };
         let own = format!("{}/receipts/{}", addresses.prefix, encoded(&session.client_id));
         let wished = asked.response_topic.map(TopicName::as_str);
-        let may = |topic: &&str| {
-            !is_own_topic(topic) && self.may_publish(sender, topic, QoS::AtLeastOnce, false)
-        };
+        let may = |topic: &&str| !is_own_topic(topic) && self.may_publish(sender, topic, QoS::AtLeastOnce, false);
         self.add_receipts_to(topic, asked, wished.filter(may).unwrap_or(&own), out);
     }
 
     /// The same for receipts that go to this topic.
-    pub(crate) fn add_receipts_to(
-        &mut self,
-        topic: &str,
-        asked: &PublishProperties<'_>,
-        to: &str,
-        out: &mut Vec<u8>,
-    ) {
+    pub(crate) fn add_receipts_to(&mut self, topic: &str, asked: &PublishProperties<'_>, to: &str, out: &mut Vec<u8>) {
         let wants = asked.user_properties.iter().any(|(name, value)| name == ASKS && RECEIPTS.contains(&value));
         let Some(addresses) = self.settings.addresses.as_ref().filter(|_| wants) else { return };
         let several = match Address::read(&addresses.prefix, topic) {
