@@ -9,15 +9,15 @@ use std::time::Duration;
 use tidegate_engine::{Millis, Now, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of};
 
 use crate::access::AccessFactory;
+use crate::admission::stored_bans::StoredBans;
 use crate::admission::{Admission, Ban, BanError, BanTarget};
 use crate::clock::Clock;
 use crate::cluster::LinksHandle;
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::identities::{Family, Identities};
-use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::relay::NodeHomes;
 use crate::report::NodeReport;
-use crate::stored_bans::StoredBans;
+use crate::shard::inbox::{Admin, InboxSender, ToShard};
 use crate::tls::{PreparedTls, RevocationLists, TlsError, TlsListeners, TlsSettings};
 use crate::uplink::{Brokers, Dialer};
 

@@ -26,7 +26,7 @@ use self::goodbye::Goodbye;
 use crate::admission::Seat;
 use crate::quic::{News, Owner};
 use crate::shard::Shard;
-use crate::table::Flags;
+use crate::shard::table::Flags;
 use crate::transport::Transport;
 
 /// How long a home may take to accept a connection, and how long the last bytes of a relay may take to leave, milliseconds.

@@ -7,7 +7,7 @@ use tidegate_engine::Millis;
 
 use super::{CLIENT, HOME, Pair, Relay};
 use crate::listener::Shortage;
-use crate::table::RESERVED_INDEX;
+use crate::shard::table::RESERVED_INDEX;
 use crate::transport::Transport;
 
 /// Tokens from this index on, up to the reserved ones, are those of relays: two for each. Engines number connections from 0, and never
