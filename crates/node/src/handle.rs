@@ -231,22 +231,10 @@ impl NodeHandle {
     /// # Errors
     /// When a shard does not answer; it puts them in force in its next turn, if it has one.
     pub fn set_access(&self, access: Option<&AccessFactory>) -> Result<(), NoAnswer> {
-        let ask = |inbox: &InboxSender| {
-            let (done, answers) = channel();
-            inbox.send(ToShard::Admin(Admin::SetAccess { access: access.cloned(), done }));
-            answers
-        };
         if let Some(identities) = &self.identities {
             identities.set_access(access);
         }
-        let asked: Vec<_> = self.inboxes.iter().map(ask).collect();
-        let inner: Vec<_> = self.inner_inboxes().iter().map(ask).collect();
-        (0..).map(ShardId).zip(asked).try_for_each(|(shard, answers)| wait(shard, &answers))?;
-        for answers in inner {
-            // One that is ending has nobody whom rules are about.
-            let _ = wait(ShardId(0), &answers);
-        }
-        Ok(())
+        self.ask_all(|done| Admin::SetAccess { access: access.cloned(), done }).map(drop)
     }
 
     /// How many users there may be whose own credentials brokers are shown, where they are.
