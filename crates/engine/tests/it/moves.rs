@@ -210,3 +210,81 @@ fn a_message_that_was_confirmed_before_its_publisher_moved_comes_once_when_the_n
     client.expect(PacketType::PubRec);
     assert_eq!(subscriber.payloads(), ["x", "y"]);
 }
+
+#[test]
+fn a_message_that_a_group_was_dealt_while_its_home_moved_is_not_dealt_again_when_the_old_home_dies() {
+    // It comes before the cut of its publisher's node or behind it, or when the old home has yet to read that it is none.
+    for stage in 0..3 {
+        let world = World::cluster(4, 1, |settings| settings.durability = Durability::Commit);
+        let topic = group_at(&world, 0);
+        let member = v5(&world.name_on(3, "member ")).clean(false).expiry(u32::MAX);
+        let client = world.connect(member.clone());
+        client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
+        client.lose();
+        let publisher = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);
+        let client = world.connect(publisher.clone());
+        world.begin_move(0, 1, &format!("group/{topic}"));
+        world.advance_move();
+        if stage > 0 {
+            world.advance_move();
+        }
+        world.hold(0, 2);
+        if stage == 2 {
+            world.advance_move();
+            world.advance_move();
+            world.advance_move();
+            world.read_table(1);
+        }
+        client.send_publish(message(&topic, "x").qos2());
+        world.run();
+        assert!(client.answers().is_empty(), "the node where it is dealt has not confirmed it");
+        world.end_move();
+        world.run();
+        world.fall_unnoticed(0, usize::MAX, 0);
+        world.run();
+        world.bury(0);
+        world.fetch_of(0);
+        world.run();
+        world.serve_by_table();
+        world.read_all_tables();
+        world.run();
+        let client = world.connect(publisher.accept_on(2));
+        let id = client.next_id();
+        let mut again = message(&topic, "x").qos2();
+        (again.dup, again.id) = (true, Some(id));
+        client.send_publish(again);
+        assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+        client.expect_answer(PacketType::PubComp, id);
+        assert_eq!(world.connect(member.accept_on(2)).payloads(), ["x"], "{stage}");
+    }
+}
+
+#[test]
+fn a_publisher_that_moves_before_nodes_have_confirmed_is_answered_when_they_have() {
+    let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
+    let subscriber = world.connect(v5(&world.name_on(2, "subscriber ")));
+    subscriber.subscribe("t", ExactlyOnce);
+    let publisher = v5(&world.name_on(0, "publisher ")).clean(false).expiry(u32::MAX);
+    let client = world.connect(publisher.clone());
+    world.begin_move(0, 1, &publisher.client_id);
+    world.hold(2, 0);
+    let id = client.send_publish(message("t", "x").qos2());
+    world.run();
+    world.advance_move();
+    world.advance_move();
+    world.release(2, 0);
+    world.end_move();
+    world.run();
+    world.hold(2, 1);
+    let client = world.connect(publisher.accept_on(1));
+    let mut again = message("t", "x").qos2();
+    (again.dup, again.id) = (true, id);
+    client.send_publish(again);
+    world.run();
+    assert!(client.answers().is_empty(), "a node has not confirmed it");
+    world.release(2, 1);
+    let id = id.expect("a packet id");
+    assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+    client.expect_answer(PacketType::PubComp, id);
+    assert_eq!(subscriber.payloads(), ["x"]);
+}

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Aside, NAME, RETAINED, Stage, TO_SESSION, too_much};
+use super::{Aside, DEALT, NAME, RETAINED, Stage, TO_SESSION, too_much};
 use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::engine::Engine;
 use crate::ids::{PartitionId, Partitions, SessionKey, TenantId, partition_of};
@@ -18,6 +18,7 @@ enum Entry {
     ToSession { tenant: TenantId, client_id: String, delivery: Delivery },
     Retained(MessageRef),
     Name(ExchangeName),
+    Dealt(ExchangeName),
 }
 
 impl Engine {
@@ -63,7 +64,7 @@ impl Engine {
             while !reader.is_empty() {
                 let (partition, entry) = self.read_entry(&mut reader, now)?;
                 if self.desk.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
-                    messages += u64::from(!matches!(entry, Entry::Name(_)));
+                    messages += u64::from(!matches!(entry, Entry::Name(_) | Entry::Dealt(_)));
                     self.take_entry(now, partition, entry);
                 }
             }
@@ -91,6 +92,7 @@ impl Engine {
             }
             RETAINED => Entry::Retained(read_publication(reader, now, tenant)?),
             NAME => Entry::Name(ExchangeName::read(reader)?),
+            DEALT => Entry::Dealt(ExchangeName::read(reader)?),
             _ => return Err(WireError { reading: "a part of a rest" }),
         };
         Ok((partition, entry))
@@ -106,6 +108,9 @@ impl Engine {
             }
             Entry::Name(name) => {
                 self.put_mark(name, Got { sessions: Partitions::of(partition), ..Got::NOBODY });
+            }
+            Entry::Dealt(name) => {
+                self.put_mark(name, Got { groups: Partitions::of(partition), ..Got::NOBODY });
             }
             Entry::Retained(message) => {
                 let coming = self.desk.transfers.coming.get(&partition);
