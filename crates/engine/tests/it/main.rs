@@ -13,6 +13,7 @@ mod access;
 mod addresses;
 mod asked_to_wait;
 mod authentication;
+mod bridges;
 mod cluster;
 mod connections;
 mod deaths;
