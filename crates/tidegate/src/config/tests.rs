@@ -6,7 +6,7 @@ use super::show::{Which, show};
 use super::*;
 
 fn file(text: &str) -> FileText {
-    FileText { name: "t.toml".to_owned(), text: text.to_owned() }
+    FileText::new("t.toml", text)
 }
 
 fn from_file(text: &str) -> Result<Config, String> {
