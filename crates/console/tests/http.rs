@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tidegate_console::api::{
-    Access, BanEntry, BanRequest, BanTarget, BrokerStatus, Control, ControlError, DrainRequest, DrainStatus,
-    FleetStatus, Story, StoryEvent, Subject,
+    Access, BanEntry, BanRequest, BanTarget, BrokerStatus, ClientEntry, ClientsRequest, Control, ControlError,
+    DrainRequest, DrainStatus, FleetStatus, Story, StoryEvent, Subject,
 };
 use tidegate_console::{
     AdmissionStatus, Console, ConsoleError, Limits, Logins, Phase, Running, Shell, Status, StatusSource, StoreNumbers,
     Unavailable, metrics,
 };
-use tidegate_engine::{Counters, Gauges, Reason, SlowSession, TenantId};
+use tidegate_engine::{ClientSummary, Counters, Gauges, Reason, SlowSession, TenantId};
 
 /// A broker that is whatever a test says.
 #[derive(Default)]
@@ -129,6 +129,28 @@ impl Control for Broker {
             blocked_publishers: 0,
         };
         Ok((0..limit.min(30)).map(slow).collect())
+    }
+
+    fn clients(&self, request: &ClientsRequest) -> Result<Vec<ClientEntry>, ControlError> {
+        let client = |number: usize| ClientEntry {
+            summary: ClientSummary {
+                tenant: TenantId::DEFAULT,
+                client_id: format!("{}-{number}", request.containing),
+                connection: None,
+                version: None,
+                keep_alive: None,
+                user_name: request.after.clone(),
+                expiry_seconds: 60,
+                subscriptions: 4,
+                filters: vec!["t/#".to_owned(); request.filters.min(4)],
+                inflight_messages: 1,
+                queued_messages: 2,
+                queued_bytes: 3,
+            },
+            tenant: request.after_tenant.clone(),
+            address: None,
+        };
+        Ok((0..request.limit.min(150)).map(client).collect())
     }
 
     fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {
@@ -470,6 +492,49 @@ fn slow_clients_are_named_as_many_as_are_asked_for() {
     for wrong in ["/api/v1/slow?limit=0", "/api/v1/slow?limit=1001", "/api/v1/slow?limit=a", "/api/v1/slow?top=1"] {
         assert_eq!(code(&fixture.get(wrong)), "400", "{wrong}");
     }
+    fixture.running.stop();
+}
+
+#[test]
+fn clients_are_listed_as_many_as_are_asked_for_and_whether_there_are_more() {
+    let fixture = Fixture::start(Limits::default());
+    let all = fixture.get("/api/v1/clients?containing=sensor");
+    assert_eq!((code(&all), all.matches("sensor-").count()), ("200", 100), "{all}");
+    assert!(all.contains(r#""more":true"#) && all.contains(r#""filters":[]"#), "{all}");
+    let rest = fixture.get("/api/v1/clients?limit=150&filters=2&after=a%26b&after_tenant=acme");
+    for part in [
+        r#""more":false"#,
+        r#""filters":["t/#","t/#"]"#,
+        r#""user":"a&b""#,
+        r#""tenant":"acme""#,
+        r#""connected":false"#,
+    ] {
+        assert!(rest.contains(part), "{part}: {rest}");
+    }
+    for wrong in ["limit=0", "limit=1001", "filters=101", "limit=x", "client=a"] {
+        assert_eq!(code(&fixture.get(&format!("/api/v1/clients?{wrong}"))), "400", "{wrong}");
+    }
+    fixture.running.stop();
+}
+
+#[test]
+fn a_browser_gets_a_page_that_loads_nothing_but_its_own_files() {
+    let fixture = Fixture::start(Limits::default());
+    let page = fixture.send("GET", "/", "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n", "");
+    assert_eq!(code(&page), "200");
+    assert!(page.contains("content-type: text/html; charset=utf-8") && page.contains("<!doctype html>"), "{page}");
+    assert!(
+        page.contains("content-security-policy: default-src 'none'; script-src 'self'; style-src 'self';"),
+        "{page}"
+    );
+    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("<script>"), "{page}");
+    for (path, kind) in [("/console.js", "text/javascript"), ("/console.css", "text/css")] {
+        let file = fixture.get(path);
+        assert!(code(&file) == "200" && file.contains(&format!("content-type: {kind}; charset=utf-8")), "{file}");
+        assert!(page.contains(&path[1..]), "the page does not load {path}");
+    }
+    let text = fixture.get("/");
+    assert!(text.contains("content-type: text/plain") && text.contains("/api/v1/clients"), "{text}");
     fixture.running.stop();
 }
 

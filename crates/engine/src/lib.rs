@@ -63,6 +63,7 @@ mod after_frame;
 mod alias;
 mod asked_to_wait;
 mod audit;
+mod clients;
 mod close;
 mod cluster;
 mod completion;
@@ -133,6 +134,7 @@ mod wire;
 
 pub use access::{Access, Subject};
 pub use addresses::{MembershipChange, MembershipError, MembershipOutcome, Right};
+pub use clients::{ClientQuery, ClientSummary};
 pub use close::Evicted;
 pub use connection::Preset;
 pub use counters::{Counters, Gauges};

@@ -14,6 +14,7 @@ mod addresses;
 mod asked_to_wait;
 mod authentication;
 mod bridges;
+mod clients;
 mod cluster;
 mod connections;
 mod deaths;
