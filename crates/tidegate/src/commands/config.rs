@@ -103,7 +103,10 @@ fn read(path: &Path) -> Result<FileText, ()> {
 fn read_bounded(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let mut file = File::open(path)?.take(MAX_FILE_SIZE + 1);
-    file.read_to_string(&mut text)?;
+    file.read_to_string(&mut text).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => io::Error::new(error.kind(), "it is no UTF-8 text; save it as UTF-8"),
+        _ => error,
+    })?;
     if file.limit() == 0 {
         let text = format!("it is larger than {MAX_FILE_SIZE} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
@@ -212,6 +215,7 @@ fn folder(path: &str) -> io::Result<Vec<FileText>> {
         }
     }
     paths.sort_unstable();
-    let read = |path: &std::path::PathBuf| read_bounded(path).map(|text| FileText::new(path.display().to_string(), text));
+    let read =
+        |path: &std::path::PathBuf| read_bounded(path).map(|text| FileText::new(path.display().to_string(), text));
     paths.iter().map(read).collect()
 }

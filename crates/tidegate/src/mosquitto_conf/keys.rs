@@ -48,8 +48,8 @@ pub(super) enum Treatment {
 }
 
 use Treatment::{
-    Always, Anonymous, Broker, EveryListener, Included, Listener, LogDestination, LogType, Not, PerListener, Persistence, Place,
-    Rules, Tls, Users,
+    Always, Anonymous, Broker, EveryListener, Included, Listener, LogDestination, LogType, Not, PerListener,
+    Persistence, Place, Rules, Tls, Users,
 };
 
 /// Why a setting of TLS is not there; a listener that has it is not opened to the network without it.

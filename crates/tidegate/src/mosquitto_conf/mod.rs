@@ -12,6 +12,7 @@ mod tests;
 
 use std::fmt::Write;
 use std::io;
+use std::ops::Range;
 
 use crate::config::credentials::HIDDEN;
 use crate::config::show::{Which, show};
@@ -74,6 +75,13 @@ pub(crate) fn convert(file: FileText, folder: impl Fn(&str) -> io::Result<Vec<Fi
     Converted { toml, notes }
 }
 
+/// The place of the first line that says something, if that is how Mosquitto's configurations begin.
+pub(crate) fn first_key(text: &str) -> Option<Range<usize>> {
+    let line = *lines(text).first()?;
+    let theirs = keys::treatment(line.key).is_some() && !line.value.starts_with('=');
+    theirs.then_some(line.offset..line.offset + line.key.len())
+}
+
 fn describe(file: &FileText, carried: usize, notes: &[(Line<'_>, String)]) -> String {
     let mut out = String::new();
     for (index, (line, reason)) in notes.iter().enumerate() {
@@ -108,7 +116,9 @@ fn with_included(
                 let end = if main[..end].ends_with('\n') { end } else { end + 1 };
                 grown = file.include(end + grown, &files) - end;
             }
-            Err(error) => unread.push((line.offset + grown, format!("not carried over: cannot read {}: {error}", line.value))),
+            Err(error) => {
+                unread.push((line.offset + grown, format!("not carried over: cannot read {}: {error}", line.value)))
+            }
         }
     }
     (file, unread)

@@ -5,14 +5,14 @@ use super::*;
 fn converted(text: &str) -> Converted {
     let file = FileText::new("mosquitto.conf", text);
     let converted = convert(file, |path| match path {
-        "/etc/conf.d" => {
-            Ok(vec![FileText::new("conf.d/a.conf", "\u{feff}listener 1884\r\nmax_qos 1"), FileText::new("conf.d/b.conf", "port x\n")])
-        }
+        "/etc/conf.d" => Ok(vec![
+            FileText::new("conf.d/a.conf", "\u{feff}listener 1884\r\nmax_qos 1"),
+            FileText::new("conf.d/b.conf", "port x\n"),
+        ]),
         _ => Err(io::ErrorKind::NotFound.into()),
     });
     // Whatever comes out can be run.
-    let inputs =
-        Inputs { file: Some(FileText::new("out", &*converted.toml)), ..Inputs::default() };
+    let inputs = Inputs { file: Some(FileText::new("out", &*converted.toml)), ..Inputs::default() };
     if let Err(findings) = Config::load(inputs) {
         panic!("{findings}\n{}", converted.toml);
     }
@@ -366,4 +366,20 @@ fn listeners_that_would_meet_are_left_out() {
     let notes =
         becomes("listener 1883 127.0.0.1\nlistener 1883 10.0.0.1\n", "[[listener]]\naddress = \"127.0.0.1:1883\"");
     assert!(notes.contains("left out: another listener is at 127.0.0.1:1883 already"), "{notes}");
+}
+
+#[test]
+fn a_configuration_of_mosquitto_in_place_of_ours_is_taken_for_one() {
+    let said = |text: &str| {
+        let inputs = Inputs { file: Some(FileText::new("t.toml", text)), ..Inputs::default() };
+        Config::load(inputs).map(drop).unwrap_err().to_string()
+    };
+    for text in ["# mine\n\npid_file /run/m.pid\nlistener 1883\n", "listener 1883 0.0.0.0\n", "plugin_opt_x y z\n"] {
+        let said = said(text);
+        assert_eq!(said.matches("error: ").count(), 1, "{said}");
+        assert!(said.contains("`tidegate config convert t.toml -o tidegate.toml`"), "{said}");
+    }
+    for text in ["[queue\n", "listener = 1883 x\n", "nonsense 1\n"] {
+        assert!(!said(text).contains("convert"), "{}", said(text));
+    }
 }
