@@ -1,5 +1,7 @@
 //! `tidegate clients`: who is there.
 
+use std::fmt::Write;
+
 use clap::Args as ClapArgs;
 use serde_json::Value;
 
@@ -66,7 +68,7 @@ fn path(args: &Args) -> String {
     let mut path = format!("/api/v1/clients?limit={}&filters={filters}", args.limit);
     for (key, value) in [("containing", &args.text), ("after", &args.after)] {
         if let Some(value) = value {
-            path += &format!("&{key}={}", escape(value));
+            let _ = write!(path, "&{key}={}", escape(value));
         }
     }
     path
@@ -89,7 +91,7 @@ fn list(answer: &Value) -> String {
         out.push('\n');
         let client = index.checked_sub(1).and_then(|index| clients.get(index));
         for filter in client.and_then(|client| client.get("filters")).and_then(Value::as_array).into_iter().flatten() {
-            out += &format!("    {}\n", shown(filter.as_str().unwrap_or_default()));
+            let _ = writeln!(out, "    {}", shown(filter.as_str().unwrap_or_default()));
         }
     }
     out

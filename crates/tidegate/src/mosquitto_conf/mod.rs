@@ -117,7 +117,7 @@ fn with_included(
                 grown = file.include(end + grown, &files) - end;
             }
             Err(error) => {
-                unread.push((line.offset + grown, format!("not carried over: cannot read {}: {error}", line.value)))
+                unread.push((line.offset + grown, format!("not carried over: cannot read {}: {error}", line.value)));
             }
         }
     }
