@@ -123,7 +123,7 @@ function showNumbers(numbers) {
     card("From publishers", before ? whole(rates.in) + "/s" : "…", speed("received")),
     card("To subscribers", before ? whole(rates.out) + "/s" : "…", speed("sent")),
     card("Retained", whole(sum(numbers, "mqtt_retained_messages")), bytes(sum(numbers, "mqtt_retained_bytes"))),
-    card("Queued", whole(sum(numbers, "mqtt_queue_messages")), `${whole(sum(numbers, "mqtt_inflight"))} unacknowledged`),
+    card("Queued", whole(sum(numbers, "mqtt_queue_messages") + sum(numbers, "tidegate_stored_messages")), `${whole(sum(numbers, "mqtt_inflight"))} unacknowledged`),
     card("Not delivered", whole(sum(numbers, "mqtt_messages_dropped_total")), "since the start"),
     card("Slow clients", whole(sum(numbers, "tidegate_slow_sessions")), "queue full, or nothing acknowledged"),
     card("CPU", before ? (100 * rate("cpu")).toFixed(0) + " %" : "…", `of one core, in ${some(sum(numbers, "tidegate_shards"), "shard")}`),
