@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tidegate_bus::{Append, Bounds, Bus, BusError, Done, LogName, Partition, Place, Position, Reader, Record};
 
-use super::{Bell, CoreCounters, KnownContexts, Stop};
+use super::{Bell, CoreCounters, Course, KnownContexts};
 use crate::partition::partition_of;
 use crate::register::{RecordLimits, Topic};
 
@@ -55,7 +55,8 @@ impl Courier {
         &self.contexts
     }
 
-    pub(crate) fn bus(&self) -> &Bus {
+    /// The bus itself.
+    pub fn bus(&self) -> &Bus {
         &self.bus
     }
 
@@ -64,22 +65,22 @@ impl Courier {
     }
 
     /// Makes the logs of topics, as often as it takes. `None` when the service is to end before that.
-    pub(crate) fn prepare(&self, topics: &[Topic], stop: &Stop) -> Option<()> {
+    pub(crate) fn prepare(&self, topics: &[Topic], course: &Course) -> Option<()> {
         for topic in topics {
-            until(stop, || {
+            until(course, || {
                 let spec = topic
                     .spec(self.partitions, self.limits)
                     .map_err(|_| BusError::Malformed("a topic's name is none"))?;
-                ask(stop, |done| self.bus.create(spec, done))
+                ask(course, |done| self.bus.create(spec, done))
             })?;
         }
         Some(())
     }
 
     /// What of a partition there is, asked as often as it takes.
-    pub(crate) fn bounds(&self, topic: Topic, partition: u32, stop: &Stop) -> Option<Bounds> {
+    pub(crate) fn bounds(&self, topic: Topic, partition: u32, course: &Course) -> Option<Bounds> {
         let place = place(topic, partition)?;
-        until(stop, || ask(stop, |done| self.bus.bounds(&place, done)))
+        until(course, || ask(course, |done| self.bus.bounds(&place, done)))
     }
 
     /// Reads a partition.
@@ -127,10 +128,10 @@ impl Courier {
 }
 
 /// Asks, and asks again while the bus is away.
-fn until<T>(stop: &Stop, mut attempt: impl FnMut() -> Result<T, BusError>) -> Option<T> {
+fn until<T>(course: &Course, mut attempt: impl FnMut() -> Result<T, BusError>) -> Option<T> {
     let mut told = false;
     loop {
-        if stop.is_asked() {
+        if course.is_over() {
             return None;
         }
         match attempt() {
@@ -138,6 +139,7 @@ fn until<T>(stop: &Stop, mut attempt: impl FnMut() -> Result<T, BusError>) -> Op
             // It ends, and what it waits for does not come any more.
             Err(BusError::Stopped) => return None,
             Err(error) => {
+                course.is_hindered(&error);
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!(%error, "a service of the core waits for the bus");
                 }
@@ -150,13 +152,13 @@ fn until<T>(stop: &Stop, mut attempt: impl FnMut() -> Result<T, BusError>) -> Op
 }
 
 /// Waits for the end of a call.
-fn ask<T: Send + 'static>(stop: &Stop, call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
+fn ask<T: Send + 'static>(course: &Course, call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
     let (sender, receiver) = sync_channel(1);
     call(Box::new(move |outcome| drop(sender.send(outcome))))?;
     loop {
         match receiver.recv_timeout(RETRY) {
             Ok(outcome) => return outcome,
-            Err(RecvTimeoutError::Timeout) if stop.is_asked() => return Err(BusError::Stopped),
+            Err(RecvTimeoutError::Timeout) if course.is_over() => return Err(BusError::Stopped),
             // The bus ends each call by itself.
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(BusError::Stopped),
