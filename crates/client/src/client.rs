@@ -106,11 +106,6 @@ impl Client {
         self.phase == Phase::Connected
     }
 
-    /// What the server takes; without limits until it has accepted a connection.
-    pub fn server_limits(&self) -> &ServerLimits {
-        &self.server
-    }
-
     /// The next event, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

@@ -90,11 +90,6 @@ impl Report {
         self.results.iter().filter(|result| matches!(result.verdict, Verdict::Failed { .. }))
     }
 
-    /// The results that were skipped.
-    pub fn skips(&self) -> impl Iterator<Item = &Result> {
-        self.results.iter().filter(|result| matches!(result.verdict, Verdict::Skipped(_)))
-    }
-
     /// The score of the statements of one version.
     pub fn score(&self, version: Version) -> Score {
         let mut score = Score::default();

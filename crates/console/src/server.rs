@@ -68,13 +68,6 @@ pub enum ConsoleError {
     Start(#[from] io::Error),
 }
 
-impl ConsoleError {
-    /// Whether somebody else has the address.
-    pub fn is_address_taken(&self) -> bool {
-        matches!(self, Self::Bind { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
-    }
-}
-
 /// A console that has its address and does not answer yet.
 #[derive(Debug)]
 pub struct Console {

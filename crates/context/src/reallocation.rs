@@ -83,11 +83,6 @@ impl Reallocation {
         Ok(Self { settings, balancing: false, moved: HashMap::new() })
     }
 
-    /// Whether it has begun to balance and is not there yet.
-    pub fn is_balancing(&self) -> bool {
-        self.balancing
-    }
-
     /// Notes that a node was moved, by whomever: it stays for the cool-down.
     pub fn note(&mut self, at: Duration, node: &str) {
         self.moved.insert(node.into(), at);

@@ -12,14 +12,14 @@ use tidegate_mqtt::{QoS, Will};
 
 use crate::addresses::{Address, Right};
 use crate::connection::Allowed;
+use crate::connection::identity::Identity;
 use crate::engine::Engine;
 use crate::event::Attempt;
-use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
 use crate::now::Now;
-use crate::reason::Reason;
 use crate::session::Session;
 use crate::settings::Settings;
+use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
 /// Who wants to do something.

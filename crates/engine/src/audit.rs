@@ -1,10 +1,10 @@
 //! Whether the engine's books are right: everything that is kept as a running sum or in two places, compared with what it
 //! stands for.
 
-use crate::admission::Reserving;
 use crate::connection::{Answer, Connection, Phase};
 use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
 use crate::ids::{ConnectionKey, SessionKey};
+use crate::publish::admission::Reserving;
 use crate::session::{BlockedPublisher, Session, Standing, Will};
 use crate::settings::OverflowPolicy;
 
@@ -131,7 +131,7 @@ impl Engine {
             let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
             let flows = self.desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
             let held = flows.filter(|flow| flow.blocking.contains(&publisher)).count();
-            let waits = |rate: &crate::rate::Rate| rate.waits_until != crate::now::Millis::NEVER;
+            let waits = |rate: &crate::limits::rate::Rate| rate.waits_until != crate::now::Millis::NEVER;
             let slowed = extra.rate.as_deref().is_some_and(waits);
             let short = self.desk.overload.holds(&publisher) || self.desk.loop_lag.holds(&publisher);
             let short = short || self.turn_share.holds(key) || self.desk.uplinks.holds(key) || extra.suspended;

@@ -10,31 +10,31 @@ use hashbrown::HashTable;
 use tidegate_mqtt::PacketType;
 
 use crate::addresses::{Receipts, Tallies};
+use crate::cluster::exchanges::Exchanges;
+use crate::cluster::transfer::Transfers;
+use crate::connection::output::{Output, OutputPool};
+use crate::connection::to_write::ToWrite;
 use crate::connection::{Connection, Phase};
-use crate::counters::Counters;
-use crate::dead_letter::DeadLetters;
 use crate::durable::{Crossings, Journal, Key, SessionRecord, put_subscription};
 use crate::event::Event;
-use crate::exchanges::Exchanges;
 use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, ListenerId, Partitions, Place, SessionKey, ShardId, TenantId};
-use crate::loop_lag::LoopLag;
+use crate::limits::loop_lag::LoopLag;
+use crate::limits::overload::Overload;
+use crate::limits::rate::Published;
+use crate::limits::tenants::TenantUses;
 use crate::now::{Millis, Now};
-use crate::output::{Output, OutputPool};
-use crate::overflow::OverflowRules;
-use crate::overload::Overload;
-use crate::rate::Published;
-use crate::reason::Reason;
-use crate::reservations::Reservations;
+use crate::orchestrator::uplink::{UplinkKey, Uplinks};
+use crate::publish::dead_letter::DeadLetters;
+use crate::session::overflow::OverflowRules;
+use crate::session::reservations::Reservations;
 use crate::session::{BlockedPublisher, Session, Will};
 use crate::settings::{Holding, ListenerSettings, Settings};
 use crate::slab::{GenSlab, Slab};
 use crate::telling::Telling;
-use crate::tenants::TenantUses;
+use crate::telling::counters::Counters;
+use crate::telling::reason::Reason;
 use crate::timers::Timers;
-use crate::to_write::ToWrite;
-use crate::transfer::Transfers;
-use crate::uplink::{UplinkKey, Uplinks};
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::identity::Identity;
+use crate::connection::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
-use crate::reason::Reason;
+use crate::orchestrator::uplink::DialAttempt;
 use crate::records::ApplicationMessage;
-use crate::uplink::DialAttempt;
+use crate::telling::reason::Reason;
 use tidegate_mqtt::Version;
 
 /// Something that the shell has to do or to tell.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::uplink::UPLINK_PREFIX;
+use crate::orchestrator::uplink::UPLINK_PREFIX;
 
 /// A shard of this process: one thread, one engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

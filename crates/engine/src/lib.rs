@@ -35,6 +35,17 @@
 //! - Queues may live elsewhere while their client is away: [`Engine::page_out`], [`Event::LoadQueue`],
 //!   [`Engine::handle_loaded`].
 //!
+//! # Where what is
+//!
+//! - `engine` is the calls above, `event` what they answer with, `desk` the clients of a shard, `settings` what it is told
+//!   at start; `ids`, `now`, `hash`, `slab`, `timers`, `message` and `wire` are what everything stands on.
+//! - A client: `connection` (bytes, CONNECT, output, close), `session` (queues, packet ids, acknowledgements), `access`.
+//! - A message: `publish` (checks, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`, `groups`
+//!   (shared subscriptions), `addresses` (mobile nodes), `records` and `service` (applications and services).
+//! - More than one shard: `link` (between shards), `cluster` (other nodes), `orchestrator` (brokers behind, homes).
+//! - What stays: `durable` (the journal), `image` (whole partitions). What holds: `limits`. What is told: `telling`;
+//!   `audit` recomputes the books for tests.
+//!
 //! # Example
 //!
 //! ```
@@ -56,111 +67,66 @@
 //! ```
 
 mod access;
-mod acknowledge;
 mod addresses;
-mod admission;
-mod after_frame;
-mod alias;
-mod asked_to_wait;
 mod audit;
-mod close;
 mod cluster;
-mod completion;
-mod connect;
 mod connection;
-mod counters;
-mod dead_letter;
-mod deliver;
 mod desk;
-mod dispatch;
 mod durable;
 mod engine;
-mod enhanced;
 mod event;
-mod exchanges;
-mod fan_out;
 mod groups;
 mod hash;
-mod homes;
-mod identity;
 mod ids;
 mod image;
-mod input;
-mod layouts;
+mod limits;
 mod link;
-mod live_limits;
-mod loop_lag;
 mod message;
 mod now;
-mod output;
-mod overflow;
-mod overload;
-mod packet_ids;
-mod passing;
-mod peers;
-mod priority;
+mod orchestrator;
 mod publish;
-mod queue;
-mod rate;
-mod reason;
 mod records;
-mod refusals;
-mod reservations;
 mod retained;
-mod retained_fetch;
-mod roster;
 mod service;
 mod session;
 mod settings;
-mod shared_group;
 mod slab;
-mod slow;
 mod subscribe;
-mod suspension;
-mod sys;
-mod tail;
 mod telling;
-mod tenants;
 mod timers;
-mod to_write;
-mod topic_limits;
 mod topics;
-mod transfer;
-mod turn_share;
-mod uplink;
-mod wills;
 mod wire;
 
 pub use access::{Access, Subject};
 pub use addresses::{MembershipChange, MembershipError, MembershipOutcome, Right};
-pub use close::Evicted;
+pub use cluster::roster::Roster;
 pub use connection::Preset;
-pub use counters::{Counters, Gauges};
+pub use connection::close::Evicted;
+pub use connection::identity::{Grant, Identity};
+pub use connection::output::Output;
 pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe, name_of_kind};
 pub use engine::Engine;
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
-pub use homes::{Home, Homes};
-pub use identity::{Grant, Identity};
 pub use ids::{
     ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of,
 };
 pub use image::{ImageError, Owed, PageError, PagedQueue, PartitionImage, Snapshot};
+pub use limits::slow::SlowSession;
 pub use link::Batch;
 pub use now::{Millis, Now};
-pub use output::Output;
-pub use reason::{REASONS, Reason};
+pub use orchestrator::homes::{Home, Homes};
+pub use orchestrator::uplink::{
+    DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
+    UplinkState,
+};
 pub use records::{ApplicationMessage, RecordTicket};
-pub use roster::Roster;
 pub use service::InnerPublication;
+pub use session::tail::ReadFailure;
 pub use settings::{
     AddressSettings, Authentication, DeadLetter, Durability, Holding, Limits, ListenerSettings, OverflowPolicy,
     OverflowRule, PriorityRule, PrioritySource, QueueSettings, ReportCheck, RetainedSettings, Settings, SharedSettings,
     SharedStrategy, TenantLedger, TenantQuota, Tenants,
 };
-pub use slow::SlowSession;
-pub use tail::ReadFailure;
-pub use uplink::{
-    DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
-    UplinkState,
-};
+pub use telling::counters::{Counters, Gauges};
+pub use telling::reason::{REASONS, Reason};
 pub use wire::WireError;

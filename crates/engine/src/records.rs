@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, VecDeque};
 use tidegate_mqtt::{PublishProperties, QoS, RawPublish, ReasonCode, TopicName};
 
 use crate::connection::Answer;
-use crate::dispatch::{Source, reach};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::publish::dispatch::{Source, reach};
 use crate::publish::is_own_topic;
-use crate::reason::Reason;
 use crate::service::InnerPublication;
+use crate::telling::reason::Reason;
 
 /// Tickets with this connection index belong to what the shell has given.
 pub(crate) const AWAITED_INDEX: u32 = u32::MAX - 4;

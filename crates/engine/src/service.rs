@@ -2,15 +2,15 @@
 
 use tidegate_mqtt::{QoS, TopicName};
 
-use crate::deliver::Terms;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::homes::Home;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::orchestrator::homes::Home;
+use crate::publish::deliver::Terms;
 use crate::publish::is_own_topic;
-use crate::reason::Reason;
+use crate::telling::reason::Reason;
 
 /// A message that a part of the broker publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ids::{ListenerId, TenantId};
-use crate::uplink::UplinkSettings;
+use crate::orchestrator::uplink::UplinkSettings;
 use tidegate_mqtt::QoS;
 
 pub use address::{AddressSettings, ReportCheck};

@@ -1,4 +1,4 @@
-//! Times and sizes as people write them in files: `30s`, `1h 30m`, `64MiB`.
+//! Times, sizes and rates as people write them in files: `30s`, `1h 30m`, `64MiB`, `100Mbit`.
 
 use std::time::Duration;
 
@@ -53,31 +53,64 @@ pub struct Bytes(pub u64);
 
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Number(u64),
-            Text(String),
-        }
-        match Written::deserialize(deserializer)? {
-            Written::Number(number) => Ok(Self(number)),
-            Written::Text(text) => parse_bytes(&text)
-                .map(Self)
-                .ok_or_else(|| de::Error::custom(format!("`{text}` is no size such as \"64MiB\""))),
-        }
+        number_or_text(deserializer, parse_bytes, "size such as \"64MiB\"").map(Self)
     }
 }
 
 fn parse_bytes(text: &str) -> Option<u64> {
+    with_unit(text, &[("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)])
+}
+
+/// Bits in a second, read from text such as `100Mbit` or from a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct BitRate(pub u64);
+
+impl BitRate {
+    /// In words, such as `100 Mbit/s`.
+    pub fn words(self) -> String {
+        match self.0 {
+            bits if bits.is_multiple_of(1_000_000) => format!("{} Mbit/s", bits / 1_000_000),
+            bits if bits.is_multiple_of(1_000) => format!("{} kbit/s", bits / 1_000),
+            bits => format!("{bits} bit/s"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for BitRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        number_or_text(deserializer, parse_rate, "rate such as \"100Mbit\"").map(Self)
+    }
+}
+
+fn parse_rate(text: &str) -> Option<u64> {
+    with_unit(text, &[("bit", 1), ("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000)])
+}
+
+/// Reads a number as it is, and text as `parse` does.
+fn number_or_text<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    parse: fn(&str) -> Option<u64>,
+    what: &str,
+) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(u64),
+        Text(String),
+    }
+    match Written::deserialize(deserializer)? {
+        Written::Number(number) => Ok(number),
+        Written::Text(text) => parse(&text).ok_or_else(|| de::Error::custom(format!("`{text}` is no {what}"))),
+    }
+}
+
+/// Reads a whole number with one of these units behind it.
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.trim().trim_end_matches(|character: char| character.is_ascii_alphabetic());
-    let unit = match text.trim().strip_prefix(digits)?.trim() {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return None,
-    };
-    digits.trim().parse::<u64>().ok()?.checked_mul(unit)
+    let unit = text.trim().strip_prefix(digits)?.trim();
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    digits.trim().parse::<u64>().ok()?.checked_mul(*factor)
 }
 
 #[cfg(test)]
@@ -91,6 +124,14 @@ mod tests {
         assert_eq!(parse_bytes("17"), Some(17));
         assert_eq!(parse_bytes("64MB"), None, "a unit that means two things is refused");
         assert_eq!(parse_bytes("99999999999GiB"), None);
+    }
+
+    #[test]
+    fn rates_are_read_with_their_unit() {
+        assert_eq!(parse_rate("100Mbit"), Some(100_000_000));
+        assert_eq!(parse_rate("64 kbit"), Some(64_000));
+        assert_eq!((parse_rate("10MB"), parse_rate("64"), parse_rate("")), (None, None, None));
+        assert_eq!(parse_rate("99999999999Gbit"), None);
     }
 
     #[test]

@@ -9,15 +9,15 @@ use std::time::Duration;
 use tidegate_engine::{Millis, Now, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of};
 
 use crate::access::AccessFactory;
+use crate::admission::stored_bans::StoredBans;
 use crate::admission::{Admission, Ban, BanError, BanTarget};
 use crate::clock::Clock;
 use crate::cluster::LinksHandle;
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::identities::{Family, Identities};
-use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::relay::NodeHomes;
 use crate::report::NodeReport;
-use crate::stored_bans::StoredBans;
+use crate::shard::inbox::{Admin, InboxSender, ToShard};
 use crate::tls::{PreparedTls, RevocationLists, TlsError, TlsListeners, TlsSettings};
 use crate::uplink::{Brokers, Dialer};
 
@@ -231,22 +231,10 @@ impl NodeHandle {
     /// # Errors
     /// When a shard does not answer; it puts them in force in its next turn, if it has one.
     pub fn set_access(&self, access: Option<&AccessFactory>) -> Result<(), NoAnswer> {
-        let ask = |inbox: &InboxSender| {
-            let (done, answers) = channel();
-            inbox.send(ToShard::Admin(Admin::SetAccess { access: access.cloned(), done }));
-            answers
-        };
         if let Some(identities) = &self.identities {
             identities.set_access(access);
         }
-        let asked: Vec<_> = self.inboxes.iter().map(ask).collect();
-        let inner: Vec<_> = self.inner_inboxes().iter().map(ask).collect();
-        (0..).map(ShardId).zip(asked).try_for_each(|(shard, answers)| wait(shard, &answers))?;
-        for answers in inner {
-            // One that is ending has nobody whom rules are about.
-            let _ = wait(ShardId(0), &answers);
-        }
-        Ok(())
+        self.ask_all(|done| Admin::SetAccess { access: access.cloned(), done }).map(drop)
     }
 
     /// How many users there may be whose own credentials brokers are shown, where they are.

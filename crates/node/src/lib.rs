@@ -8,53 +8,40 @@
 //! Nothing here knows what a topic means, and nothing here waits: what may be slow belongs to the control plane, which
 //! talks to shards through a [`NodeHandle`].
 
-mod accept;
 mod access;
 pub mod address;
 mod admission;
 mod clock;
-mod close;
 pub mod cluster;
-mod connections;
 mod durable;
 pub mod files;
 mod flight;
 mod handle;
 mod identities;
-mod inbox;
 mod limits;
 mod listener;
-mod listening;
-mod membership;
 mod memory;
 mod moves;
 mod node;
 mod observer;
-mod place;
-mod preset;
-mod program_pages;
 pub mod proxy_protocol;
 mod quic;
-mod records;
 mod relay;
 mod report;
 mod service;
 mod settings;
 mod shard;
-mod stored_bans;
-mod table;
 mod tenants;
 #[cfg(test)]
 mod tests;
 mod tls;
 mod transport;
-mod turn;
 mod uplink;
-mod wake;
 pub mod websocket;
 
 pub use access::AccessFactory;
 pub use address::{AddressError, HostPort, ListenAddress, LocalAddress};
+pub use admission::stored_bans::{describe_stored, is_stored_ban};
 pub use admission::{
     Admission, AdmissionReport, AdmissionSettings, Ban, BanChange, BanError, BanOrigin, BanTarget, MAX_BAN_TEXT,
     MAX_THRESHOLD, Network, NetworkError, Rate, RecordError, Source, Threshold,
@@ -65,6 +52,7 @@ pub use cluster::{
     MIN_SECRET_BYTES, NodeName, NodeNameError, PeerNode, PeerStatus, Secret, SecretTooShort,
 };
 pub use durable::DurableError;
+pub use durable::place::{PlaceError, bans_of, images_of};
 pub use files::{OpenFileLimit, TooFewFiles};
 pub use flight::{
     FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject, MAX_FLIGHT_TEXT,
@@ -72,19 +60,17 @@ pub use flight::{
 pub use handle::{NoAnswer, NodeHandle};
 pub use identities::{Door, EnterError, Give, Identities, IdentitySettings};
 pub use listener::BindError;
-pub use membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
+pub use listener::preset::Presets;
+pub use memory::program_pages::release_program_pages;
 pub use moves::{Arrived, MoveError};
 pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};
-pub use place::{PlaceError, bans_of, images_of};
-pub use preset::Presets;
-pub use program_pages::release_program_pages;
-pub use records::{NodeRecord, RecordEvent, Records, Reports};
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
+pub use service::membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
+pub use service::records::{NodeRecord, RecordEvent, Records, Reports};
 pub use service::{ClientLink, Ping, Pong, Pongs, ServiceWake};
 pub use settings::NodeSettings;
-pub use stored_bans::{describe_stored, is_stored_ban};
 pub use tenants::{TenantCounts, TenantHoldings};
 pub use tls::{
     CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tidegate_engine::{ImageError, Owed, PartitionId, PartitionImage, Partitions, Settling, ShardId, Snapshot};
 
 use crate::handle::{NoAnswer, NodeHandle};
-use crate::inbox::{Admin, ToShard};
 use crate::shard::Shard;
+use crate::shard::inbox::{Admin, ToShard};
 
 /// How long a step may take that writes what was moved into the store.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);

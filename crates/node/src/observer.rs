@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use tidegate_engine::{AuthRequest, ConnectionKey, ListenerId, LogEvent, Reason, ShardId, Verdict};
 
-use crate::inbox::{InboxSender, ToShard};
+use crate::shard::inbox::{InboxSender, ToShard};
 use crate::tls::ConnectionFacts;
 
 /// Where a connection comes from.

@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use tidegate_tidy::rules::{budgets, documented, layers, links, map, names, panics, purity, text};
+use tidegate_tidy::rules::{budgets, documented, layers, links, map, named, names, panics, purity, text};
 use tidegate_tidy::source::Sources;
 use tidegate_tidy::tree::Tree;
 use tidegate_tidy::{Violation, exceptions, report};
@@ -69,6 +69,12 @@ fn the_map_names_every_part() {
 #[test]
 fn links_between_pages_lead_somewhere() {
     none(&links::violations(&TREE));
+}
+
+#[test]
+fn files_and_tests_that_pages_name_are_there() {
+    none(&named::files(&TREE));
+    none(&named::tests(&TREE));
 }
 
 #[test]

@@ -11,10 +11,10 @@ use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::message::Message;
 use crate::now::{Millis, Now};
-use crate::packet_ids::{ReceivedIds, State};
-use crate::reason::Reason;
+use crate::session::packet_ids::{ReceivedIds, State};
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::AddressSettings;
+use crate::telling::reason::Reason;
 
 use super::Address;
 

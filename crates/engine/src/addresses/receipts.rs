@@ -9,13 +9,13 @@ use std::fmt::Write;
 use tidegate_mqtt::{PublishProperties, QoS, TopicName};
 
 use super::{Address, encoded};
-use crate::dead_letter::put_user_property;
 use crate::desk::Desk;
 use crate::engine::Engine;
 use crate::ids::{SessionKey, TenantId};
 use crate::message::{Message, Publication};
 use crate::now::{Millis, Now};
-use crate::reason::Reason;
+use crate::publish::dead_letter::put_user_property;
+use crate::telling::reason::Reason;
 
 /// Receipts that wait for the end of what is being worked on; what comes beyond is not told.
 pub(super) const WAITING_MAX: usize = 4096;

@@ -3,8 +3,8 @@
 use crate::engine::Engine;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::{Millis, Now};
-use crate::reason::Reason;
 use crate::session::{Delivery, Session, Standing};
+use crate::telling::reason::Reason;
 
 use super::mailbox::is_addressed;
 

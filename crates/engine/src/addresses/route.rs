@@ -3,12 +3,12 @@
 use super::Address;
 use super::nodes::ADDRESSED;
 use super::tally::Counted;
-use crate::dispatch::{Reach, Source};
+use crate::cluster::roster::Shards;
 use crate::engine::Engine;
 use crate::ids::{PartitionId, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::Now;
-use crate::roster::Shards;
+use crate::publish::dispatch::{Reach, Source};
 use crate::topics::{Route, RouteSlot};
 
 impl Engine {

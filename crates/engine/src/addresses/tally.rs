@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::receipts::{Asked, Fate, Receipt, quoted};
+use crate::cluster::roster::Shards;
 use crate::desk::{Desk, Timer};
 use crate::engine::Engine;
 use crate::ids::{ShardId, TenantId};
 use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
-use crate::reason::Reason;
-use crate::roster::Shards;
+use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// Messages that a shard counts at once, as the one where they entered or for its own nodes. Of the oldest beyond no more is told.

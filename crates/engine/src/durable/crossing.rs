@@ -9,15 +9,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::dispatch::{Reach, Source};
 use crate::engine::Engine;
 use crate::groups::group_partition;
 use crate::ids::{MAX_SHARDS, PartitionId, Place, ShardId, TenantId, partition_of};
 use crate::link::record::Record;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
+use crate::publish::dispatch::{Reach, Source};
 use crate::publish::is_own_topic;
-use crate::reason::Reason;
+use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 use tidegate_mqtt::QoS;
 
@@ -272,7 +272,14 @@ impl Engine {
         let (_, route) = self.cache.get(slot);
         let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
         let is_missing = |partition| left.is_missing(deliver, shards, partition);
-        crate::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, is_missing, is_missing);
+        crate::publish::dispatch::reach!(self).deliver_some(
+            now,
+            route,
+            &mut publication,
+            &source,
+            is_missing,
+            is_missing,
+        );
     }
 
     /// Says whether this shard was to deal it.
@@ -292,7 +299,7 @@ impl Engine {
         let tenant = left.message.tenant;
         let own = left.crossed.is_empty() && self.place.owns(group_partition(tenant, share, filter));
         if own {
-            crate::dispatch::reach!(self).keep_left(now, &left.message, (share, filter), client, id);
+            crate::publish::dispatch::reach!(self).keep_left(now, &left.message, (share, filter), client, id);
         }
         own
     }

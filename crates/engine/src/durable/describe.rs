@@ -85,7 +85,7 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
             Some(format!("message {number}: has arrived at {} of {}", place.shard, place.shards))
         }
         Key::Mark(name, _) => {
-            let by = crate::exchanges::Got::read_stored(&mut WireReader::new(value)).ok()?;
+            let by = crate::cluster::exchanges::Got::read_stored(&mut WireReader::new(value)).ok()?;
             let (sessions, groups) = (by.sessions.iter().count(), by.groups.iter().count());
             let name = format!("{:016x}/{}", name.origin, name.number);
             Some(format!("message {name} of another node: taken for {sessions} partitions, dealt for {groups}"))

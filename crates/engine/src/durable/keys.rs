@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use tidegate_mqtt::PacketId;
 
-use crate::exchanges::ExchangeName;
+use crate::cluster::exchanges::ExchangeName;
 use crate::ids::{MAX_SHARDS, Place, ShardId, TenantId};
 use crate::wire::{WireError, WireReader};
 

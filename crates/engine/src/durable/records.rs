@@ -8,8 +8,8 @@ use crate::ids::TenantId;
 use crate::image::{read_properties, read_subscription_id};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
-use crate::packet_ids::State;
-use crate::queue::PRIORITY_MAX;
+use crate::session::packet_ids::State;
+use crate::session::queue::PRIORITY_MAX;
 use crate::session::{Delivery, Membership, SubscriptionIds};
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -268,7 +268,7 @@ impl super::Journal {
         session: StoredSession,
         number: u64,
         publication: &mut Publication<'_>,
-        terms: &crate::deliver::Terms<'_>,
+        terms: &crate::publish::deliver::Terms<'_>,
         qos: QoS,
         sent: Option<PacketId>,
         latest: bool,

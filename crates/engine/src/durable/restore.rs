@@ -7,19 +7,19 @@ use std::rc::Rc;
 use tidegate_mqtt::PacketId;
 
 use crate::addresses::{NODE_GROUP, group_of_stored};
+use crate::cluster::exchanges::{Exchange, Got};
 use crate::desk::Timer;
 use crate::engine::Engine;
-use crate::exchanges::{Exchange, Got};
 use crate::hash::NameHasher;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
-use crate::packet_ids::{Inflight, State};
 use crate::publish::is_own_topic;
+use crate::session::packet_ids::{Inflight, State};
+use crate::session::tail::Tail;
 use crate::session::{FilterList, InFlight, Membership, Session};
-use crate::tail::Tail;
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
 
@@ -221,7 +221,7 @@ impl Engine {
                 part(all, session)?;
                 let Some((_, restoring)) = all.current.as_mut() else { return Ok(()) };
                 let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships).map_err(wrong)?;
-                let state = crate::deliver::awaited(entry.qos);
+                let state = crate::publish::deliver::awaited(entry.qos);
                 let sent = entry.sent.map(|id| SentRecord { id, state, order: number, released: false });
                 restoring.last = restoring.last.max(number);
                 restoring.entries.insert(number, RestoredEntry { entry, sent });

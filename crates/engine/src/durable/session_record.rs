@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::identity::Identity;
+use crate::connection::identity::Identity;
 use crate::ids::{ListenerId, TenantId};
 use crate::now::{Millis, Now};
 use crate::session::{Session, Standing, Will};

@@ -12,12 +12,12 @@
 use std::collections::BTreeSet;
 
 use super::joins::LateJoin;
+use crate::cluster::roster::Roster;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId};
 use crate::link::dealing_word::DealingWord;
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::roster::Roster;
 
 /// Who deals, as one shard sees it.
 #[derive(Debug)]

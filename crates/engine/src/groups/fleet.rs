@@ -2,11 +2,11 @@
 
 use super::{Groups, Receiver, Seat};
 use crate::desk::Desk;
+use crate::groups::shared_group::{Group, Member};
 use crate::hash::hash_bytes;
 use crate::ids::SessionKey;
 use crate::link::record::GroupName;
 use crate::message::Publication;
-use crate::shared_group::{Group, Member};
 
 /// The broker that gets a message, by the policy of the fleet. Of those that are there, one that is not to have it, or had better not,
 /// gets it only if there is no other. `None` when none is there.

@@ -5,11 +5,11 @@
 //! have changed, which they are told to at the same moment.
 
 use super::JOINING_INDEX;
+use crate::cluster::roster::Roster;
 use crate::engine::Engine;
 use crate::ids::{PartitionId, ShardId};
 use crate::link::envelope::Ticket;
 use crate::now::Now;
-use crate::roster::Roster;
 
 /// A join that waits until the messages of all shards are dealt here, or those of the member's shard no longer.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,6 @@ use tidegate_mqtt::QoS;
 
 use super::{Receiver, group_partition};
 use crate::desk::Timer;
-use crate::dispatch::{Reach, Source, reach};
 use crate::durable::{Key, Way};
 use crate::engine::Engine;
 use crate::ids::{ShardId, TenantId};
@@ -23,7 +22,8 @@ use crate::link::promised::Promised;
 use crate::link::record::{GroupName, Record};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
-use crate::reason::Reason;
+use crate::publish::dispatch::{Reach, Source, reach};
+use crate::telling::reason::Reason;
 use crate::topics::GroupKey;
 
 /// Milliseconds that a message waits for its group to have a member, and at QoS 2 for the member that it was dealt to.

@@ -3,7 +3,6 @@
 use tidegate_mqtt::QoS;
 
 use super::{RETURNS_MAX, Taker, group_partition};
-use crate::dispatch::{Source, reach};
 use crate::engine::Engine;
 use crate::hash::hash_name;
 use crate::ids::{SessionKey, ShardId, partition_of};
@@ -11,8 +10,9 @@ use crate::link::promised::Promised;
 use crate::link::record::{GroupName, Record};
 use crate::message::Publication;
 use crate::now::Now;
-use crate::reason::Reason;
+use crate::publish::dispatch::{Source, reach};
 use crate::session::Membership;
+use crate::telling::reason::Reason;
 
 impl Engine {
     /// A message that a member did not take goes back to be dealt to another.

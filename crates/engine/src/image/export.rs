@@ -2,14 +2,14 @@
 
 use super::fields::{put_delivery, put_message};
 use super::{ImageError, begin, seal};
+use crate::cluster::exchanges::{Exchange, ExchangeName, Got};
 use crate::durable::Key;
 use crate::engine::Engine;
-use crate::exchanges::{Exchange, ExchangeName, Got};
 use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId};
 use crate::now::{Millis, Now};
-use crate::packet_ids::{InflightEntry, State};
-use crate::reason::Reason;
+use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::{Flow, InFlight, Session, Standing, Will};
+use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 use tidegate_mqtt::PacketId;
 

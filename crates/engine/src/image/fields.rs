@@ -7,7 +7,7 @@ use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, TopicNa
 use crate::ids::TenantId;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
-use crate::queue::PRIORITY_MAX;
+use crate::session::queue::PRIORITY_MAX;
 use crate::session::{Delivery, Membership, SubscriptionIds};
 use crate::wire::{WireError, WireReader, WireWrite};
 

@@ -3,10 +3,10 @@
 use super::fields::read_message;
 use super::read_session::{SessionImage, SubscriptionImage};
 use super::{ImageError, open};
+use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::connection::FetchRequest;
 use crate::desk::Timer;
 use crate::engine::Engine;
-use crate::exchanges::{ExchangeName, Got};
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey, TenantId, partition_of};
 use crate::message::MessageRef;
 use crate::now::Now;

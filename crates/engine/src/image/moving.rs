@@ -9,8 +9,8 @@ use crate::engine::Engine;
 use crate::ids::{PartitionId, Partitions, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
-use crate::reason::Reason;
 use crate::session::Delivery;
+use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 use tidegate_mqtt::QoS;
 

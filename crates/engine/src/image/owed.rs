@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::ids::{PartitionId, SessionKey, partition_of};
-use crate::packet_ids::State;
+use crate::session::packet_ids::State;
 use crate::session::{Flow, Session};
 
 /// What a partition owes and keeps, by number: of sessions that outlive their connections, and retained messages. What was

@@ -7,8 +7,8 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::Now;
-use crate::reason::Reason;
 use crate::session::{Delivery, Paged};
+use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The queue of a session, moved out of memory.

@@ -8,14 +8,14 @@ use tidegate_mqtt::{PacketId, QoS, TopicFilter};
 
 use super::fields::{read_delivery, read_message, read_subscription_id};
 use crate::addresses::is_group_name;
+use crate::cluster::exchanges::Exchange;
+use crate::connection::identity::Identity;
 use crate::durable::Numbers;
-use crate::exchanges::Exchange;
-use crate::identity::Identity;
 use crate::ids::{ListenerId, TenantId};
 use crate::link::record::{GroupName, MemberOptions};
 use crate::now::{Millis, Now};
-use crate::packet_ids::{Inflight, State};
 use crate::publish::is_own_topic;
+use crate::session::packet_ids::{Inflight, State};
 use crate::session::{Delivery, FilterList, InFlight, Membership, Paged, Session, Standing, Will};
 use crate::topics::SubscriberOptions;
 use crate::wire::{WireError, WireReader};

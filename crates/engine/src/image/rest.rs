@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use super::fields::{put_message, read_message};
 use super::{ImageError, begin, open, seal};
-use crate::dispatch::{Source, reach};
 use crate::engine::Engine;
 use crate::ids::{Partitions, TenantId};
 use crate::message::MessageRef;
 use crate::now::Now;
+use crate::orchestrator::uplink::id::MessageId;
+use crate::publish::dispatch::{Source, reach};
 use crate::topics::{Route, RouteSlot};
-use crate::uplink::id::MessageId;
 use crate::wire::WireWrite;
 
 /// Bytes noted for one move, beyond which it is given up.

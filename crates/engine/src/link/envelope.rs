@@ -7,7 +7,7 @@ use tidegate_mqtt::QoS;
 use crate::ids::{ConnectionKey, ShardId, TenantId};
 use crate::message::Publication;
 use crate::now::Millis;
-use crate::queue::PRIORITY_MAX;
+use crate::session::queue::PRIORITY_MAX;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// Version of the layout; a reader refuses others.

@@ -1,6 +1,6 @@
 //! What says under which name a QoS 2 message crosses between nodes.
 
-use crate::exchanges::{ExchangeName, Got};
+use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The kind of [`Record::Exchange`](super::record::Record::Exchange).

@@ -12,7 +12,7 @@ use super::envelope::Ticket;
 use super::record::Record;
 use super::{Batch, Links};
 use crate::ids::ShardId;
-use crate::reason::Reason;
+use crate::telling::reason::Reason;
 
 /// An answer that promises something.
 #[derive(Clone, Copy, Debug)]

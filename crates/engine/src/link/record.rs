@@ -14,7 +14,7 @@ use crate::link::envelope::{
 };
 use crate::link::exchange_word::{EXCHANGE_KIND, ExchangeWord};
 use crate::link::transfer_word::{TRANSFER_KIND, TransferWord};
-use crate::reason::Reason;
+use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// A shared group by name: its home is `partition_of(tenant, "share/filter")`.

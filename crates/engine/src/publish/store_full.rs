@@ -2,13 +2,13 @@
 
 use tidegate_mqtt::{QoS, RawPublish};
 
-use crate::admission::Wanted;
 use crate::engine::Engine;
 use crate::event::Attempt;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::message::Publication;
 use crate::now::Now;
-use crate::reason::Reason;
+use crate::publish::admission::Wanted;
+use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
 impl Engine {

@@ -9,7 +9,7 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::Now;
-use crate::reason::Reason;
+use crate::telling::reason::Reason;
 use crate::topics::{RouteSlot, TopicTraits};
 
 impl Engine {

@@ -4,13 +4,13 @@ use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
 
 use super::Forwarding;
 use crate::addresses::asks_for_unknown_receipts;
+use crate::connection::input::Refused;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
-use crate::input::Refused;
 use crate::now::{Millis, Now};
-use crate::reason::Reason;
+use crate::orchestrator::uplink::id::PROPERTY;
+use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
-use crate::uplink::id::PROPERTY;
 
 impl Engine {
     /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came.

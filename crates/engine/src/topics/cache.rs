@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::addresses::{is_address, is_for_applications, is_report};
 use crate::hash::hash_bytes;
 use crate::ids::{SessionKey, TenantId};
-use crate::overflow::may_reject;
-use crate::priority::TopicPriority;
+use crate::session::overflow::may_reject;
+use crate::session::priority::TopicPriority;
 use crate::settings::Settings;
 
 use super::SubscriptionIndex;

@@ -12,6 +12,11 @@ use super::net::SocketId;
 use super::world::World;
 use super::{Arrival, Connecting, Delivered, Message};
 
+/// The packet id of a number.
+pub(crate) fn id(number: u16) -> PacketId {
+    PacketId::new(number).expect("a packet id is not 0")
+}
+
 /// One connection of a client. The test's own packets leave at once; what happens then happens in [`World::run`], which
 /// each method that expects something calls first.
 #[derive(Clone)]
@@ -278,6 +283,27 @@ impl Client {
     #[track_caller]
     pub(crate) fn payloads(&self) -> Vec<String> {
         self.messages().iter().map(Delivered::text).collect()
+    }
+
+    /// Acknowledges everything until nothing more comes; returns the payloads.
+    pub(crate) fn drain(&self) -> Vec<String> {
+        let mut payloads = Vec::new();
+        loop {
+            self.world.run();
+            let Some(arrival) = self.take_arrival() else { return payloads };
+            if let Some(got) = arrival.delivered() {
+                payloads.push(got.text());
+                match got.id {
+                    Some(id) if got.qos == QoS::ExactlyOnce => self.pubrec(id),
+                    Some(id) => self.puback(id),
+                    None => {}
+                }
+            } else if arrival.packet_type() == PacketType::PubRel
+                && let Packet::PubRel(release) = arrival.packet()
+            {
+                self.pubcomp(release.packet_id);
+            }
+        }
     }
 
     #[track_caller]

@@ -31,7 +31,7 @@ mod world;
 
 pub(crate) use arrival::{Arrival, Delivered};
 pub(crate) use broker::{Carried, NoV5, Ways};
-pub(crate) use client::Client;
+pub(crate) use client::{Client, id};
 pub(crate) use connecting::{Connecting, v5, v31, v311};
 pub(crate) use device::{Device, Received};
 pub(crate) use fleet::{Broker, fleet_settings, in_front_of};

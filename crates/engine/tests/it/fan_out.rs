@@ -1,8 +1,8 @@
 //! A message to very many, or to many who take nothing, reaches them in several turns, as if it had been one.
 
 use tidegate_engine::{Reason, Settings};
-use tidegate_mqtt::PacketType;
 use tidegate_mqtt::QoS::AtMostOnce;
+use tidegate_mqtt::{PacketType, PingReq};
 
 use crate::harness::*;
 
@@ -127,4 +127,50 @@ fn waiting_for_a_turn_has_no_end_but_the_turn() {
         reader.read();
         assert_eq!(reader.payloads(), expected());
     }
+}
+
+#[test]
+fn a_publisher_with_many_subscribers_does_not_keep_others_waiting() {
+    let world = World::new(1);
+    let many: Vec<Client> = (0..500).map(|number| world.connect(v311(&format!("s{number}")))).collect();
+    for client in &many {
+        client.subscribe("flood", AtMostOnce);
+    }
+    let flood = world.connect(v311("flood"));
+    let other = world.connect(v311("other"));
+    other.subscribe("other", AtMostOnce);
+    for number in 0..30 {
+        flood.send_publish(message("flood", format!("{number}")));
+    }
+    flood.send_bytes(&PingReq::BYTES);
+    other.send_publish(message("other", "at once"));
+    world.turns();
+    let delivered = || world.counters().messages_out[0];
+    assert!((4_000..15_000).contains(&delivered()), "{}", delivered());
+    assert!(other.has_arrived(PacketType::Publish), "nobody else waits");
+    assert!(flood.has_arrived(PacketType::PingResp), "nor do its own pings");
+    world.run();
+    assert_eq!(delivered(), 500 * 30 + 1);
+}
+
+#[test]
+fn what_a_publisher_has_sent_before_it_is_gone_takes_its_turns_too() {
+    let world = World::new(1);
+    let many: Vec<Client> = (0..500).map(|number| world.connect(v311(&format!("s{number}")))).collect();
+    for client in &many {
+        client.subscribe("flood", AtMostOnce);
+    }
+    let flood = world.connect(v311("flood"));
+    for number in 0..60 {
+        flood.send_publish(message("flood", format!("{number}")));
+    }
+    let delivered = || world.counters().messages_out[0];
+    world.turns();
+    flood.cut(usize::MAX);
+    world.turns();
+    assert!(delivered() < 20_000, "{}", delivered());
+    assert_eq!(world.gauges().connections, 501, "it ends when all of it is worked off");
+    world.run();
+    assert_eq!(delivered(), 500 * 60);
+    assert_eq!(world.gauges().connections, 500);
 }

@@ -98,3 +98,50 @@ fn publishers_of_other_shards_and_receivers_go_on_while_one_link_is_full() {
     assert_eq!(subscribers[1].payloads().len(), 20);
     assert_eq!(world.dropped(Reason::ShardInboxFull), 0);
 }
+
+#[test]
+fn a_full_link_parks_its_publishers_and_loses_nothing() {
+    let world = World::with(2, |settings| settings.limits.shard_link_bytes = 1000);
+    let (here, there) = (world.name_on(0, "p"), world.name_on(1, "s"));
+    let subscriber = world.connect(v5(&there));
+    subscriber.subscribe("t", AtLeastOnce);
+    let publisher = world.connect(v5(&here));
+    world.hold(0, 1);
+    let wanted: Vec<String> = (1..=100).map(|number: u32| number.to_string()).collect();
+    for number in &wanted {
+        publisher.send_publish(message("t", number).qos1());
+        world.run();
+    }
+    assert!(world.gauges().link_bytes < 2500, "{:?}", world.gauges());
+    assert_eq!(world.counters().publishers_parked, 1);
+    publisher.ping();
+    world.release(0, 1);
+    assert_eq!(subscriber.payloads(), wanted);
+    assert_eq!(publisher.answers().len(), 100);
+    assert_eq!(world.counters().dropped_total(), 0);
+}
+
+#[test]
+fn full_links_both_ways_do_not_wait_for_each_other() {
+    let world = World::with(2, |settings| settings.limits.shard_link_bytes = 300);
+    let clients: Vec<Client> = (0..2)
+        .map(|shard| {
+            let client = world.connect(v5(&world.name_on(shard, "c")));
+            client.subscribe(&format!("to/{shard}"), ExactlyOnce);
+            client
+        })
+        .collect();
+    for number in 0..300 {
+        for (from, client) in clients.iter().enumerate() {
+            client.send_publish(message(&format!("to/{}", 1 - from), number.to_string()).qos2());
+        }
+        if number % 10 == 0 {
+            world.run();
+        }
+    }
+    let wanted: Vec<String> = (0..300).map(|number: u32| number.to_string()).collect();
+    for client in &clients {
+        assert_eq!(client.payloads(), wanted);
+    }
+    assert_eq!(world.counters().dropped_total(), 0);
+}

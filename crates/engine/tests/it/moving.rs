@@ -18,10 +18,6 @@ const T: TenantId = TenantId::DEFAULT;
 /// From how many shards to how many.
 const MOVES: [(u16, u16); 4] = [(1, 1), (1, 2), (2, 3), (3, 1)];
 
-fn id(number: u16) -> PacketId {
-    PacketId::new(number).unwrap()
-}
-
 /// Engines that began at another time than any other and have nothing yet, at the present of `world` on the wall.
 fn elsewhere(world: &World, shards: u16, after: u64) -> World {
     let there = World::with(shards, |settings| {

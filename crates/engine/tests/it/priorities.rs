@@ -21,21 +21,6 @@ fn saturated(world: &World, publisher: &Client) -> Client {
     client
 }
 
-/// Acknowledges everything until nothing more comes; returns the payloads.
-fn drain(world: &World, client: &Client) -> Vec<String> {
-    let mut payloads = Vec::new();
-    loop {
-        world.run();
-        let Some(arrival) = client.take_arrival() else { return payloads };
-        if let Some(got) = arrival.delivered() {
-            payloads.push(got.text());
-            if let Some(id) = got.id {
-                client.puback(id);
-            }
-        }
-    }
-}
-
 /// Publishes messages of the given priorities, whose payload is the priority and their number.
 fn publish(publisher: &Client, levels: &[u8]) {
     for (number, level) in levels.iter().enumerate() {
@@ -54,7 +39,7 @@ fn no_lower_priority_is_delivered_while_a_higher_one_waits() {
         let publisher = world.connect(v5("p"));
         let subscriber = saturated(world, &publisher);
         publish(&publisher, &LEVELS);
-        let got = drain(world, &subscriber);
+        let got = subscriber.drain();
         assert_eq!(got.len(), LEVELS.len() + 1);
         let levels: Vec<&str> = got[1..].iter().map(|payload| &payload[..1]).collect();
         assert!(levels.is_sorted_by(|a, b| a >= b), "{got:?}");
@@ -71,7 +56,7 @@ fn without_rules_the_order_is_that_of_publishing() {
         let publisher = world.connect(v5("p"));
         let subscriber = saturated(world, &publisher);
         publish(&publisher, &LEVELS);
-        let got = drain(world, &subscriber);
+        let got = subscriber.drain();
         assert!(got[1..].is_sorted_by_key(|payload| payload[2..].to_owned()), "{got:?}");
     });
 }
@@ -127,7 +112,7 @@ fn a_topics_rule_and_the_default_give_priorities_too() {
         for topic in ["other", "t/1", "alarm"] {
             publisher.publish(message(topic, topic).qos1());
         }
-        assert_eq!(drain(world, &subscriber), ["first", "alarm", "t/1", "other"]);
+        assert_eq!(subscriber.drain(), ["first", "alarm", "t/1", "other"]);
     });
 }
 
@@ -142,7 +127,7 @@ fn priorities_survive_being_away_and_being_moved_out_of_memory() {
         assert_eq!(world.page_out("s"), 3);
         publish(&publisher, &[4, 0]);
         let subscriber = world.connect(v5("s").lasting().receive_maximum(1).manual());
-        assert_eq!(drain(world, &subscriber), ["5-001", "4-000", "3-002", "1-000", "0-001"]);
+        assert_eq!(subscriber.drain(), ["5-001", "4-000", "3-002", "1-000", "0-001"]);
     });
 }
 
@@ -159,6 +144,6 @@ fn the_least_priority_makes_room_and_never_a_higher_one_for_a_lower() {
         publish(&publisher, &[5, 1, 7, 0, 5]);
         assert_eq!(world.dropped(Reason::QueueFullOldest), 2);
         assert_eq!(world.dropped(Reason::QueueFullNewest), 1);
-        assert_eq!(drain(world, &subscriber), ["first", "7-002", "5-004"]);
+        assert_eq!(subscriber.drain(), ["first", "7-002", "5-004"]);
     });
 }

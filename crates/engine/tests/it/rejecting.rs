@@ -21,24 +21,6 @@ fn stuck(world: &World, name: &str) -> Client {
     client
 }
 
-fn drain(world: &World, client: &Client) -> Vec<String> {
-    let mut payloads = Vec::new();
-    loop {
-        world.run();
-        let Some(arrival) = client.take_arrival() else { return payloads };
-        if let Some(got) = arrival.delivered() {
-            payloads.push(got.text());
-            if let Some(id) = got.id {
-                if got.qos == ExactlyOnce { client.pubrec(id) } else { client.puback(id) }
-            }
-        } else if arrival.packet_type() == PacketType::PubRel
-            && let tidegate_mqtt::Packet::PubRel(release) = arrival.packet()
-        {
-            client.pubcomp(release.packet_id);
-        }
-    }
-}
-
 #[test]
 fn nobody_gets_what_one_subscriber_has_no_room_for() {
     everywhere_with(rejecting(2), |world| {
@@ -68,9 +50,9 @@ fn nobody_gets_what_one_subscriber_has_no_room_for() {
             .collect();
         let known = slow.shard() == publisher.shard();
         assert_eq!(named, vec![known.then(|| "slow".to_owned()); 2]);
-        assert_eq!(drain(world, &slow), ["1", "2", "3"]);
+        assert_eq!(slow.drain(), ["1", "2", "3"]);
         assert_eq!(publisher.publish(message("t", "6").qos1()), ReasonCode::Success);
-        assert_eq!(drain(world, &slow), ["6"]);
+        assert_eq!(slow.drain(), ["6"]);
     });
 }
 
@@ -86,10 +68,10 @@ fn a_rejected_qos_2_message_leaves_its_packet_id_free() {
         world.run();
         let answers = publisher.answers();
         assert!(answers.contains(&(PacketType::PubRec, 77, ReasonCode::QuotaExceeded)), "{answers:?}");
-        assert_eq!(drain(world, &slow), ["1", "2"]);
+        assert_eq!(slow.drain(), ["1", "2"]);
         publisher.send_publish(message("t", "4").qos2().id(77));
         world.run();
-        assert_eq!(drain(world, &slow), ["4"], "it is a new message, not a repetition");
+        assert_eq!(slow.drain(), ["4"], "it is a new message, not a repetition");
     });
 }
 
@@ -116,7 +98,7 @@ fn a_subscriber_that_is_away_rejects_as_well() {
         let codes: Vec<_> = (1..=3).map(|n| publisher.publish(message("t", n.to_string()).qos1())).collect();
         assert_eq!(codes, [ReasonCode::Success, ReasonCode::Success, ReasonCode::QuotaExceeded]);
         let back = world.connect(v5("away").lasting().manual());
-        assert_eq!(drain(world, &back), ["1", "2"]);
+        assert_eq!(back.drain(), ["1", "2"]);
     });
 }
 
@@ -137,8 +119,8 @@ fn only_clients_and_topics_of_a_rule_reject() {
         let publisher = world.connect(v5("p"));
         let codes: Vec<_> = (1..=4).map(|n| publisher.publish(message("t", n.to_string()).qos1())).collect();
         assert_eq!(codes[2..], [ReasonCode::Success, ReasonCode::QuotaExceeded]);
-        assert_eq!(drain(world, &bill), ["1", "2", "3"]);
-        assert_eq!(drain(world, &other), ["1", "2"]);
+        assert_eq!(bill.drain(), ["1", "2", "3"]);
+        assert_eq!(other.drain(), ["1", "2"]);
         assert_eq!(world.dropped(Reason::QueueFullNewest), 1);
     });
 }
@@ -163,7 +145,7 @@ fn the_acknowledgement_of_an_mqtt_3_publisher_is_withheld_until_there_is_room() 
         let known = slow.shard() == publisher.shard();
         assert_eq!(delay, Some(Delay::Queue(known.then(|| "slow".to_owned()))));
         publisher.ping();
-        assert_eq!(drain(world, &slow), ["1", "2", "3", "4", "5", "6"]);
+        assert_eq!(slow.drain(), ["1", "2", "3", "4", "5", "6"]);
         assert_eq!(publisher.answers().len(), 3);
         assert_eq!(quick.payloads(), ["4", "5", "6"]);
         assert_eq!(world.counters().dropped_total(), 0);
@@ -189,10 +171,10 @@ fn the_link_of_an_mqtt_3_publisher_is_closed_after_a_while_and_it_sends_again() 
         let disconnected =
             |event: &LogEvent| matches!(event, LogEvent::Disconnected { reason: Reason::RejectedTooLong, .. });
         assert!(told.iter().any(disconnected), "{told:?}");
-        assert_eq!(drain(world, &slow), ["1", "2"]);
+        assert_eq!(slow.drain(), ["1", "2"]);
         let again = world.connect(v311("p").lasting());
         again.send_publish(message("t", "3").qos1().id(3).dup());
-        assert_eq!(drain(world, &slow), ["3"]);
+        assert_eq!(slow.drain(), ["3"]);
     });
 }
 
@@ -209,9 +191,9 @@ fn a_publisher_that_leaves_while_its_message_waits_leaves_no_room_reserved() {
             world.run_some(2);
             publisher.lose();
             world.run();
-            assert_eq!(drain(world, &slow), ["1", "2"]);
+            assert_eq!(slow.drain(), ["1", "2"]);
             assert_eq!(filler.publish(message("t", "4").qos1()), ReasonCode::Success);
-            assert_eq!(drain(world, &slow), ["4"]);
+            assert_eq!(slow.drain(), ["4"]);
         });
     }
 }

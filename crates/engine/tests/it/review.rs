@@ -29,21 +29,6 @@ fn stuck(world: &World, name: &str) -> Client {
     client
 }
 
-/// Acknowledges everything until nothing more comes; returns the payloads.
-fn drain(world: &World, client: &Client) -> Vec<String> {
-    let mut payloads = Vec::new();
-    loop {
-        world.run();
-        let Some(arrival) = client.take_arrival() else { return payloads };
-        if let Some(got) = arrival.delivered() {
-            payloads.push(got.text());
-            if let Some(id) = got.id {
-                client.puback(id);
-            }
-        }
-    }
-}
-
 #[test]
 fn a_subscribe_of_very_many_filters_waits_for_all_confirmations_and_asks_once() {
     // Each of 63 shards confirms each filter: more than 16 bits count.
@@ -142,7 +127,7 @@ fn a_parked_publisher_that_says_goodbye_leaves_no_will() {
         publisher.lose();
         watcher.expect_nothing();
         // What it published before it went is delivered, as far as there is room.
-        assert_eq!(drain(world, &subscriber), ["1", "2", "3", "4", "5", "6", "7", "8"]);
+        assert_eq!(subscriber.drain(), ["1", "2", "3", "4", "5", "6", "7", "8"]);
         assert_eq!(world.gauges().input_bytes, 0);
     });
 }
@@ -181,7 +166,7 @@ fn a_publisher_that_is_gone_makes_no_queue_drop_what_others_send() {
         world.run();
     }
     assert_eq!(world.counters().dropped_total(), 0);
-    assert_eq!(drain(&world, &subscriber), ["1", "2", "3", "4", "5", "6", "7", "8"]);
+    assert_eq!(subscriber.drain(), ["1", "2", "3", "4", "5", "6", "7", "8"]);
 }
 
 #[test]
@@ -352,7 +337,7 @@ fn what_a_member_gives_back_goes_to_whom_its_publisher_is_dealt_to() {
             for (number, publisher) in publishers.iter().enumerate() {
                 publisher.publish(message("t", number.to_string()).qos1());
             }
-            let dealt: Vec<Vec<String>> = members.iter().map(|member| drain(world, member)).collect();
+            let dealt: Vec<Vec<String>> = members.iter().map(Client::drain).collect();
             assert_eq!(dealt.iter().map(Vec::len).sum::<usize>(), 40 * 4);
             for number in 0..publishers.len() {
                 let takers = dealt.iter().filter(|texts| texts.contains(&number.to_string())).count();

@@ -6,10 +6,6 @@ use tidegate_mqtt::{Packet, PacketId, PacketType, ReasonCode};
 
 use crate::harness::*;
 
-fn id(number: u16) -> PacketId {
-    PacketId::new(number).unwrap()
-}
-
 /// A message's payload, whether it came again, and its packet id.
 fn told(messages: &[Delivered]) -> Vec<(String, bool, u16)> {
     messages.iter().map(|got| (got.text(), got.dup, got.id.map_or(0, PacketId::get))).collect()

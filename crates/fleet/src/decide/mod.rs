@@ -5,7 +5,6 @@
 //! knows a clock: each [`LevelObservation`] says when it was made.
 
 mod brokel;
-mod brokel_window;
 mod consecutive;
 mod decider;
 mod decision;

@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::brokel::Brokel;
-use super::brokel_window::BrokelWindow;
 use super::consecutive::ConsecutiveViolations;
 use super::holt_winters::Proactive;
 use super::hpa::Hpa;
@@ -95,8 +94,8 @@ impl PolicyName {
     pub(super) fn build(self, settings: &Settings) -> Result<Box<dyn Policy>, SettingsError> {
         Ok(match self {
             Self::Default => Box::new(Steady::new(settings)),
-            Self::Brokel => Box::new(Brokel::new(settings)?),
-            Self::BrokelWindow => Box::new(BrokelWindow::new(settings)?),
+            Self::Brokel => Box::new(Brokel::full(settings)?),
+            Self::BrokelWindow => Box::new(Brokel::window(settings)?),
             Self::Consecutive => Box::new(ConsecutiveViolations::new(settings)?),
             Self::Live => Box::new(Live::new(settings)?),
             Self::Hpa => Box::new(Hpa::new(settings)),

@@ -19,4 +19,4 @@ mod tun;
 pub use error::NetworkError;
 pub use inside::hold;
 pub use link::Link;
-pub use model::{BitRate, Network};
+pub use model::Network;

@@ -1,8 +1,8 @@
 //! Small boards, as far as limits can stand for them.
 
 use crate::limits::Limits;
-use crate::network::{BitRate, Network};
-use crate::span::Bytes;
+use crate::network::Network;
+use crate::span::{BitRate, Bytes};
 
 /// A board.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use super::{Ban, BanTarget, Seat, TooLong};
 use crate::flight::{FlightEvent, FlightKind};
 use crate::observer::{Answer, Peer};
 use crate::shard::Shard;
-use crate::table::Flags;
+use crate::shard::table::Flags;
 use crate::tls::IdentityRole;
 use crate::transport::Transport;
 

@@ -12,6 +12,7 @@ mod gate;
 mod lag;
 mod settings;
 mod source;
+pub(crate) mod stored_bans;
 #[cfg(test)]
 mod tests;
 mod users;

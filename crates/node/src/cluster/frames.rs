@@ -10,7 +10,7 @@ use super::loss::Loss;
 use super::session::{Open, Phase, Session, after};
 use super::slots::SessionId;
 use super::wire::{Frame, MAX_FRAME_BYTES, MAX_GREETING_BYTES, split_frame};
-use crate::inbox::ToShard;
+use crate::shard::inbox::ToShard;
 
 /// Each is asked for a sign of life so many times within the limit of its silence.
 const PINGS_PER_TIMEOUT: u32 = 4;

@@ -21,8 +21,8 @@ use super::thread::{LISTENER, ToLinks, WAKER};
 use super::wire::{Frame, NONCE_BYTES};
 use super::{ClusterSettings, ClusterView, NodeName, PeerNode};
 use crate::clock::Clock;
-use crate::inbox::{Inbox, InboxSender};
 use crate::listener::Shortage;
+use crate::shard::inbox::{Inbox, InboxSender};
 
 /// Connections that are accepted at a time; the others are accepted in the next turn.
 const ACCEPTS_PER_TURN: usize = 16;

@@ -18,7 +18,7 @@ use super::status::{ClusterStatus, LinkState};
 use super::wire::Frame;
 use super::{ClusterView, NodeName};
 use crate::flight::FlightKind;
-use crate::inbox::{Admin, ToShard};
+use crate::shard::inbox::{Admin, ToShard};
 
 /// Wall clocks that differ by more than this are worth a line in the log, milliseconds.
 const SKEW_MS: u64 = 5_000;

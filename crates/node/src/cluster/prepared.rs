@@ -10,7 +10,7 @@ use super::links::Links;
 use super::thread::{LISTENER, LinksSender, LinksThread, ToLinks, WAKER};
 use super::{ClusterSettings, LinksHandle};
 use crate::clock::Clock;
-use crate::inbox::{Inbox, InboxSender, inbox};
+use crate::shard::inbox::{Inbox, InboxSender, inbox};
 
 /// Other nodes cannot be waited for.
 #[derive(Debug, thiserror::Error)]

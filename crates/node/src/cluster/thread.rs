@@ -16,7 +16,7 @@ use tidegate_engine::{ShardId, WireError};
 use super::links::Links;
 use super::{ClusterStatus, ClusterView};
 use crate::clock::time_until;
-use crate::inbox::InboxSender;
+use crate::shard::inbox::InboxSender;
 
 /// Something put before the thread of the links.
 #[derive(Debug)]

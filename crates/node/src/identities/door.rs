@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tidegate_engine::{Accepted, ConnectionKey, Verdict};
 
-use crate::inbox::{Adoption, InboxSender, ToShard};
 use crate::observer::Answer;
 use crate::shard::Shard;
-use crate::table::Flags;
+use crate::shard::inbox::{Adoption, InboxSender, ToShard};
+use crate::shard::table::Flags;
 
 /// Keeps the node of a user as long as a client is on its way there.
 #[derive(Debug)]

@@ -23,12 +23,12 @@ use zeroize::Zeroizing;
 
 use crate::access::AccessFactory;
 use crate::admission::Admission;
+use crate::admission::stored_bans::StoredBans;
 use crate::clock::Clock;
-use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::node::{Node, StartError};
 use crate::report::NodeReport;
 use crate::settings::NodeSettings;
-use crate::stored_bans::StoredBans;
+use crate::shard::inbox::{Admin, InboxSender, ToShard};
 use crate::tls::TlsListeners;
 use crate::uplink::{BrokerSettings, Brokers};
 

@@ -1,6 +1,9 @@
 //! Listening sockets and what to do when accepting fails.
 
+pub(crate) mod accept;
 mod bind;
+pub(crate) mod listening;
+pub(crate) mod preset;
 mod shortage;
 
 use std::io;

@@ -20,7 +20,7 @@ use super::connection::Quic;
 use super::limits::{PROOF_SHARE, RECEIVE_BATCH, RECEIVE_BUFFER_BYTES};
 use super::shared::EndpointShared;
 use super::state::token_of;
-use crate::inbox::InboxSender;
+use crate::shard::inbox::InboxSender;
 use crate::tls::{HandshakeSlot, TlsError, TlsListener};
 
 /// A bound socket of a listener, on its way to its shard.

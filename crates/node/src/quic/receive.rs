@@ -14,7 +14,7 @@ use super::limits::{DATAGRAMS_PER_TURN, UNPROVED_HANDSHAKES_PER_TURN};
 use super::shared::{QuicBatch, QuicId, QuicNotice};
 use super::state::{Owner, number_of};
 use crate::shard::Shard;
-use crate::table::Flags;
+use crate::shard::table::Flags;
 use crate::transport::Transport;
 
 /// What one reception from a socket has gathered for later.

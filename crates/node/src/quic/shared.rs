@@ -12,7 +12,7 @@ use quinn_udp::{RecvMeta, UdpSocketState};
 use tidegate_engine::ShardId;
 
 use super::limits::{DATAGRAMS_UNDER_WAY, SEGMENTS_PER_SEND};
-use crate::inbox::{InboxSender, ToShard};
+use crate::shard::inbox::{InboxSender, ToShard};
 
 /// A connection of this node: its socket's number, and its own number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,7 +10,7 @@ use super::endpoint::{Arrived, QuicEndpoint, ReceiveRoom};
 use super::limits::MAX_ENDPOINTS;
 use super::shared::{EndpointShared, QuicId};
 use crate::relay::RelayKey;
-use crate::table::RESERVED_INDEX;
+use crate::shard::table::RESERVED_INDEX;
 
 /// Who has a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use mio::{Interest, Token};
 use tidegate_engine::{ConnectionKey, Evicted, Homes, Millis, Output, Reason};
 
 pub use place::NodeHomes;
+use slots::Stage;
 pub(crate) use slots::{RelayKey, Relays};
 
 use self::end::End;
@@ -26,7 +27,7 @@ use self::goodbye::Goodbye;
 use crate::admission::Seat;
 use crate::quic::{News, Owner};
 use crate::shard::Shard;
-use crate::table::Flags;
+use crate::shard::table::Flags;
 use crate::transport::Transport;
 
 /// How long a home may take to accept a connection, and how long the last bytes of a relay may take to leave, milliseconds.
@@ -111,7 +112,7 @@ impl Shard {
             self.fail_relay(client, &error.to_string());
             return;
         }
-        self.relays.deadlines.push_back((self.now.monotonic.plus(PATIENCE_MS), key));
+        self.relays.set_deadline(self.now.monotonic, key, Stage::Connecting);
     }
 
     /// A client is told that its home cannot be reached. The log hears of it now and then.
@@ -219,7 +220,7 @@ impl Shard {
             self.touch_quic(id);
         }
         if begins_to_end {
-            self.relays.deadlines.push_back((self.now.monotonic.plus(PATIENCE_MS), key));
+            self.relays.set_deadline(self.now.monotonic, key, Stage::Ending);
         }
         if more {
             self.relays.ring.push_back(key);
@@ -232,15 +233,14 @@ impl Shard {
             let Some(key) = self.relays.ring.pop_front() else { break };
             self.pump_relay(key);
         }
-        while let Some(key) = self.relays.pop_due(self.now.monotonic) {
-            match self.relays.get(key) {
-                Some(Relay::Connecting { client, at, .. }) => {
-                    let (client, at) = (*client, *at);
-                    self.relays.remove(key);
-                    self.fail_relay(client, &format!("{at} does not answer"));
+        while let Some((key, stage)) = self.relays.pop_due(self.now.monotonic) {
+            match stage {
+                Stage::Connecting => {
+                    if let Some(Relay::Connecting { client, at, .. }) = self.relays.remove(key) {
+                        self.fail_relay(client, &format!("{at} does not answer"));
+                    }
                 }
-                Some(Relay::Open(pair)) if pair.ending => self.end_relay(key),
-                _ => {}
+                Stage::Ending => self.end_relay(key),
             }
         }
     }
@@ -265,7 +265,7 @@ impl Shard {
                 && pair.goodbye.begin(reference.as_deref())
             {
                 pair.ending = true;
-                self.relays.deadlines.push_back((self.now.monotonic.plus(PATIENCE_MS), *key));
+                self.relays.set_deadline(self.now.monotonic, *key, Stage::Ending);
                 self.pump_relay(*key);
             } else {
                 self.end_relay(*key);
@@ -285,7 +285,7 @@ impl Shard {
 
     /// When the next deadline of a relay comes.
     pub(crate) fn relay_deadline(&self) -> Millis {
-        self.relays.deadlines.front().map_or(Millis::NEVER, |(at, _)| *at)
+        self.relays.next_deadline()
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use mio::Token;
 use tidegate_engine::Millis;
 
-use super::{CLIENT, HOME, Pair, Relay};
+use super::{CLIENT, HOME, PATIENCE_MS, Pair, Relay};
 use crate::listener::Shortage;
-use crate::table::RESERVED_INDEX;
+use crate::shard::table::RESERVED_INDEX;
 use crate::transport::Transport;
 
 /// Tokens from this index on, up to the reserved ones, are those of relays: two for each. Engines number connections from 0, and never
@@ -34,6 +34,23 @@ impl RelayKey {
     }
 }
 
+/// What a relay is to have done by its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Reached its home.
+    Connecting,
+    /// Written its last bytes.
+    Ending,
+}
+
+/// By when a relay is to have done something.
+#[derive(Clone, Copy, Debug)]
+struct Deadline {
+    at: Millis,
+    relay: RelayKey,
+    stage: Stage,
+}
+
 #[derive(Debug, Default)]
 struct Slot {
     generation: u32,
@@ -47,8 +64,8 @@ pub(crate) struct Relays {
     free: Vec<u32>,
     /// Those with more to do in the next turn.
     pub ring: VecDeque<RelayKey>,
-    /// What has to be done by a time, in its order.
-    pub deadlines: VecDeque<(Millis, RelayKey)>,
+    /// In the order of their times: each is as far away as all others when it is set.
+    deadlines: VecDeque<Deadline>,
     /// Homes that cannot be reached, for the log.
     pub unreachable: Shortage,
 }
@@ -131,20 +148,35 @@ impl Relays {
         staying.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
     }
 
-    /// The next relay whose deadline has come.
-    pub(crate) fn pop_due(&mut self, now: Millis) -> Option<RelayKey> {
-        // What has ended in time leaves its deadline behind.
-        while self.deadlines.front().is_some_and(|(at, key)| *at <= now || !self.is_live(*key)) {
-            let (_, key) = self.deadlines.pop_front()?;
-            if self.is_live(key) {
-                return Some(key);
+    /// Gives a relay until [`PATIENCE_MS`] from now for a stage.
+    pub(crate) fn set_deadline(&mut self, now: Millis, relay: RelayKey, stage: Stage) {
+        self.deadlines.push_back(Deadline { at: now.plus(PATIENCE_MS), relay, stage });
+    }
+
+    /// When the next deadline comes.
+    pub(crate) fn next_deadline(&self) -> Millis {
+        self.deadlines.front().map_or(Millis::NEVER, |deadline| deadline.at)
+    }
+
+    /// The next relay that has not done in time what it was to do, and what that was.
+    pub(crate) fn pop_due(&mut self, now: Millis) -> Option<(RelayKey, Stage)> {
+        // What was done in time leaves its deadline behind.
+        while self.deadlines.front().is_some_and(|deadline| deadline.at <= now || !self.is_awaited(deadline)) {
+            let deadline = self.deadlines.pop_front()?;
+            if self.is_awaited(&deadline) {
+                return Some((deadline.relay, deadline.stage));
             }
         }
         None
     }
 
-    fn is_live(&self, key: RelayKey) -> bool {
-        self.slots.get(key.slot as usize).is_some_and(|slot| slot.generation == key.generation && slot.relay.is_some())
+    fn is_awaited(&self, deadline: &Deadline) -> bool {
+        let slot = self.slots.get(deadline.relay.slot as usize);
+        match slot.filter(|slot| slot.generation == deadline.relay.generation).and_then(|slot| slot.relay.as_ref()) {
+            Some(Relay::Connecting { .. }) => deadline.stage == Stage::Connecting,
+            Some(Relay::Open(pair)) => deadline.stage == Stage::Ending && pair.ending,
+            None => false,
+        }
     }
 
     /// Frees the unused memory.
@@ -157,7 +189,49 @@ impl Relays {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
+    use mio::net::TcpStream;
+    use tidegate_engine::ConnectionKey;
+
+    use super::super::end::End;
+    use super::super::goodbye::Goodbye;
     use super::*;
+    use crate::admission::Seat;
+
+    #[test]
+    fn a_relay_has_all_of_its_time_for_its_last_bytes_however_soon_it_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let end = || End::of(Transport::Tcp(TcpStream::connect(at).unwrap()));
+        let client = ConnectionKey { index: 0, generation: 0 };
+        let mut relays = Relays::default();
+        let key = relays.insert(Relay::Connecting { client, home: TcpStream::connect(at).unwrap(), at });
+        relays.set_deadline(Millis(0), key, Stage::Connecting);
+        let pair = Pair { ends: [end(), end()], seat: Seat::NONE, ending: true, goodbye: Goodbye::Never };
+        relays.put(key, Relay::Open(Box::new(pair)));
+        relays.set_deadline(Millis(PATIENCE_MS - 1), key, Stage::Ending);
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), None, "it had reached its home in time");
+        assert_eq!(relays.next_deadline(), Millis(2 * PATIENCE_MS - 1));
+        assert_eq!(relays.pop_due(Millis(2 * PATIENCE_MS - 1)), Some((key, Stage::Ending)));
+    }
+
+    #[test]
+    fn a_home_that_is_not_reached_in_time_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let client = ConnectionKey { index: 0, generation: 0 };
+        let mut relays = Relays::default();
+        let mut begin = |now| {
+            let key = relays.insert(Relay::Connecting { client, home: TcpStream::connect(at).unwrap(), at });
+            relays.set_deadline(Millis(now), key, Stage::Connecting);
+            key
+        };
+        let (gone, slow) = (begin(0), begin(1));
+        relays.remove(gone);
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), None);
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS + 1)), Some((slow, Stage::Connecting)));
+    }
 
     #[test]
     fn tokens_of_relays_are_nobody_elses() {

@@ -12,8 +12,8 @@ use tidegate_engine::{DialAttempt, Evicted, ListenerId, ShardId, UplinkError, Up
 use crate::address::HostPort;
 use crate::admission::Seat;
 use crate::handle::{NoAnswer, NodeHandle};
-use crate::inbox::{Admin, ToShard};
 use crate::shard::Shard;
+use crate::shard::inbox::{Admin, ToShard};
 use crate::transport::Transport;
 
 pub use ask::{BrokerWord, Question};

@@ -5,6 +5,10 @@ use super::sections::SECTIONS;
 use super::show::{Which, show};
 use super::*;
 
+mod pages;
+mod secrets;
+mod sources;
+
 fn file(text: &str) -> FileText {
     FileText { name: "t.toml".to_owned(), text: text.to_owned() }
 }
@@ -93,7 +97,7 @@ error: unknown section `retaind`
   |  ^^^^^^^
 hint: did you mean `retained`?",
     );
-    let names: Vec<&str> = super::sections::SECTIONS.iter().map(|section| section.name).collect();
+    let names: Vec<&str> = SECTIONS.iter().map(|section| section.name).collect();
     let expected = format!(
         "
 error: unknown section `colours`
@@ -285,69 +289,6 @@ fn listeners_are_bounded_in_number() {
 }
 
 #[test]
-fn flags_win_over_the_environment_over_the_file() {
-    let text = "[queue]\nmax_messages = 1\nmax_bytes = \"1KiB\"\noverflow = \"block\"\n";
-    let environment = [("TIDEGATE__QUEUE__MAX_MESSAGES", "2"), ("TIDEGATE__QUEUE__MAX_BYTES", "2KiB")];
-    let config = load(text, &environment, set("queue.max_messages", "3")).unwrap();
-    assert_eq!(
-        show(&config, Which::Set),
-        "[queue]\n\
-         max_messages = 3    # command line, --set queue.max_messages=3\n\
-         max_bytes = \"2KiB\"  # environment variable TIDEGATE__QUEUE__MAX_BYTES\n\
-         overflow = \"block\"  # t.toml:4:12\n"
-    );
-}
-
-#[test]
-fn listen_flags_replace_the_listeners_of_the_file() {
-    let text = "[[listener]]\naddress = \"1\"\nmaximum_qos = 0\n[[listener]]\naddress = \"2\"\n";
-    let config = load(text, &[], listen(&["3"])).unwrap();
-    assert_eq!(config.listeners.len(), 1);
-    assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:3");
-    assert_eq!(config.listeners[0].maximum_qos, 2);
-}
-
-#[test]
-fn listeners_are_set_and_added_by_number() {
-    let environment = [
-        ("TIDEGATE__LISTENER__1__ADDRESS", "1884"),
-        ("TIDEGATE__LISTENER__1__MAXIMUM_QOS", "1"),
-        ("TIDEGATE__LISTENER__0__RECEIVE_MAXIMUM", "7"),
-    ];
-    let config = load("", &environment, Flags::default()).unwrap();
-    assert_eq!(config.listeners.len(), 2);
-    assert_eq!(config.listeners[0].receive_maximum, 7);
-    assert_eq!(config.listeners[1].address.to_string(), "127.0.0.1:1884");
-    assert_eq!(config.listeners[1].maximum_qos, 1);
-    let said = load("", &[("TIDEGATE__LISTENER__2__ADDRESS", "1")], Flags::default()).unwrap_err();
-    assert_eq!(
-        said,
-        "error: `listener.2.address` names a listener that is not there; there are 1\n  \
-         --> environment variable TIDEGATE__LISTENER__2__ADDRESS\n"
-    );
-}
-
-#[test]
-fn slips_outside_the_file_are_said_with_their_source() {
-    let said = load("", &[("TIDEGATE__QUEUE__MAX_MESAGES", "2")], Flags::default()).unwrap_err();
-    assert_eq!(
-        said,
-        "error: unknown key `max_mesages` in [queue]\n  --> environment variable TIDEGATE__QUEUE__MAX_MESAGES\n\
-         hint: did you mean `max_messages`?\n"
-    );
-    let said = load("", &[], set("queue.max_messages", "many")).unwrap_err();
-    assert_eq!(
-        said,
-        "error: `queue.max_messages` must be a whole number, not \"many\"\n  \
-         --> command line, --set queue.max_messages=many\n"
-    );
-    let said = load("", &[], set("listener.address", "1")).unwrap_err();
-    assert!(said.contains("a [[listener]] is named by its number: listener.0.KEY"), "{said}");
-    let said = load("", &[], set("max_messages", "1")).unwrap_err();
-    assert!(said.contains("it is a key of [queue]"), "{said}");
-}
-
-#[test]
 fn what_is_shown_reads_as_the_same() {
     let text = "[[listener]]\naddress = \"ws://0.0.0.0:9001/a\"\nallow_anonymous = true\nserver_reference = \"a\\\"b\"\n\
                 [limits]\nmax_session_expiry = \"2h\"\n[retained]\nmax_bytes = \"3GiB\"\n[admin]\naddress = \"off\"\n";
@@ -427,26 +368,6 @@ fn the_store_takes_a_share_of_the_memory_that_there_is_or_what_is_configured() {
     assert_eq!(config.store_memory(Some(1024 * MIB)), (32 * MIB, 8 * MIB));
 }
 
-/// Set `UPDATE_DOCS=1` to write the page anew.
-#[test]
-fn the_reference_page_is_current() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
-    let page = reference::page();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, &page).unwrap();
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "docs/configuration.md is not current: run the test with UPDATE_DOCS=1");
-}
-
-#[test]
-fn the_example_of_the_reference_page_is_right() {
-    let page = reference::page();
-    let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    assert!(from_file(example).is_ok());
-}
-
 /// Every file that differs in one place from a right one, or ends too early.
 fn neighbours(text: &str) -> impl Iterator<Item = String> {
     let places: Vec<usize> = text.char_indices().map(|(place, _)| place).collect();
@@ -472,111 +393,6 @@ fn no_file_is_too_broken_to_be_told_about() {
     }
 }
 
-/// Keys of text in which nobody writes an address with a password or a token: names, patterns, and paths of files.
-const OPEN_TEXTS: &[&str] = &[
-    "address",
-    "name",
-    "listeners",
-    "file",
-    "algorithms",
-    "issuer",
-    "audience",
-    "clients",
-    "filter",
-    "topic",
-    "reasons",
-    "prefix",
-    "score",
-    "bus_prefix",
-    "sni",
-    "users",
-    "certificate_cn",
-    "directory",
-    "prefix",
-    "bus_ca",
-    "bus_certificate",
-    "bus_key",
-    "exempt_networks",
-    "banned_addresses",
-    "banned_clients",
-    "topics",
-    "property_topics",
-    "ping_factors",
-    "weights",
-    "banned_users",
-    "client_ca",
-    "response_information",
-    "server_reference",
-    "peers",
-    "relay",
-    "bus_ca",
-    "listen",
-    "advertise",
-    "client_address",
-    "prefix",
-    "broker_ca",
-    "broker_certificate",
-    "broker_key",
-];
-
-#[test]
-fn every_key_of_text_is_known_to_hold_no_secret_or_is_marked() {
-    for section in sections::SECTIONS {
-        for key in section.keys {
-            let takes_text =
-                matches!(key.kind, value::Kind::Text { .. } | value::Kind::Texts | value::Kind::Name { .. });
-            let named = OPEN_TEXTS.contains(&key.name) || key.name.ends_with("_file") || key.name.ends_with("_claim");
-            let path = format!("{}.{}", section.name, key.name);
-            assert!(
-                !takes_text || named || key.credentials,
-                "{path}: mark it `credentials = true`, or add it to OPEN_TEXTS"
-            );
-            let word = |word| key.name.split('_').any(|part| part == word);
-            let sounds_secret = ["url", "password", "passphrase", "secret", "token"].into_iter().any(word);
-            let open = key.name.ends_with("_file") || !takes_text;
-            assert!(!sounds_secret || open || key.credentials, "{path}: mark it `credentials = true`");
-        }
-    }
-}
-
-#[test]
-fn no_marked_key_is_shown_with_its_secret() {
-    const VALUE: &str = "mqtt://me:hunter2@host:1883/?token=t0ps3cret";
-    let marked = sections::SECTIONS.iter().flat_map(|section| section.keys.iter().map(move |key| (section, key)));
-    let marked: Vec<_> = marked.filter(|(_, key)| key.credentials).collect();
-    assert!(marked.len() >= 3);
-    for (section, key) in marked {
-        let path = path::KeyPath { section: section.name, index: 0, key: key.name };
-        let mut config = Config::default();
-        config.resize(section.name, 1);
-        let flag = overrides::Flags {
-            set: vec![(path.to_string(), VALUE.to_owned(), format!("--set {path}={VALUE}"))],
-            ..overrides::Flags::default()
-        };
-        let mut findings = finding::Findings::about(None);
-        config.apply_flags(&flag, &mut findings);
-        let shown = show::show(&config, show::Which::Effective);
-        assert!(shown.contains("host:1883"), "{shown}");
-        config.set(path, &value::Raw::Integer(4711), source::Source::Default, &mut findings);
-        let all = format!("{shown}{findings}");
-        for secret in ["hunter2", "t0ps3cret", "4711"] {
-            assert!(!all.contains(secret), "{path}: {all}");
-        }
-    }
-}
-
-#[test]
-fn no_file_is_so_broken_that_a_secret_is_told() {
-    let text = "[orchestrator]\nbrokers = [\n  \"a=mqtt://me:hunter2@h:1\",\n]\n[[auth]]\nkind = \"http\"\n\
-                url = \"http://h/?token=t0ps3cret\"\n";
-    for broken in neighbours(text) {
-        if let Err(said) = from_file(&broken) {
-            let tells = said.contains("hunter2") || said.contains("t0ps3cret");
-            assert!(!tells, "{broken}\n{said}");
-        }
-    }
-}
-
 #[test]
 fn a_directory_and_durability_must_fit_together() {
     for (text, said) in [
@@ -589,80 +405,4 @@ fn a_directory_and_durability_must_fit_together() {
     for text in ["[store]\ndurability = \"memory\"\n", "[store]\ndirectory = \"d\"\ndurability = \"relaxed\"\n"] {
         assert!(from_file(text).is_ok(), "{text}");
     }
-}
-
-/// The examples of a page that are whole configurations: each begins with a section of ours. What begins with a comment that
-/// says `part of` needs more around it.
-fn examples(page: &str) -> Vec<String> {
-    let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let begins_one = |text: &&str| {
-        let first = text.lines().find(|line| line.starts_with('[') || line.contains("part of")).unwrap_or_default();
-        sections::SECTIONS.iter().any(|section| first == section.header())
-    };
-    blocks.filter(begins_one).map(str::to_owned).collect()
-}
-
-#[test]
-fn the_examples_of_all_pages_are_right() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let pages = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let (mut found, mut wrong) = (0, Vec::new());
-    for page in pages.chain([root.join("README.md")]).filter(|page| page.extension().is_some_and(|it| it == "md")) {
-        for example in examples(&std::fs::read_to_string(&page).unwrap()) {
-            found += 1;
-            if let Err(said) = from_file(&example) {
-                wrong.push(format!("{}:\n{example}\n{said}", page.display()));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(found >= 12, "{found}");
-}
-
-/// The environment of each service of a Compose file that runs our image: lines `KEY: "VALUE"` below `environment:`.
-fn compose_environments(text: &str) -> Vec<Vec<(String, String)>> {
-    let services = text.split("\n\n").filter(|service| service.contains("image: tidegate:"));
-    let of_line = |line: &str| {
-        let (name, value) = line.trim().split_once(": ")?;
-        name.starts_with("TIDEGATE__").then(|| (name.to_owned(), value.trim_matches('"').to_owned()))
-    };
-    services.map(|service| service.lines().filter_map(of_line).collect()).collect()
-}
-
-#[test]
-fn the_services_of_the_compose_file_are_configured_by_keys_that_exist() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let text = std::fs::read_to_string(root.join("deploy/compose.yaml")).unwrap();
-    let services = compose_environments(&text);
-    assert_eq!(services.len(), 4, "{services:?}");
-    for environment in services {
-        assert!(environment.iter().any(|(name, _)| name == "TIDEGATE__CONTEXT__BUS"), "{environment:?}");
-        let inputs = Inputs { environment, ..Inputs::default() };
-        // Files are where the containers have them, not here.
-        let said = Config::load(inputs).err().map(|findings| findings.to_string()).unwrap_or_default();
-        assert!(said.is_empty() || said.contains("/etc/tidegate/groups.toml"), "{said}");
-    }
-}
-
-#[test]
-fn pages_name_environment_variables_that_exist() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let keys = |section: &&super::key::SectionKeys| {
-        let name = section.name;
-        section.keys.iter().map(move |key| format!("TIDEGATE__{name}__{}", key.name).to_uppercase()).collect::<Vec<_>>()
-    };
-    let known: Vec<String> = SECTIONS.iter().flat_map(keys).collect();
-    let (mut found, mut wrong) = (0, Vec::new());
-    for page in std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()) {
-        let Ok(text) = std::fs::read_to_string(&page) else { continue };
-        for named in text.split(['`', '(', ')', ' ']).filter(|text| text.starts_with("TIDEGATE__")) {
-            let name = named.split('=').next().unwrap().replace("__0__", "__");
-            found += 1;
-            if name != "TIDEGATE__SECTION__KEY" && !known.contains(&name) {
-                wrong.push(format!("{}: {named}", page.display()));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(found > known.len(), "{found}");
 }

@@ -64,6 +64,8 @@ pub(crate) struct HomesKeeper {
     /// Copies left by a move to here that was given up because this process ended.
     left_behind: Partitions,
     state: Mutex<State>,
+    /// Held from a look at the state until what came of it is on the disk and in the state.
+    writing: Mutex<()>,
     /// Held while a move from here or to here takes a step.
     step: Mutex<()>,
     node: OnceLock<NodeHandle>,
@@ -99,6 +101,7 @@ impl HomesKeeper {
             file,
             left_behind,
             state: Mutex::new(state),
+            writing: Mutex::default(),
             step: Mutex::default(),
             node: OnceLock::new(),
             counters: Counters::default(),
@@ -110,15 +113,15 @@ impl HomesKeeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is remembered, on the disk first.
+    /// Changes what is remembered, on the disk first. Whoever only looks does not wait for the disk.
     fn change(&self, change: impl FnOnce(&mut State)) -> Result<(), ControlError> {
-        let mut state = self.state();
-        let mut changed = state.clone();
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = self.state().clone();
         change(&mut changed);
         self.file.save(&changed).map_err(|error| {
             ControlError::Refused(format!("{} cannot be written: {error}; make room on the disk", self.file.path()))
         })?;
-        *state = changed;
+        *self.state() = changed;
         Ok(())
     }
 
@@ -128,7 +131,8 @@ impl HomesKeeper {
 
     /// What a node is started with, before it has a clock of its own.
     pub(crate) fn at_start(&self) -> Option<Arc<NodeHomes>> {
-        self.for_node(&self.state(), Clock::start().now())
+        let state = self.state().clone();
+        self.for_node(&state, Clock::start().now())
     }
 
     /// The node runs: what was left between two steps is brought to its end.
@@ -153,7 +157,9 @@ impl HomesKeeper {
     /// Puts the table as it is now in force.
     fn apply(&self) -> Result<(), ControlError> {
         let node = self.node()?;
-        let homes = self.for_node(&self.state(), node.now());
+        // It asks for the addresses of names: nobody waits for that to see the state.
+        let state = self.state().clone();
+        let homes = self.for_node(&state, node.now());
         node.set_homes(homes.as_ref()).map_err(|_| ControlError::Unavailable(Unavailable))
     }
 

@@ -2,151 +2,18 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
-use crate::broker::{Broker, Ended, Folder, command, run};
+use crate::broker::{Broker, Ended, run};
+
+mod fleet;
+
+use fleet::kill;
+pub(crate) use fleet::{Fleet, lives, pids};
 
 /// Time after which something that should happen counts as missing. Nothing waits this long when all is well.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A fleet in a folder of its own, whose processes are ended with the test.
-pub(crate) struct Fleet {
-    pub(crate) folder: Folder,
-    process: Option<(Child, BufReader<ChildStdout>)>,
-}
-
-impl Fleet {
-    pub(crate) fn new() -> Self {
-        Self { folder: Folder::new(), process: None }
-    }
-
-    /// Writes the fleet file with such numbers of resources.
-    pub(crate) fn file(&self, brokers: &str, orchestrators: &str) -> String {
-        let text = format!(
-            "[fleet]\nname = \"test\"\ninterval = \"200ms\"\ncheck = \"50ms\"\ndrain_limit = \"60s\"\nevict_per_second = 1000\n\
-             [sla]\nbrokers = {brokers}\norchestrators = {orchestrators}\n"
-        );
-        self.folder.write("fleet.toml", &text)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = command(arguments);
-        command.env("XDG_STATE_HOME", self.folder.file("state"));
-        command
-    }
-
-    /// Starts a manager, and gives the line that says that it is ready.
-    pub(crate) fn start(&mut self, arguments: &[&str]) -> String {
-        let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        self.process = Some((child, stdout));
-        assert!(line.contains(" ready: "), "{line:?}");
-        line
-    }
-
-    pub(crate) fn signal(&self, name: &str) {
-        let id = self.process.as_ref().unwrap().0.id();
-        kill(name, u64::from(id));
-    }
-
-    pub(crate) fn wait(&mut self) -> Option<i32> {
-        self.process.take().unwrap().0.wait().unwrap().code()
-    }
-
-    pub(crate) fn fleet(&self, arguments: &[&str]) -> Ended {
-        self.command(&[&["fleet"], arguments].concat()).output().unwrap().into()
-    }
-
-    pub(crate) fn status(&self) -> serde_json::Value {
-        self.status_with(0)
-    }
-
-    fn status_with(&self, code: i32) -> serde_json::Value {
-        let ended = self.fleet(&["status", "--json"]);
-        assert_eq!(ended.code, Some(code), "{}", ended.err);
-        serde_json::from_str(&ended.out).unwrap()
-    }
-
-    /// The first status for which something holds.
-    fn status_when(&self, what: &str, holds: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let status = self.status();
-            if holds(&status) {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "{what} did not happen: {status:#}");
-        }
-    }
-
-    /// Waits until so many serve and nothing is under way.
-    pub(crate) fn sized(&self, brokers: u64, orchestrators: u64) -> serde_json::Value {
-        self.status_when(&format!("a fleet of {brokers} and {orchestrators}"), |status| {
-            let levels = &status["levels"];
-            let count = |level: &serde_json::Value| level["resources"].as_array().unwrap().len() as u64;
-            levels["broker"]["serving"] == brokers
-                && levels["orchestrator"]["serving"] == orchestrators
-                && (count(&levels["broker"]), count(&levels["orchestrator"])) == (brokers, orchestrators)
-                && status["actions"].as_array().unwrap().is_empty()
-                && status["endpoints"].as_array().unwrap().len() as u64 == orchestrators
-        })
-    }
-
-    /// Sends a message through an orchestrator of the fleet and waits until it has come.
-    pub(crate) fn carries_messages(status: &serde_json::Value) {
-        let address = status["endpoints"][0].as_str().unwrap();
-        let port = address.rsplit_once(':').unwrap().1;
-        let mut subscriber = command(&["sub", "-p", port, "-t", "a/#", "-q", "1", "-C", "1", "-W", "60"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        // The subscription may come after the first message; one of them finds it.
-        while subscriber.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "no message came");
-            let sent = run(&["pub", "-p", port, "-t", "a/b", "-m", "hello", "-q", "1"]);
-            assert_eq!(sent.code, Some(0), "{}", sent.err);
-        }
-        let ended = Ended::from(subscriber.wait_with_output().unwrap());
-        assert_eq!((ended.code, ended.out.as_str()), (Some(0), "hello\n"));
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        if let Some((mut child, _)) = self.process.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        // Whatever a test has left running carries the folder in its environment.
-        let mark = format!("TIDEGATE_FLEET_RESOURCE={}", self.folder.file("state"));
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-            let marked = environment.split(|byte| *byte == 0).any(|it| it.starts_with(mark.as_bytes()));
-            if let Some(id) = name.parse().ok().filter(|_| marked) {
-                kill("KILL", id);
-            }
-        }
-    }
-}
-
-fn kill(signal: &str, id: u64) {
-    let _ = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", signal, &id.to_string()]).status();
-}
-
-pub(crate) fn pids(status: &serde_json::Value) -> Vec<u64> {
-    let levels =
-        ["broker", "orchestrator"].map(|level| status["levels"][level]["resources"].as_array().unwrap().clone());
-    levels.into_iter().flatten().map(|resource| resource["pid"].as_u64().unwrap()).collect()
-}
-
-pub(crate) fn lives(pid: u64) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| !text.contains(") Z "))
-}
 
 /// MQTT 5 CONNECT with a client id, and whatever it is answered with.
 fn connected_as(address: &str, id: &str) -> TcpStream {

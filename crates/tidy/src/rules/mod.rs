@@ -5,6 +5,7 @@ pub mod documented;
 pub mod layers;
 pub mod links;
 pub mod map;
+pub mod named;
 pub mod names;
 pub mod panics;
 pub mod purity;

@@ -5,8 +5,10 @@ use crate::Violation;
 use crate::exceptions::Exception;
 use crate::source::{Source, Sources};
 
-/// The crates that work on what a peer sent.
-const CAREFUL: &[&str] = &["mqtt", "engine", "node", "client", "dns"];
+/// The crates that work on what a peer sent: clients, other nodes, servers that are asked, and whoever writes to the bus.
+const CAREFUL: &[&str] = &[
+    "mqtt", "engine", "node", "client", "dns", "acl", "auth", "bus", "cluster", "mirror", "context", "console", "fleet",
+];
 
 /// The crates in which an index must be shown to lie inside.
 const UNINDEXED: &[&str] = &["mqtt"];

@@ -5,13 +5,13 @@
 use tidegate_mqtt::QoS;
 
 use super::group_partition;
-use crate::dispatch::reach;
+use crate::cluster::roster::Shards;
 use crate::engine::Engine;
 use crate::ids::{PartitionId, TenantId};
 use crate::image::{put_publication, read_publication};
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::roster::Shards;
+use crate::publish::dispatch::reach;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// A message that a group keeps.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::exchanges::{ExchangeName, Got};
+use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::ids::{PartitionId, Partitions};
 use crate::link::envelope::tests::{Content, HEAD, connection, content, same};
 

@@ -2,7 +2,7 @@
 
 use tidegate_engine::{Attempt, LogEvent, Reason};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
-use tidegate_mqtt::{PacketId, PacketType, ReasonCode, SubscriptionOptions};
+use tidegate_mqtt::{PacketType, ReasonCode, SubscriptionOptions};
 
 use super::*;
 
@@ -135,7 +135,7 @@ fn what_was_taken_before_is_finished_and_delivered() {
     publisher.publish_later(message("t", "1").qos2().id(1).dup());
     let again = publisher.expect(PacketType::PubRec);
     assert!(matches!(again.packet(), tidegate_mqtt::Packet::PubRec(ack) if !ack.reason_code.is_error()));
-    publisher.pubrel(PacketId::new(1).unwrap());
+    publisher.pubrel(id(1));
     publisher.expect(PacketType::PubComp);
     let got = client.messages();
     assert_eq!(got.len(), 2);

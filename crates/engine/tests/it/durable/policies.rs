@@ -2,7 +2,7 @@
 
 use tidegate_engine::{OverflowPolicy, PriorityRule, PrioritySource};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
-use tidegate_mqtt::{PacketId, PacketType, ReasonCode};
+use tidegate_mqtt::{PacketType, ReasonCode};
 
 use super::*;
 
@@ -132,7 +132,7 @@ fn a_withheld_message_is_sent_again_after_a_restart_and_taken_once() {
         let publisher = world.connect(v311("p").lasting().manual());
         publisher.send_publish(message("t", "3").qos2().id(3).dup());
         publisher.expect(PacketType::PubRec);
-        publisher.pubrel(PacketId::new(3).unwrap());
+        publisher.pubrel(id(3));
         publisher.expect(PacketType::PubComp);
         assert_eq!(taken(&world, "full"), ["3"]);
     }

@@ -1,13 +1,9 @@
 //! What promises something leaves behind the commit that holds it, and nothing else waits.
 
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce, ExactlyOnce};
-use tidegate_mqtt::{Disconnect, Packet, PacketId, PacketType, ReasonCode, SubscriptionOptions};
+use tidegate_mqtt::{Disconnect, Packet, PacketType, ReasonCode, SubscriptionOptions};
 
 use super::*;
-
-fn id(number: u16) -> PacketId {
-    PacketId::new(number).unwrap()
-}
 
 /// Nothing reaches the client before the commit, and a packet of this kind does after it.
 #[track_caller]

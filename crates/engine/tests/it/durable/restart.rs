@@ -4,13 +4,9 @@ use std::collections::BTreeMap;
 
 use tidegate_engine::describe;
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
-use tidegate_mqtt::{Packet, PacketId, PacketType, ReasonCode, SubscriptionOptions};
+use tidegate_mqtt::{Packet, PacketType, ReasonCode, SubscriptionOptions};
 
 use super::*;
-
-fn id(number: u16) -> PacketId {
-    PacketId::new(number).unwrap()
-}
 
 #[test]
 fn what_was_owed_is_owed_after_a_restart_with_any_number_of_shards() {

@@ -4,15 +4,9 @@ use std::num::NonZeroU16;
 
 use tidegate_engine::UplinkState;
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
-use tidegate_mqtt::{
-    ConnAck, Packet, PacketId, PubAck, PubComp, PubRec, PubRel, ReasonCode, SubAck, UnsubAck, Version,
-};
+use tidegate_mqtt::{ConnAck, Packet, PubAck, PubComp, PubRec, PubRel, ReasonCode, SubAck, UnsubAck, Version};
 
 use crate::harness::*;
-
-fn id(number: u16) -> PacketId {
-    PacketId::new(number).unwrap()
-}
 
 /// A broker says something; what it is worth afterwards.
 fn says(packets: &[Packet<'_>], stays: bool) {

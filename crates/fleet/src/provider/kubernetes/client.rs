@@ -19,6 +19,7 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use super::access::{Access, Identity};
 use super::error::KubernetesError;
 use super::objects::{List, Status};
+use crate::percent::escape;
 
 /// Time for an answer.
 #[cfg(not(test))]
@@ -282,20 +283,6 @@ fn said(text: &str) -> String {
 fn was_closed(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
-}
-
-fn escape(text: &str) -> String {
-    use fmt::Write;
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
 }
 
 fn tls(access: &Access) -> Result<TlsConfig, KubernetesError> {

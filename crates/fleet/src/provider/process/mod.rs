@@ -134,11 +134,6 @@ impl Processes {
         Ok(processes)
     }
 
-    /// Why CPU is not limited on this machine; `None` where it is.
-    pub fn limit_hindrance(&self) -> Option<&str> {
-        self.cgroups.hindrance()
-    }
-
     /// The template of a resource.
     pub fn template(&self, name: &str) -> Option<&Template> {
         self.settings.templates.get(name)

@@ -1,0 +1,222 @@
+//! A broker that is whatever a test says.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::SystemTime;
+
+use tidegate_console::api::{
+    BanEntry, BanRequest, BanTarget, BrokerStatus, Control, ControlError, DrainRequest, DrainStatus, FleetStatus,
+    Story, StoryEvent, Subject,
+};
+use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, StoreNumbers, Unavailable};
+use tidegate_engine::{Counters, Gauges, Reason, SlowSession, TenantId};
+
+/// A broker that is whatever a test says.
+#[derive(Default)]
+pub(crate) struct Broker {
+    pub(crate) phase: AtomicU8,
+    pub(crate) hindrance: Mutex<Option<String>>,
+    pub(crate) bans: Mutex<Vec<BanEntry>>,
+    /// Names and addresses, and what else was asked for.
+    pub(crate) fleet: Mutex<Vec<(String, String)>>,
+    pub(crate) drain: Mutex<Option<DrainRequest>>,
+}
+
+pub(crate) const READY: u8 = 1;
+
+pub(crate) const STOPPING: u8 = 2;
+
+pub(crate) const HUNG: u8 = 3;
+
+pub(crate) fn status() -> Status {
+    let mut counters = Counters::default();
+    counters.packets_in[1] = 3;
+    counters.messages_out[2] = 7;
+    counters.dropped[Reason::MessageExpired.number()] = 5;
+    counters.connects_accepted = 2;
+    counters.deals_not_kept = 8;
+    let gauges = Gauges { connections: 2, kept_deals: 9, ..Gauges::default() };
+    let admission = AdmissionStatus {
+        refused: vec![(Reason::Banned, 4)],
+        bans_added: vec![("operator", 1)],
+        loop_lag_ms: 1500,
+        ..AdmissionStatus::default()
+    };
+    let (shell, logins, started) = (Shell::default(), Logins::default(), SystemTime::UNIX_EPOCH);
+    let store = Some(StoreNumbers { syncs: 6, ..StoreNumbers::default() });
+    let fleet = vec![broker_of_fleet(&("b-1".to_owned(), "mqtt://127.0.0.1:1".to_owned()))];
+    Status {
+        counters,
+        gauges,
+        slow_sessions: 6,
+        shell,
+        logins,
+        admission,
+        homes: Some(tidegate_console::HomesNumbers::default()),
+        cluster: None,
+        core: None,
+        store,
+        fleet,
+        tenants: vec![tidegate_console::TenantNumbers {
+            name: "acme".to_owned(),
+            counts: [3, 4, 5, 6],
+            refused: [1, 0, 0, 0],
+            quotas: [3, 0, 0, 0],
+        }],
+        shards: 4,
+        started,
+        version: "1.2.3",
+    }
+}
+
+impl StatusSource for Broker {
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            READY => Phase::Ready,
+            STOPPING => Phase::Stopping,
+            _ => Phase::Starting,
+        }
+    }
+
+    fn hindrance(&self) -> Option<String> {
+        self.hindrance.lock().unwrap().clone()
+    }
+
+    fn status(&self) -> Result<Status, Unavailable> {
+        match self.phase.load(Ordering::Relaxed) {
+            HUNG => Err(Unavailable),
+            _ => Ok(status()),
+        }
+    }
+}
+
+impl Control for Broker {
+    fn why(&self, subject: &Subject) -> Result<Story, ControlError> {
+        let client_id = match subject {
+            Subject::Client(name) => name.clone(),
+            other => return Err(ControlError::Invalid(format!("{other:?}"))),
+        };
+        let event = StoryEvent {
+            at_ms: 1_700_000_000_000,
+            kind: "refused",
+            shard: 1,
+            client_id: Some(client_id),
+            topic: None,
+            address: Some("192.0.2.1".to_owned()),
+            reason: Some(Reason::BadCredentials),
+            detail: String::new(),
+            suppressed: 2,
+        };
+        Ok(Story { events: vec![event], suppressed: 0 })
+    }
+
+    fn slow(&self, limit: usize) -> Result<Vec<SlowSession>, ControlError> {
+        let slow = |number: usize| SlowSession {
+            tenant: TenantId::DEFAULT,
+            client_id: format!("slow-{number}"),
+            connected: true,
+            unacknowledged: Some(7),
+            inflight_messages: 1,
+            waiting_ms: 31_000,
+            queued_messages: 5,
+            queued_bytes: 500,
+            blocked_publishers: 0,
+        };
+        Ok((0..limit.min(30)).map(slow).collect())
+    }
+
+    fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {
+        Ok(self.bans.lock().unwrap().clone())
+    }
+
+    fn ban(&self, request: BanRequest) -> Result<u64, ControlError> {
+        let until_ms = request.seconds.map(|seconds| seconds * 1000);
+        let BanRequest { target, tenant, reason, .. } = request;
+        let ban = BanEntry { target, tenant, reason, origin: "operator", since_ms: 0, until_ms };
+        self.bans.lock().unwrap().push(ban);
+        Ok(1)
+    }
+
+    fn unban(&self, target: &BanTarget, tenant: &str) -> Result<bool, ControlError> {
+        let mut bans = self.bans.lock().unwrap();
+        let before = bans.len();
+        bans.retain(|ban| ban.target != *target || ban.tenant != tenant);
+        Ok(bans.len() < before)
+    }
+
+    fn fleet(&self) -> Result<FleetStatus, ControlError> {
+        let brokers = self.fleet.lock().unwrap().iter().map(broker_of_fleet).collect();
+        Ok(FleetStatus {
+            orchestrator: "o1".to_owned(),
+            policy: "topic-hash",
+            clients: 5,
+            sessions: 6,
+            filters: 2,
+            open: true,
+            identities: 2,
+            loop_lag_ms: 1,
+            messages_in: 10,
+            messages_out: 20,
+            dropped: 3,
+            dropped_fleet_full: 4,
+            brokers,
+        })
+    }
+
+    fn set_broker(&self, name: &str, address: &str, _: &[String]) -> Result<(), ControlError> {
+        self.fleet.lock().unwrap().push((name.to_owned(), address.to_owned()));
+        Ok(())
+    }
+
+    fn drain_broker(&self, name: &str) -> Result<(), ControlError> {
+        let known = self.fleet.lock().unwrap().iter().any(|(known, _)| known == name);
+        if known { Ok(()) } else { Err(ControlError::Refused(format!("no {name}"))) }
+    }
+
+    fn remove_broker(&self, name: &str, force: bool) -> Result<(), ControlError> {
+        if !force {
+            return Err(ControlError::Refused("it owes 3 messages".to_owned()));
+        }
+        self.fleet.lock().unwrap().retain(|(known, _)| known != name);
+        Ok(())
+    }
+
+    fn drain(&self, request: DrainRequest) -> Result<(), ControlError> {
+        *self.drain.lock().unwrap() = Some(request);
+        Ok(())
+    }
+
+    fn end_drain(&self) -> Result<(), ControlError> {
+        *self.drain.lock().unwrap() = None;
+        Ok(())
+    }
+
+    fn drain_status(&self) -> Result<DrainStatus, ControlError> {
+        Ok(DrainStatus { draining: self.drain.lock().unwrap().is_some(), clients: 5, owed: 3 })
+    }
+}
+
+fn broker_of_fleet((name, address): &(String, String)) -> BrokerStatus {
+    BrokerStatus {
+        name: name.clone(),
+        address: address.clone(),
+        state: "serving",
+        since_ms: 1,
+        version: Some("5.0".to_owned()),
+        filters: 2,
+        filters_pending: 0,
+        filters_refused: 0,
+        queued: 1,
+        in_flight: 2,
+        unreturned: 4,
+        sent: 8,
+        acknowledged: 6,
+        returned: 2,
+        resent: 0,
+        received: 9,
+        duplicates: 1,
+        delivered_here: 0,
+        set_aside: 0,
+        last_error: String::new(),
+    }
+}

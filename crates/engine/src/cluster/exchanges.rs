@@ -1,0 +1,292 @@
+//! QoS 2 messages that cross between nodes, each once, whichever of the nodes dies.
+//!
+//! A publisher's PUBREC waits until all nodes that want the message have it. Should one of them die first, or the node of the publisher
+//! itself, the publisher is not answered and sends the message again, to whoever works its partition then. Who has the message by then
+//! cannot be seen from its packet id. So it has a name, and every node notes under it, together with what became of the message, which
+//! partitions have got it: this is in the node's store, and goes along with a partition. What is sent again says the same name, and goes
+//! to the sessions of those partitions that have not got it.
+
+mod again;
+mod got;
+mod marks;
+
+use std::collections::BTreeSet;
+
+use tidegate_mqtt::{PacketId, QoS, RawPublish};
+
+use crate::cluster::roster::Roster;
+use crate::desk::Desk;
+use crate::durable::{Journal, Key, StoredSession};
+use crate::engine::Engine;
+use crate::hash::hash_bytes;
+use crate::ids::{PartitionId, Partitions, Place, SessionKey, partition_of};
+use crate::link::envelope::Ticket;
+use crate::link::exchange_word::ExchangeWord;
+use crate::session::Session;
+use crate::topics::RouteSlot;
+use crate::wire::{WireError, WireReader, WireWrite};
+
+pub(crate) use got::Got;
+pub(crate) use marks::Marks;
+
+/// Exchanges of one shard that others remember. One that is still open when so many have begun since may come twice.
+const OPEN_MAX: u64 = 16_384;
+
+/// The name of an exchange: the life of the shard where it began, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ExchangeName {
+    pub origin: u64,
+    pub number: u64,
+}
+
+impl ExchangeName {
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        out.put_u64(self.origin);
+        out.put_u64(self.number);
+    }
+
+    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        Ok(Self { origin: reader.u64("an origin")?, number: reader.u64("an exchange")? })
+    }
+}
+
+/// A QoS 2 message of a client that has crossed to other nodes, as long as its packet id is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exchange {
+    pub name: ExchangeName,
+    /// Who has got it at the publisher's node.
+    pub covered: Got,
+    /// Whether all nodes have confirmed it.
+    pub answered: bool,
+    /// Whether a node may have died before it got it: one that lives gets it, also while partitions move.
+    pub doubtful: bool,
+    /// Under which nodes were asked to confirm it last, by this process.
+    pub ticket: Option<Ticket>,
+}
+
+impl Exchange {
+    /// As it is stored, and in an image.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        self.name.write(out);
+        self.covered.write(out);
+    }
+
+    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        let name = ExchangeName::read(reader)?;
+        Ok(Self::left(name, Got::read(reader)?))
+    }
+
+    /// The same from a store.
+    pub(crate) fn read_stored(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        let name = ExchangeName::read(reader)?;
+        Ok(Self::left(name, Got::read_stored(reader)?))
+    }
+
+    /// One of an earlier process, or of another: this one does not know how it stands.
+    fn left(name: ExchangeName, covered: Got) -> Self {
+        Self { name, covered, answered: false, doubtful: true, ticket: None }
+    }
+}
+
+/// The exchanges that a shard has begun, and what it knows of those of others.
+#[derive(Debug)]
+pub(crate) struct Exchanges {
+    origin: u64,
+    last: u64,
+    open: BTreeSet<u64>,
+    /// Partitions whose sessions are on this shard, and on any shard of this process.
+    here: Partitions,
+    of_process: Partitions,
+    /// Partitions that have been taken in and are not served yet.
+    arrived: Partitions,
+    /// The name of the message that comes next.
+    coming: Option<ExchangeWord>,
+    pub marks: Marks,
+}
+
+impl Exchanges {
+    pub(crate) fn new(seed: u64, place: Place) -> Self {
+        Self {
+            origin: hash_bytes(u64::from(place.shard.0), &seed.to_le_bytes()),
+            last: 0,
+            open: BTreeSet::new(),
+            here: Partitions::NONE,
+            of_process: Partitions::NONE,
+            arrived: Partitions::NONE,
+            coming: None,
+            marks: Marks::default(),
+        }
+    }
+
+    /// A roster is in force.
+    pub(crate) fn set_roster(&mut self, place: Place, roster: &Roster) {
+        let served = |partition: &PartitionId| !roster.misses(*partition);
+        let all = || (0..crate::ids::PARTITIONS).map(PartitionId).filter(served);
+        self.here = all().filter(|partition| roster.home_of(*partition) == place.shard).collect();
+        self.of_process = all().filter(|partition| roster.is_own(roster.home_of(*partition))).collect();
+    }
+
+    /// The sessions of these partitions are here, though others are not told so yet.
+    pub(crate) fn note_arrived(&mut self, partitions: Partitions) {
+        self.arrived = self.arrived.with(partitions);
+    }
+
+    /// They are not here any more.
+    pub(crate) fn note_left(&mut self, partitions: Partitions) {
+        self.arrived = self.arrived.without(partitions);
+    }
+
+    /// Partitions whose sessions get what is delivered on this shard.
+    fn here(&self) -> Partitions {
+        self.here.with(self.arrived)
+    }
+
+    /// Begins one, of which this process deals to the groups of these partitions.
+    fn begin(&mut self, ticket: Option<Ticket>, groups: Partitions) -> Exchange {
+        self.last += 1;
+        self.open.insert(self.last);
+        let name = ExchangeName { origin: self.origin, number: self.last };
+        let covered = Got { sessions: self.of_process.with(self.arrived), groups };
+        Exchange { name, covered, answered: false, doubtful: false, ticket }
+    }
+
+    /// Nobody will send again what this exchange was about.
+    fn end(&mut self, name: ExchangeName) {
+        if name.origin == self.origin {
+            self.open.remove(&name.number);
+        }
+    }
+
+    fn word(&mut self, name: ExchangeName, covered: Got) -> ExchangeWord {
+        let oldest = self.last.saturating_sub(OPEN_MAX);
+        while self.open.first().is_some_and(|first| *first < oldest) {
+            self.open.pop_first();
+        }
+        let next = self.last + 1;
+        let mine = name.origin == self.origin;
+        let done_below = if mine { self.open.first().copied().unwrap_or(next) } else { 0 };
+        ExchangeWord { name, done_below, covered }
+    }
+
+    /// The next message on the link has this name.
+    pub(crate) fn note_coming(&mut self, word: ExchangeWord) {
+        self.coming = Some(word);
+    }
+
+    #[inline]
+    pub(crate) fn take_coming(&mut self) -> Option<ExchangeWord> {
+        if self.coming.is_some() { self.coming.take() } else { None }
+    }
+}
+
+impl Journal {
+    /// Puts a packet id of a QoS 2 message that was taken.
+    pub(crate) fn put_received(&mut self, stored: StoredSession, id: PacketId, exchange: Option<Exchange>) {
+        self.put(Key::Received(stored, id), |out| {
+            if let Some(exchange) = exchange {
+                exchange.write(out);
+            }
+        });
+    }
+}
+
+impl Desk {
+    /// The exchange that a packet id of a publisher stands for, where its message has crossed to other nodes.
+    pub(crate) fn exchange_of(&self, session: SessionKey, id: PacketId) -> Option<Exchange> {
+        let rare = self.sessions.get(session.0)?.rare.as_ref()?;
+        rare.exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange)
+    }
+
+    /// All nodes have confirmed a message.
+    pub(crate) fn note_exchange_answered(&mut self, session: SessionKey, id: PacketId) {
+        let rare = self.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut());
+        if let Some((_, exchange)) = rare.and_then(|rare| rare.exchanges.iter_mut().find(|(of, _)| *of == id)) {
+            exchange.answered = true;
+        }
+    }
+
+    /// Notes what is known of an exchange, also in the store.
+    fn set_exchange(&mut self, key: SessionKey, id: PacketId, exchange: Exchange) {
+        let Some(session) = self.sessions.get_mut(key.0) else { return };
+        let exchanges = &mut session.rare_mut().exchanges;
+        match exchanges.iter_mut().find(|(of, _)| *of == id) {
+            Some((_, known)) => *known = exchange,
+            None => exchanges.push((id, exchange)),
+        }
+        if let Some(stored) = session.stored {
+            self.journal.put_received(stored, id, Some(exchange));
+        }
+    }
+
+    /// A node is gone: what nobody has confirmed may not have come to it.
+    pub(crate) fn doubt_exchanges(&mut self) {
+        let crosses = |session: &Session| session.rare.as_ref().is_some_and(|rare| !rare.exchanges.is_empty());
+        let those: Vec<u32> =
+            self.sessions.iter().filter(|(_, session)| crosses(session)).map(|(key, _)| key).collect();
+        for key in those {
+            let rare = self.sessions.get_mut(key).and_then(|session| session.rare.as_mut());
+            for (_, exchange) in rare.into_iter().flat_map(|rare| &mut rare.exchanges) {
+                exchange.doubtful |= !exchange.answered;
+            }
+        }
+    }
+
+    /// A packet id is free again.
+    pub(crate) fn end_exchange(&mut self, key: SessionKey, id: PacketId) {
+        let Some(session) = self.sessions.get_mut(key.0) else { return };
+        let Some(rare) = session.rare.as_mut() else { return };
+        let Some(at) = rare.exchanges.iter().position(|(of, _)| *of == id) else { return };
+        let (_, exchange) = rare.exchanges.swap_remove(at);
+        self.exchanges.end(exchange.name);
+    }
+
+    /// A session lives elsewhere from now on. What was not answered may be sent again there.
+    pub(crate) fn end_answered_exchanges(&mut self, key: SessionKey) {
+        let rare = self.sessions.get(key.0).and_then(|session| session.rare.as_ref());
+        for (_, exchange) in rare.into_iter().flat_map(|rare| &rare.exchanges).filter(|(_, it)| it.answered) {
+            self.exchanges.end(exchange.name);
+        }
+    }
+
+    /// A session ends: none of its messages is sent again.
+    pub(crate) fn end_exchanges(&mut self, key: SessionKey) {
+        let rare = self.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut());
+        for (_, exchange) in rare.map(|rare| std::mem::take(&mut rare.exchanges)).unwrap_or_default() {
+            self.exchanges.end(exchange.name);
+        }
+    }
+}
+
+impl Engine {
+    /// Names a QoS 2 message that is about to leave for other nodes. One of a session that ends with its connection is not sent again.
+    #[inline]
+    pub(crate) fn begin_exchange(
+        &mut self,
+        session: SessionKey,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        ticket: Option<Ticket>,
+    ) {
+        if raw.qos == QoS::ExactlyOnce && !self.roster.has_no_peers() {
+            self.name_exchange(session, slot, raw, ticket);
+        }
+    }
+
+    #[cold]
+    fn name_exchange(&mut self, session: SessionKey, slot: RouteSlot, raw: &RawPublish<'_>, ticket: Option<Ticket>) {
+        let Some(id) = raw.packet_id else { return };
+        if !self.desk.sessions.get(session.0).is_some_and(crate::session::Session::lasts) {
+            return;
+        }
+        let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return };
+        let (topic, route) = self.cache.get(slot);
+        let is_home_elsewhere = raw.retain && !self.roster.is_own(self.roster.home_of(partition_of(tenant, topic)));
+        if route.remote_bits() & self.roster.peers().0 == 0 && !is_home_elsewhere {
+            return;
+        }
+        let groups = self.groups.dealers.dealt_by_process(&self.roster);
+        let exchange = self.desk.exchanges.begin(ticket, groups);
+        self.desk.set_exchange(session, id, exchange);
+        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
+    }
+}

@@ -1,0 +1,218 @@
+//! What a publisher sends again, since it was not answered.
+
+use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode};
+
+use super::{Exchange, Got};
+use crate::cluster::roster::Shards;
+use crate::connection::Answer;
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, PartitionId, SessionKey, ShardId, TenantId, partition_of};
+use crate::link::envelope::{DELIVER, Passage, RETAIN_AT_HOME};
+use crate::message::Publication;
+use crate::now::Now;
+use crate::publish::Forwarding;
+use crate::publish::deliver::Terms;
+use crate::publish::dispatch::{Reach, Source, reach};
+use crate::topics::{Route, RouteSlot};
+
+/// A message that comes again.
+struct Repeated<'a, 'r> {
+    key: ConnectionKey,
+    session: SessionKey,
+    tenant: TenantId,
+    slot: RouteSlot,
+    raw: &'a RawPublish<'r>,
+    forwarding: &'a Forwarding<'a>,
+}
+
+impl Engine {
+    /// Sends a message on to those who have not got it, when its publisher sends it again and not all nodes have confirmed it. Says
+    /// whether it was such a one.
+    #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
+    #[inline]
+    pub(crate) fn goes_again(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        tenant: TenantId,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        forwarding: &Forwarding<'_>,
+    ) -> bool {
+        let Some(id) = raw.packet_id.filter(|_| raw.qos == QoS::ExactlyOnce) else { return false };
+        let Some(exchange) = self.desk.exchange_of(session, id).filter(|exchange| !exchange.answered) else {
+            return false;
+        };
+        let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
+        if extra.is_some_and(|extra| extra.acks.has_pub_rec(id)) {
+            return true;
+        }
+        if exchange.doubtful {
+            self.publish_again(now, exchange, &Repeated { key, session, tenant, slot, raw, forwarding });
+            return true;
+        }
+        self.waits_on(now, key, session, id, exchange)
+    }
+
+    /// A publisher has come back before all nodes have confirmed its message, which is on its way to them: it waits for what they say,
+    /// since one that dies first may not have got it. Says whether there is somebody to wait for.
+    #[cold]
+    fn waits_on(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        id: PacketId,
+        exchange: Exchange,
+    ) -> bool {
+        let heir = self.next_ticket(key);
+        let waits = exchange.ticket.map_or(0, |ticket| self.links.pass_on(ticket, heir));
+        if waits == 0 {
+            return false;
+        }
+        let stored = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
+        self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
+        true
+    }
+
+    #[cold]
+    fn publish_again(&mut self, now: Now, exchange: Exchange, it: &Repeated<'_, '_>) {
+        let Repeated { key, session, tenant, slot, raw, .. } = *it;
+        let Some(id) = raw.packet_id else { return };
+        if self.misses_somebody() && self.would_miss_somebody(slot, tenant, raw.retain) {
+            if self.wait_for_those_missed(now, key) {
+                self.hold_back(raw);
+            } else {
+                let topic = self.cache.get(slot).0.to_owned();
+                self.send_back(now, key, &topic);
+            }
+            return;
+        }
+        // Before its publisher came here, this shard may have got the message from where it was.
+        let known = exchange.covered.with(self.desk.exchanges.marks.get(exchange.name));
+        let mark = self.desk.journal.mark();
+        let source = Source::client(self.place.shard, now, session, key, Some(self.next_ticket(key)));
+        let mut refused = None;
+        if raw.retain && !known.sessions.has(partition_of(tenant, self.cache.get(slot).0)) {
+            refused = self.retain_published(now, slot, raw, it.forwarding, tenant, session);
+        }
+        self.deliver_again(now, known, &source, it);
+        let covered = known.with(self.got_here(self.place.shard));
+        let exchange = Exchange { covered, ticket: source.ticket, ..exchange };
+        self.desk.set_exchange(session, id, exchange);
+        let waits = self.pass_again(exchange, &source, it);
+        let outcome = self.outcome_of(raw.qos, refused, true);
+        self.answer_publish(now, key, raw, outcome, waits, mark);
+        self.wait_for_full_links(now, key);
+    }
+
+    /// Delivers it to sessions and groups of this shard that have come from elsewhere since.
+    fn deliver_again(&mut self, now: Now, known: Got, source: &Source, it: &Repeated<'_, '_>) {
+        let (topic, route) = self.cache.get(it.slot);
+        let mut publication = it.forwarding.publication(it.tenant, topic, it.raw);
+        publication.priority = self.cache.traits(it.slot).priority.level(it.forwarding.properties);
+        reach!(self).deliver_to_rest(now, route, &mut publication, source, known);
+    }
+
+    /// Sends it to all shards that want it; returns how many have to confirm it.
+    fn pass_again(&mut self, exchange: Exchange, source: &Source, it: &Repeated<'_, '_>) -> u32 {
+        let (topic, route) = self.cache.get(it.slot);
+        let mut publication = it.forwarding.publication(it.tenant, topic, it.raw);
+        publication.priority = self.cache.traits(it.slot).priority.level(it.forwarding.properties);
+        let deliver = Shards(self.roster.living(route.remote_bits()));
+        let home = self.roster.home_of_topic(it.tenant, topic);
+        let is_retained = |shard: ShardId| it.raw.retain && home == shard;
+        let mut waits = 0;
+        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, exchange.covered));
+        for shard in self.roster.others() {
+            let purpose =
+                if deliver.has(shard) { DELIVER } else { 0 } | if is_retained(shard) { RETAIN_AT_HOME } else { 0 };
+            if purpose == 0 {
+                continue;
+            }
+            let passage = Passage {
+                purpose,
+                origin: source.origin,
+                entered_at: source.entered_at,
+                priority: publication.priority,
+                hops: source.hops,
+                from: source.connection,
+                ticket: source.ticket,
+            };
+            self.links.send_publish(shard, &passage, &mut publication, true);
+            self.desk.counters.shard_messages_out += 1;
+            waits += 1;
+        }
+        self.links.exchange = None;
+        waits
+    }
+
+    /// A message from another shard, which these have got already.
+    #[inline]
+    pub(crate) fn dispatch_coming(
+        &mut self,
+        now: Now,
+        slot: RouteSlot,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        known: Got,
+    ) {
+        let (_, route) = self.cache.get(slot);
+        if known.is_nobody() {
+            reach!(self).dispatch_here(now, route, publication, source);
+        } else {
+            reach!(self).deliver_to_rest(now, route, publication, source, known);
+        }
+    }
+}
+
+impl Reach<'_> {
+    /// Delivers to those sessions and groups of this shard that have not got the message.
+    fn deliver_to_rest(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        known: Got,
+    ) {
+        let is_new = |partition| !known.sessions.has(partition);
+        self.deliver_some(now, route, publication, source, is_new, |partition| !known.groups.has(partition));
+    }
+
+    /// Delivers to those sessions of this shard whose partitions have not got the message yet, and deals to those of its groups.
+    pub(crate) fn deliver_some(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        wants: impl Fn(PartitionId) -> bool,
+        deals: impl Fn(PartitionId) -> bool,
+    ) {
+        publication.wide = route.targets().len() > 1;
+        self.layouts.begin(route.targets().len());
+        for target in route.targets() {
+            let session = self.desk.sessions.get(target.session.0);
+            if !session.is_some_and(|session| wants(partition_of(session.tenant, &session.client_id))) {
+                continue;
+            }
+            let terms = Terms {
+                qos: target.qos(),
+                retain: publication.retain && target.options.retain_as_published(),
+                subscription_ids: route.subscription_ids(target),
+                group: None,
+                publisher: None,
+                metered: false,
+            };
+            self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+        }
+        let from = self.desk.transfers.source;
+        for group in route.groups() {
+            if self.groups.deals_for(from, *group) && self.groups.partition_of(*group).is_some_and(&deals) {
+                self.deal_to(now, *group, publication, source, None);
+            }
+        }
+    }
+}

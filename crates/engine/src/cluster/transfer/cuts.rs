@@ -1,0 +1,202 @@
+//! Shards say from where on their messages are for the new home of partitions.
+
+use std::collections::BTreeSet;
+
+use super::{Aside, Coming, Cut, Leaving, Stage};
+use crate::cluster::roster::{Roster, Shards};
+use crate::engine::Engine;
+use crate::ids::{PartitionId, Partitions, ShardId};
+use crate::image::ImageError;
+use crate::link::record::Record;
+use crate::link::transfer_word::TransferWord;
+use crate::now::Now;
+
+impl Engine {
+    /// Begins to note what arrives for partitions whose images this shard has just given out, in the same turn. `id` is
+    /// that of the move.
+    pub fn begin_leaving(&mut self, id: u64, partitions: Partitions) {
+        let uncut = self.roster.all();
+        for partition in self.own(partitions) {
+            let leaving = Leaving { id, uncut, noted: Vec::new(), full: false };
+            self.desk.transfers.leaving.insert(partition, leaving);
+        }
+    }
+
+    /// Asks all shards to send what is for these partitions here, in the turn in which their images were taken in. What they send from their
+    /// cuts on is set aside until [`Engine::finish_transfer`].
+    pub fn begin_coming(&mut self, now: Now, id: u64, partitions: Partitions) {
+        self.desk.journal.now = now;
+        let uncut = self.roster.all();
+        let mut own = Partitions::NONE;
+        for partition in self.own(partitions) {
+            own.add(partition);
+            let coming = Coming {
+                id,
+                uncut,
+                aside: Vec::new(),
+                aside_bytes: 0,
+                failed: None,
+                stage: Stage::Collecting,
+                touched: BTreeSet::new(),
+            };
+            self.desk.transfers.coming.insert(partition, coming);
+        }
+        if own.is_empty() {
+            return;
+        }
+        for shard in self.roster.others() {
+            self.send_transfer(shard, TransferWord::Ask { id, partitions: own });
+        }
+        self.cut(now, self.place.shard, id, own);
+        self.after_frame(now);
+    }
+
+    /// Whether every shard has said that its messages are for the new home.
+    pub fn is_cut(&self, id: u64) -> bool {
+        let leaving = self.desk.transfers.leaving.values().filter(|leaving| leaving.id == id);
+        leaving.map(|leaving| leaving.uncut).all(|uncut| uncut == Shards::default())
+    }
+
+    fn send_transfer(&mut self, shard: ShardId, word: TransferWord) {
+        self.links.send(shard, Record::Transfer(word));
+    }
+
+    /// Takes a word about a transfer.
+    pub(crate) fn handle_transfer(&mut self, now: Now, from: ShardId, word: TransferWord) {
+        match word {
+            TransferWord::Ask { id, partitions } => self.cut(now, from, id, partitions),
+            TransferWord::Cut { id, partitions } => self.note_cut(from, id, partitions),
+            TransferWord::End { id } => self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, from)),
+        }
+    }
+
+    /// What this shard sends from now on is for the new home of these partitions.
+    fn cut(&mut self, now: Now, to: ShardId, id: u64, partitions: Partitions) {
+        // What has reached some of its receivers here went to the old home alone: it was sent before.
+        self.finish_fan_outs(now);
+        for cut in &mut self.desk.transfers.cuts {
+            cut.partitions = cut.partitions.without(partitions);
+        }
+        self.desk.transfers.cuts.retain(|cut| !cut.partitions.is_empty());
+        self.desk.transfers.cuts.push(Cut { id, partitions, to });
+        for shard in self.roster.others() {
+            self.send_transfer(shard, TransferWord::Cut { id, partitions });
+        }
+        self.note_cut(self.place.shard, id, partitions);
+    }
+
+    /// What comes from a shard from now on is for the new home.
+    fn note_cut(&mut self, from: ShardId, id: u64, partitions: Partitions) {
+        let transfers = &mut self.desk.transfers;
+        for partition in partitions.iter() {
+            if let Some(leaving) = transfers.leaving.get_mut(&partition).filter(|it| it.id == id) {
+                leaving.uncut = leaving.uncut.without(Shards::of(from));
+            }
+            if let Some(coming) = transfers.coming.get_mut(&partition).filter(|it| it.id == id) {
+                coming.uncut = coming.uncut.without(Shards::of(from));
+            }
+        }
+        self.settle_transfers();
+    }
+
+    /// A shard of another node is new: it is told what the others know, and asked like them.
+    pub(crate) fn tell_of_transfers(&mut self, peer: ShardId) {
+        for cut in self.desk.transfers.cuts.clone() {
+            self.send_transfer(peer, TransferWord::Cut { id: cut.id, partitions: cut.partitions });
+        }
+        let transfers = &mut self.desk.transfers;
+        for leaving in transfers.leaving.values_mut() {
+            leaving.uncut.add(peer);
+        }
+        let mut asked = Vec::new();
+        for (partition, coming) in transfers.coming.iter_mut().filter(|(_, coming)| coming.stage < Stage::Served) {
+            coming.uncut.add(peer);
+            asked.push((coming.id, *partition));
+        }
+        for (id, partition) in asked {
+            let partitions = std::iter::once(partition).collect();
+            self.send_transfer(peer, TransferWord::Ask { id, partitions });
+        }
+    }
+
+    /// A shard of another node is no more. What it has sent to the old home while it could not reach this one is not known here.
+    pub(crate) fn end_transfers_of(&mut self, peer: ShardId) {
+        let transfers = &mut self.desk.transfers;
+        let gone = Shards::of(peer);
+        transfers.cuts.retain(|cut| cut.to != peer);
+        for leaving in transfers.leaving.values_mut() {
+            leaving.uncut = leaving.uncut.without(gone);
+        }
+        for coming in transfers.coming.values_mut() {
+            coming.uncut = coming.uncut.without(gone);
+            if coming.stage == Stage::Collecting {
+                coming.failed = Some(ImageError::LinkLost);
+            }
+        }
+        self.settle_transfers();
+    }
+
+    /// A table has come. Where the new home has become the home, the cut has done its work. Nothing else ends it here: while there is no session
+    /// with the old home, this shard takes its place, and the move goes on.
+    pub(crate) fn end_cuts(&mut self, old: &Roster) {
+        let roster = &self.roster;
+        for cut in &mut self.desk.transfers.cuts {
+            let arrived = |at: &PartitionId| roster.home_of(*at) == cut.to && old.home_of(*at) != cut.to;
+            cut.partitions = cut.partitions.without(cut.partitions.iter().filter(arrived).collect());
+        }
+        self.desk.transfers.cuts.retain(|cut| !cut.partitions.is_empty());
+    }
+
+    /// The moves of these partitions have come to their end: what has come is served, what was to leave stays.
+    pub(crate) fn release_transfers(&mut self, now: Now, partitions: Partitions) {
+        let transfers = &mut self.desk.transfers;
+        transfers.leaving.retain(|partition, _| !partitions.has(*partition));
+        let mut aside = Vec::new();
+        for (_, coming) in transfers.coming.iter_mut().filter(|(partition, _)| partitions.has(**partition)) {
+            if coming.stage == Stage::Complete {
+                aside.append(&mut coming.aside);
+            }
+            coming.stage = Stage::Served;
+        }
+        self.deliver_aside(now, aside);
+        self.settle_transfers();
+        self.after_frame(now);
+    }
+
+    /// What comes late of a shard that has not cut yet is not for those who have come, also when they are served already.
+    fn settle_transfers(&mut self) {
+        let coming = &mut self.desk.transfers.coming;
+        coming.retain(|_, coming| coming.stage < Stage::Served || coming.uncut != Shards::default());
+    }
+
+    /// These partitions are forgotten here. Returns what was set aside, for [`Engine::give_back_aside`].
+    #[must_use]
+    pub(crate) fn abandon_transfers(&mut self, partitions: Partitions) -> Vec<Aside> {
+        self.desk.transfers.leaving.retain(|partition, _| !partitions.has(*partition));
+        let mut ids = BTreeSet::new();
+        let mut all = Vec::new();
+        for partition in partitions.iter() {
+            let Some(mut coming) = self.desk.transfers.coming.remove(&partition) else { continue };
+            ids.insert(coming.id);
+            all.append(&mut coming.aside);
+        }
+        for id in ids {
+            let own = self.place.shard;
+            self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, own));
+            for shard in self.roster.others() {
+                self.send_transfer(shard, TransferWord::End { id });
+            }
+        }
+        all
+    }
+
+    /// What groups have dealt to sessions that were to come goes back to them. The sessions have been forgotten by now, all of them: a group whose
+    /// home is here would else deal it to the next one that goes.
+    pub(crate) fn give_back_aside(&mut self, now: Now, all: Vec<Aside>) {
+        for aside in all {
+            if let Some(group) = &aside.delivery.group {
+                self.give_back(now, group, aside.to, &mut aside.delivery.message.publication());
+            }
+        }
+    }
+}

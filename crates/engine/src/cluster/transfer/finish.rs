@@ -1,0 +1,142 @@
+//! The rest: given out by the old home, delivered by the new one.
+
+use std::rc::Rc;
+
+use super::{Aside, NAME, RETAINED, Stage, TO_SESSION, too_much};
+use crate::cluster::exchanges::{ExchangeName, Got};
+use crate::engine::Engine;
+use crate::ids::{PartitionId, Partitions, SessionKey, TenantId, partition_of};
+use crate::image::{ImageError, begin_image, open_image, read_delivery, read_publication, seal_image};
+use crate::message::MessageRef;
+use crate::now::Now;
+use crate::publish::deliver::Terms;
+use crate::session::{Delivery, Membership};
+use crate::wire::{WireError, WireReader};
+
+/// Something of a rest.
+enum Entry {
+    ToSession { tenant: TenantId, client_id: String, delivery: Delivery },
+    Retained(MessageRef),
+    Name(ExchangeName),
+}
+
+impl Engine {
+    /// What has come here for the partitions of a move since their images were taken, and to this place alone. Asked for when
+    /// [`Engine::is_cut`]; from then on nothing is noted.
+    ///
+    /// # Errors
+    /// When it was more than is kept.
+    pub fn take_transfer_rest(&mut self, id: u64) -> Result<Vec<u8>, ImageError> {
+        let mut rest = begin_image();
+        for leaving in self.desk.transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
+            if leaving.full {
+                return Err(too_much());
+            }
+            rest.append(&mut leaving.noted);
+        }
+        Ok(seal_image(rest))
+    }
+
+    /// Delivers the rests of all shards of the old home to those who are at home on this shard, and then what was set aside here. Says how
+    /// many messages there were. The partitions stay held until they are released.
+    ///
+    /// # Errors
+    /// When it was more than is kept, the link to a shard was lost meanwhile, or the bytes are no rest. The partitions are
+    /// to be forgotten then.
+    pub fn finish_transfer(&mut self, now: Now, id: u64, rests: &[Vec<u8>]) -> Result<u64, ImageError> {
+        self.desk.journal.now = now;
+        let mut aside = Vec::new();
+        for coming in self.desk.transfers.coming.values_mut().filter(|coming| coming.id == id) {
+            if let Some(failed) = coming.failed.clone() {
+                return Err(failed);
+            }
+            coming.stage = Stage::Complete;
+            // What groups have dealt waits on: it goes back if the session does not stay.
+            aside.extend(coming.aside.extract_if(.., |aside| aside.delivery.group.is_none()));
+        }
+        let mut messages = aside.len() as u64;
+        for rest in rests {
+            let mut reader = open_image(rest)?;
+            while !reader.is_empty() {
+                let (partition, entry) = self.read_entry(&mut reader, now)?;
+                if self.desk.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
+                    messages += u64::from(!matches!(entry, Entry::Name(_)));
+                    self.take_entry(now, partition, entry);
+                }
+            }
+        }
+        self.deliver_aside(now, aside);
+        for coming in self.desk.transfers.coming.values_mut().filter(|coming| coming.id == id) {
+            coming.touched.clear();
+        }
+        self.after_frame(now);
+        Ok(messages)
+    }
+
+    fn read_entry(&self, reader: &mut WireReader<'_>, now: Now) -> Result<(PartitionId, Entry), WireError> {
+        let kind = reader.u8("a kind")?;
+        let partition = PartitionId(reader.u16("a partition")?);
+        let tenant = TenantId(reader.u16("a tenant")?);
+        let entry = match kind {
+            TO_SESSION => {
+                let client_id = reader.text("a client id")?.to_owned();
+                let session = self.desk.find_session(tenant, &client_id).and_then(|key| self.desk.sessions.get(key.0));
+                let memberships = session.and_then(|session| session.rare.as_ref());
+                let memberships = memberships.map_or(&[][..], |rare| &rare.memberships);
+                let delivery = read_delivery(reader, now, tenant, memberships)?;
+                Entry::ToSession { tenant, client_id, delivery }
+            }
+            RETAINED => Entry::Retained(read_publication(reader, now, tenant)?),
+            NAME => Entry::Name(ExchangeName::read(reader)?),
+            _ => return Err(WireError { reading: "a part of a rest" }),
+        };
+        Ok((partition, entry))
+    }
+
+    fn take_entry(&mut self, now: Now, partition: PartitionId, entry: Entry) {
+        match entry {
+            Entry::ToSession { tenant, client_id, delivery } => {
+                // A session may have expired since.
+                if let Some(key) = self.desk.find_session(tenant, &client_id) {
+                    self.deliver_late(now, key, &delivery);
+                }
+            }
+            Entry::Name(name) => {
+                self.put_mark(name, Got { sessions: Partitions::of(partition), ..Got::NOBODY });
+            }
+            Entry::Retained(message) => {
+                let coming = self.desk.transfers.coming.get(&partition);
+                let name = (message.tenant, Box::from(message.topic()));
+                if coming.is_none_or(|coming| !coming.touched.contains(&name)) {
+                    self.keep_retained(now, &mut message.publication());
+                }
+            }
+        }
+    }
+
+    /// Delivers what was set aside.
+    pub(super) fn deliver_aside(&mut self, now: Now, all: Vec<Aside>) {
+        for aside in all {
+            if self.desk.is_named(aside.to, aside.client) {
+                self.deliver_late(now, aside.to, &aside.delivery);
+            }
+        }
+    }
+
+    fn deliver_late(&mut self, now: Now, to: SessionKey, delivery: &Delivery) {
+        let mut publication = delivery.message.publication();
+        // What is stored with the session is the group's no longer, which hears of it when the last promise is gone.
+        let stored = self.desk.sessions.get(to.0).filter(|session| session.stored.is_some());
+        let memberships = stored.and_then(|session| session.rare.as_ref()).map(|rare| &rare.memberships);
+        let same = |group: &Rc<Membership>| memberships?.iter().find(|own| own.group() == group.group()).cloned();
+        let plain = delivery.group.as_ref().and_then(same);
+        let dealt = delivery.group.as_ref().filter(|_| plain.is_some()).map_or(0, |group| group.promised_id());
+        let owner = self.desk.sessions.get(to.0).map(|session| partition_of(session.tenant, &session.client_id));
+        let terms = Terms::of(delivery);
+        let terms = Terms { group: plain.as_ref().or(terms.group), ..terms };
+        self.desk.transfers.late = true;
+        self.desk.enqueue(now.monotonic, &mut publication, to, &terms, delivery.qos);
+        self.desk.transfers.late = false;
+        self.note_taken(delivery.message.qos, dealt, owner);
+    }
+}

@@ -1,0 +1,275 @@
+//! What arrives for partitions while they move from node to node: each message once, in its place.
+//!
+//! The old home gives out images and goes on collecting; the new one takes them in and says what is wanted there. From then on a shard sends both of
+//! them what is for these sessions. Between the two lies what reached the old home alone. So the new home asks every shard of the cluster for a *cut*:
+//! the shard says to both homes, in line with its messages, that what it sends from now on is for the new one. Each message of a shard
+//! is before its cut or behind it, and both homes see which: the old one notes what came before, the new one keeps what comes
+//! behind. When the old home has every shard's cut, what it has noted is all there is: the *rest*. The new home delivers
+//! the images, the rest, and what it has set aside, in this order, so that the order of a publisher's messages stays.
+//!
+//! Until the move is committed the old home has everything as well, and goes on with it when the move is called off. Retained values
+//! go the same way: from its cut on, a shard sends them to both homes, until its table says which one it is.
+
+mod cuts;
+mod finish;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cluster::exchanges::ExchangeName;
+use crate::cluster::roster::Shards;
+use crate::desk::Desk;
+use crate::hash::hash_name;
+use crate::ids::{PartitionId, Partitions, SessionKey, ShardId, TenantId, partition_of};
+use crate::image::{ImageError, put_delivery};
+use crate::message::Publication;
+use crate::now::Now;
+use crate::publish::deliver::Terms;
+use crate::session::Delivery;
+use crate::wire::WireWrite;
+
+/// Bytes noted or set aside on a shard for one partition, beyond which its move is given up.
+const NOTED_MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// A delivery to a session, in a rest.
+const TO_SESSION: u8 = 0;
+/// A retained value that was set or cleared, in a rest.
+const RETAINED: u8 = 1;
+/// The name of a message of another node that has come, in a rest.
+const NAME: u8 = 2;
+
+/// Partitions that leave, come, or are cut, as one shard sees them.
+#[derive(Debug)]
+pub(crate) struct Transfers {
+    /// The shard whose message is being delivered.
+    pub(crate) source: ShardId,
+    /// The shard whose group deals the message, where that is another one.
+    pub(crate) dealer: Option<ShardId>,
+    /// Whether what is being delivered was noted or set aside.
+    late: bool,
+    leaving: BTreeMap<PartitionId, Leaving>,
+    coming: BTreeMap<PartitionId, Coming>,
+    cuts: Vec<Cut>,
+}
+
+/// A partition of which images were given out.
+#[derive(Debug)]
+struct Leaving {
+    id: u64,
+    /// Shards whose messages are still to be noted.
+    uncut: Shards,
+    noted: Vec<u8>,
+    full: bool,
+}
+
+/// A partition of which images were taken in.
+#[derive(Debug)]
+struct Coming {
+    id: u64,
+    /// Shards whose messages the old home still notes.
+    uncut: Shards,
+    aside: Vec<Aside>,
+    aside_bytes: u64,
+    /// Why it cannot come.
+    failed: Option<ImageError>,
+    stage: Stage,
+    /// Retained values that were set here and are newer than those of the rest.
+    touched: BTreeSet<(TenantId, Box<str>)>,
+}
+
+/// How far a partition has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// What arrives is set aside.
+    Collecting,
+    /// The rest has been delivered, and so is what arrives, but for what groups deal.
+    Complete,
+    /// It is served here; something may be under way that the old home has delivered.
+    Served,
+}
+
+/// What is delivered when the rest has been.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    to: SessionKey,
+    /// Hash of the client id.
+    client: u64,
+    delivery: Delivery,
+}
+
+/// Partitions of which this shard has said that its messages are for their new home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    id: u64,
+    partitions: Partitions,
+    to: ShardId,
+}
+
+impl Transfers {
+    pub(crate) fn new(own: ShardId) -> Self {
+        let (leaving, coming, cuts) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Self { source: own, dealer: None, late: false, leaving, coming, cuts }
+    }
+
+    /// Whether nothing leaves or comes.
+    #[inline]
+    pub(crate) fn are_none(&self) -> bool {
+        self.leaving.is_empty() && self.coming.is_empty()
+    }
+
+    /// The new home of a partition, which is sent its retained values as well.
+    #[inline]
+    pub(crate) fn new_home(&self, partition: PartitionId) -> Option<ShardId> {
+        if self.cuts.is_empty() {
+            return None;
+        }
+        self.cuts.iter().find(|cut| cut.partitions.has(partition)).map(|cut| cut.to)
+    }
+
+    /// Whether a retained value is kept here for a partition that comes.
+    pub(crate) fn keeps(&self, partition: PartitionId) -> bool {
+        self.coming.get(&partition).is_some_and(|coming| !coming.uncut.has(self.source))
+    }
+
+    /// Whether the old home still answers for what is retained in a partition.
+    pub(crate) fn is_incomplete(&self, partition: PartitionId) -> bool {
+        self.coming.get(&partition).is_some_and(|coming| coming.stage == Stage::Collecting)
+    }
+
+    /// Whether somebody else tells what becomes of messages to the sessions of a partition.
+    fn is_told_elsewhere(&self, partition: PartitionId) -> bool {
+        self.coming.get(&partition).is_some_and(|coming| coming.stage < Stage::Served)
+    }
+
+    /// Notes the name of a message that a shard sends: what becomes of the message is noted behind it.
+    pub(crate) fn note_name(&mut self, source: ShardId, name: ExchangeName) {
+        for (partition, leaving) in self.leaving.iter_mut().filter(|(_, leaving)| leaving.uncut.has(source)) {
+            leaving.note_name(*partition, name);
+        }
+    }
+
+    /// Notes the name of what a group has dealt to a session of a partition.
+    pub(crate) fn note_deal(&mut self, partition: PartitionId, name: ExchangeName) {
+        if let Some(leaving) = self.leaving.get_mut(&partition) {
+            leaving.note_name(partition, name);
+        }
+    }
+
+    /// Notes a retained value that has been set or cleared here.
+    pub(crate) fn note_retained(&mut self, now: Now, publication: &Publication<'_>) {
+        let partition = partition_of(publication.tenant, publication.topic);
+        if let Some(leaving) = self.leaving.get_mut(&partition).filter(|it| it.uncut.has(self.source)) {
+            leaving.note(|out| {
+                out.put_u8(RETAINED);
+                out.put_u16(partition.0);
+                out.put_u16(publication.tenant.0);
+                crate::image::put_publication(out, now, publication);
+            });
+        }
+        if let Some(coming) = self.coming.get_mut(&partition).filter(|it| it.stage == Stage::Collecting) {
+            coming.touched.insert((publication.tenant, publication.topic.into()));
+        }
+    }
+}
+
+/// More came for a partition than is kept.
+fn too_much() -> ImageError {
+    let max_bytes = NOTED_MAX_BYTES as u64;
+    ImageError::TooLarge { bytes: max_bytes, max_bytes }
+}
+
+impl Leaving {
+    fn note(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.noted.len() > NOTED_MAX_BYTES {
+            self.full = true;
+            return;
+        }
+        write(&mut self.noted);
+    }
+
+    fn note_name(&mut self, partition: PartitionId, name: ExchangeName) {
+        self.note(|out| {
+            out.put_u8(NAME);
+            out.put_u16(partition.0);
+            out.put_u16(0);
+            name.write(out);
+        });
+    }
+}
+
+impl Coming {
+    fn set_aside(&mut self, aside: Aside) {
+        if self.aside_bytes > NOTED_MAX_BYTES as u64 {
+            self.failed = Some(too_much());
+            return;
+        }
+        self.aside_bytes += aside.delivery.cost();
+        self.aside.push(aside);
+    }
+}
+
+impl Desk {
+    /// Looks at a delivery to a session that may be moving; says whether it is not for the session now.
+    #[cold]
+    pub(crate) fn attend_transfer(&mut self, to: SessionKey, delivery: &Delivery) -> bool {
+        let Some(session) = self.sessions.get(to.0).filter(|_| !self.transfers.late) else { return false };
+        let partition = partition_of(session.tenant, &session.client_id);
+        let dealt = delivery.group.is_some();
+        let transfers = &mut self.transfers;
+        let source = if dealt { transfers.dealer.unwrap_or(self.shard) } else { transfers.source };
+        if let Some(leaving) = transfers.leaving.get_mut(&partition) {
+            if leaving.uncut.has(source) {
+                let now = self.journal.now;
+                leaving.note(|out| {
+                    out.put_u8(TO_SESSION);
+                    out.put_u16(partition.0);
+                    out.put_u16(session.tenant.0);
+                    out.put_bytes(session.client_id.as_bytes());
+                    put_delivery(out, now, delivery);
+                });
+            }
+            return false;
+        }
+        let Some(coming) = transfers.coming.get_mut(&partition) else { return false };
+        if coming.uncut.has(source) && !dealt {
+            return true;
+        }
+        // What a group deals is dealt to nobody else: until it is clear that the session stays, it can go back.
+        if coming.stage == Stage::Served || (coming.stage == Stage::Complete && !dealt) {
+            return false;
+        }
+        let client = hash_name(session.tenant, &session.client_id);
+        coming.set_aside(Aside { to, client, delivery: delivery.clone() });
+        true
+    }
+
+    /// Whether what becomes of messages to a session is told by its old home.
+    #[cold]
+    pub(crate) fn is_told_elsewhere(&self, key: SessionKey) -> bool {
+        let partition = self.sessions.get(key.0).map(|session| partition_of(session.tenant, &session.client_id));
+        partition.is_some_and(|partition| self.transfers.is_told_elsewhere(partition))
+    }
+
+    /// Whether a session has left as far as the groups of a shard are concerned: they have a member of its name at the new home.
+    pub(crate) fn has_left(&self, key: SessionKey, dealer: ShardId) -> bool {
+        if self.transfers.leaving.is_empty() {
+            return false;
+        }
+        let Some(session) = self.sessions.get(key.0) else { return false };
+        let leaving = self.transfers.leaving.get(&partition_of(session.tenant, &session.client_id));
+        leaving.is_some_and(|leaving| !leaving.uncut.has(dealer))
+    }
+}
+
+impl<'a> Terms<'a> {
+    /// Those of a delivery.
+    fn of(delivery: &'a Delivery) -> Self {
+        Self {
+            qos: delivery.qos,
+            retain: delivery.retain,
+            subscription_ids: delivery.ids.as_slice(),
+            group: delivery.group.as_ref(),
+            publisher: None,
+            metered: false,
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! A network connection as the engine sees it: an input tail, an output, and where it stands in the protocol.
+
+pub(crate) mod after_frame;
+pub(crate) mod alias;
+pub(crate) mod close;
+pub(crate) mod connect;
+pub(crate) mod enhanced;
+pub(crate) mod identity;
+pub(crate) mod input;
+pub(crate) mod output;
+pub(crate) mod suspension;
+pub(crate) mod to_write;
+pub(crate) mod wills;
+
+use std::collections::VecDeque;
+
+use tidegate_mqtt::{PacketId, QoS, ReasonCode, Version};
+
+use crate::connection::alias::{InboundAliases, OutboundAliases};
+use crate::connection::output::Output;
+use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
+use crate::limits::rate::Rate;
+use crate::now::Millis;
+use crate::publish::admission::Reserving;
+use crate::subscribe::refusals::Refusals;
+use crate::telling::reason::Reason;
+use crate::topics::RouteSlot;
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing but CONNECT is taken.
+    AwaitConnect,
+    /// An uplink: CONNECT was sent, and nothing but CONNACK is taken.
+    AwaitConnAck,
+    /// CONNECT came and waits for its verdict; bytes behind it are kept up to a limit.
+    Authenticating,
+    /// CONNECT came, and the shell is about to reach the client's home elsewhere; nothing is read meanwhile.
+    AwaitHome,
+    /// The client was asked something and answers with AUTH.
+    AwaitAuth,
+    /// CONNACK was sent.
+    Open,
+    /// Output is written, input is ignored, then the transport is closed.
+    Closing,
+}
+
+/// One connection. An idle one owns no buffer.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Packets waiting to be written.
+    pub output: Option<Box<Output>>,
+    /// The beginning of a packet that is not complete yet.
+    #[expect(clippy::box_collection, reason = "an idle connection pays one pointer")]
+    pub tail: Option<Box<Vec<u8>>>,
+    pub extra: Option<Box<Extra>>,
+    /// The session, once there is one.
+    pub session: Option<SessionKey>,
+    /// The timer that is set for this connection, or never.
+    pub timer: Millis,
+    /// When the last packet arrived.
+    pub last_seen: Millis,
+    /// The client's Maximum Packet Size.
+    pub max_packet_out: u32,
+    /// Highest QoS that the other end takes: less than 2 only at brokers that say so (section 3.2.2.3.4).
+    pub max_qos_out: QoS,
+    /// Keep-alive in force, seconds; 0 is none.
+    pub keep_alive: u16,
+    pub listener: ListenerId,
+    pub tenant: TenantId,
+    pub version: Version,
+    pub phase: Phase,
+    /// Whether it is among the connections with output that are written first.
+    pub dirty: bool,
+    /// Whether it stands in line to be written.
+    pub in_line: bool,
+    /// Whether the client wants reason strings ([MQTT-3.1.2-29]).
+    pub problem_information: bool,
+    /// Whether the socket is not read at the moment.
+    pub paused: bool,
+    /// Whether topic aliases are set towards this client.
+    pub aliases_out: bool,
+    /// Whether the socket did not take all output the last time.
+    pub blocked: bool,
+    /// Whether the client is gone, so that it is not held back any more.
+    pub leaving: bool,
+}
+
+/// What few connections need.
+#[derive(Debug)]
+pub(crate) struct Extra {
+    pub acks: AckQueue,
+    pub aliases_in: InboundAliases,
+    pub aliases_out: OutboundAliases,
+    pub parked: Option<Box<Parked>>,
+    pub pending_connect: Option<Box<PendingConnect>>,
+    /// What it has published lately, where that is limited.
+    pub rate: Option<Box<Rate>>,
+    /// What is known of the message that waits for room.
+    pub reserving: Reserving,
+    /// Until when the acknowledgement of that message is withheld at most, or never.
+    pub withheld_until: Millis,
+    /// Enhanced authentication, where the client asked for it.
+    pub enhanced: Option<Box<EnhancedState>>,
+    /// When what the client has proven ends, or never.
+    pub proof_ends: Option<Millis>,
+    /// What is known before CONNECT arrives.
+    pub preset: Option<Box<Preset>>,
+    /// The last thing that the rules allowed this publisher.
+    pub allowed: Option<Allowed>,
+    /// Whether it waits until it is known who serves the client.
+    pub suspended: bool,
+}
+
+/// An enhanced authentication.
+#[derive(Debug)]
+pub(crate) struct EnhancedState {
+    /// Its method, which stays the same for the whole connection ([MQTT-4.12.0-5]).
+    pub method: Box<str>,
+    /// Whether an exchange is going on in an open connection.
+    pub running: bool,
+}
+
+/// What the shell knows of a client before its CONNECT arrives: from its certificate, or the name of the server it asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Preset {
+    /// The tenant in place of its listener's. The user that it names may still belong to another one.
+    pub instead_of_listener: Option<TenantId>,
+    /// The tenant that it belongs to whatever user it names.
+    pub settled: Option<TenantId>,
+    /// The client id that it has whatever it asks for.
+    pub client_id: Option<Box<str>>,
+}
+
+/// A decision of the rules that is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    /// Where the topic's route is.
+    pub slot: RouteSlot,
+    /// How often routes had been made by then: a place may be another topic's since.
+    pub fills: u32,
+    /// QoS and RETAIN.
+    pub bits: u8,
+    /// The epoch of the rules.
+    pub epoch: u16,
+}
+
+impl Default for Extra {
+    fn default() -> Self {
+        Self {
+            acks: AckQueue::default(),
+            aliases_in: InboundAliases::default(),
+            aliases_out: OutboundAliases::default(),
+            parked: None,
+            pending_connect: None,
+            enhanced: None,
+            proof_ends: None,
+            preset: None,
+            allowed: None,
+            rate: None,
+            reserving: Reserving::Not,
+            withheld_until: Millis::NEVER,
+            suspended: false,
+        }
+    }
+}
+
+/// A CONNECT that waits for a verdict.
+#[derive(Debug)]
+pub(crate) struct PendingConnect {
+    /// The packet: its first byte and its body.
+    pub packet: Vec<u8>,
+    /// The client id that it will have.
+    pub client_id: Box<str>,
+}
+
+impl Extra {
+    fn is_idle(&self) -> bool {
+        self.acks.is_empty()
+            && self.aliases_in.is_empty()
+            && self.aliases_out.is_off()
+            && self.parked.is_none()
+            && self.pending_connect.is_none()
+            && self.rate.is_none()
+            && self.reserving == Reserving::Not
+            && self.withheld_until == Millis::NEVER
+            && self.enhanced.is_none()
+            && self.proof_ends.is_none()
+            && self.preset.is_none()
+            && self.allowed.is_none()
+            && !self.suspended
+    }
+}
+
+/// A publisher that has to wait, and the packets behind.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    /// Whole packets in order, whose turn comes when it may go on.
+    pub bytes: Vec<u8>,
+    /// How many queues or links it waits for.
+    pub waits: u32,
+    /// When waiting ends in any case; also its key among the timers.
+    pub until: Millis,
+    /// The shards of other nodes that it waits for, each as often as it has asked.
+    pub askers: Vec<ShardId>,
+}
+
+/// Acknowledgements that wait for others' confirmations. They leave in the order of the packets that they answer
+/// ([MQTT-4.6.0-2], [MQTT-4.6.0-3]).
+#[derive(Debug, Default)]
+pub(crate) struct AckQueue {
+    pending: VecDeque<PendingAck>,
+    /// Sequence of the first pending one.
+    base: u32,
+    /// How many of the pending ones are PUBACKs.
+    pub_acks: usize,
+}
+
+/// An acknowledgement and how many confirmations it lacks.
+#[derive(Debug)]
+pub(crate) struct PendingAck {
+    pub waits: u32,
+    pub packet_id: PacketId,
+    pub answer: Answer,
+    /// Whether it promises something that was written into a journal.
+    pub promises: bool,
+}
+
+/// What became of a PUBLISH: the code that says so, or why it was refused.
+pub(crate) type Outcome = Result<ReasonCode, Reason>;
+
+/// What is sent once all is confirmed.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    PubAck(Outcome),
+    PubRec(Outcome),
+    /// The codes, and the subscriptions whose retained messages are fetched then.
+    SubAck(Box<SubAckAnswer>),
+    UnsubAck(Box<UnsubAckAnswer>),
+}
+
+/// A SUBACK and what follows it.
+#[derive(Debug, Default)]
+pub(crate) struct SubAckAnswer {
+    pub codes: Vec<ReasonCode>,
+    /// The filters, where brokers may still refuse some.
+    pub filters: Vec<Box<str>>,
+    pub fetches: Vec<FetchRequest>,
+    /// Why some are refused, for a client that wants to know.
+    pub refusals: Refusals,
+}
+
+/// What an UNSUBACK says.
+#[derive(Debug, Default)]
+pub(crate) struct UnsubAckAnswer {
+    pub codes: Vec<ReasonCode>,
+    /// As in [`SubAckAnswer`].
+    pub refusals: Refusals,
+}
+
+/// Retained messages that a new subscription is owed.
+#[derive(Debug)]
+pub(crate) struct FetchRequest {
+    pub filter: Box<str>,
+    /// Packed subscription options.
+    pub options: u8,
+    pub subscription_id: u32,
+}
+
+impl AckQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// QoS 1 publishes received and not yet acknowledged.
+    pub(crate) fn pub_acks(&self) -> usize {
+        self.pub_acks
+    }
+
+    /// The sequence that the next pushed answer will have.
+    pub(crate) fn next_sequence(&self) -> u32 {
+        self.base.wrapping_add(self.pending.len() as u32)
+    }
+
+    pub(crate) fn push(&mut self, ack: PendingAck) {
+        self.pub_acks += usize::from(matches!(ack.answer, Answer::PubAck(_)));
+        if self.pending.capacity() == 0 && matches!(ack.answer, Answer::SubAck(_)) {
+            // After a restart all clients subscribe at once, and most of them once: what each of them makes the server
+            // keep for that moment should be small.
+            self.pending.reserve_exact(1);
+        }
+        self.pending.push_back(ack);
+    }
+
+    /// One confirmation less is lacking; a refusal that it brings becomes the answer. Unknown sequences are ignored:
+    /// their connection was replaced.
+    pub(crate) fn confirm(&mut self, sequence: u32, refused: Option<Reason>, promises: bool) {
+        let Some(ack) = self.pending.get_mut(sequence.wrapping_sub(self.base) as usize) else { return };
+        ack.waits = ack.waits.saturating_sub(1);
+        ack.promises |= promises;
+        if let Answer::PubAck(answer) | Answer::PubRec(answer) = &mut ack.answer
+            && let Some(reason) = refused
+        {
+            *answer = Err(reason);
+        }
+    }
+
+    /// A SUBACK that lacks something.
+    pub(crate) fn sub_ack_mut(&mut self, sequence: u32) -> Option<&mut SubAckAnswer> {
+        match &mut self.pending.get_mut(sequence.wrapping_sub(self.base) as usize)?.answer {
+            Answer::SubAck(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// The next answer that lacks nothing, in order.
+    pub(crate) fn pop_ready(&mut self) -> Option<PendingAck> {
+        if self.pending.front()?.waits > 0 {
+            return None;
+        }
+        self.base = self.base.wrapping_add(1);
+        let ack = self.pending.pop_front()?;
+        self.pub_acks -= usize::from(matches!(ack.answer, Answer::PubAck(_)));
+        Some(ack)
+    }
+
+    /// Those that wait, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PendingAck> {
+        self.pending.iter()
+    }
+
+    /// Whether a PUBREC for this packet id is still pending: a repeated PUBLISH needs no second one.
+    pub(crate) fn has_pub_rec(&self, id: PacketId) -> bool {
+        self.pending.iter().any(|ack| ack.packet_id == id && matches!(ack.answer, Answer::PubRec(_)))
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(listener: ListenerId, tenant: TenantId, now: Millis) -> Self {
+        Self {
+            output: None,
+            tail: None,
+            extra: None,
+            session: None,
+            timer: Millis::NEVER,
+            last_seen: now,
+            max_packet_out: u32::MAX,
+            max_qos_out: QoS::ExactlyOnce,
+            keep_alive: 0,
+            listener,
+            tenant,
+            version: Version::V311,
+            phase: Phase::AwaitConnect,
+            dirty: false,
+            in_line: false,
+            problem_information: true,
+            paused: false,
+            aliases_out: false,
+            blocked: false,
+            leaving: false,
+        }
+    }
+
+    /// Frees what is not needed while nothing waits: most connections subscribe once and are quiet then.
+    pub(crate) fn settle(&mut self) {
+        if self.extra.as_ref().is_some_and(|extra| extra.is_idle()) {
+            self.extra = None;
+        }
+    }
+
+    pub(crate) fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// Whether PUBLISH packets of this connection have to wait.
+    #[inline]
+    /// Whether it waits until it is known who serves the client.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.suspended)
+    }
+
+    /// Whether it waits for others.
+    pub(crate) fn is_parked(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.parked.is_some())
+    }
+
+    /// Bytes waiting to be written.
+    #[inline]
+    pub(crate) fn output_len(&self) -> usize {
+        self.output.as_ref().map_or(0, |output| output.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn ack(id: u16, waits: u32) -> PendingAck {
+        PendingAck {
+            waits,
+            packet_id: PacketId::new(id).unwrap(),
+            answer: Answer::PubAck(Ok(ReasonCode::Success)),
+            promises: false,
+        }
+    }
+
+    #[test]
+    fn acknowledgements_leave_in_the_order_of_their_packets() {
+        let mut queue = AckQueue::default();
+        queue.push(ack(1, 1));
+        queue.push(ack(2, 0));
+        queue.push(ack(3, 1));
+        assert!(queue.pop_ready().is_none(), "the first one still waits");
+        queue.confirm(0, None, false);
+        assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 1);
+        assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 2);
+        assert!(queue.pop_ready().is_none());
+        queue.confirm(2, None, false);
+        assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 3);
+        assert_eq!(queue.next_sequence(), 3);
+        queue.confirm(0, None, false);
+        assert!(queue.is_empty(), "a late confirmation changes nothing");
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        assert!(size_of::<Connection>() <= 80, "{}", size_of::<Connection>());
+    }
+}

@@ -1,0 +1,496 @@
+//! Shared subscriptions: each group has a home shard that deals its messages to members on any shard.
+
+mod audit;
+pub(crate) mod dealers;
+mod fleet;
+mod joins;
+pub(crate) mod kept;
+mod reseat;
+mod returns;
+pub(crate) mod shared_group;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use self::dealers::Dealers;
+use self::kept::{Kept, Promise};
+
+use crate::desk::Desk;
+use crate::engine::Engine;
+use crate::groups::shared_group::{Group, Member};
+use crate::hash::{hash_bytes, hash_name};
+use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, TenantId, partition_of};
+use crate::link::envelope::Ticket;
+use crate::link::record::{GroupName, MemberOptions, Record};
+use crate::message::Publication;
+use crate::now::Now;
+use crate::publish::admission::Wanted;
+use crate::publish::deliver::Terms;
+use crate::publish::dispatch::{Reach, Source};
+use crate::session::Membership;
+use crate::slab::Slab;
+use crate::subscribe::SubAckWaits;
+use crate::topics::{GroupKey, SubscriberOptions};
+
+/// The groups that this shard deals for.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    by_name: BTreeMap<(TenantId, Box<str>, Box<str>), GroupKey>,
+    dealt: Slab<DealtGroup>,
+    /// Joins from other shards that wait until all shards know of the group.
+    joining: BTreeMap<u32, Joining>,
+    next_joining: u32,
+    /// What other nodes were given and do not answer for yet.
+    pub(crate) kept: Kept,
+    pub(crate) dealers: Dealers,
+}
+
+#[derive(Debug)]
+struct DealtGroup {
+    tenant: TenantId,
+    share: Box<str>,
+    filter: Box<str>,
+    partition: PartitionId,
+    members: Group<Receiver, Seat>,
+}
+
+/// A member: a session of a shard.
+pub(crate) type Receiver = (ShardId, u32);
+
+/// A member's place at the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    /// Hash of the client id: a slot that another client has taken since is not mistaken for it.
+    pub client: u64,
+    pub member: MemberOptions,
+    /// A member of another shard gave a message back; it says when it has room again.
+    pub full: bool,
+}
+
+/// Whom a group of another shard has dealt a message to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taker<'a> {
+    pub session: SessionKey,
+    /// Hash of the client id, as in [`Seat`].
+    pub client: u64,
+    pub group: GroupName<'a>,
+    /// Whether all members are full, so that this one's queue does what its policy says.
+    pub insists: bool,
+    /// Under which id the group keeps the message; 0 if it does not.
+    pub id: u64,
+}
+
+#[derive(Debug)]
+struct Joining {
+    shard: ShardId,
+    ticket: Option<Ticket>,
+    waits: u16,
+}
+
+/// Tickets with this connection index belong to a join from another shard, numbered by the generation.
+pub(crate) const JOINING_INDEX: u32 = u32::MAX - 1;
+
+/// A message that came back this often finds no taker.
+const RETURNS_MAX: u8 = 16;
+
+/// The partition whose place deals for a group.
+pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> crate::ids::PartitionId {
+    partition_of(tenant, &format!("{share}/{filter}"))
+}
+
+impl Engine {
+    /// Makes a session a member of a group, and adds what its SUBACK has to wait for.
+    #[expect(clippy::too_many_arguments, reason = "who joins what and how, and who is told of it")]
+    pub(crate) fn join_group(
+        &mut self,
+        now: Now,
+        key: SessionKey,
+        share: &str,
+        filter: &str,
+        member: MemberOptions,
+        ticket: Ticket,
+        waits: &mut SubAckWaits,
+    ) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let tenant = session.tenant;
+        let client = hash_name(tenant, &session.client_id);
+        let partition = group_partition(tenant, share, filter);
+        let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
+        let memberships = &mut session.rare_mut().memberships;
+        if let Some(other) = memberships.iter_mut().find(|other| &*other.share == share && &*other.filter == filter) {
+            *other = membership;
+        } else {
+            memberships.push(membership);
+            self.desk.count_membership(tenant);
+        }
+        let group = GroupName { tenant, share, filter };
+        for table in self.tables_of(partition) {
+            if table != self.place.shard {
+                self.links
+                    .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
+                waits.confirmations += 1;
+                continue;
+            }
+            let seat = Seat { client, member, full: false };
+            waits.add_told(self.take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
+            waits.confirmations += u32::from(self.joins_late(table, partition, ticket));
+            self.deal_waiting(now);
+        }
+    }
+
+    /// Makes a session that came from elsewhere a member again, for now one that is away.
+    pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let client = hash_name(session.tenant, &session.client_id);
+        session.rare_mut().memberships.push(Rc::clone(membership));
+        self.desk.count_membership(membership.tenant);
+        self.seat_away(now, key, client, membership);
+    }
+
+    /// Gives a member its seat at the group's home, for now as one that is away.
+    fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
+        let (group, member) = (membership.group(), membership.member);
+        for table in self.tables_of(membership.partition) {
+            if table == self.place.shard {
+                self.take_seat(now, self.place.shard, group, key.0, Seat { client, member, full: false }, None);
+                self.groups.set_online(group, self.place.shard, key.0, false);
+            } else {
+                self.links.send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
+                self.links.send(table, Record::GroupPresence { group, session: key.0, online: false });
+            }
+        }
+    }
+
+    /// Seats a member at a group of this shard; returns how many shards were told of the group and will confirm it.
+    fn take_seat(
+        &mut self,
+        now: Now,
+        shard: ShardId,
+        group: GroupName<'_>,
+        session: u32,
+        seat: Seat,
+        ticket: Option<Ticket>,
+    ) -> u16 {
+        let strategy = self.desk.uplinks.strategy(group.tenant).unwrap_or(self.settings.shared.strategy);
+        let key = self.groups.find_or_make(group, strategy);
+        if let Some(dealt) = self.groups.dealt.get_mut(key.0) {
+            dealt.members.join(Member { receiver: (shard, session), options: seat, identity: seat.client }, true);
+        }
+        let added = self.index.add_group(group.tenant, group.filter, key);
+        if added.first_local {
+            self.note_sys_interest(now, group.tenant, group.filter, true);
+        }
+        if added.first_local {
+            return self.announce_interest(group.tenant, group.filter, true, ticket);
+        }
+        0
+    }
+
+    /// A session of another shard joins a group of this one.
+    pub(crate) fn handle_group_join(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        group: GroupName<'_>,
+        session: u32,
+        seat: Seat,
+        ticket: Option<Ticket>,
+    ) {
+        let id = self.groups.next_joining;
+        self.groups.next_joining = id.wrapping_add(1);
+        let own = Ticket { connection: ConnectionKey { index: JOINING_INDEX, generation: id }, sequence: 0 };
+        let told = self.take_seat(now, from, group, session, seat, Some(own));
+        self.deal_waiting(now);
+        let known = if told == 0 { self.wait_for_interest(own, false) } else { told };
+        let partition = group_partition(group.tenant, group.share, group.filter);
+        let waits = known + u16::from(ticket.is_some() && self.joins_late(from, partition, own));
+        if waits == 0 {
+            self.confirm_to(now, from, ticket, None, false);
+        } else {
+            self.groups.joining.insert(id, Joining { shard: from, ticket, waits });
+        }
+    }
+
+    /// One shard more knows of the group that a member of another shard is joining.
+    pub(crate) fn confirm_joining(&mut self, now: Now, id: u32) {
+        let Some(joining) = self.groups.joining.get_mut(&id) else { return };
+        joining.waits -= 1;
+        if joining.waits > 0 {
+            return;
+        }
+        if let Some(joining) = self.groups.joining.remove(&id) {
+            self.confirm_to(now, joining.shard, joining.ticket, None, false);
+        }
+    }
+
+    /// Ends a session's membership; says whether there was one.
+    pub(crate) fn leave_group(&mut self, now: Now, key: SessionKey, share: &str, filter: &str) -> bool {
+        let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else {
+            return false;
+        };
+        let named = |other: &Rc<Membership>| &*other.share == share && &*other.filter == filter;
+        let Some(at) = rare.memberships.iter().position(named) else { return false };
+        let membership = rare.memberships.swap_remove(at);
+        self.desk.uncount_membership(membership.tenant);
+        self.leave_home(now, key, &membership);
+        self.return_waiting(now, key, &membership);
+        true
+    }
+
+    /// Messages of a group that wait in the queue of a member that has left go back; what was sent stays its own.
+    fn return_waiting(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
+        let Some(flow) = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut()) else { return };
+        let (back, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut flow.queue)
+            .into_iter()
+            .partition(|delivery| delivery.group.as_ref().is_some_and(|group| group.group() == membership.group()));
+        flow.queue = stay.into_iter().collect();
+        for delivery in back {
+            let cost = delivery.cost();
+            let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+            let stored = session.stored;
+            if let Some(flow) = session.flow.as_mut() {
+                flow.queue_bytes -= cost;
+            }
+            self.desk.forget_queued(cost);
+            self.desk.forget_stored(stored, delivery.number);
+            let membership = delivery.group.as_ref().unwrap_or(membership);
+            self.give_back(now, membership, key, &mut delivery.message.publication());
+        }
+        self.desk.after_refill(key);
+    }
+
+    /// Tells a group's home, and whoever deals meanwhile, that a member is gone.
+    pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
+        let group = membership.group();
+        for table in self.tables_of(membership.partition).filter(|table| *table != self.place.shard) {
+            self.links.send(table, Record::GroupLeave { group, session: key.0 });
+        }
+        self.handle_group_leave(now, self.place.shard, group, key.0);
+    }
+
+    /// A member leaves a group of this shard.
+    pub(crate) fn handle_group_leave(&mut self, now: Now, from: ShardId, group: GroupName<'_>, session: u32) {
+        let Some(key) = self.groups.find(group) else { return };
+        let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
+        dealt.members.leave(&(from, session));
+        if dealt.members.is_empty() && !self.awaits_somebody() {
+            self.remove_group(now, group);
+        }
+    }
+
+    /// Nothing is dealt here to a group any more.
+    fn remove_group(&mut self, now: Now, group: GroupName<'_>) {
+        let Some(key) = self.groups.find(group) else { return };
+        self.groups.remove(key);
+        let removed = self.index.remove_group(group.tenant, group.filter, key);
+        if removed.is_some_and(|removed| removed.last_local) {
+            self.announce_interest(group.tenant, group.filter, false, None);
+            self.note_sys_interest(now, group.tenant, group.filter, false);
+        }
+    }
+}
+
+impl Groups {
+    /// `seed` makes ids of what it deals differ from those of others.
+    pub(crate) fn new(seed: u64, place: Place) -> Self {
+        Self {
+            by_name: BTreeMap::new(),
+            dealt: Slab::default(),
+            joining: BTreeMap::new(),
+            next_joining: 0,
+            kept: Kept::new(seed),
+            dealers: Dealers::new(place),
+        }
+    }
+
+    /// The members of a group that this shard deals for.
+    pub(crate) fn members(&self, key: GroupKey) -> impl Iterator<Item = Receiver> {
+        self.dealt.get(key.0).into_iter().flat_map(|dealt| dealt.members.members()).map(|member| member.receiver)
+    }
+}
+
+impl Reach<'_> {
+    /// Deals a message to one member of a group, other than `not_to` if there is another.
+    pub(crate) fn deal_to(
+        &mut self,
+        now: Now,
+        key: GroupKey,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        not_to: Option<(ShardId, u32)>,
+    ) {
+        let topic = hash_bytes(0, publication.topic.as_bytes());
+        let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
+        // Whoever has no room or gave it back is asked only if there is no other.
+        let (here, desk, wanted) = (self.place.shard, &*self.desk, Wanted::of(publication));
+        let of_fleet = dealt.tenant == TenantId::UPLINK;
+        let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
+            (shard, session) if shard == here => !desk.has_queue_room(SessionKey(session), &wanted),
+            _ => member.options.full,
+        };
+        let is_out = |member: &Member<Receiver, Seat>| {
+            let left = member.receiver.0 == here && desk.has_left(SessionKey(member.receiver.1), here);
+            left || Some(member.receiver) == not_to
+        };
+        let place = if of_fleet {
+            self::fleet::pick_broker(&mut dealt.members, desk, publication, topic, not_to)
+        } else {
+            dealt.members.pick(publication.publisher, topic, |member| is_out(member) || is_full(member))
+        };
+        let place = place
+            .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
+            .or_else(|| dealt.members.pick(publication.publisher, topic, |_| false));
+        match place {
+            Some(place) => self.hand(now, key, place, publication, source, 0),
+            None => self.keep_for_who_comes(now, key, publication),
+        }
+    }
+
+    /// Gives a message to a member of a group by its place. `again` is the id under which it is kept already.
+    pub(super) fn hand(
+        &mut self,
+        now: Now,
+        key: GroupKey,
+        place: usize,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        again: u64,
+    ) {
+        let Some(dealt) = self.groups.dealt.get(key.0) else { return };
+        let Some(member) = dealt.members.members().get(place) else { return };
+        let ((shard, session), seat) = (member.receiver, member.options);
+        if dealt.tenant == TenantId::UPLINK && shard == self.place.shard {
+            self.deliver_to_uplink(now, SessionKey(session), publication, source);
+            return;
+        }
+        let name = (dealt.share.clone(), dealt.filter.clone());
+        let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
+        if shard == self.place.shard {
+            if !self.desk.exchanges.marks.has_deal(publication.qos, again) {
+                self.deliver_dealt(now, SessionKey(session), group, publication, source, None);
+            }
+            self.forget_deal(again);
+            return;
+        }
+        let Seat { client, member, full: insists } = seat;
+        let mut id = again;
+        if self.roster.is_own(shard) {
+            self.forget_deal(again);
+        } else {
+            id = self.keep_deal(now, publication, (&name.0, &name.1), (shard, client), source.hops, again);
+        }
+        let crossing = self.cross_for_group(publication, (&name.0, &name.1), shard);
+        let envelope = self.envelope(0, publication, source, None);
+        let record = Record::Deal { session, client, group, member, insists, id, envelope };
+        self.links.send_deal(shard, record, source.connection.is_some());
+        self.links.send_crossing(shard, crossing);
+        self.desk.counters.shard_messages_out += 1;
+    }
+
+    /// Delivers a dealt message to a session of this shard; says whether it is a member.
+    pub(crate) fn deliver_dealt(
+        &mut self,
+        now: Now,
+        session: SessionKey,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        promise: Option<Promise>,
+    ) -> bool {
+        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
+        let membership = rare.and_then(|rare| {
+            rare.memberships
+                .iter()
+                .find(|other| *other.share == *group.share && *other.filter == *group.filter)
+                .cloned()
+        });
+        let Some(membership) = membership else { return false };
+        let membership = promise.map_or(Rc::clone(&membership), |promise| Rc::new(membership.with(promise)));
+        let options = SubscriberOptions::from_bits(membership.member.options);
+        let ids = [membership.member.subscription_id];
+        let terms = Terms {
+            qos: options.qos(),
+            retain: publication.retain && options.retain_as_published(),
+            subscription_ids: if ids[0] == 0 { &[] } else { &ids },
+            group: Some(&membership),
+            publisher: source.publisher(),
+            metered: group.tenant == TenantId::UPLINK,
+        };
+        self.layouts.begin(1);
+        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
+        true
+    }
+}
+
+impl Desk {
+    /// Whether a session takes a message that a group of another shard has dealt to it, or notes that it does not.
+    fn takes_dealt(&mut self, to: SessionKey, publication: &Publication<'_>) -> bool {
+        if self.has_queue_room(to, &Wanted::of(publication)) {
+            return true;
+        }
+        let bounds = self.bounds_of(to, publication.topic);
+        if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
+            flow.full_at = Some(bounds);
+            flow.gave_back = true;
+        }
+        false
+    }
+}
+
+impl Groups {
+    /// The partition whose place deals for a group.
+    pub(crate) fn partition_of(&self, key: GroupKey) -> Option<PartitionId> {
+        self.dealt.get(key.0).map(|dealt| dealt.partition)
+    }
+
+    /// The place of a client among the members of a group.
+    fn place_of_client(&self, key: GroupKey, client: u64) -> Option<usize> {
+        let members = self.dealt.get(key.0)?.members.members();
+        members.iter().position(|member| member.identity == client)
+    }
+
+    fn find(&self, group: GroupName<'_>) -> Option<GroupKey> {
+        self.by_name.get(&(group.tenant, Box::from(group.share), Box::from(group.filter))).copied()
+    }
+
+    fn find_or_make(&mut self, group: GroupName<'_>, strategy: crate::settings::SharedStrategy) -> GroupKey {
+        if let Some(key) = self.find(group) {
+            return key;
+        }
+        let key = GroupKey(self.dealt.insert(DealtGroup {
+            tenant: group.tenant,
+            share: group.share.into(),
+            filter: group.filter.into(),
+            partition: group_partition(group.tenant, group.share, group.filter),
+            members: Group::new(strategy),
+        }));
+        self.by_name.insert((group.tenant, group.share.into(), group.filter.into()), key);
+        key
+    }
+
+    fn remove(&mut self, key: GroupKey) {
+        if let Some(dealt) = self.dealt.remove(key.0) {
+            self.by_name.remove(&(dealt.tenant, dealt.share, dealt.filter));
+        }
+    }
+
+    /// A member of another shard gave a message back.
+    pub(crate) fn set_full(&mut self, group: GroupName<'_>, shard: ShardId, session: u32) {
+        let dealt = self.find(group).and_then(|key| self.dealt.get_mut(key.0));
+        if let Some(seat) = dealt.and_then(|dealt| dealt.members.options_mut(&(shard, session))) {
+            seat.full = true;
+        }
+    }
+
+    /// A member of a group of this shard went online or offline, or has room again.
+    pub(crate) fn set_online(&mut self, group: GroupName<'_>, shard: ShardId, session: u32, online: bool) {
+        if let Some(key) = self.find(group)
+            && let Some(dealt) = self.dealt.get_mut(key.0)
+        {
+            dealt.members.set_online(&(shard, session), online);
+            if let Some(seat) = dealt.members.options_mut(&(shard, session)) {
+                seat.full = false;
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Tenants of a shard: whose client somebody is, and how much each tenant may have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::connection::input::Refused;
+use crate::desk::Desk;
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::limits::rate::Bucket;
+use crate::settings::{Holding, Settings, TenantLedger, TenantQuota};
+use crate::telling::reason::Reason;
+
+/// What tenants have: counted here for this shard alone, or by a ledger for all shards together.
+#[derive(Debug)]
+pub(crate) enum TenantUses {
+    /// For this shard: the tenants with a quota. All others are not counted, and cost nothing.
+    Own(OwnUses),
+    /// For all shards.
+    Shared {
+        ledger: Arc<dyn TenantLedger>,
+        /// Whether any tenant may publish only so fast, as it was when bytes came last.
+        limits_rates: bool,
+    },
+}
+
+/// What the tenants with a quota have on this shard.
+#[derive(Debug, Default)]
+pub(crate) struct OwnUses {
+    uses: BTreeMap<TenantId, TenantUse>,
+    /// Whether any tenant may publish only so fast: asked for every PUBLISH.
+    limits_rate: bool,
+}
+
+/// What a tenant has on this shard.
+#[derive(Debug)]
+struct TenantUse {
+    quota: TenantQuota,
+    /// By the numbers of [`Holding`]; retained messages are counted where they are kept.
+    counts: [u64; Holding::ALL.len()],
+    /// What its clients have published lately.
+    published: Bucket,
+}
+
+impl OwnUses {
+    fn new(quotas: &BTreeMap<TenantId, TenantQuota>) -> Self {
+        let nothing = |quota: &TenantQuota| TenantUse {
+            quota: quota.clone(),
+            counts: [0; Holding::ALL.len()],
+            published: Bucket::default(),
+        };
+        Self {
+            uses: quotas.iter().map(|(tenant, quota)| (*tenant, nothing(quota))).collect(),
+            limits_rate: quotas.values().any(|quota| quota.max_message_rate != 0),
+        }
+    }
+
+    fn count(&mut self, tenant: TenantId, holding: Holding) -> Option<&mut u64> {
+        self.uses.get_mut(&tenant)?.counts.get_mut(holding as usize)
+    }
+
+    fn claim(&mut self, tenant: TenantId, holding: Holding) -> bool {
+        let max = self.uses.get(&tenant).map_or(0, |of| of.quota.max_of(holding));
+        let Some(count) = self.count(tenant, holding) else { return true };
+        let may = max == 0 || *count < u64::from(max);
+        *count += u64::from(may);
+        may
+    }
+
+    fn take_message(&mut self, tenant: TenantId, now: u64) -> Option<u64> {
+        let of = self.uses.get_mut(&tenant).filter(|of| of.quota.max_message_rate != 0)?;
+        let rate = u64::from(of.quota.max_message_rate);
+        Some(of.published.take(now, 1, rate, rate))
+    }
+}
+
+impl TenantQuota {
+    /// How many of something there may be; 0 is no limit.
+    pub const fn max_of(&self, holding: Holding) -> u32 {
+        match holding {
+            Holding::Connections => self.max_connections,
+            Holding::Sessions => self.max_sessions,
+            Holding::Subscriptions => self.max_subscriptions,
+            Holding::Retained => self.max_retained,
+        }
+    }
+}
+
+impl TenantUses {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        match &settings.tenant_ledger {
+            Some(ledger) => Self::Shared { ledger: Arc::clone(ledger), limits_rates: ledger.limits_rates() },
+            None => Self::Own(OwnUses::new(&settings.tenant_quotas)),
+        }
+    }
+
+    /// Counts one more unless the tenant has as many as it may have; says whether it has counted.
+    pub(crate) fn claim(&mut self, tenant: TenantId, holding: Holding) -> bool {
+        match self {
+            Self::Own(own) => own.claim(tenant, holding),
+            Self::Shared { ledger, .. } => ledger.claim(tenant, holding),
+        }
+    }
+
+    /// Counts one more whatever the quota says.
+    pub(crate) fn add(&mut self, tenant: TenantId, holding: Holding) {
+        match self {
+            Self::Own(own) => own.count(tenant, holding).into_iter().for_each(|count| *count += 1),
+            Self::Shared { ledger, .. } => ledger.add(tenant, holding, 1),
+        }
+    }
+
+    /// Counts so many fewer.
+    pub(crate) fn release(&mut self, tenant: TenantId, holding: Holding, ended: usize) {
+        let ended = ended as u64;
+        match self {
+            Self::Own(own) => {
+                own.count(tenant, holding).into_iter().for_each(|count| *count = count.saturating_sub(ended));
+            }
+            Self::Shared { ledger, .. } => ledger.release(tenant, holding, ended),
+        }
+    }
+
+    /// Asks anew whether any tenant may publish only so fast: it may change at any time, and is asked for every PUBLISH.
+    #[inline]
+    pub(crate) fn look_at_rates(&mut self) {
+        if let Self::Shared { ledger, limits_rates } = self {
+            *limits_rates = ledger.limits_rates();
+        }
+    }
+
+    /// Whether any tenant may publish only so fast.
+    #[inline]
+    pub(crate) fn limit_rates(&self) -> bool {
+        match self {
+            Self::Own(own) => own.limits_rate,
+            Self::Shared { limits_rates, .. } => *limits_rates,
+        }
+    }
+
+    /// Takes a message from what a tenant may publish; returns for how many nanoseconds it is short of it, or `None` where
+    /// it may publish as fast as it likes.
+    pub(crate) fn take_message(&mut self, tenant: TenantId, now: u64) -> Option<u64> {
+        match self {
+            Self::Own(own) => own.take_message(tenant, now),
+            Self::Shared { ledger, .. } => ledger.take_message(tenant, now),
+        }
+    }
+
+    /// Compares what is counted for this shard with what there is.
+    pub(crate) fn audit(&self, desk: &Desk, wrong: &mut dyn FnMut(String)) {
+        let Self::Own(own) = self else { return };
+        for (tenant, of) in &own.uses {
+            let all = || desk.sessions.iter().map(|(_, session)| session).filter(|session| session.tenant == *tenant);
+            let connected = all().filter(|session| session.connection.is_some()).count();
+            let sessions = all().count();
+            let subscriptions: usize = all().map(crate::session::Session::subscriptions).sum();
+            let counted = [connected as u64, sessions as u64, subscriptions as u64, 0];
+            if of.counts != counted {
+                wrong(format!("{tenant:?}: {:?} are kept, {counted:?} are true", of.counts));
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// The tenant of a client: what is settled before, else its user's, else its listener's or what was said instead of it.
+    pub(crate) fn find_tenant(&mut self, key: ConnectionKey, user_name: Option<&str>) -> TenantId {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return TenantId::DEFAULT };
+        let settled = connection.extra.as_ref().and_then(|extra| extra.preset.as_ref()?.settled);
+        let of_user = || self.settings.tenants.as_ref()?.of_user(connection.tenant, user_name?);
+        if let Some(tenant) = settled.or_else(of_user) {
+            connection.tenant = tenant;
+        }
+        connection.tenant
+    }
+
+    /// Takes a place for one client more of a tenant, and one for its session, until [`Engine::return_places`]: meanwhile
+    /// nobody on another shard gets them, and the client and its session are counted for themselves. Who takes over its own
+    /// connection or session is let in at the limit.
+    pub(crate) fn take_places(&mut self, tenant: TenantId, existing: Option<SessionKey>) -> Result<(), Refused> {
+        let session = existing.and_then(|session| self.desk.sessions.get(session.0));
+        let connected = session.is_some_and(|session| session.connection.is_some());
+        let uses = &mut self.desk.tenants;
+        if connected {
+            uses.add(tenant, Holding::Connections);
+        } else if !uses.claim(tenant, Holding::Connections) {
+            return Err(Refused::new(Reason::TenantConnections, ""));
+        }
+        if existing.is_some() {
+            uses.add(tenant, Holding::Sessions);
+        } else if !uses.claim(tenant, Holding::Sessions) {
+            uses.release(tenant, Holding::Connections, 1);
+            return Err(Refused::new(Reason::TenantSessions, ""));
+        }
+        Ok(())
+    }
+
+    /// Gives back what [`Engine::take_places`] took.
+    pub(crate) fn return_places(&mut self, tenant: TenantId) {
+        self.desk.tenants.release(tenant, Holding::Connections, 1);
+        self.desk.tenants.release(tenant, Holding::Sessions, 1);
+    }
+}

@@ -1,0 +1,253 @@
+//! Which orchestrator works which partition, as one engine sees it (BRK-27).
+//!
+//! Without a table everything is at home here. With one, a client whose partition is worked elsewhere is sent there or
+//! relayed, and what nobody may serve at the moment (it moves, or the lease on it has run out) is refused.
+
+use tidegate_mqtt::Version;
+
+use crate::connection::Phase;
+use crate::connection::input::Flow;
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, SessionKey, ShardId, TenantId, partition_of};
+use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::UPLINK_LISTENER;
+use crate::telling::reason::Reason;
+
+/// Where the clients of a partition are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// In this process.
+    Here,
+    /// At another place, by its number in [`Homes::references`].
+    At(u16),
+    /// Nowhere at the moment: the partition moves.
+    Nowhere,
+}
+
+/// A table of homes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Homes {
+    /// The home of each partition.
+    pub homes: [Home; PARTITIONS as usize],
+    /// What MQTT 5 clients are told to use, for each place.
+    pub references: Vec<String>,
+    /// Whether MQTT 5 clients are told to go where they belong (0x9C); otherwise their bytes are relayed there.
+    pub redirect: bool,
+    /// When the lease ends: nothing is at home here from then on. [`Millis::NEVER`] for none.
+    pub lease_until: Millis,
+    /// How long clients stay connected behind the end of the lease until another table says who serves them. Nothing but pings is answered
+    /// meanwhile. Milliseconds; 0 ends their connections with the lease.
+    pub patience_ms: u64,
+}
+
+impl Homes {
+    fn of(&self, partition: PartitionId) -> Home {
+        self.homes.get(usize::from(partition.0)).copied().unwrap_or(Home::Nowhere)
+    }
+}
+
+/// The table in force, if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct HomesInForce {
+    table: Option<Box<Homes>>,
+    /// The lease has run out.
+    ended: bool,
+    /// Until when clients wait for the next table, then.
+    patient_until: Millis,
+}
+
+impl HomesInForce {
+    /// Where a partition is served.
+    #[inline]
+    pub(crate) fn of(&self, partition: PartitionId) -> Home {
+        match &self.table {
+            None => Home::Here,
+            Some(table) => match table.of(partition) {
+                Home::Here if self.ended => Home::Nowhere,
+                home => home,
+            },
+        }
+    }
+
+    /// Where a partition is served as soon as there is a lease.
+    pub(crate) fn meant(&self, partition: PartitionId) -> Home {
+        self.table.as_ref().map_or(Home::Here, |table| table.of(partition))
+    }
+
+    /// Whether the lease has run out and clients wait for the next table.
+    pub(crate) fn is_patient(&self, now: Now) -> bool {
+        self.ended && self.patient_until > now.monotonic
+    }
+
+    /// A place that serves something, for clients to whom it is all one.
+    fn any_place(&self) -> Option<u16> {
+        let table = self.table.as_ref()?;
+        table.homes.iter().find_map(|home| if let Home::At(place) = home { Some(*place) } else { None })
+    }
+
+    fn reference(&self, place: u16) -> Option<String> {
+        self.table.as_ref()?.references.get(usize::from(place)).filter(|text| !text.is_empty()).cloned()
+    }
+}
+
+impl Engine {
+    /// Where a partition is served.
+    #[inline]
+    pub(crate) fn home_of(&self, partition: PartitionId) -> Home {
+        if self.desk.moving.has(partition) { Home::Nowhere } else { self.homes.of(partition) }
+    }
+
+    /// Puts a table in force; `None` has everything at home here. Clients that are served elsewhere now are sent there.
+    pub fn set_homes(&mut self, now: Now, table: Option<Homes>) {
+        self.desk.journal.now = now;
+        let ended = table.as_ref().is_some_and(|table| table.lease_until <= now.monotonic);
+        let patient_until = match &table {
+            // Those who wait already have waited since the lease ended.
+            Some(table) if ended && !self.homes.ended => now.monotonic.plus(table.patience_ms),
+            _ => self.homes.patient_until,
+        };
+        self.homes = HomesInForce { table: table.map(Box::new), ended, patient_until };
+        self.end_suspension(now);
+        self.close_those_elsewhere(now, Reason::NotServedHere);
+        self.after_frame(now);
+    }
+
+    /// When the lease ends, unless it has.
+    pub fn lease_deadline(&self) -> Millis {
+        let table = self.homes.table.as_ref().filter(|_| !self.homes.ended);
+        table.map_or(Millis::NEVER, |table| table.lease_until)
+    }
+
+    /// Lengthens the lease on the table in force, unless it has ended: then only another table makes anything be at home here.
+    pub fn renew_lease(&mut self, until: Millis) {
+        if let Some(table) = self.homes.table.as_mut().filter(|_| !self.homes.ended) {
+            table.lease_until = until;
+        }
+    }
+
+    /// Ends the lease when its time has come, before anything else of a turn: others may serve these clients from now on. They wait, where
+    /// the table has patience, and nothing but pings is answered. Otherwise, and where that is over, their
+    /// connections end with [`Reason::LeaseEnded`], and the shell writes nothing of their output any more, which may
+    /// acknowledge something. Says whether the lease has ended just now.
+    pub fn keep_lease(&mut self, now: Now) -> bool {
+        if self.lease_deadline() > now.monotonic {
+            return false;
+        }
+        self.desk.journal.now = now;
+        self.homes.ended = true;
+        let patience = self.homes.table.as_ref().map_or(0, |table| table.patience_ms);
+        self.homes.patient_until = now.monotonic.plus(patience);
+        self.close_those_elsewhere(now, Reason::LeaseEnded);
+        self.after_frame(now);
+        true
+    }
+
+    /// Ends the connections of clients that are not at home here.
+    fn close_those_elsewhere(&mut self, now: Now, unserved: Reason) {
+        let connected = self.desk.sessions.iter().filter_map(|(_, session)| {
+            let key = session.connection.filter(|_| session.listener != UPLINK_LISTENER)?;
+            let partition = partition_of(session.tenant, &session.client_id);
+            Some((key, self.home_of(partition), self.homes.meant(partition) == Home::Here))
+        });
+        let away: Vec<(ConnectionKey, Home, bool)> = connected.filter(|(_, home, _)| *home != Home::Here).collect();
+        for (key, home, waits) in away {
+            if waits && self.homes.is_patient(now) && self.suspend(now, key) {
+                continue;
+            }
+            let reason = if matches!(home, Home::At(_)) { Reason::UseAnotherServer } else { unserved };
+            self.close_connection(now, key, reason, None);
+        }
+    }
+
+    /// What a connection whose client is at home elsewhere is told to use.
+    pub(crate) fn reference_of_home(&self, session: Option<SessionKey>) -> Option<String> {
+        let session = self.desk.sessions.get(session?.0)?;
+        match self.home_of(partition_of(session.tenant, &session.client_id)) {
+            Home::At(place) => self.homes.reference(place),
+            Home::Here | Home::Nowhere => None,
+        }
+    }
+
+    /// Where a CONNECT goes whose client is not served by this shard; `None` when it is. An empty client id is at home
+    /// wherever a name can be given to it.
+    pub(crate) fn send_home(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        tenant: TenantId,
+        client_id: &str,
+    ) -> Option<Flow> {
+        let home = if client_id.is_empty() {
+            let shard = self.naming_shard();
+            match (shard, self.homes.any_place()) {
+                (Some(shard), _) if shard == self.place.shard => return None,
+                (Some(shard), _) => return Some(Flow::HandOver(shard)),
+                (None, Some(place)) => Home::At(place),
+                (None, None) => Home::Nowhere,
+            }
+        } else {
+            let partition = partition_of(tenant, client_id);
+            let home = self.home_of(partition);
+            if home == Home::Here {
+                let shard = self.place.home_of(partition);
+                return (shard != self.place.shard).then_some(Flow::HandOver(shard));
+            }
+            home
+        };
+        match home {
+            Home::At(place) => Some(self.send_to_place(now, key, place)),
+            Home::Here | Home::Nowhere => {
+                self.refuse_connect(now, key, Reason::NotServedHere, String::new());
+                Some(Flow::Next)
+            }
+        }
+    }
+
+    /// A shard that can name a client: this one where it works a partition that is at home here.
+    fn naming_shard(&self) -> Option<ShardId> {
+        let here = || (0..PARTITIONS).map(PartitionId).filter(|partition| self.home_of(*partition) == Home::Here);
+        let own = here().any(|partition| self.place.owns(partition));
+        if own { Some(self.place.shard) } else { here().next().map(|partition| self.place.home_of(partition)) }
+    }
+
+    fn send_to_place(&mut self, now: Now, key: ConnectionKey, place: u16) -> Flow {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
+        let (version, listener) = (connection.version, connection.listener);
+        if self.desk.listener(listener).is_some_and(|listener| listener.relayed) {
+            // The place that sent it here has another table. One of both is older, and it must not go round in circles.
+            self.refuse_connect(now, key, Reason::NotServedHere, String::new());
+            return Flow::Next;
+        }
+        let redirect = self.homes.table.as_ref().is_some_and(|table| table.redirect);
+        if redirect && version == Version::V5 {
+            let reference = self.homes.reference(place);
+            self.refuse_with_reference(now, key, Reason::UseAnotherServer, String::new(), reference.as_deref());
+            return Flow::Next;
+        }
+        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
+        connection.phase = Phase::AwaitHome;
+        // What follows waits in the socket; so no more than one read is ever kept here.
+        connection.paused = true;
+        self.desk.events.push_back(Event::PauseReading { key });
+        self.desk.events.push_back(Event::Relay { key, place });
+        Flow::Hold
+    }
+
+    /// The home of a client has been reached: its connection is the shell's alone from now on. Returns all that the client has
+    /// sent, from its CONNECT on; `None` when the connection has ended meanwhile.
+    pub fn leave_for_home(&mut self, key: ConnectionKey) -> Option<Vec<u8>> {
+        let connection = self.desk.connections.get_mut(key).filter(|it| it.phase == Phase::AwaitHome)?;
+        let bytes = connection.tail.as_deref().cloned().unwrap_or_default();
+        self.release_connection(key);
+        Some(bytes)
+    }
+
+    /// The home of a client cannot be reached.
+    pub fn fail_relay(&mut self, now: Now, key: ConnectionKey, detail: &str) {
+        if self.desk.connections.get(key).is_some_and(|it| it.phase == Phase::AwaitHome) {
+            self.refuse_connect(now, key, Reason::HomeUnreachable, detail.to_owned());
+            self.after_frame(now);
+        }
+    }
+}

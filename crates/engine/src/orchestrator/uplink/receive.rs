@@ -1,0 +1,296 @@
+//! Messages from brokers, for the subscribers of this process (BRK-25).
+
+use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
+
+use super::UplinkKey;
+use super::id::{MessageId, PROPERTY};
+use crate::connection::input::Refused;
+use crate::durable::Key;
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::link::envelope::Ticket;
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::publish::dispatch::{Source, reach};
+use crate::telling::reason::Reason;
+
+impl Engine {
+    /// Takes a PUBLISH from a broker.
+    pub(super) fn receive_from_broker(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
+        let Some((uplink, _)) = self.uplink_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let alone = MessageId::alone_in(raw.properties);
+        let properties =
+            if alone.is_some() { PublishProperties::default() } else { PublishProperties::decode(raw.properties)? };
+        if properties.topic_alias.is_some() {
+            return Err(Refused::new(Reason::InvalidTopicAlias, "the broker uses a topic alias, and was offered none"));
+        }
+        let id = alone.or_else(|| MessageId::of(&properties));
+        let mark = self.desk.journal.mark();
+        if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
+            self.forget_receipt(session, packet_id);
+        }
+        if let Some(packet_id) = raw.packet_id
+            && raw.qos == QoS::ExactlyOnce
+            && !self.is_first_receipt(now, key, session, packet_id)
+        {
+            return Ok(());
+        }
+        if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
+            uplink.counters.received += 1;
+        }
+        self.note_brought(uplink, raw.topic);
+        let new = match &id {
+            Some(id) => {
+                let new = self.desk.uplinks.seen.insert(id);
+                if new {
+                    self.keep_id(uplink, session, raw.qos, id);
+                }
+                new
+            }
+            None => self.desk.uplinks.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(&raw, &properties)),
+        };
+        let mut waits = 0;
+        if new {
+            let mut forwarded = std::mem::take(&mut self.scratch_properties);
+            forwarded.clear();
+            properties.copy_forwardable_without(PROPERTY, &mut forwarded);
+            let expires_at =
+                properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
+            let outcome = self.pass_on(now, key, session, &raw, (&forwarded, expires_at), id);
+            self.scratch_properties = forwarded;
+            waits = *outcome.as_ref().unwrap_or(&0);
+            if let (Some(id), Some(packet_id), QoS::AtLeastOnce) = (&id, raw.packet_id.filter(|_| waits > 0), raw.qos) {
+                self.begin_confirming(key, packet_id, id);
+            }
+            self.note_come(now, id.as_ref());
+            outcome?;
+        } else {
+            if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
+                uplink.counters.duplicates += 1;
+            }
+            self.note_come(now, id.as_ref());
+        }
+        self.answer_publish(now, key, &raw, Ok(ReasonCode::Success), waits, mark);
+        Ok(())
+    }
+
+    /// A message that is sent for the first time under a packet id that is not released: the broker has forgotten what it had
+    /// sent under it. It cannot always say so, since the CONNACK of its new session may have been lost.
+    fn forget_receipt(&mut self, session: SessionKey, packet_id: PacketId) {
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let stored = session.stored;
+        let Some(flow) = session.flow.as_mut() else { return };
+        if !flow.received.remove(packet_id) {
+            return;
+        }
+        flow.received_before = flow.received_before.min(flow.received.len());
+        if let Some(stored) = stored {
+            self.desk.journal.delete(Key::Received(stored, packet_id));
+        }
+    }
+
+    /// If a message is one of this process, it has come back now.
+    fn note_come(&mut self, now: Now, id: Option<&MessageId>) {
+        if let Some(id) = id
+            && (self.desk.uplinks.unreturned_bytes > 0 || self.desk.uplinks.awaits_resent())
+        {
+            self.note_returned(now, id);
+        }
+    }
+
+    /// Delivers a message of a broker; returns how many confirmations its acknowledgement waits for.
+    fn pass_on(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        raw: &RawPublish<'_>,
+        (properties, expires_at): (&[u8], Millis),
+        id: Option<MessageId>,
+    ) -> Result<u32, Refused> {
+        let slot = match self.slot_of(TenantId::DEFAULT, raw.topic) {
+            Err(Refused { reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong), .. }) => {
+                // A broker may know wider limits, and would bring it again on each connection.
+                self.desk.counters.drop_message(reason);
+                return Ok(0);
+            }
+            slot => slot?,
+        };
+        let topic = self.cache.get(slot).0;
+        if crate::publish::is_own_topic(topic) {
+            // Brokers have a `$SYS` of their own, and none of it is this process's.
+            return Ok(0);
+        }
+        let ticket = raw.packet_id.map(|_| self.next_ticket(key));
+        // What a broker has kept comes with RETAIN; what is published live says by its id whether it is to be kept.
+        let kept_there = raw.retain;
+        let retain = kept_there || id.is_some_and(|id| id.retain);
+        if kept_there && self.ask_home(now, key, raw, (properties, expires_at), id, ticket) {
+            return Ok(u32::from(ticket.is_some()));
+        }
+        if retain && !self.takes_over(now, raw, (properties, expires_at), id) && kept_there {
+            return Ok(0);
+        }
+        let publisher = id.map_or(0, |id| id.publisher);
+        if !kept_there && (self.rest.is_some() || !self.ahead.is_empty()) {
+            let topic = self.cache.get(slot).0;
+            let (tenant, qos, payload) = (TenantId::DEFAULT, raw.qos, raw.payload);
+            let mut own = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
+            own.priority = self.cache.traits(slot).priority.level(properties);
+            if self.attend_moves(now, slot, id.as_ref(), &own.keep()) {
+                return Ok(0);
+            }
+        }
+        let (topic, route) = self.cache.get(slot);
+        let mut publication =
+            Publication::new(TenantId::DEFAULT, topic, raw.qos, retain, properties, expires_at, raw.payload, publisher);
+        publication.priority = self.cache.traits(slot).priority.level(properties);
+        publication.retain_is_done = retain;
+        publication.from_retained = kept_there;
+        let source = Source {
+            session: Some(session),
+            connection: Some(key),
+            origin: self.place.shard,
+            ticket,
+            entered_at: now.monotonic,
+            hops: 0,
+        };
+        let deliveries = route.targets().len();
+        let done = reach!(self).dispatch(now, route, &mut publication, &source);
+        if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
+            self.wait_for_next_turn(now, key, share);
+        }
+        if done.full != 0 {
+            self.wait_for_links(now, key, done.full);
+        }
+        Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
+    }
+
+    /// A value that a broker has kept goes to its topic's home, which says whether it is news and tells everybody. Says
+    /// whether that is another shard.
+    fn ask_home(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        raw: &RawPublish<'_>,
+        (properties, expires_at): (&[u8], Millis),
+        id: Option<MessageId>,
+        ticket: Option<Ticket>,
+    ) -> bool {
+        let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
+        let home = self.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
+        if home == self.place.shard {
+            return false;
+        }
+        let with_id = with_id(properties, id);
+        let mut publication =
+            Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
+        publication.from_retained = true;
+        let source = Source { connection: Some(key), ticket, ..Source::inside(self.place.shard, now) };
+        reach!(self).send_to_home(&mut publication, &source, home);
+        true
+    }
+
+    /// Takes over a value that a broker has kept, at its topic's home, and gives it to everybody if it is news.
+    pub(crate) fn take_over_at_home(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+        match self.retain_from_fleet(now, publication) {
+            Err(reason) => return Some(reason),
+            Ok(false) => return None,
+            Ok(true) => {}
+        }
+        let slot = self.route_of(TenantId::DEFAULT, publication.topic);
+        let priority = self.cache.traits(slot).priority.level(publication.properties);
+        let (topic, route) = self.cache.get(slot);
+        let properties = MessageId::strip(publication.properties);
+        let (qos, expires_at, payload) = (publication.qos, publication.expires_at, publication.payload);
+        let mut own = Publication::new(TenantId::DEFAULT, topic, qos, true, properties, expires_at, payload, 0);
+        own.priority = priority;
+        own.retain_is_done = true;
+        own.from_retained = true;
+        let source = Source::inside(self.place.shard, now);
+        reach!(self).dispatch(now, route, &mut own, &source);
+        None
+    }
+
+    /// Keeps a retained value here as well, unless a later one is known. Says whether it is news, as far as this shard knows.
+    fn takes_over(
+        &mut self,
+        now: Now,
+        raw: &RawPublish<'_>,
+        (properties, expires_at): (&[u8], Millis),
+        id: Option<MessageId>,
+    ) -> bool {
+        let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
+        let own = id.is_some_and(|id| id.origin == self.desk.uplinks.origin);
+        if own && !raw.retain && !self.desk.uplinks.brokers_decide() {
+            // It was kept when it entered here.
+            return true;
+        }
+        let with_id = with_id(properties, id);
+        let mut publication =
+            Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
+        let home = self.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
+        if home == self.place.shard {
+            return self.retain_from_fleet(now, &mut publication).unwrap_or(false);
+        }
+        let source = Source::inside(self.place.shard, now);
+        reach!(self).send_to_home(&mut publication, &source, home);
+        true
+    }
+
+    /// Keeps a value whose topic is at home here; says whether it was news, or why it cannot be kept.
+    pub(crate) fn retain_from_fleet(&mut self, now: Now, publication: &mut Publication<'_>) -> Result<bool, Reason> {
+        let version = version_of(publication.properties);
+        let known = self.retained.get(TenantId::DEFAULT, publication.topic, now.monotonic);
+        // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
+        let removals = &mut self.desk.uplinks.removals;
+        if known.is_some_and(|known| known.publisher >= version) || removals.outdate(publication.topic, version) {
+            return Ok(false);
+        }
+        let cleared = publication.payload.is_empty();
+        if cleared {
+            removals.note(publication.topic, version);
+        } else {
+            removals.forget(publication.topic);
+        }
+        let news = known.is_some() || !cleared;
+        let mut own = Publication::new(
+            TenantId::DEFAULT,
+            publication.topic,
+            publication.qos,
+            true,
+            MessageId::strip(publication.properties),
+            publication.expires_at,
+            publication.payload,
+            version,
+        );
+        self.retain(now, &mut own).map_or(Ok(news), Err)
+    }
+
+    /// The uplink that a report or a command names.
+    pub(super) fn uplink_named(&self, name: &str) -> Option<UplinkKey> {
+        self.desk.uplinks.find(name)
+    }
+}
+
+/// Properties with the id that a message came with.
+fn with_id(properties: &[u8], id: Option<MessageId>) -> Vec<u8> {
+    let mut with_id = properties.to_vec();
+    if let Some(id) = id {
+        id.append(&mut with_id);
+    }
+    with_id
+}
+
+/// What decides between two values of a topic: when the message entered, then its number; 0 where it has no id.
+pub(super) fn version_of(properties: &[u8]) -> u64 {
+    MessageId::at_end_of(properties).map_or(0, |id| id.entered << 22 | id.number & 0x3f_ffff)
+}

@@ -1,0 +1,287 @@
+//! What clients publish gets an id and goes to the fleet, or waits for room.
+
+use tidegate_mqtt::{PublishProperties, QoS, RawPublish, Version};
+
+use super::RoutingPolicy;
+use super::id::{MessageId, PROPERTY};
+use crate::engine::Engine;
+use crate::event::{Attempt, Delay};
+use crate::hash::hash_name;
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::link::record::Record;
+use crate::message::{MessageRef, Publication};
+use crate::now::{Millis, Now};
+use crate::publish::deliver::Terms;
+use crate::publish::dispatch::{Reach, Source};
+use crate::publish::is_own_topic;
+use crate::settings::SharedStrategy;
+use crate::telling::reason::Reason;
+use crate::topics::SubscriberOptions;
+
+/// Whether the fleet takes messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// There is no broker, as when an orchestrator starts.
+    #[default]
+    NoBroker,
+    /// It owes as much as it may.
+    Full,
+    /// It does.
+    Open,
+}
+
+impl Gate {
+    /// As one shard tells another.
+    pub(crate) fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// What another shard has told.
+    pub(crate) fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Full,
+            2 => Self::Open,
+            _ => Self::NoBroker,
+        }
+    }
+}
+
+/// What happens to a PUBLISH at the gate of the fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtGate {
+    /// It goes on.
+    Open,
+    /// It has been answered, or dropped with a reason where nobody waits for an answer.
+    Over,
+    /// Its publisher has been parked, and it is to be kept back.
+    Waits,
+}
+
+/// Messages after which the gate is looked at.
+const UNCHECKED_MAX: u32 = 32;
+
+/// The gate opens again when no more than this part of what may be owed is.
+const OPENS_AT: u64 = 2;
+
+impl Engine {
+    /// The id of the next message of a client.
+    pub(crate) fn next_message_id(&mut self, now: Now, session: Option<SessionKey>, retain: bool) -> MessageId {
+        let session = session.and_then(|session| self.desk.sessions.get(session.0));
+        let publisher = session.map_or(0, |session| hash_name(session.tenant, &session.client_id));
+        let uplinks = &mut self.desk.uplinks;
+        uplinks.next_number += 1;
+        MessageId { origin: uplinks.origin, number: uplinks.next_number, entered: now.unix, publisher, retain }
+    }
+
+    /// Lets a PUBLISH through to the fleet, or refuses it as long as the fleet has no room: whoever can be told is, and the
+    /// acknowledgement of others is withheld.
+    pub(crate) fn pass_gate(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        version: Version,
+        raw: &RawPublish<'_>,
+    ) -> AtGate {
+        let gate = self.desk.uplinks.gate;
+        if gate == Gate::Open {
+            return AtGate::Open;
+        }
+        // An orchestrator that is starting is told of its brokers in a moment: nobody is told off for that.
+        if raw.qos != QoS::AtMostOnce && (gate == Gate::NoBroker || !version.is_v5()) {
+            let leaving = self.desk.connections.get(key).is_none_or(|connection| connection.leaving);
+            if leaving {
+                return AtGate::Over;
+            }
+            self.start_withholding(now, key);
+            self.desk.tell_delayed(Delay::Queue(None), key);
+            self.desk.uplinks.waiting.insert(key);
+            self.park(now, key);
+            return AtGate::Waits;
+        }
+        let reason = if gate == Gate::NoBroker { Reason::NoBroker } else { Reason::FleetFull };
+        self.desk.counters.drop_message(reason);
+        if let Ok(topic) = std::str::from_utf8(raw.topic) {
+            self.desk.tell_denied(Attempt::Publish, session, topic, reason);
+        }
+        let mark = self.desk.journal.mark();
+        self.answer_publish(now, key, raw, Err(Reason::FleetFull), 0, mark);
+        AtGate::Over
+    }
+
+    /// A message that no packet brought, such as a will, goes to the fleet as well.
+    pub(crate) fn publish_inside_to_fleet(
+        &mut self,
+        now: Now,
+        publication: &Publication<'_>,
+        session: Option<SessionKey>,
+    ) {
+        let mut properties = Vec::new();
+        if let Ok(given) = PublishProperties::decode(publication.properties) {
+            // A will may bring an id that its client has made up.
+            given.copy_forwardable_without(PROPERTY, &mut properties);
+        }
+        self.next_message_id(now, session, publication.retain).append(&mut properties);
+        let mut own = Publication::new(
+            TenantId::UPLINK,
+            publication.topic,
+            publication.qos,
+            publication.retain,
+            &properties,
+            publication.expires_at,
+            publication.payload,
+            publication.publisher,
+        );
+        own.priority = publication.priority;
+        self.route_inside(now, &mut own, session);
+    }
+
+    /// Whether what the broker itself publishes goes to the fleet.
+    pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
+        self.desk.uplinks.is_on() && publication.tenant == TenantId::DEFAULT && !is_own_topic(publication.topic)
+    }
+
+    /// The same, but only for one message of many: what may be owed is more than those in between.
+    pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
+        if !self.desk.uplinks.for_here.is_empty() {
+            self.deliver_all_here(now);
+        }
+        self.desk.uplinks.unchecked += 1;
+        // Those who wait at a closed gate shall not wait for messages that they keep from coming.
+        if self.desk.uplinks.unchecked >= UNCHECKED_MAX || self.desk.uplinks.gate != Gate::Open {
+            self.desk.uplinks.unchecked = 0;
+            self.check_gate(now);
+        }
+    }
+
+    /// Opens or closes the gate by what the fleet owes, and tells the other shards.
+    pub(crate) fn check_gate(&mut self, now: Now) {
+        if !self.has_uplinks_here() {
+            return;
+        }
+        let Some(settings) = self.desk.uplinks.settings() else { return };
+        let (max_messages, max_bytes) = (settings.max_owed_messages, settings.max_owed_bytes);
+        let (mut messages, mut bytes) = (0, self.desk.uplinks.unreturned_bytes);
+        for uplink in self.desk.uplinks.all.values() {
+            let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+            messages += uplink.unreturned.len() as u64;
+            if let Some(flow) = flow {
+                messages += (flow.queue.len() + flow.inflight.len()) as u64 - uplink.released;
+                bytes += flow.queue_bytes + flow.inflight_bytes;
+            }
+        }
+        let part = if self.desk.uplinks.gate == Gate::Open { 1 } else { OPENS_AT };
+        let room = messages <= max_messages / part && bytes <= max_bytes / part;
+        let gate = match room {
+            _ if self.desk.uplinks.all.values().all(|uplink| uplink.draining.is_some()) => Gate::NoBroker,
+            true => Gate::Open,
+            false => Gate::Full,
+        };
+        if gate == self.desk.uplinks.gate {
+            return;
+        }
+        for shard in self.place.others() {
+            self.links.send(shard, Record::UplinkRoom { gate: gate.number() });
+        }
+        self.set_gate(now, gate);
+    }
+
+    /// The gate is this from now on.
+    pub(crate) fn set_gate(&mut self, now: Now, gate: Gate) {
+        self.desk.uplinks.gate = gate;
+        if gate == Gate::Open {
+            for key in std::mem::take(&mut self.desk.uplinks.waiting) {
+                let extra = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut());
+                if let Some(extra) = extra {
+                    // The next time that it has to wait its time begins anew.
+                    extra.withheld_until = Millis::NEVER;
+                }
+                self.unpark(now, key);
+            }
+        }
+    }
+
+    /// Whether the fleet takes messages.
+    pub fn fleet_is_open(&self) -> bool {
+        self.desk.uplinks.gate == Gate::Open
+    }
+}
+
+impl Reach<'_> {
+    /// Gives a message to an uplink, which is in one group only.
+    #[inline]
+    pub(crate) fn deliver_to_uplink(
+        &mut self,
+        now: Now,
+        session: SessionKey,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        if publication.qos == QoS::AtMostOnce && self.desk.uplinks.keeps_back(session, publication.topic) {
+            // No acknowledgement says when the broker has it.
+            self.desk.uplinks.deliver_later(session, publication.keep());
+        }
+        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
+        let Some(membership) = rare.and_then(|rare| rare.memberships.first().cloned()) else { return };
+        let terms = Terms {
+            qos: SubscriberOptions::from_bits(membership.member.options).qos(),
+            retain: publication.retain,
+            subscription_ids: &[],
+            group: Some(&membership),
+            publisher: source.publisher(),
+            // The gate of the fleet bounds what waits for brokers.
+            metered: true,
+        };
+        self.layouts.begin(1);
+        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
+    }
+}
+
+impl super::Uplinks {
+    /// A publisher is gone, and waits for nothing.
+    pub(crate) fn forget_waiting(&mut self, key: ConnectionKey) {
+        self.waiting.remove(&key);
+    }
+
+    /// A broker gets a message now that it will not bring back.
+    fn deliver_later(&mut self, session: SessionKey, message: MessageRef) {
+        if let Some(key) = self.by_session.get(&session.0) {
+            self.for_here.push((*key, message));
+        }
+    }
+
+    /// Whether a publisher waits until the fleet has room.
+    pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
+        self.waiting.contains(&key)
+    }
+
+    /// How the group of a tenant deals, where that is the fleet's.
+    pub(crate) fn strategy(&self, tenant: TenantId) -> Option<SharedStrategy> {
+        let settings = self.settings.as_ref().filter(|_| tenant == TenantId::UPLINK)?;
+        Some(match settings.policy {
+            RoutingPolicy::TopicHash => SharedStrategy::HashTopic,
+            RoutingPolicy::RoundRobin | RoutingPolicy::LeastLoaded => SharedStrategy::RoundRobin,
+        })
+    }
+
+    /// Whether the broker that owes least gets the next message.
+    pub(crate) fn goes_by_load(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| settings.policy == RoutingPolicy::LeastLoaded)
+    }
+}
+
+impl crate::desk::Desk {
+    /// Messages that a broker was given and has not settled, those too that it has acknowledged and not brought back.
+    pub(crate) fn load_of(&self, session: SessionKey) -> u64 {
+        let (queued, in_flight) = self.owed_by(session);
+        let uplinks = &self.uplinks;
+        let uplink = uplinks.by_session.get(&session.0).and_then(|key| uplinks.all.get(key));
+        queued + in_flight + uplink.map_or(0, |uplink| uplink.unreturned.len() as u64)
+    }
+
+    /// How many messages wait for a broker, and how many it was sent and has not acknowledged.
+    pub(super) fn owed_by(&self, session: SessionKey) -> (u64, u64) {
+        let flow = self.sessions.get(session.0).and_then(|session| session.flow.as_ref());
+        flow.map_or((0, 0), |flow| (flow.queue.len() as u64, flow.inflight.len() as u64))
+    }
+}

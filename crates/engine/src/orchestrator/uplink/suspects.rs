@@ -1,0 +1,261 @@
+//! A message that makes brokers close the connection is found and set aside, before it takes them all down one after the other.
+//!
+//! Some brokers close the connection where they do not like a packet, such as one whose topic has a character that they do not allow. It
+//! would be sent again on each connection, and go to the next broker once the first has been away for long. So after two
+//! connections in a row that were closed soon, what was under way is sent one message at a time: the one that is under way alone when the
+//! broker closes the connection is blamed, and set aside when that has happened often enough.
+
+use std::collections::BTreeMap;
+
+use tidegate_mqtt::ReasonCode;
+
+use super::id::MessageId;
+use super::{Uplink, UplinkKey};
+use crate::engine::Engine;
+use crate::ids::SessionKey;
+use crate::now::{Millis, Now};
+use crate::session::packet_ids::{InflightEntry, State};
+use crate::session::{Delivery, Flow, InFlight};
+use crate::telling::reason::Reason;
+
+/// Connections in a row that a broker has closed soon, from which on it is given one message at a time.
+const CLOSED_BEFORE_CARE: u8 = 2;
+/// How often a message has to be under way alone when a broker closes the connection until it is set aside.
+const BLAMED_MAX: u8 = 3;
+/// Messages whose blames are counted. Where there are more, the oldest are counted anew.
+const BLAMES_COUNTED_MAX: usize = 1_024;
+/// How long a broker has to serve until its earlier troubles are forgotten, milliseconds.
+pub(super) const STEADY_AFTER_MS: u64 = 5_000;
+
+/// How often messages were under way alone when brokers closed the connection.
+#[derive(Debug, Default)]
+pub(super) struct Blames(BTreeMap<MessageId, u8>);
+
+impl Blames {
+    /// Counts one more; says whether it was often enough.
+    fn is_enough(&mut self, id: &MessageId) -> bool {
+        if self.0.len() >= BLAMES_COUNTED_MAX && !self.0.contains_key(id) {
+            self.0.pop_first();
+        }
+        let times = self.0.entry(*id).or_default();
+        *times = times.saturating_add(1);
+        *times >= BLAMED_MAX
+    }
+
+    /// Whether nothing is counted.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A broker has answered the message, or it is set aside.
+    pub(super) fn forget(&mut self, id: &MessageId) {
+        self.0.remove(id);
+    }
+}
+
+/// What is known of the connections that a broker has closed.
+#[derive(Debug)]
+pub(super) struct Suspicion {
+    /// Connections in a row that it closed before it had served for long.
+    closed: u8,
+    /// The same, whoever has closed them.
+    lost: u8,
+    /// Messages in flight when the last one ended.
+    under_way: usize,
+    /// How many messages are still to be answered one at a time; 0 where it gets as many as its window takes.
+    careful: usize,
+    /// The answered probe that would show that the broker has outlived the message under way: one to a PINGREQ sent behind it.
+    outlived_at: u64,
+    /// When it has served for long, [`Millis::NEVER`] where it does not serve or has.
+    pub(super) steady_at: Millis,
+    /// Whether `last_error` tells of something that the next connection does not mend.
+    pub(super) told: bool,
+}
+
+impl Default for Suspicion {
+    fn default() -> Self {
+        Self { closed: 0, lost: 0, under_way: 0, careful: 0, outlived_at: 0, steady_at: Millis::NEVER, told: false }
+    }
+}
+
+impl Suspicion {
+    /// Whether the broker gets one message at a time.
+    #[inline]
+    pub(super) fn is_careful(&self) -> bool {
+        self.careful > 0
+    }
+
+    /// Whether it has lost more than one connection and not served for long since.
+    pub(super) fn is_lost_again(&self) -> bool {
+        self.lost > 1
+    }
+}
+
+/// Whether a broker that gives this reason closes the connection because of what it was sent, as far as one can tell.
+pub(super) fn is_about_packets(code: ReasonCode) -> bool {
+    !matches!(
+        code,
+        ReasonCode::Success
+            | ReasonCode::DisconnectWithWillMessage
+            | ReasonCode::ServerBusy
+            | ReasonCode::ServerShuttingDown
+            | ReasonCode::KeepAliveTimeout
+            | ReasonCode::SessionTakenOver
+            | ReasonCode::AdministrativeAction
+            | ReasonCode::UseAnotherServer
+            | ReasonCode::ServerMoved
+            | ReasonCode::ConnectionRateExceeded
+            | ReasonCode::MaximumConnectTime
+    )
+}
+
+impl Uplink {
+    /// A message has been answered; says whether it was the last one that was to go alone.
+    #[inline]
+    pub(super) fn note_one_answered(&mut self) -> bool {
+        let suspicion = &mut self.suspicion;
+        if suspicion.careful == 0 {
+            return false;
+        }
+        suspicion.careful -= 1;
+        suspicion.outlived_at = self.probe.answered + u64::from(self.probe.asked.is_some());
+        suspicion.careful == 0
+    }
+}
+
+impl Engine {
+    /// A connection begins: what was under way goes alone, where the broker has closed connections again and again.
+    pub(super) fn begin_with_care(&mut self, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let flow = self.desk.sessions.get_mut(uplink.session.0).and_then(|session| session.flow.as_mut());
+        let suspicion = &mut uplink.suspicion;
+        suspicion.outlived_at = 0;
+        suspicion.careful = 0;
+        if let Some(flow) = flow {
+            if suspicion.closed >= CLOSED_BEFORE_CARE {
+                // Of a broker that has forgotten them they were dealt anew, and wait.
+                suspicion.careful = suspicion.under_way;
+            }
+            flow.one_at_a_time = suspicion.is_careful();
+        }
+    }
+
+    /// A PINGREQ goes out: its answer tells nothing of a message that is sent behind it.
+    pub(super) fn note_probe_sent(&mut self, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key).filter(|uplink| uplink.suspicion.is_careful()) else {
+            return;
+        };
+        let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+        if flow.is_none_or(|flow| flow.inflight.len() == flow.to_resend) {
+            uplink.suspicion.outlived_at = uplink.probe.answered + 1;
+        }
+    }
+
+    /// What was to go alone has been answered: the broker gets as much as its window takes.
+    pub(super) fn end_care(&mut self, now: Now, key: UplinkKey) {
+        let session = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session);
+        let session = session.and_then(|session| self.desk.sessions.get_mut(session.0));
+        if let Some(flow) = session.and_then(|session| session.flow.as_mut()) {
+            flow.one_at_a_time = false;
+        }
+        self.open_window(now, key);
+    }
+
+    /// A broker holds all filters: when it has done so for long, its troubles are forgotten.
+    pub(super) fn begin_steady_time(&mut self, now: Now, key: UplinkKey) {
+        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+            uplink.suspicion.steady_at = now.monotonic.plus(STEADY_AFTER_MS);
+        }
+    }
+
+    /// A broker may have served for long.
+    pub(super) fn check_steady(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        if uplink.suspicion.steady_at > now.monotonic {
+            return;
+        }
+        uplink.suspicion.steady_at = Millis::NEVER;
+        uplink.suspicion.closed = 0;
+        uplink.suspicion.lost = 0;
+        let careful = std::mem::take(&mut uplink.suspicion.careful) > 0;
+        uplink.suspicion.told = false;
+        uplink.backoff_ms = 0;
+        if uplink.filters.refuses_nothing() {
+            uplink.last_error.clear();
+        }
+        self.tell_serving(key);
+        if careful {
+            self.end_care(now, key);
+        }
+    }
+
+    /// The connection of a broker that was there has ended; `closed` where the broker has closed it, or the network.
+    pub(super) fn suspect(&mut self, now: Now, key: UplinkKey, closed: bool) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let suspicion = &mut uplink.suspicion;
+        suspicion.steady_at = Millis::NEVER;
+        suspicion.lost = suspicion.lost.saturating_add(1);
+        let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+        suspicion.under_way = flow.map_or(0, |flow| flow.inflight.len());
+        if !closed {
+            return;
+        }
+        suspicion.closed = suspicion.closed.saturating_add(1);
+        let outlived = uplink.probe.answered > suspicion.outlived_at;
+        if !suspicion.is_careful() || outlived || !uplink.filters.nothing_asked() {
+            return;
+        }
+        let session = uplink.session;
+        let Some(id) = flow.and_then(|flow| alone_under_way(flow)) else { return };
+        if self.desk.uplinks.blames.is_enough(&id) {
+            self.set_aside(now, key, session, &id);
+        }
+    }
+
+    /// A message is given to no broker any more.
+    fn set_aside(&mut self, now: Now, key: UplinkKey, session: SessionKey, id: &MessageId) {
+        let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else {
+            return;
+        };
+        let mut entries: Vec<InflightEntry<InFlight>> = flow.inflight.drain().collect();
+        if entries.is_empty() {
+            return;
+        }
+        let entry = entries.remove(0);
+        let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
+        flow.inflight_bytes -= cost;
+        self.desk.memory -= cost;
+        let exactly_once = entry.state == State::AwaitPubRec;
+        // The broker may hold the packet id of an exactly-once message.
+        let in_flight = if exactly_once { self.leave_to_release(session, entry) } else { entry.item };
+        if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+            for entry in entries {
+                flow.inflight.push_entry(entry);
+            }
+        }
+        if let (Some(uplink), Some(delivery)) = (self.desk.uplinks.all.get_mut(&key), &in_flight.delivery) {
+            uplink.released += u64::from(exactly_once);
+            uplink.counters.set_aside += 1;
+            uplink.suspicion.told = true;
+            // The next connection will do better.
+            uplink.backoff_ms = 0;
+            let topic = delivery.message.topic();
+            uplink.last_error = format!(
+                "the broker closes the connection when it gets a message of the topic {topic:?}; it was set aside"
+            );
+            self.desk.discard_for(Reason::ClosesConnections, session, &delivery.message);
+        }
+        self.desk.uplinks.resends.forget(id);
+        self.desk.uplinks.blames.forget(id);
+        self.forget_settled(session, &in_flight);
+        self.check_gate(now);
+    }
+}
+
+/// The message that is under way, if there is only one, and it is all that was sent.
+fn alone_under_way(flow: &Flow) -> Option<MessageId> {
+    let sent = flow.inflight.len() - flow.to_resend;
+    let first = flow.inflight.iter().next().filter(|entry| sent == 1 && entry.state != State::AwaitPubComp)?;
+    MessageId::at_end_of(first.item.delivery.as_ref()?.message.properties())
+}

@@ -1,0 +1,419 @@
+//! Whether a message may come in where queues reject: room is reserved at all of its subscribers above QoS 0 before any of
+//! them gets it.
+//!
+//! A PUBLISH that has to wait, for other shards' answers or for room, is put back to the packets that its publisher has
+//! parked, and comes again when its turn does. What was decided meanwhile stands at its connection.
+
+use std::collections::BTreeMap;
+
+use tidegate_mqtt::QoS;
+
+use crate::connection::Extra;
+use crate::desk::Desk;
+use crate::engine::Engine;
+use crate::event::{Attempt, Delay};
+use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
+use crate::link::record::Record;
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::session::BlockedPublisher;
+use crate::settings::OverflowPolicy;
+use crate::telling::reason::Reason;
+use crate::topics::{Route, RouteSlot};
+
+/// What is known of the message that a publisher waits with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reserving {
+    /// No room was asked for.
+    #[default]
+    Not,
+    /// Other shards were asked under this number.
+    Asked(u32),
+    /// All have room, and keep it under this number at these shards, one bit each.
+    Granted { number: u32, shards: u64 },
+    /// Somebody has no room.
+    Refused,
+}
+
+/// What becomes of a PUBLISH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It goes its way.
+    Open,
+    /// Nobody gets it, and its publisher is told why.
+    Refused(Reason),
+    /// Its publisher has been parked, and it is to be kept back.
+    Waits,
+    /// Nobody gets it, since the store has no room for what a subscriber of another shard would have stored.
+    StoreFull,
+    /// Nobody gets it, and its publisher, who cannot be told, has waited long enough or is gone.
+    Over,
+}
+
+/// A message for which other shards were asked.
+#[derive(Debug)]
+struct Asked {
+    connection: ConnectionKey,
+    /// Shards that have not answered, one bit each.
+    waiting: u64,
+    granted: u64,
+    refused: bool,
+    /// Whether queues without room were asked to say when they have some.
+    waits: bool,
+}
+
+/// Messages for which other shards were asked, by number: one for each parked publisher at most.
+#[derive(Debug, Default)]
+pub(crate) struct Admissions {
+    asked: BTreeMap<u32, Asked>,
+    next: u32,
+}
+
+/// A message as far as room for it goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub tenant: TenantId,
+    pub topic: &'a str,
+    pub qos: QoS,
+    /// Bytes that it counts for in a queue.
+    pub cost: u64,
+}
+
+impl<'a> Wanted<'a> {
+    /// Room for a message.
+    pub(crate) fn of(publication: &Publication<'a>) -> Self {
+        let (tenant, topic, qos) = (publication.tenant, publication.topic, publication.qos);
+        Self { tenant, topic, qos, cost: publication.delivery_cost() }
+    }
+}
+
+/// Queues that reject a message.
+#[derive(Clone, Copy, Debug)]
+struct Full {
+    /// How many of them will say when they have room; at least 1.
+    asked: u32,
+    /// Whose the first of them is.
+    first: SessionKey,
+}
+
+impl Desk {
+    /// The sessions of a route that reject what they have no room for, if all of them have it. Those without room note who
+    /// waits for it, if anyone does; their number is returned.
+    fn rejecting(
+        &mut self,
+        route: &Route,
+        wanted: &Wanted<'_>,
+        not_to: Option<SessionKey>,
+        waits: Option<BlockedPublisher>,
+    ) -> Result<Vec<SessionKey>, Full> {
+        let mut sessions = Vec::new();
+        let (mut first, mut asked) = (None, 0);
+        for target in route.targets() {
+            let qos = target.qos().min(wanted.qos);
+            let own = target.options.no_local() && not_to == Some(target.session);
+            let bounds = self.bounds_of(target.session, wanted.topic);
+            if qos == QoS::AtMostOnce || own || bounds.policy != OverflowPolicy::Reject {
+                continue;
+            }
+            if self.has_queue_room(target.session, wanted) {
+                sessions.push(target.session);
+                continue;
+            }
+            first = first.or(Some(target.session));
+            let Some(flow) = self.sessions.get_mut(target.session.0).map(crate::session::Session::flow_mut) else {
+                continue;
+            };
+            flow.full_at = Some(bounds);
+            if let Some(publisher) = waits {
+                if !flow.blocking.contains(&publisher) {
+                    flow.blocking.push(publisher);
+                    asked += 1;
+                }
+                self.blockers.insert(target.session.0);
+            }
+        }
+        first.map_or(Ok(sessions), |first| Err(Full { asked: asked.max(1), first }))
+    }
+
+    /// Whether a session's queue could take a message now without dropping any.
+    pub(crate) fn has_queue_room(&self, to: SessionKey, wanted: &Wanted<'_>) -> bool {
+        let Some(session) = self.sessions.get(to.0) else { return false };
+        let bounds = self.overflow.bounds(&session.client_id, wanted.topic);
+        let (reserved, reserved_bytes) = self.reservations.of(to);
+        let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
+        let away = session.connection.is_none();
+        let queues = waiting > 0 || away;
+        if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
+            return false;
+        }
+        bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost) && !(queues && self.is_over_ceiling())
+    }
+}
+
+impl Engine {
+    /// Asks for room for a message at all who reject what they have no room for.
+    #[cold]
+    pub(crate) fn admit(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        slot: RouteSlot,
+        publication: &Publication<'_>,
+    ) -> Admission {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return Admission::Over };
+        // Nobody would say when the store has room.
+        let waits = !connection.version.is_v5() && !self.desk.journal.full;
+        let leaving = connection.leaving;
+        let before = connection.extra.as_mut().map_or(Reserving::Not, |extra| std::mem::take(&mut extra.reserving));
+        let (topic, route) = self.cache.get(slot);
+        let cost = publication.delivery_cost();
+        let wanted = Wanted { tenant: publication.tenant, topic, qos: publication.qos, cost };
+        match before {
+            Reserving::Granted { number, shards } => {
+                self.commit(number, shards, self.roster.living(route.remote_bits()));
+                return self.admitted(key);
+            }
+            Reserving::Asked(number) => {
+                // It has waited as long as it may.
+                self.abandon(number);
+                return self.not_admitted(now, key, waits, publication, None);
+            }
+            Reserving::Refused if !waits => return self.not_admitted(now, key, waits, publication, None),
+            Reserving::Refused | Reserving::Not => {}
+        }
+        let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
+        let remote = self.roster.living(route.remote_bits());
+        match self.desk.rejecting(route, &wanted, Some(session), Some(publisher).filter(|_| waits && !leaving)) {
+            Err(_) if leaving && waits => Admission::Over,
+            Err(full) if waits => self.withhold(now, key, (self.place.shard, full.asked), Some(full.first)),
+            Err(full) => self.not_admitted(now, key, waits, publication, Some(full.first)),
+            Ok(_) if remote == 0 || leaving => self.admitted(key),
+            Ok(sessions) => {
+                let number = self.admissions.next;
+                self.admissions.next = number.wrapping_add(1);
+                self.desk.reservations.keep((self.place.shard, number), &sessions, cost);
+                let asked = Asked { connection: key, waiting: remote, granted: 0, refused: false, waits };
+                self.admissions.asked.insert(number, asked);
+                for shard in shards_of(remote) {
+                    let waits = waits.then_some(key);
+                    let record = Record::Reserve {
+                        number,
+                        tenant: wanted.tenant,
+                        topic: wanted.topic,
+                        qos: wanted.qos,
+                        cost,
+                        waits,
+                    };
+                    self.links.send(shard, record);
+                }
+                if let Some(connection) = self.desk.connections.get_mut(key) {
+                    connection.extra_mut().reserving = Reserving::Asked(number);
+                }
+                self.park(now, key);
+                Admission::Waits
+            }
+        }
+    }
+
+    fn admitted(&mut self, key: ConnectionKey) -> Admission {
+        if let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) {
+            extra.withheld_until = Millis::NEVER;
+        }
+        Admission::Open
+    }
+
+    /// Nobody has got the message. An MQTT 5 publisher is told; the link of another, who cannot be, is closed: it will send
+    /// again what was not acknowledged.
+    fn not_admitted(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        waits: bool,
+        publication: &Publication<'_>,
+        whose: Option<SessionKey>,
+    ) -> Admission {
+        if self.desk.journal.full {
+            return Admission::StoreFull;
+        }
+        self.desk.discard_publication(Reason::QueueFullReject, &mut publication.clone());
+        if let Some(session) = self.desk.session_of(key) {
+            self.desk.tell_denied_by(Attempt::Publish, session, publication.topic, Reason::QueueFullReject, whose);
+        }
+        if self.desk.connections.get(key).is_none_or(|connection| connection.leaving) {
+            return Admission::Over;
+        }
+        if waits {
+            self.close_connection(now, key, Reason::RejectedTooLong, None);
+            return Admission::Over;
+        }
+        self.admitted(key);
+        Admission::Refused(Reason::QueueFullReject)
+    }
+
+    /// The publisher waits, without an acknowledgement, until so many queues of a shard have room; on another one it is not known whose.
+    fn withhold(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        (shard, full): (ShardId, u32),
+        whose: Option<SessionKey>,
+    ) -> Admission {
+        self.start_withholding(now, key);
+        let whose = whose.and_then(|whose| self.desk.sessions.get(whose.0));
+        let delay = Delay::Queue(whose.map(|session| session.client_id.to_string()));
+        self.desk.tell_delayed(delay, key);
+        for _ in 0..full.max(1) {
+            self.park_for(now, key, shard);
+        }
+        Admission::Waits
+    }
+
+    pub(crate) fn start_withholding(&mut self, now: Now, key: ConnectionKey) {
+        let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            let extra = connection.extra_mut();
+            extra.withheld_until = extra.withheld_until.min(until);
+        }
+    }
+
+    /// A publisher whose acknowledgement is withheld has waited as long as it may; says whether that is so.
+    pub(crate) fn end_withheld(&mut self, now: Now, key: ConnectionKey) -> bool {
+        let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
+        if extra.is_none_or(|extra| extra.withheld_until > now.monotonic) {
+            return false;
+        }
+        self.desk.counters.drop_message(Reason::QueueFullReject);
+        self.close_connection(now, key, Reason::RejectedTooLong, None);
+        true
+    }
+
+    /// The message goes its way: what was kept for it is used by it.
+    fn commit(&mut self, number: u32, shards: u64, remote: u64) {
+        self.desk.reservations.release((self.place.shard, number));
+        for shard in shards_of(shards) {
+            // Where nobody wants it any more, nothing will be sent that could use it.
+            let used = remote & (1 << shard.0) != 0;
+            self.links.send(shard, if used { Record::Commit { number } } else { Record::Release { number } });
+        }
+    }
+
+    /// The message does not go its way.
+    fn abandon(&mut self, number: u32) {
+        let asked = self.admissions.asked.remove(&number);
+        for shard in shards_of(asked.map_or(0, |asked| asked.waiting | asked.granted)) {
+            self.links.send(shard, Record::Release { number });
+        }
+        self.release((self.place.shard, number));
+    }
+
+    /// Another shard asks for room.
+    pub(crate) fn handle_reserve(
+        &mut self,
+        from: ShardId,
+        number: u32,
+        wanted: &Wanted<'_>,
+        waits: Option<ConnectionKey>,
+    ) {
+        let slot = self.route_of(wanted.tenant, wanted.topic);
+        let (_, route) = self.cache.get(slot);
+        let publisher = waits.map(|connection| BlockedPublisher { shard: from, connection });
+        let full = match self.desk.rejecting(route, wanted, None, publisher) {
+            Ok(_) if self.desk.journal.full && self.has_to_be_stored_for_receivers(slot, wanted) => 1,
+            Ok(sessions) => {
+                self.desk.reservations.keep((from, number), &sessions, wanted.cost);
+                0
+            }
+            Err(full) => full.asked,
+        };
+        self.links.send(from, Record::Reserved { number, full });
+    }
+
+    /// Another shard has answered: all of its queues have room, or so many have not.
+    pub(crate) fn handle_reserved(&mut self, now: Now, from: ShardId, number: u32, full: u32) {
+        let Some(asked) = self.admissions.asked.get_mut(&number) else { return };
+        let bit = 1u64 << from.0;
+        asked.waiting &= !bit;
+        asked.granted |= if full == 0 { bit } else { 0 };
+        asked.refused |= full > 0;
+        let (key, over, refused, shards) = (asked.connection, asked.waiting == 0, asked.refused, asked.granted);
+        let waits = asked.waits;
+        let connection = self.desk.connections.get(key);
+        let extra = connection.and_then(|connection| connection.extra.as_ref());
+        if extra.is_none_or(|extra| extra.reserving != Reserving::Asked(number)) {
+            self.abandon(number);
+            return;
+        }
+        if full > 0 && waits {
+            // Its queues will say when they have room.
+            self.withhold(now, key, (from, full), None);
+        }
+        if !over {
+            return;
+        }
+        if refused {
+            self.abandon(number);
+        } else {
+            self.admissions.asked.remove(&number);
+        }
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            connection.extra_mut().reserving =
+                if refused { Reserving::Refused } else { Reserving::Granted { number, shards } };
+        }
+        self.unpark(now, key);
+    }
+
+    /// Room that was kept is anyone's again.
+    pub(crate) fn release(&mut self, id: (ShardId, u32)) {
+        for session in self.desk.reservations.release(id) {
+            self.desk.after_refill(session);
+        }
+    }
+
+    /// What a shard of another node, which is gone, has asked for and was to answer.
+    pub(crate) fn end_admissions_of(&mut self, now: Now, peer: ShardId) {
+        for id in self.desk.reservations.of_shard(peer) {
+            self.release(id);
+        }
+        let bit = 1u64 << peer.0;
+        let asked = self.admissions.asked.iter().filter(|(_, asked)| asked.waiting & bit != 0);
+        for number in asked.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.handle_reserved(now, peer, number, 0);
+        }
+    }
+
+    /// A connection ends: what was kept for it is anyone's again, and no queue has to tell it anything.
+    pub(crate) fn end_admission(&mut self, key: ConnectionKey, extra: &Extra) {
+        match extra.reserving {
+            Reserving::Asked(number) => self.abandon(number),
+            Reserving::Granted { number, shards } => self.commit(number, shards, 0),
+            Reserving::Not | Reserving::Refused => {}
+        }
+        if extra.withheld_until != Millis::NEVER {
+            self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
+            for shard in self.roster.others() {
+                self.links.send(shard, Record::GiveUp { connection: key });
+            }
+        }
+    }
+
+    /// Every question has someone who waits for its answer.
+    pub(crate) fn audit_admissions(&self, wrong: &mut dyn FnMut(String)) {
+        self.desk.reservations.audit(wrong);
+        for (number, asked) in &self.admissions.asked {
+            let connection = self.desk.connections.get(asked.connection);
+            let extra = connection.and_then(|connection| connection.extra.as_ref());
+            if extra.is_none_or(|extra| extra.reserving != Reserving::Asked(*number) || extra.parked.is_none()) {
+                wrong(format!("room number {number} was asked for and nobody waits for it"));
+            }
+        }
+        if self.roster.is_alone() && self.desk.reservations.len() > 0 {
+            wrong("room is kept although nobody else could be asked".into());
+        }
+    }
+}
+
+/// The shards of a set of bits.
+fn shards_of(bits: u64) -> impl Iterator<Item = ShardId> {
+    (0..64_u16).filter(move |shard| bits & (1 << shard) != 0).map(ShardId)
+}

@@ -1,0 +1,400 @@
+//! Handing a message to a session: at once, into its queue, or not at all with a reason.
+
+use std::rc::Rc;
+
+use tidegate_mqtt::{PacketId, QoS};
+
+use crate::addresses::Fate;
+use crate::connection::Connection;
+use crate::connection::alias::Outbound;
+use crate::desk::{Desk, open_output};
+use crate::durable::{Numbers, StoredSession};
+use crate::ids::SessionKey;
+use crate::message::Publication;
+use crate::now::Millis;
+use crate::publish::layouts::{Layouts, Shape};
+use crate::session::overflow::Arriving;
+use crate::session::packet_ids::State;
+use crate::session::{BlockedPublisher, Delivery, Flow, InFlight, Membership, Session, SubscriptionIds};
+use crate::settings::OverflowPolicy;
+use crate::telling::reason::Reason;
+
+/// How a subscription wants a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    /// Highest QoS granted.
+    pub qos: QoS,
+    /// RETAIN as the receiver shall see it.
+    pub retain: bool,
+    pub subscription_ids: &'a [u32],
+    /// The shared group that dealt the message.
+    pub group: Option<&'a Rc<Membership>>,
+    /// Who waits if the queue is full and blocks.
+    pub publisher: Option<BlockedPublisher>,
+    /// Whether the queue's limit does not apply, since the sender goes by the queue's room already.
+    pub metered: bool,
+}
+
+/// A message of a group was sent: at QoS 2 nobody else may get it.
+#[inline]
+fn note_sent_once(group: Option<&Rc<Membership>>, qos: QoS) {
+    if let Some(group) = group.filter(|_| qos == QoS::ExactlyOnce) {
+        group.note_sent_once();
+    }
+}
+
+impl Desk {
+    /// Delivers a message to a session. Never fails: what is not delivered is counted with its reason.
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        now: Millis,
+        publication: &mut Publication<'_>,
+        layouts: &mut Layouts,
+        to: SessionKey,
+        terms: &Terms<'_>,
+    ) {
+        let Some(session) = self.sessions.get_mut(to.0) else { return };
+        let qos = terms.qos.min(publication.qos);
+        let Some(key) = session.connection else {
+            self.deliver_offline(publication, to, terms, qos);
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let qos = qos.min(connection.max_qos_out);
+        let queue_is_empty = session.flow.as_ref().is_none_or(|flow| {
+            flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none() && !flow.waits_alone()
+        });
+        if !queue_is_empty
+            || session.is_loading()
+            || connection.output_len() > self.high_water
+            || (qos != QoS::AtMostOnce && !has_window(session, self.settings.queue.max_bytes))
+        {
+            self.enqueue(now, publication, to, terms, qos);
+            return;
+        }
+        let mut shape = Shape {
+            version: connection.version,
+            qos,
+            retain: terms.retain,
+            dup: false,
+            packet_id: None,
+            subscription_ids: terms.subscription_ids,
+            alias: None,
+        };
+        if connection.max_packet_out != u32::MAX || connection.aliases_out {
+            let len = layouts.packet_len(publication, &shape, now);
+            if len > connection.max_packet_out as usize {
+                self.discard_publication_for(Reason::SubscriberPacketLimit, to, publication);
+                return;
+            }
+            shape.alias = choose_alias(connection, publication.topic, len);
+        }
+        let mut promises = false;
+        if qos != QoS::AtMostOnce {
+            let keep = session.lasts() || terms.group.is_some();
+            let stored = session.stored;
+            let flow = session.flow_mut();
+            let number = if stored.is_some() { flow.number() } else { 0 };
+            let kept = keep.then(|| delivery(publication, terms, qos, number));
+            let numbers = Numbers { entry: number, separate: false };
+            let Some((id, cost)) = await_answer(now, flow, qos, InFlight { delivery: kept, numbers }) else { return };
+            self.memory += cost;
+            shape.packet_id = Some(id);
+            if let Some(stored) = stored {
+                self.journal.put_entry(stored, number, publication, terms, qos, Some(id), false);
+                // Sent once and forgotten, it would be sent a second time under another packet id.
+                promises = qos == QoS::ExactlyOnce;
+            }
+            note_sent_once(terms.group, qos);
+        }
+        let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
+        let at = output.buffer().len();
+        layouts.append(publication, &shape, now, output);
+        if promises && let Some(batch) = self.journal.hold(key) {
+            output.hold(at, batch);
+        }
+        self.note_sent(to, publication, qos);
+    }
+
+    #[cold]
+    fn deliver_offline(&mut self, publication: &mut Publication<'_>, to: SessionKey, terms: &Terms<'_>, qos: QoS) {
+        let Some(session) = self.sessions.get(to.0) else { return };
+        let is_uplink = session.is_uplink();
+        let addresses =
+            self.settings.addresses.as_ref().filter(|_| qos == QoS::AtMostOnce && session.standing.is_node());
+        if addresses.is_some_and(|it| it.keep_qos0 && it.is_addressed(session, publication.topic)) {
+            self.enqueue(Millis(0), publication, to, terms, QoS::AtLeastOnce);
+            return;
+        }
+        if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !is_uplink {
+            self.discard_publication_for(Reason::OfflineQos0, to, publication);
+            return;
+        }
+        self.enqueue(Millis(0), publication, to, terms, qos);
+    }
+
+    /// Puts a message into a session's queue, or does what the policy for a full queue says.
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Millis,
+        publication: &mut Publication<'_>,
+        to: SessionKey,
+        terms: &Terms<'_>,
+        qos: QoS,
+    ) {
+        let mut delivery = delivery(publication, terms, qos, 0);
+        if !self.transfers.are_none() && self.attend_transfer(to, &delivery) {
+            return;
+        }
+        if !terms.metered {
+            let bounds = self.bounds_of(to, publication.topic);
+            delivery.latest = bounds.policy == OverflowPolicy::KeepLast;
+            let arriving = Arriving { to, delivery: &delivery, publisher: terms.publisher, bounds };
+            if !self.make_room(now, &arriving) {
+                return;
+            }
+        }
+        let away = self.sessions.get(to.0).is_some_and(|session| session.connection.is_none());
+        if away && (self.transfers.are_none() || !self.is_told_elsewhere(to)) {
+            self.tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
+        }
+        if self.enqueue_in_store(publication, to, terms, &delivery) {
+            self.read_ahead(to);
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(to.0) else { return };
+        let cost = delivery.cost();
+        let stored = session.stored.filter(|_| qos != QoS::AtMostOnce);
+        let flow = session.flow_mut();
+        if let Some(stored) = stored {
+            delivery.number = flow.number();
+            self.journal.put_entry(stored, delivery.number, publication, terms, qos, None, delivery.latest);
+        }
+        let replaced = flow.queue.push_back(delivery);
+        flow.queue_bytes += cost;
+        self.count_queued(cost);
+        if let Some(older) = replaced {
+            self.drop_replaced(to, &older);
+        }
+        self.note_queued(to, terms.publisher);
+    }
+
+    /// A message that waited is not owed any more.
+    #[inline]
+    pub(crate) fn forget_stored(&mut self, session: Option<StoredSession>, number: u64) {
+        if let Some(stored) = session {
+            self.journal.delete_entry(stored, Numbers { entry: number, separate: false });
+        }
+    }
+
+    /// Adds one message's cost to the sums.
+    #[inline]
+    pub(crate) fn count_queued(&mut self, cost: u64) {
+        self.queued_messages += 1;
+        self.queued_bytes += cost;
+        self.memory += cost;
+    }
+
+    /// Takes one message's cost out of the sums.
+    pub(crate) fn forget_queued(&mut self, cost: u64) {
+        self.queued_messages -= 1;
+        self.queued_bytes -= cost;
+        self.memory -= cost;
+    }
+
+    /// Sends from a session's queue as much as its window and its output take.
+    pub(crate) fn refill(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
+        while let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) {
+            if flow.to_resend > 0 {
+                if self.resend_next(now, layouts, to) {
+                    continue;
+                }
+                break;
+            }
+            if flow.queue.is_empty() {
+                break;
+            }
+            let Some(session) = self.sessions.get_mut(to.0) else { return };
+            if session.is_loading() {
+                // What is outside memory is older and goes first.
+                break;
+            }
+            let Some(key) = session.connection else { return };
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            let room = connection.output_len() <= self.high_water / 2;
+            let window = has_window(session, self.settings.queue.max_bytes);
+            let Some(flow) = session.flow.as_mut() else { break };
+            let share = self.settings.queue.lower_priority_share;
+            let waits = flow.waits_alone();
+            let Some(next) = flow.queue.front(share) else { break };
+            if !room || waits || (next.qos != QoS::AtMostOnce && !window) {
+                break;
+            }
+            let Some(next) = flow.queue.pop_front(share) else { break };
+            let cost = next.cost();
+            flow.queue_bytes -= cost;
+            let stored = session.stored;
+            self.forget_queued(cost);
+            if next.is_expired(now) {
+                self.discard_for(Reason::MessageExpired, to, &next.message);
+                self.forget_stored(stored, next.number);
+                continue;
+            }
+            self.send_queued(now, layouts, to, &next);
+        }
+        self.after_refill(to);
+    }
+
+    /// Sends one message that waited.
+    fn send_queued(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey, next: &Delivery) {
+        let Some(session) = self.sessions.get_mut(to.0) else { return };
+        let Some(key) = session.connection else { return };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let message = Rc::clone(&next.message);
+        let mut publication = message.publication();
+        let qos = next.qos.min(connection.max_qos_out);
+        layouts.begin(1);
+        let mut shape = Shape {
+            version: connection.version,
+            qos,
+            retain: next.retain,
+            dup: false,
+            packet_id: None,
+            subscription_ids: next.ids.as_slice(),
+            alias: None,
+        };
+        let len = layouts.packet_len(&mut publication, &shape, now);
+        let stored = session.stored.filter(|_| next.number != 0);
+        if len > connection.max_packet_out as usize {
+            self.discard_for(Reason::SubscriberPacketLimit, to, &message);
+            self.forget_stored(stored, next.number);
+            return;
+        }
+        shape.alias = choose_alias(connection, publication.topic, len);
+        if qos != QoS::AtMostOnce {
+            let keep = session.lasts() || next.group.is_some();
+            let flow = session.flow_mut();
+            let numbers = Numbers { entry: next.number, separate: true };
+            let kept = InFlight { delivery: keep.then(|| next.clone()), numbers };
+            let Some((id, cost)) = await_answer(now, flow, qos, kept) else { return };
+            self.memory += cost;
+            shape.packet_id = Some(id);
+            if let Some(stored) = stored {
+                self.journal.put_sent(stored, next.number, id, awaited(qos), flow.number());
+            }
+        }
+        let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
+        let at = output.buffer().len();
+        layouts.append(&mut publication, &shape, now, output);
+        if qos == QoS::AtMostOnce {
+            self.forget_stored(stored, next.number);
+        } else if stored.is_some()
+            && qos == QoS::ExactlyOnce
+            && let Some(batch) = self.journal.hold(key)
+        {
+            output.hold(at, batch);
+        }
+        note_sent_once(next.group.as_ref(), qos);
+        self.note_sent(to, &publication, qos);
+    }
+
+    /// Counts a message that was sent. Below QoS 1 nobody says that it has come.
+    #[inline]
+    fn note_sent(&mut self, to: SessionKey, publication: &Publication<'_>, qos: QoS) {
+        self.counters.count_sent(qos, publication.payload.len());
+        if qos == QoS::AtMostOnce {
+            self.tell_fate(to, publication.topic, publication.properties, qos, Fate::Delivered);
+        }
+    }
+
+    /// Lets those go on who waited for a queue that has room again.
+    pub(crate) fn after_refill(&mut self, to: SessionKey) {
+        let default = self.overflow.default_bounds();
+        let Some(session) = self.sessions.get_mut(to.0) else { return };
+        let fetching = session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty());
+        let empty = match session.flow.as_mut() {
+            None => true,
+            Some(flow) => {
+                let bounds = flow.full_at.unwrap_or(default);
+                let (waiting, waiting_bytes) = flow.waiting();
+                if bounds.has_room_again(waiting, waiting_bytes) {
+                    flow.full_at = None;
+                    if std::mem::take(&mut flow.gave_back) {
+                        self.roomy.push(to);
+                    }
+                    if !flow.blocking.is_empty() {
+                        self.to_unpark.append(&mut flow.blocking);
+                        self.blockers.remove(&to.0);
+                    }
+                    flow.block_given_up = false;
+                    flow.full_told = false;
+                }
+                flow.queue.is_empty()
+            }
+        };
+        if empty && fetching {
+            self.hungry.push(to);
+        }
+        self.read_ahead(to);
+    }
+
+    /// Whether a session would send the next message at once.
+    pub(crate) fn has_room(&self, to: SessionKey) -> bool {
+        let Some(session) = self.sessions.get(to.0) else { return false };
+        let Some(connection) = session.connection.and_then(|key| self.connections.get(key)) else { return false };
+        session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty()) && connection.output_len() <= self.high_water / 2
+    }
+}
+
+/// Notes a message above QoS 0 as sent: its packet id, and what it costs to keep it.
+#[inline]
+fn await_answer(now: Millis, flow: &mut Flow, qos: QoS, sent: InFlight) -> Option<(PacketId, u64)> {
+    let cost = sent.delivery.as_ref().map_or(0, Delivery::cost);
+    if flow.inflight.is_empty() {
+        flow.waiting_since = now;
+    }
+    let id = flow.inflight.push(awaited(qos), sent)?;
+    flow.inflight_bytes += cost;
+    Some((id, cost))
+}
+
+/// What a message of this QoS waits for after it was sent.
+pub(crate) fn awaited(qos: QoS) -> State {
+    if qos == QoS::ExactlyOnce { State::AwaitPubRec } else { State::AwaitPubAck }
+}
+
+#[inline]
+fn has_window(session: &Session, max_bytes: u64) -> bool {
+    session.flow.as_ref().is_none_or(|flow| {
+        // What is in flight may take as many bytes as what waits, but for one message of any size.
+        flow.inflight.len() < usize::from(session.receive_maximum)
+            && (flow.inflight_bytes < max_bytes || flow.inflight_bytes == 0)
+    })
+}
+
+/// The alias for a topic towards a client that takes aliases. The first use of one makes the packet longer.
+fn choose_alias(connection: &mut Connection, topic: &str, packet_len: usize) -> Option<(u16, bool)> {
+    if !connection.aliases_out || packet_len + ALIAS_PROPERTY_LEN > connection.max_packet_out as usize {
+        return None;
+    }
+    match connection.extra.as_mut()?.aliases_out.choose(topic)? {
+        Outbound::Known(alias) => Some((alias.get(), true)),
+        Outbound::New(alias) => Some((alias.get(), false)),
+    }
+}
+
+/// Bytes by which a Topic Alias lengthens a packet at most: the property, and one more byte of each length before it.
+const ALIAS_PROPERTY_LEN: usize = 5;
+
+fn delivery(publication: &mut Publication<'_>, terms: &Terms<'_>, qos: QoS, number: u64) -> Delivery {
+    Delivery {
+        message: publication.keep(),
+        qos,
+        retain: terms.retain,
+        latest: false,
+        ids: SubscriptionIds::from_slice(terms.subscription_ids),
+        group: terms.group.cloned(),
+        number,
+    }
+}

@@ -1,0 +1,467 @@
+//! Where a message goes: to this shard's subscribers and shared groups, to other shards, and to its topic's home.
+
+use tidegate_mqtt::QoS;
+
+use crate::addresses::Nodes;
+use crate::cluster::roster::Roster;
+use crate::connection::to_write::WIDE_RECEIVERS;
+use crate::desk::Desk;
+use crate::durable::{Key, Way};
+use crate::engine::Engine;
+use crate::groups::Groups;
+use crate::hash::hash_name;
+use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, TenantId, partition_of};
+use crate::link::Links;
+use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, Passage, RETAIN_AT_HOME, Ticket};
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::publish::deliver::Terms;
+use crate::publish::is_own_topic;
+use crate::publish::layouts::Layouts;
+use crate::session::BlockedPublisher;
+use crate::settings::SharedStrategy;
+use crate::telling::reason::Reason;
+use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
+
+/// Longest topic or filter that a key of the store can hold, bytes.
+pub(crate) const STORED_NAME_MAX: usize = 65_000;
+
+/// Where a message comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    /// The publishing session, when it lives on this shard.
+    pub session: Option<SessionKey>,
+    /// The publishing connection on its shard, which waits when a queue is full and blocks.
+    pub connection: Option<ConnectionKey>,
+    /// The shard where the message entered.
+    pub origin: ShardId,
+    /// Under which others confirm.
+    pub ticket: Option<Ticket>,
+    /// When the message entered.
+    pub entered_at: Millis,
+    /// Places passed.
+    pub hops: u8,
+}
+
+impl Source {
+    /// Whether a message may leave for another node before this one keeps that it has: its publisher is not answered yet and repeats it
+    /// if this node dies, or nobody does.
+    #[inline]
+    pub(crate) fn may_repeat(&self, qos: QoS) -> bool {
+        self.connection.is_some() && qos != QoS::ExactlyOnce
+    }
+
+    /// A client of this shard.
+    #[inline]
+    pub(crate) fn client(
+        origin: ShardId,
+        now: Now,
+        session: SessionKey,
+        connection: ConnectionKey,
+        ticket: Option<Ticket>,
+    ) -> Self {
+        let (session, connection) = (Some(session), Some(connection));
+        Self { session, connection, origin, ticket, entered_at: now.monotonic, hops: 0 }
+    }
+
+    /// The broker itself: wills, `$SYS`.
+    pub(crate) fn inside(origin: ShardId, now: Now) -> Self {
+        Self { session: None, connection: None, origin, ticket: None, entered_at: now.monotonic, hops: 0 }
+    }
+
+    pub(crate) fn publisher(&self) -> Option<BlockedPublisher> {
+        self.connection.map(|connection| BlockedPublisher { shard: self.origin, connection })
+    }
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dispatched {
+    /// Confirmations to wait for.
+    pub waits: u16,
+    /// Shards whose links are full now.
+    pub full: u64,
+    /// Whether anyone got it, as far as this shard knows.
+    pub reached: bool,
+}
+
+/// The parts of an engine that delivering needs, apart from the cache that holds the route.
+pub(crate) struct Reach<'e> {
+    pub desk: &'e mut Desk,
+    pub layouts: &'e mut Layouts,
+    pub links: &'e mut Links,
+    pub groups: &'e mut Groups,
+    pub index: &'e mut SubscriptionIndex,
+    pub scratch: &'e mut Route,
+    pub place: Place,
+    pub roster: &'e Roster,
+    pub nodes: &'e Nodes,
+}
+
+/// Splits an engine into its route cache and what delivering needs.
+macro_rules! reach {
+    ($engine:ident) => {
+        $crate::publish::dispatch::Reach {
+            desk: &mut $engine.desk,
+            layouts: &mut $engine.layouts,
+            links: &mut $engine.links,
+            groups: &mut $engine.groups,
+            index: &mut $engine.index,
+            scratch: &mut $engine.scratch_route,
+            place: $engine.place,
+            roster: &$engine.roster,
+            nodes: &$engine.nodes,
+        }
+    };
+}
+pub(crate) use reach;
+
+impl Engine {
+    /// The route of a topic name that is valid.
+    #[inline]
+    pub(crate) fn route_of(&mut self, tenant: crate::TenantId, topic: &str) -> RouteSlot {
+        if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+            return slot;
+        }
+        self.make_route(tenant, topic)
+    }
+
+    /// Publishes a message that no packet brought: the broker's own, or the will of `session`.
+    pub(crate) fn publish_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
+        if self.goes_to_fleet(publication) {
+            self.publish_inside_to_fleet(now, publication, session);
+            return;
+        }
+        self.route_inside(now, publication, session);
+    }
+
+    /// Sends a message that no packet brought on its way.
+    pub(crate) fn route_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
+        let slot = self.route_of(publication.tenant, publication.topic);
+        let traits = self.cache.traits(slot);
+        publication.priority = traits.priority.level(publication.properties);
+        if let Some(addresses) = self.settings.addresses.as_ref().filter(|_| traits.is_address) {
+            publication.expires_at = addresses.expiry(now.monotonic, publication.expires_at);
+        }
+        if publication.retain && !(publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide()) {
+            self.retain(now, publication);
+        }
+        if traits.is_record {
+            self.tell_record(publication, session, None);
+        }
+        if traits.is_report {
+            self.tell_report(publication, session);
+        }
+        let source = Source { session, ..Source::inside(self.place.shard, now) };
+        let (_, route) = self.cache.get(slot);
+        reach!(self).dispatch(now, route, publication, &source);
+    }
+
+    /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does nothing
+    /// where the home is elsewhere: the envelope takes it there.
+    pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+        let at_home = self.roster.home_of_topic(publication.tenant, publication.topic) == self.place.shard;
+        if !at_home && !self.desk.transfers.keeps(partition_of(publication.tenant, publication.topic)) {
+            return None;
+        }
+        if publication.tenant == TenantId::UPLINK {
+            return self.retain_from_fleet(now, publication).err();
+        }
+        if !self.desk.transfers.are_none() && !is_own_topic(publication.topic) {
+            self.desk.transfers.note_retained(now, publication);
+        }
+        self.keep_retained(now, publication)
+    }
+
+    /// Keeps or clears the retained message of a topic.
+    pub(crate) fn keep_retained(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+        let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
+        if publication.payload.is_empty() {
+            let known = self.retained.clear(publication.tenant, publication.topic).is_some();
+            if stored && known {
+                self.desk.journal.delete(Key::Retained(publication.tenant, publication.topic));
+            }
+            return None;
+        }
+        if stored && publication.topic.len() > STORED_NAME_MAX {
+            self.desk.counters.drop_message(Reason::InvalidTopicName);
+            return Some(Reason::InvalidTopicName);
+        }
+        if self.has_no_room_to_retain(publication) {
+            self.desk.counters.drop_message(Reason::StoreFull);
+            return Some(Reason::StoreFull);
+        }
+        let message = publication.keep();
+        let refused = self.retained.set(publication.tenant, publication.topic, message, now.monotonic).err();
+        // Before the new value is put: the topic itself may be among those that have just expired.
+        self.forget_expired();
+        if let Some(reason) = refused {
+            self.desk.counters.drop_message(reason);
+        } else if stored {
+            self.desk.journal.put_retained(publication);
+        }
+        refused
+    }
+
+    /// Whether the store is too full for a value that nobody was promised would be kept; above QoS 0 it is refused before
+    /// anyone gets it.
+    pub(crate) fn has_no_room_to_retain(&self, publication: &Publication<'_>) -> bool {
+        self.desk.journal.full
+            && self.desk.journal.is_on()
+            && publication.qos == QoS::AtMostOnce
+            && !publication.payload.is_empty()
+            && !is_own_topic(publication.topic)
+    }
+
+    /// Retained messages that have expired are forgotten by the store as well.
+    pub(crate) fn forget_expired(&mut self) {
+        let stored = self.desk.journal.is_on();
+        for (tenant, topic) in self.retained.take_expired() {
+            if stored && !is_own_topic(&topic) {
+                self.desk.journal.delete(Key::Retained(tenant, &topic));
+            }
+        }
+    }
+}
+
+impl Reach<'_> {
+    /// Delivers a message along its route: here, to groups, and on to other shards.
+    #[inline]
+    pub(crate) fn dispatch(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> Dispatched {
+        self.dispatch_first(now, route, usize::MAX, publication, source)
+    }
+
+    /// The same, but only the `first` of this shard's own sessions get it now.
+    #[inline]
+    pub(crate) fn dispatch_first(
+        &mut self,
+        now: Now,
+        route: &Route,
+        first: usize,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> Dispatched {
+        let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
+        self.count_withheld(route);
+        let remote = self.roster.living(route.remote_bits());
+        let goes_on = remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
+        if goes_on {
+            // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.
+            self.set_publisher(publication, source);
+        }
+        self.begin_receipts(now, route, publication, source, true);
+        self.deliver_to(now, route, &route.targets()[..first.min(route.targets().len())], publication, source);
+        if goes_on {
+            if !publication.from_retained {
+                self.deal(now, route, publication, source);
+            }
+            self.send_on(remote, publication, source, &mut done);
+        }
+        done
+    }
+
+    /// Delivers a message that another shard has passed on: to sessions and groups of this one, and no further.
+    #[inline]
+    pub(crate) fn dispatch_here(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        self.count_withheld(route);
+        self.begin_receipts(now, route, publication, source, false);
+        self.deliver_here(now, route, publication, source);
+        if !publication.from_retained {
+            self.deal(now, route, publication, source);
+        }
+    }
+
+    /// Counts a message for those who subscribed and may not be sent it.
+    #[inline]
+    fn count_withheld(&mut self, route: &Route) {
+        self.desk.counters.dropped[Reason::NotAuthorized.number()] += u64::from(route.withheld());
+    }
+
+    /// Delivers to this shard's own sessions.
+    #[inline]
+    pub(crate) fn deliver_here(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
+        self.deliver_to(now, route, route.targets(), publication, source);
+    }
+
+    /// Delivers to some of a route's targets.
+    #[inline]
+    pub(crate) fn deliver_to(
+        &mut self,
+        now: Now,
+        route: &Route,
+        targets: &[Target],
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        publication.wide = targets.len() > 1 && self.desk.journal.is_on();
+        self.layouts.begin(targets.len());
+        let before = self.desk.to_write.widen(route.targets().len() > WIDE_RECEIVERS);
+        let publisher = source.publisher();
+        let check_no_local = route.has_no_local() && source.session.is_some();
+        let by_fleet = self.desk.uplinks.is_on() && route.has_no_local() && publication.publisher != 0;
+        if publication.retain && !self.roster.is_alone() {
+            for target in targets {
+                let qos = target.qos().min(publication.qos);
+                self.desk.note_fresh(target.session, publication.topic, qos);
+            }
+        }
+        for target in targets {
+            if check_no_local && target.options.no_local() && source.session == Some(target.session) {
+                self.deliver_to_publisher(now, publication, target, publisher);
+                continue;
+            }
+            if by_fleet && target.options.no_local() && self.desk.is_named(target.session, publication.publisher) {
+                self.deliver_to_publisher(now, publication, target, publisher);
+                continue;
+            }
+            let terms = Terms {
+                qos: target.qos(),
+                retain: publication.retain && (target.options.retain_as_published() || publication.from_retained),
+                subscription_ids: route.subscription_ids(target),
+                group: None,
+                publisher,
+                metered: false,
+            };
+            self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+        }
+        self.desk.to_write.widen(before);
+    }
+
+    /// A publisher's own message, by those of its subscriptions that are not No Local ([MQTT-3.8.3-3]).
+    #[cold]
+    fn deliver_to_publisher(
+        &mut self,
+        now: Now,
+        publication: &mut Publication<'_>,
+        target: &Target,
+        publisher: Option<BlockedPublisher>,
+    ) {
+        let (tenant, topic) = (publication.tenant, publication.topic);
+        let Some(own) = self.index.match_for_session(tenant, topic, target.session, self.scratch) else { return };
+        let terms = Terms {
+            qos: own.qos(),
+            retain: publication.retain && own.options.retain_as_published(),
+            subscription_ids: self.scratch.subscription_ids(&own),
+            group: None,
+            publisher,
+            metered: false,
+        };
+        self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+    }
+
+    /// The publisher's name as a number, where groups deal by client.
+    fn set_publisher(&mut self, publication: &mut Publication<'_>, source: &Source) {
+        if self.desk.settings.shared.strategy != SharedStrategy::HashClient {
+            return;
+        }
+        if let Some(session) = source.session.and_then(|session| self.desk.sessions.get(session.0)) {
+            publication.publisher = hash_name(session.tenant, &session.client_id);
+        }
+    }
+
+    /// Deals to the shared groups whose home is here.
+    pub(crate) fn deal(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
+        let from = self.desk.transfers.source;
+        for group in route.groups() {
+            if self.groups.deals_for(from, *group) {
+                self.deal_to(now, *group, publication, source, None);
+            }
+        }
+    }
+
+    /// Passes a message on to the shards that want it, and to its topic's home.
+    fn send_on(&mut self, remote: u64, publication: &mut Publication<'_>, source: &Source, done: &mut Dispatched) {
+        let mut homes = 0;
+        let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide();
+        if publication.retain && !publication.retain_is_done && !kept_by_brokers {
+            let home = self.roster.home_of_topic(publication.tenant, publication.topic);
+            let partition = partition_of(publication.tenant, publication.topic);
+            let new_home = self.desk.transfers.new_home(partition).filter(|_| !is_own_topic(publication.topic));
+            homes = (1u64 << home.0 | new_home.map_or(0, |shard| 1 << shard.0)) & !(1 << self.place.shard.0);
+        }
+        let mut bits = remote | homes;
+        let mut crossing = None;
+        let own = bits & !self.roster.peers().0;
+        if own != 0 && self.must_be_kept(publication, source) {
+            let way = Way::Publish { shards: self.place.shards, deliver: remote & own, retain: homes & own };
+            crossing = Some(self.begin_crossing(publication, &way, own));
+        }
+        while bits != 0 {
+            let bit = bits & bits.wrapping_neg();
+            bits &= bits - 1;
+            let shard = ShardId(bit.trailing_zeros() as u16);
+            let mut purpose = 0;
+            if remote & bit != 0 {
+                purpose |= DELIVER;
+            }
+            if homes & bit != 0 {
+                purpose |= RETAIN_AT_HOME;
+            }
+            if publication.from_retained {
+                purpose |= FROM_RETAINED;
+            }
+            let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce);
+            let passage = self.passage(purpose, source, ticket, publication.priority);
+            self.links.send_publish(shard, &passage, publication, !source.may_repeat(publication.qos));
+            self.links.send_crossing(shard, crossing.filter(|_| own & bit != 0));
+            self.desk.counters.shard_messages_out += 1;
+            done.waits += u16::from(ticket.is_some());
+            if self.links.is_full(shard) {
+                done.full |= bit;
+            }
+        }
+    }
+
+    /// Sends a value to its topic's home, to be retained there.
+    pub(crate) fn send_to_home(&mut self, publication: &mut Publication<'_>, source: &Source, home: ShardId) {
+        let purpose = if publication.from_retained { RETAIN_AT_HOME | FROM_RETAINED } else { RETAIN_AT_HOME };
+        let passage = self.passage(purpose, source, source.ticket, publication.priority);
+        self.links.send_publish(home, &passage, publication, !source.may_repeat(publication.qos));
+        self.desk.counters.shard_messages_out += 1;
+    }
+
+    /// The form in which a message leaves this shard.
+    pub(crate) fn envelope<'p>(
+        &mut self,
+        purpose: u8,
+        publication: &mut Publication<'p>,
+        source: &Source,
+        ticket: Option<Ticket>,
+    ) -> Envelope<'p> {
+        publication.share();
+        let Passage { purpose, origin, entered_at, priority, hops, from, ticket } =
+            self.passage(purpose, source, ticket, publication.priority);
+        // The link numbers it.
+        let sequence = 0;
+        let publication = publication.clone();
+        Envelope { purpose, origin, sequence, entered_at, priority, hops, from, ticket, publication }
+    }
+
+    /// How a message leaves this shard.
+    #[inline]
+    fn passage(&self, purpose: u8, source: &Source, ticket: Option<Ticket>, priority: u8) -> Passage {
+        let tells = self.desk.overflow.tells_publisher();
+        Passage {
+            purpose,
+            origin: source.origin,
+            entered_at: source.entered_at,
+            priority,
+            hops: source.hops,
+            // Only whoever may be told something later has to be known there.
+            from: source.connection.filter(|_| tells).or(ticket.map(|ticket| ticket.connection)),
+            ticket,
+        }
+    }
+}

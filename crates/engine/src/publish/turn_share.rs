@@ -1,0 +1,195 @@
+//! How much one turn of a shard may deliver, so that one publisher with many subscribers does not keep everybody waiting.
+//!
+//! A message to ten thousand subscribers costs as much as ten thousand messages. Once so many sessions have been reached
+//! in one turn, whoever publishes waits with the next message until the shard's timers have their turn; acknowledgements,
+//! pings and subscriptions go on, and so does everybody else.
+//!
+//! What messages to many have reached counts by itself, until the line of connections that they have left to be written has
+//! come to its end: those who make it long wait for that, and nobody else does.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::connection::Connection;
+use crate::connection::to_write::{ToWrite, WIDE_RECEIVERS};
+use crate::desk::{Desk, Timer};
+use crate::engine::Engine;
+use crate::ids::ConnectionKey;
+use crate::now::{Millis, Now};
+use crate::publish::fan_out::FAN_OUT_STEP;
+
+/// Deliveries after which publishers wait: of messages to few between two turns of the timers, of messages to many until
+/// all of their receivers were written. One message goes to all of its subscribers in any case.
+const DELIVERIES_MAX: usize = 4096;
+
+/// Which share of a turn was used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// That of messages to few subscribers.
+    Narrow,
+    /// That of messages to many.
+    Wide,
+}
+
+/// What was delivered in the present turn, and who waits for the next.
+#[derive(Debug, Default)]
+pub(crate) struct TurnShare {
+    /// The clock's time of the turn: when it has moved on, so has the turn.
+    at: Millis,
+    narrow: usize,
+    wide: usize,
+    /// How many had been written from the line when the first of those came.
+    wide_from: u64,
+    /// When so many have been written from the line, so have all receivers of what counts as `wide`.
+    wide_until: u64,
+    waiting: VecDeque<ConnectionKey>,
+    /// Who waits for the end of the line, too.
+    waiting_wide: VecDeque<ConnectionKey>,
+    /// Of those who wait, whose transport is gone: what they have sent is worked off in their turns, and then they end.
+    gone: BTreeSet<ConnectionKey>,
+}
+
+impl TurnShare {
+    /// Whether all were written that messages to many have put in line.
+    fn has_caught_up(&self, to_write: &ToWrite) -> bool {
+        to_write.left_line() >= self.wide_until
+    }
+
+    /// Whether this publisher waits for the next turn or for the end of the line.
+    pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
+        self.waiting.contains(&key) || self.waiting_wide.contains(&key)
+    }
+
+    /// Whether a connection whose transport is gone ends only when what it has sent is worked off. At once that could be
+    /// a parked flood.
+    pub(crate) fn ends_later(&mut self, key: ConnectionKey) -> bool {
+        let later = self.holds(key);
+        if later {
+            self.gone.insert(key);
+        }
+        later
+    }
+
+    /// Counts deliveries of one message; says which share they were too many for, if any.
+    #[inline]
+    pub(crate) fn charge(&mut self, now: Now, deliveries: usize, desk: &Desk) -> Option<Share> {
+        let to_write = &desk.to_write;
+        if self.at != now.monotonic {
+            self.at = now.monotonic;
+            self.begin(to_write);
+        }
+        if deliveries > WIDE_RECEIVERS {
+            self.wide += deliveries;
+            if self.has_caught_up(to_write) {
+                self.wide_from = to_write.left_line();
+            }
+            self.wide_until = to_write.left_line() + to_write.in_line() as u64;
+            (self.wide > desk.wide_share(deliveries)).then_some(Share::Wide)
+        } else {
+            self.narrow += deliveries;
+            (self.narrow > DELIVERIES_MAX).then_some(Share::Narrow)
+        }
+    }
+
+    fn begin(&mut self, to_write: &ToWrite) {
+        self.narrow = 0;
+        if self.has_caught_up(to_write) {
+            self.wide = 0;
+        }
+    }
+
+    /// Whether some were written that messages to many have put in line, and others are still to be.
+    #[inline]
+    fn is_under_way(&self, to_write: &ToWrite) -> bool {
+        to_write.left_line() != self.wide_from && !self.has_caught_up(to_write)
+    }
+
+    /// The next who may go on, while there is room.
+    fn next(&mut self, share: Share) -> Option<ConnectionKey> {
+        match share {
+            Share::Narrow if self.narrow <= DELIVERIES_MAX => self.waiting.pop_front(),
+            Share::Wide if self.wide <= DELIVERIES_MAX => self.waiting_wide.pop_front(),
+            Share::Narrow | Share::Wide => None,
+        }
+    }
+}
+
+impl Desk {
+    /// Deliveries of messages to many after which their publishers wait. Where many receivers take no output, what cannot
+    /// be sent is queued or dropped instead, which costs more, and gains nothing from being done for several messages
+    /// at once.
+    #[inline]
+    pub(crate) fn wide_share(&self, receivers: usize) -> usize {
+        if self.blocked_connections * 4 >= receivers as u64 { FAN_OUT_STEP } else { DELIVERIES_MAX }
+    }
+}
+
+impl Engine {
+    /// Whether publishers may go on in the next turn, or messages under way.
+    pub(crate) fn has_waiting_publishers(&self) -> bool {
+        let share = &self.turn_share;
+        let wide = || !share.waiting_wide.is_empty() && self.fan_outs.is_empty();
+        !share.waiting.is_empty() || self.can_fan_out() || (wide() && share.has_caught_up(&self.desk.to_write))
+    }
+
+    /// The publisher of messages that took more than its share waits with the next one.
+    #[cold]
+    pub(crate) fn wait_for_next_turn(&mut self, now: Now, key: ConnectionKey, share: Share) {
+        let parked = self.desk.connections.get(key).is_some_and(Connection::is_parked);
+        if parked || self.turn_share.holds(key) {
+            return;
+        }
+        self.park(now, key);
+        if self.desk.connections.get(key).is_some_and(Connection::is_parked) {
+            match share {
+                Share::Narrow => self.turn_share.waiting.push_back(key),
+                Share::Wide => self.turn_share.waiting_wide.push_back(key),
+            }
+        }
+    }
+
+    /// Whether a message to so many receivers waits, and its publisher with it, until those were written that earlier ones
+    /// have put in line. Half of them would have to be written once more for it.
+    #[inline]
+    pub(crate) fn waits_for_line(&mut self, now: Now, key: ConnectionKey, receivers: usize) -> bool {
+        if receivers <= WIDE_RECEIVERS || !self.turn_share.is_under_way(&self.desk.to_write) {
+            return false;
+        }
+        self.wait_for_next_turn(now, key, Share::Wide);
+        self.turn_share.holds(key) && self.desk.connections.get(key).is_some_and(Connection::is_parked)
+    }
+
+    /// Whether a publisher waits for its turn and for nothing else. That ends by itself, however long it takes, and the timer
+    /// of those who wait is set anew.
+    pub(crate) fn waits_for_turn_alone(&mut self, now: Now, key: ConnectionKey) -> bool {
+        let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
+        let connection = self.desk.connections.get_mut(key);
+        let parked = connection.and_then(|connection| connection.extra.as_mut()?.parked.as_mut());
+        let Some(parked) = parked.filter(|parked| parked.waits == 1) else { return false };
+        if !self.turn_share.holds(key) {
+            return false;
+        }
+        parked.until = until;
+        self.desk.timers.set(until, Timer::Parked(key));
+        true
+    }
+
+    /// Begins a turn: lets those go on who waited for it, as long as it has room, each after the other.
+    pub(crate) fn begin_turn(&mut self, now: Now) {
+        self.turn_share.begin(&self.desk.to_write);
+        self.run_fan_outs(now);
+        for share in [Share::Narrow, Share::Wide] {
+            let waiting = self.turn_share.waiting.len() + self.turn_share.waiting_wide.len();
+            for _ in 0..waiting {
+                if share == Share::Wide && !self.fan_outs.is_empty() {
+                    return;
+                }
+                let Some(key) = self.turn_share.next(share) else { break };
+                self.unpark(now, key);
+                self.after_frame(now);
+                if !self.turn_share.holds(key) && self.turn_share.gone.remove(&key) {
+                    self.handle_transport_closed(now, key);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! Bringing retained messages to new subscriptions: step by step, from every shard that has some, as fast as the client
+//! takes them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use tidegate_mqtt::QoS;
+
+use crate::connection::FetchRequest;
+use crate::desk::Desk;
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId, partition_of};
+use crate::link::envelope::Envelope;
+use crate::link::record::Record;
+use crate::message::Publication;
+use crate::now::Now;
+use crate::publish::deliver::Terms;
+use crate::publish::dispatch::Source;
+use crate::retained::ScanEnd;
+use crate::session::Session;
+use crate::telling::reason::Reason;
+use crate::topics::SubscriberOptions;
+
+/// All fetches of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Fetches {
+    by_id: BTreeMap<u32, Fetch>,
+    /// The fetch of a session's subscription, by its filter.
+    by_filter: BTreeMap<(u32, Box<str>), u32>,
+    /// Those whose next step may be taken.
+    runnable: VecDeque<u32>,
+    next: u32,
+    /// Topics that may still be looked at in this turn.
+    budget: u32,
+}
+
+/// The retained messages of one new subscription.
+#[derive(Debug)]
+struct Fetch {
+    session: SessionKey,
+    tenant: TenantId,
+    filter: Box<str>,
+    options: SubscriberOptions,
+    subscription_id: u32,
+    /// Shards that are still to be asked, the present one last.
+    shards: Vec<ShardId>,
+    /// The last topic that was seen on the present shard.
+    after: String,
+    state: FetchState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FetchState {
+    /// In the list of those that may take a step.
+    Runnable,
+    /// Another shard was asked.
+    Asked,
+    /// The client has to read or acknowledge first.
+    NoRoom,
+}
+
+/// Topics remembered as fresher than what is being fetched, per session. Beyond it a late older value may come through.
+const FRESH_TOPICS_MAX: usize = 4096;
+
+/// Steps taken in one turn at most, so that other work gets its turn.
+const STEPS_PER_TURN: u32 = 8;
+
+/// Topics that may be looked at in one turn.
+fn turn_budget(step: u32) -> u32 {
+    STEPS_PER_TURN.saturating_mul(step.max(1))
+}
+
+impl Fetches {
+    /// No fetch, and the steps of a first turn, each of which looks at so many topics.
+    pub(crate) fn new(step: u32) -> Self {
+        Self { budget: turn_budget(step), ..Self::default() }
+    }
+
+    fn add(&mut self, fetch: Fetch) -> u32 {
+        let id = self.next;
+        self.next = id.wrapping_add(1);
+        self.by_filter.insert((fetch.session.0, fetch.filter.clone()), id);
+        self.by_id.insert(id, fetch);
+        id
+    }
+
+    /// Compares the fetches with what sessions know of them.
+    pub(crate) fn audit(&self, desk: &Desk, wrong: &mut dyn FnMut(String)) {
+        for (id, fetch) in &self.by_id {
+            let session = desk.sessions.get(fetch.session.0);
+            let rare = session.and_then(|session| session.rare.as_ref());
+            let runnable = fetch.state != FetchState::Runnable || self.runnable.contains(id);
+            let sleeps = fetch.state == FetchState::NoRoom && desk.has_room(fetch.session);
+            if !rare.is_some_and(|rare| rare.fetches.contains(id)) || !runnable || sleeps {
+                wrong(format!("a fetch of {:?} for {:?} is lost", fetch.filter, session.map(|one| &one.client_id)));
+            }
+        }
+        let known = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
+        let known: usize = known.map(|rare| rare.fetches.len()).sum();
+        if known != self.by_id.len() || self.by_filter.len() != self.by_id.len() {
+            wrong(format!(
+                "{} fetches, {known} known to sessions, {} by filter",
+                self.by_id.len(),
+                self.by_filter.len()
+            ));
+        }
+    }
+
+    fn remove(&mut self, id: u32) -> Option<Fetch> {
+        let fetch = self.by_id.remove(&id)?;
+        self.by_filter.remove(&(fetch.session.0, fetch.filter.clone()));
+        Some(fetch)
+    }
+
+    pub(crate) fn has_runnable(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
+    /// A session has room again.
+    pub(crate) fn wake(&mut self, desk: &Desk, session: SessionKey) {
+        if !desk.has_room(session) {
+            return;
+        }
+        let Some(rare) = desk.sessions.get(session.0).and_then(|session| session.rare.as_ref()) else { return };
+        for id in &rare.fetches {
+            if let Some(fetch) = self.by_id.get_mut(id)
+                && fetch.state == FetchState::NoRoom
+            {
+                fetch.state = FetchState::Runnable;
+                self.runnable.push_back(*id);
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Begins to bring the retained messages of new subscriptions.
+    pub(crate) fn start_fetches(&mut self, now: Now, key: ConnectionKey, requests: Vec<FetchRequest>) {
+        let Some(session) = self.desk.session_of(key).filter(|_| !requests.is_empty()) else { return };
+        for request in requests {
+            // The client may have unsubscribed while its SUBACK waited.
+            if self.is_subscribed(session, &request.filter)
+                && let Some(id) = self.add_fetch(session, request)
+            {
+                self.set_fetch_running(id);
+            }
+        }
+        self.forget_expected(session);
+        self.go_on_fetching(now);
+    }
+
+    /// A SUBACK that fetches will follow may have to wait. What comes live until then is newer than what they will find.
+    pub(crate) fn expect_fetches(&mut self, session: SessionKey, requests: &[FetchRequest]) {
+        if !self.roster.is_alone()
+            && !requests.is_empty()
+            && let Some(session) = self.desk.sessions.get_mut(session.0)
+        {
+            session.rare_mut().fetches_expected += 1;
+        }
+    }
+
+    fn forget_expected(&mut self, session: SessionKey) {
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let Some(rare) = session.rare.as_mut() else { return };
+        rare.fetches_expected = rare.fetches_expected.saturating_sub(1);
+        settle_fetches(session);
+    }
+
+    fn is_subscribed(&self, session: SessionKey, filter: &str) -> bool {
+        let tenant = self.desk.sessions.get(session.0).map(|session| session.tenant);
+        let entry = tenant.and_then(|tenant| self.index.find(tenant, filter));
+        entry.is_some_and(|entry| self.index.subscriber(entry, session).is_some())
+    }
+
+    /// Notes what a subscription is owed; it is brought once the client has room.
+    pub(crate) fn add_fetch(&mut self, session: SessionKey, request: FetchRequest) -> Option<u32> {
+        let tenant = self.desk.sessions.get(session.0)?.tenant;
+        let wildcard = request.filter.contains(['+', '#']);
+        let home = self.roster.home_of_topic(tenant, &request.filter);
+        let shards = if wildcard { self.roster.homes_for(&request.filter).into_iter().collect() } else { vec![home] };
+        self.end_fetch_of(session, &request.filter);
+        let id = self.fetches.add(Fetch {
+            session,
+            tenant,
+            options: SubscriberOptions::from_bits(request.options),
+            subscription_id: request.subscription_id,
+            filter: request.filter,
+            shards,
+            after: String::new(),
+            state: FetchState::NoRoom,
+        });
+        self.desk.sessions.get_mut(session.0)?.rare_mut().fetches.push(id);
+        Some(id)
+    }
+
+    fn set_fetch_running(&mut self, id: u32) {
+        if let Some(fetch) = self.fetches.by_id.get_mut(&id) {
+            fetch.state = FetchState::Runnable;
+            self.fetches.runnable.push_back(id);
+        }
+    }
+
+    /// Takes the steps of a new turn.
+    pub(crate) fn run_fetches(&mut self, now: Now) {
+        self.fetches.budget = turn_budget(self.settings.retained.step);
+        self.go_on_fetching(now);
+    }
+
+    /// Takes as many steps as this turn still allows; what is left goes on in the next.
+    fn go_on_fetching(&mut self, now: Now) {
+        while self.fetches.budget > 0 {
+            let Some(id) = self.fetches.runnable.pop_front() else { return };
+            let Some(fetch) = self.fetches.by_id.get(&id) else { continue };
+            let looked_at = if fetch.filter.contains(['+', '#']) { self.settings.retained.step.max(1) } else { 1 };
+            self.fetches.budget = self.fetches.budget.saturating_sub(looked_at);
+            self.step_fetch(now, id);
+        }
+    }
+
+    fn step_fetch(&mut self, now: Now, id: u32) {
+        let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
+        if !self.desk.has_room(fetch.session) {
+            fetch.state = FetchState::NoRoom;
+            return;
+        }
+        let Some(shard) = fetch.shards.last().copied() else {
+            self.end_fetch(id);
+            return;
+        };
+        if shard != self.place.shard {
+            fetch.state = FetchState::Asked;
+            let (tenant, filter, after) = (fetch.tenant, &*fetch.filter, &*fetch.after);
+            self.links.send(shard, Record::RetainedQuery { fetch: id, tenant, filter, after });
+            return;
+        }
+        let mut found = Vec::new();
+        let after = (!fetch.after.is_empty()).then_some(&*fetch.after);
+        let budget = self.settings.retained.step;
+        let end = self.retained.scan(fetch.tenant, &fetch.filter, after, budget, now.monotonic, &mut |_, message| {
+            found.push(Rc::clone(message));
+        });
+        found.retain(|message| !self.desk.transfers.is_incomplete(partition_of(message.tenant, message.topic())));
+        let after = match end {
+            ScanEnd::Done => String::new(),
+            ScanEnd::More(after) => after.into(),
+        };
+        for message in found {
+            self.deliver_retained(now, id, &mut message.publication());
+        }
+        self.continue_fetch(id, after);
+    }
+
+    /// One step is done; the next one starts behind `after`, or on the next shard.
+    fn continue_fetch(&mut self, id: u32, after: String) {
+        let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
+        if after.is_empty() {
+            fetch.shards.pop();
+        }
+        fetch.after = after;
+        if fetch.shards.is_empty() {
+            self.end_fetch(id);
+            return;
+        }
+        self.set_fetch_running(id);
+    }
+
+    fn end_fetch(&mut self, id: u32) {
+        let Some(fetch) = self.fetches.remove(id) else { return };
+        let Some(session) = self.desk.sessions.get_mut(fetch.session.0) else { return };
+        if let Some(rare) = session.rare.as_mut() {
+            rare.fetches.retain(|other| *other != id);
+        }
+        settle_fetches(session);
+    }
+
+    /// A shard of another node is gone: what it had is not waited for.
+    pub(crate) fn skip_fetches(&mut self, peer: ShardId) {
+        let asks = |fetch: &Fetch| fetch.shards.contains(&peer);
+        let asking: Vec<u32> = self.fetches.by_id.iter().filter(|(_, it)| asks(it)).map(|(id, _)| *id).collect();
+        for id in asking {
+            let Some(fetch) = self.fetches.by_id.get_mut(&id) else { continue };
+            let present = fetch.shards.last() == Some(&peer);
+            if !present {
+                fetch.shards.retain(|shard| *shard != peer);
+            } else if fetch.state == FetchState::Asked {
+                self.continue_fetch(id, String::new());
+            } else {
+                fetch.shards.pop();
+                fetch.after = String::new();
+            }
+        }
+    }
+
+    /// Ends the fetch for a subscription that is gone or made anew.
+    pub(crate) fn end_fetch_of(&mut self, session: SessionKey, filter: &str) {
+        if let Some(id) = self.fetch_of(session, filter) {
+            self.end_fetch(id);
+        }
+    }
+
+    /// The fetch for a subscription that has not been brought all of its retained messages yet.
+    pub(crate) fn fetch_of(&self, session: SessionKey, filter: &str) -> Option<u32> {
+        let rare = self.desk.sessions.get(session.0)?.rare.as_ref()?;
+        if rare.fetches.is_empty() {
+            return None;
+        }
+        self.fetches.by_filter.get(&(session.0, filter.into())).copied()
+    }
+
+    /// Lets the fetches of a session wait for its client to come back. What other shards still answer to the connection
+    /// that is gone finds nobody: each fetch goes on under another number.
+    pub(crate) fn suspend_fetches(&mut self, session: SessionKey) {
+        let Some(rare) = self.desk.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
+            return;
+        };
+        rare.fresh_topics = std::collections::HashSet::default();
+        rare.fetches_expected = 0;
+        for id in &mut rare.fetches {
+            if let Some(fetch) = self.fetches.remove(*id) {
+                *id = self.fetches.add(Fetch { state: FetchState::NoRoom, ..fetch });
+            }
+        }
+    }
+
+    /// Ends all fetches of a session.
+    pub(crate) fn end_fetches(&mut self, session: SessionKey) {
+        let Some(rare) = self.desk.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
+            return;
+        };
+        rare.fresh_topics = std::collections::HashSet::default();
+        for id in std::mem::take(&mut rare.fetches) {
+            self.fetches.remove(id);
+        }
+    }
+
+    fn deliver_retained(&mut self, now: Now, id: u32, publication: &mut Publication<'_>) {
+        let Some(fetch) = self.fetches.by_id.get(&id) else { return };
+        let session = self.desk.sessions.get(fetch.session.0);
+        if publication.expires_at <= now.monotonic {
+            return;
+        }
+        if !self.may_receive(fetch.session, publication.topic) {
+            let to = fetch.session;
+            self.desk.drop_for(Reason::NotAuthorized, to, publication.topic);
+            return;
+        }
+        if session
+            .and_then(|session| session.rare.as_ref())
+            .is_some_and(|rare| rare.fresh_topics.contains(publication.topic))
+        {
+            return;
+        }
+        let ids = [fetch.subscription_id];
+        let terms = Terms {
+            qos: fetch.options.qos(),
+            retain: true,
+            subscription_ids: if fetch.subscription_id == 0 { &[] } else { &ids },
+            group: None,
+            publisher: None,
+            metered: true,
+        };
+        self.layouts.begin(1);
+        self.desk.deliver(now.monotonic, publication, &mut self.layouts, fetch.session, &terms);
+    }
+
+    /// Another shard asks for retained messages of this one: one step's worth, and where the next one starts.
+    pub(crate) fn answer_retained_query(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        fetch: u32,
+        tenant: TenantId,
+        filter: &str,
+        after: &str,
+    ) {
+        let after = (!after.is_empty()).then_some(after);
+        let source = Source::inside(self.place.shard, now);
+        let (links, transfers) = (&mut self.links, &self.desk.transfers);
+        let budget = self.settings.retained.step;
+        let end = self.retained.scan(tenant, filter, after, budget, now.monotonic, &mut |_, message| {
+            if transfers.is_incomplete(partition_of(message.tenant, message.topic())) {
+                return;
+            }
+            let envelope = Envelope {
+                purpose: 0,
+                origin: source.origin,
+                sequence: 0,
+                entered_at: source.entered_at,
+                priority: 0,
+                hops: 0,
+                from: None,
+                ticket: None,
+                publication: message.publication(),
+            };
+            links.send(from, Record::RetainedItem { fetch, envelope });
+        });
+        let after: Box<str> = match end {
+            ScanEnd::Done => "".into(),
+            ScanEnd::More(after) => after,
+        };
+        links.send(from, Record::RetainedEnd { fetch, after: &after });
+    }
+
+    /// A retained message that another shard has sent.
+    pub(crate) fn handle_retained_item(&mut self, now: Now, fetch: u32, publication: &mut Publication<'_>) {
+        self.deliver_retained(now, fetch, publication);
+    }
+
+    /// Another shard has sent one step's worth.
+    pub(crate) fn handle_retained_end(&mut self, fetch: u32, after: &str) {
+        self.continue_fetch(fetch, after.to_owned());
+    }
+}
+
+/// Forgets what only fetches need, once there is none.
+fn settle_fetches(session: &mut Session) {
+    let Some(rare) = session.rare.as_mut() else { return };
+    if rare.fetches.is_empty() && rare.fetches_expected == 0 {
+        rare.fresh_topics = std::collections::HashSet::default();
+    }
+    if rare.is_idle() {
+        session.rare = None;
+    }
+}
+
+impl Desk {
+    /// A message that changes a retained value reaches a session live while it fetches: the fetched value is older.
+    pub(crate) fn note_fresh(&mut self, session: SessionKey, topic: &str, qos: QoS) {
+        let keeps = qos != QoS::AtMostOnce || self.settings.queue.keep_qos0_offline;
+        let Some(session) = self.sessions.get_mut(session.0) else { return };
+        // What is not kept for a client that is away will not reach it live.
+        let Some(rare) = session.rare.as_mut().filter(|_| keeps || session.connection.is_some()) else { return };
+        if (!rare.fetches.is_empty() || rare.fetches_expected > 0) && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
+            rare.fresh_topics.insert(topic.into());
+        }
+    }
+}

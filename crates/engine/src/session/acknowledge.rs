@@ -1,0 +1,314 @@
+//! What subscribers acknowledge, and what is sent again when they come back.
+
+use std::rc::Rc;
+
+use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode, Version};
+
+use crate::addresses::Fate;
+use crate::connection::input::Refused;
+use crate::desk::{Desk, open_output};
+use crate::durable::Key;
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, SessionKey};
+use crate::now::{Millis, Now};
+use crate::publish::layouts::{Layouts, Shape};
+use crate::session::packet_ids::State;
+use crate::session::{Delivery, InFlight};
+use crate::telling::reason::Reason;
+
+/// What is to be sent for one message in flight after a session was resumed.
+enum Again {
+    Publish(Delivery, QoS),
+    PubRel,
+}
+
+/// The packet identifier of an acknowledgement of two bytes, which nearly all are.
+#[inline]
+fn short_ack(frame: &Frame<'_>, first_byte: u8) -> Option<PacketId> {
+    if frame.first_byte != first_byte {
+        return None;
+    }
+    <[u8; 2]>::try_from(frame.body).ok().and_then(|id| PacketId::new(u16::from_be_bytes(id)))
+}
+
+impl Engine {
+    #[inline]
+    pub(crate) fn handle_pub_ack(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let (id, code) = match short_ack(frame, 0x40) {
+            Some(id) => (id, ReasonCode::Success),
+            None => {
+                PubAck::decode(version, frame.first_byte, frame.body).map(|ack| (ack.packet_id, ack.reason_code))?
+            }
+        };
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        self.desk.finish(now.monotonic, session, id, State::AwaitPubAck, code);
+        if !self.pings.is_empty() {
+            self.note_pong(session, id.get());
+        }
+        self.desk.refill(now.monotonic, &mut self.layouts, session);
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn handle_pub_rec(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let (id, code) = match short_ack(frame, 0x50) {
+            Some(id) => (id, ReasonCode::Success),
+            None => {
+                PubRec::decode(version, frame.first_byte, frame.body).map(|ack| (ack.packet_id, ack.reason_code))?
+            }
+        };
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        if code.is_error() {
+            self.desk.finish(now.monotonic, session, id, State::AwaitPubRec, code);
+            self.desk.refill(now.monotonic, &mut self.layouts, session);
+            return Ok(());
+        }
+        let mark = self.desk.journal.mark();
+        let freed = self.desk.note_received(session, id);
+        let known = freed.is_some();
+        let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        let promises = self.desk.journal.has_written_since(mark);
+        self.desk.send_promise(key, PacketType::PubRel, promises, |out| put_ack(out, 0x62, id, code, version));
+        if freed.is_some_and(|bytes| bytes > 0) {
+            self.desk.refill(now.monotonic, &mut self.layouts, session);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn handle_pub_comp(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let id = match short_ack(frame, 0x70) {
+            Some(id) => id,
+            None => PubComp::decode(version, frame.first_byte, frame.body)?.packet_id,
+        };
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        self.desk.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
+        self.desk.refill(now.monotonic, &mut self.layouts, session);
+        Ok(())
+    }
+
+    /// PUBREL from a publisher: the packet identifier is free again.
+    #[inline]
+    pub(crate) fn handle_pub_rel(
+        &mut self,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let id = match short_ack(frame, 0x62) {
+            Some(id) => id,
+            None => PubRel::decode(version, frame.first_byte, frame.body)?.packet_id,
+        };
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        self.desk.end_exchange(session, id);
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return Ok(()) };
+        let known = session.flow.as_mut().is_some_and(|flow| {
+            let known = flow.received.remove(id);
+            flow.received_before = flow.received_before.min(flow.received.len());
+            known
+        });
+        let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        let stored = session.stored.filter(|_| known);
+        if let Some(stored) = stored {
+            self.desk.journal.delete(Key::Received(stored, id));
+        }
+        // Were the packet id still taken after a restart, the next message under it would be lost.
+        self.desk.send_promise(key, PacketType::PubComp, stored.is_some(), |out| put_ack(out, 0x70, id, code, version));
+        Ok(())
+    }
+}
+
+/// PUBREL or PUBCOMP: two bytes where all is well or the version knows no codes.
+fn put_ack(out: &mut Vec<u8>, first_byte: u8, id: PacketId, code: ReasonCode, version: Version) -> bool {
+    let id = id.get().to_be_bytes();
+    if code == ReasonCode::Success || !version.is_v5() {
+        out.extend_from_slice(&[first_byte, 2, id[0], id[1]]);
+    } else {
+        out.extend_from_slice(&[first_byte, 3, id[0], id[1], code.byte()]);
+    }
+    true
+}
+
+impl Desk {
+    /// A receiver has a QoS 2 message; returns the bytes that need not be kept any more, `None` if it was sent no such one.
+    #[inline]
+    fn note_received(&mut self, by: SessionKey, id: PacketId) -> Option<u64> {
+        let session = self.sessions.get_mut(by.0)?;
+        let (stored, of_uplink) = (session.stored, session.is_uplink());
+        let flow = session.flow.as_mut()?;
+        let order = flow.number();
+        let entry = flow.inflight.get_mut(id).filter(|entry| entry.state != State::AwaitPubAck)?;
+        let news = entry.state != State::AwaitPubComp;
+        entry.state = State::AwaitPubComp;
+        // What is left to finish needs no message any more.
+        // A broker's is kept until it has come back.
+        let dropped = if of_uplink { None } else { entry.item.delivery.take() };
+        let kept = dropped.as_ref().map_or(0, Delivery::cost);
+        if let Some(stored) = stored.filter(|_| news && entry.item.numbers.entry != 0) {
+            entry.item.numbers.separate = true;
+            self.journal.put_sent(stored, entry.item.numbers.entry, id, State::AwaitPubComp, order);
+        }
+        flow.inflight_bytes -= kept;
+        self.memory -= kept;
+        if let Some(delivery) = dropped {
+            self.tell_fate_of(by, &delivery.message, Fate::Delivered);
+        }
+        Some(kept)
+    }
+
+    /// A receiver is done with a message. What it never got or acknowledges in the wrong state is ignored.
+    #[inline]
+    fn finish(&mut self, now: Millis, by: SessionKey, id: PacketId, state: State, code: ReasonCode) {
+        let Some(session) = self.sessions.get_mut(by.0) else { return };
+        let (stored, of_uplink) = (session.stored, session.is_uplink());
+        let Some(flow) = session.flow.as_mut() else { return };
+        // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
+        let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
+        if flow.inflight.get(id).is_none_or(|entry| entry.state != state && !downgraded(entry.state)) {
+            return;
+        }
+        let sent = flow.inflight.len() - flow.to_resend;
+        if flow.to_resend > 0 && flow.inflight.iter().skip(sent).any(|entry| entry.id() == id) {
+            // The client remembers it from before: it need not be sent again.
+            flow.to_resend -= 1;
+        }
+        let InFlight { delivery, numbers } = flow.inflight.finish(id).unwrap_or_default();
+        let kept = delivery.as_ref().map_or(0, Delivery::cost);
+        flow.inflight_bytes -= kept;
+        self.memory -= kept;
+        flow.waiting_since = now;
+        if of_uplink && self.uplinks.note_answered(by, code, delivery.as_ref(), numbers) {
+            return;
+        }
+        if let Some(stored) = stored {
+            self.journal.delete_entry(stored, numbers);
+        }
+        if let Some(delivery) = delivery.as_ref().filter(|_| !code.is_error()) {
+            self.tell_fate_of(by, &delivery.message, Fate::Delivered);
+        }
+        if code.is_error() {
+            match &delivery {
+                Some(delivery) => self.discard_for(Reason::RefusedByReceiver, by, &delivery.message),
+                None => self.counters.drop_message(Reason::RefusedByReceiver),
+            }
+        }
+    }
+
+    /// Sends again what was in flight when the last connection ended, in its order, then what was queued.
+    pub(crate) fn resume(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
+        if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
+            flow.to_resend = flow.inflight.len();
+            flow.received_before = flow.received.len();
+            flow.waiting_since = now;
+        }
+        self.refill(now, layouts, to);
+    }
+
+    /// Sends the next message in flight again, if any is left and window and output have room; says whether it did.
+    pub(crate) fn resend_next(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) -> bool {
+        let Some(session) = self.sessions.get_mut(to.0) else { return false };
+        let window = usize::from(session.receive_maximum);
+        let Some(key) = session.connection else { return false };
+        let Some(connection) = self.connections.get(key) else { return false };
+        let room = connection.output_len() <= self.high_water / 2;
+        // What became of it since the connection began, such as that another broker has it, may be under way to the store.
+        let promises = session.is_uplink() && session.stored.is_some();
+        let Some(flow) = session.flow.as_mut() else { return false };
+        let sent = flow.inflight.len() - flow.to_resend;
+        if flow.to_resend == 0 || sent >= window || !room {
+            return false;
+        }
+        flow.to_resend -= 1;
+        let Some((id, again)) = flow.inflight.iter().nth(sent).map(|entry| {
+            let again = match (&entry.item.delivery, entry.state) {
+                // A broker may have been given less than the message's own QoS.
+                (Some(delivery), State::AwaitPubAck) => Again::Publish(delivery.clone(), QoS::AtLeastOnce),
+                (Some(delivery), State::AwaitPubRec) => Again::Publish(delivery.clone(), QoS::ExactlyOnce),
+                _ => Again::PubRel,
+            };
+            (entry.id(), again)
+        }) else {
+            return false;
+        };
+        match again {
+            Again::PubRel => {
+                let put = |out: &mut Vec<u8>| put_ack(out, 0x62, id, ReasonCode::Success, Version::V311);
+                self.send_promise(key, PacketType::PubRel, promises, put);
+            }
+            Again::Publish(delivery, qos) => self.resend(now, layouts, to, id, (&delivery, qos), promises),
+        }
+        self.counters.redelivered += 1;
+        true
+    }
+
+    fn resend(
+        &mut self,
+        now: Millis,
+        layouts: &mut Layouts,
+        to: SessionKey,
+        id: PacketId,
+        (delivery, qos): (&Delivery, QoS),
+        promises: bool,
+    ) {
+        let Some(key) = self.sessions.get(to.0).and_then(|session| session.connection) else { return };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let message = Rc::clone(&delivery.message);
+        let mut publication = message.publication();
+        layouts.begin(1);
+        let shape = Shape {
+            version: connection.version,
+            qos,
+            retain: delivery.retain,
+            dup: true,
+            packet_id: Some(id),
+            subscription_ids: delivery.ids.as_slice(),
+            alias: None,
+        };
+        if layouts.packet_len(&mut publication, &shape, now) > connection.max_packet_out as usize {
+            // The client came back with a smaller limit: the message counts as sent ([MQTT-3.1.2-25]).
+            self.discard_for(Reason::SubscriberPacketLimit, to, &message);
+            let Some(session) = self.sessions.get_mut(to.0) else { return };
+            let stored = session.stored;
+            if let Some(flow) = session.flow.as_mut() {
+                let finished = flow.inflight.finish(id).unwrap_or_default();
+                let kept = finished.delivery.map_or(0, |delivery| delivery.cost());
+                flow.inflight_bytes -= kept;
+                self.memory -= kept;
+                if let Some(stored) = stored {
+                    self.journal.delete_entry(stored, finished.numbers);
+                }
+            }
+            return;
+        }
+        let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
+        let at = output.buffer().len();
+        layouts.append(&mut publication, &shape, now, output);
+        if promises
+            && qos == QoS::ExactlyOnce
+            && let Some(batch) = self.journal.hold(key)
+        {
+            output.hold(at, batch);
+        }
+        self.counters.packets_out[PacketType::Publish as usize] += 1;
+        self.counters.messages_out[qos as usize] += 1;
+        self.counters.payload_bytes_out += publication.payload.len() as u64;
+    }
+}

@@ -1,0 +1,420 @@
+//! What the server keeps for a client id, with or without a connection.
+
+pub(crate) mod acknowledge;
+pub(crate) mod overflow;
+pub(crate) mod packet_ids;
+pub(crate) mod priority;
+pub(crate) mod queue;
+pub(crate) mod reservations;
+pub(crate) mod tail;
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tidegate_mqtt::{PacketId, QoS};
+
+use crate::cluster::exchanges::Exchange;
+use crate::connection::identity::Identity;
+use crate::durable::{Numbers, StoredSession};
+use crate::groups::kept::Promise;
+use crate::hash::NameHasher;
+use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId};
+use crate::link::record::{GroupName, MemberOptions};
+use crate::message::{Message, MessageRef};
+use crate::now::Millis;
+use crate::orchestrator::uplink::UPLINK_LISTENER;
+use crate::session::overflow::Bounds;
+use crate::session::packet_ids::{Inflight, ReceivedIds};
+use crate::session::queue::SessionQueue;
+use crate::session::tail::Tail;
+use crate::topics::FilterKey;
+
+/// A client's session. Most sessions are idle, so whatever a busy one needs hangs on a pointer.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub client_id: Box<str>,
+    pub connection: Option<ConnectionKey>,
+    pub filters: FilterList,
+    /// Message flow; present once a message above QoS 0 or a queue was needed.
+    pub flow: Option<Box<Flow>>,
+    /// What few sessions have.
+    pub rare: Option<Box<Rare>>,
+    /// Session Expiry Interval, seconds; 0 ends the session with its connection, `u32::MAX` never.
+    pub expiry_seconds: u32,
+    pub tenant: TenantId,
+    pub listener: ListenerId,
+    /// How many unacknowledged messages the client takes.
+    pub receive_maximum: u16,
+    /// Epoch of the access rules under which the subscriptions were compiled; a higher epoch asks again.
+    pub rights_epoch: u16,
+    /// Whether it is a mobile node's.
+    pub standing: Standing,
+    /// Under which number it is stored, if it is.
+    pub stored: Option<StoredSession>,
+    /// Who the client is, where that was asked.
+    pub identity: Option<Arc<Identity>>,
+}
+
+/// Whose a session is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A client that is reached by its subscriptions alone.
+    #[default]
+    Client,
+    /// A mobile node, which is reached by address as well.
+    Node,
+    /// A mobile node whose session has ended: what is addressed to it is kept.
+    Mailbox,
+}
+
+impl Standing {
+    /// Whether it is reached by address.
+    #[inline]
+    pub(crate) fn is_node(self) -> bool {
+        self != Self::Client
+    }
+}
+
+/// A session's ordinary subscriptions, by their place in the index. One needs no heap.
+#[derive(Debug, Default)]
+pub(crate) struct FilterList {
+    one: Option<FilterKey>,
+    #[expect(
+        clippy::box_collection,
+        reason = "most sessions have one subscription; a vector in place would cost each 16 bytes more"
+    )]
+    rest: Option<Box<Vec<FilterKey>>>,
+}
+
+impl FilterList {
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.one.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
+    }
+
+    pub(crate) fn push(&mut self, filter: FilterKey) {
+        if self.one.is_none() {
+            self.one = Some(filter);
+        } else {
+            self.rest.get_or_insert_default().push(filter);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, filter: FilterKey) {
+        if self.one == Some(filter) {
+            self.one = self.rest.as_mut().and_then(|rest| rest.pop());
+        } else if let Some(rest) = &mut self.rest {
+            rest.retain(|other| *other != filter);
+        }
+        if self.rest.as_ref().is_some_and(|rest| rest.is_empty()) {
+            self.rest = None;
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = FilterKey> + '_ {
+        self.one.into_iter().chain(self.rest.iter().flat_map(|rest| rest.iter().copied()))
+    }
+}
+
+/// Messages on their way to and from a session.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    /// Sent and not finished. What ends with its connection keeps no message: it will not be sent again.
+    pub inflight: Inflight<InFlight>,
+    /// Cost in bytes of the messages that `inflight` keeps.
+    pub inflight_bytes: u64,
+    /// Waiting for the client to come back, to read, or to acknowledge.
+    pub queue: SessionQueue,
+    /// Cost of the queue in bytes.
+    pub queue_bytes: u64,
+    /// QoS 2 packet ids received and not yet released.
+    pub received: ReceivedIds,
+    /// How many of `received` are from earlier connections, which the receive maximum does not count.
+    pub received_before: usize,
+    /// Publishers parked by this queue.
+    pub blocking: Vec<BlockedPublisher>,
+    /// A publisher waited too long: until the queue has room again, what comes is dropped.
+    pub block_given_up: bool,
+    /// Under which bounds the queue was full last; it counts as full until it is half empty.
+    pub full_at: Option<Bounds>,
+    /// A message of a shared group was given back since the queue is full: its groups are told when it has room.
+    pub gave_back: bool,
+    /// The log was told that the queue is full.
+    pub full_told: bool,
+    /// How many at the back of `inflight` are still to be sent again after the session was resumed.
+    pub to_resend: usize,
+    /// Whether nothing is sent while anything is in flight, QoS 0 neither.
+    pub one_at_a_time: bool,
+    /// Since when nothing in flight was acknowledged; tells the owner who stopped.
+    pub waiting_since: Millis,
+    /// The last number given to something that is stored.
+    pub next_number: u64,
+    /// What comes behind the queue and is in the store alone.
+    pub tail: Option<Box<Tail>>,
+    /// The last number given out when the session became a mailbox: what is in the tail up to it may be for subscriptions that
+    /// are no more.
+    pub mailbox_from: u64,
+}
+
+/// What was sent and is not finished.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InFlight {
+    /// The message, as long as it may have to be sent again.
+    pub delivery: Option<Delivery>,
+    /// Where it is stored.
+    pub numbers: Numbers,
+}
+
+impl Flow {
+    /// A number for something that is stored, greater than all before.
+    #[inline]
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// Whether what comes next has to wait until what is in flight has been answered.
+    #[inline]
+    pub(crate) fn waits_alone(&self) -> bool {
+        self.one_at_a_time && !self.inflight.is_empty()
+    }
+
+    /// Whether nothing at all is owed or remembered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.inflight.is_empty()
+            && self.queue.is_empty()
+            && self.received.is_empty()
+            && self.blocking.is_empty()
+            && self.tail.is_none()
+    }
+}
+
+/// Who has to wait for a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BlockedPublisher {
+    /// The publisher's shard.
+    pub shard: ShardId,
+    pub connection: ConnectionKey,
+}
+
+/// A message as it is owed to one session.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivery {
+    pub message: MessageRef,
+    /// QoS of this delivery.
+    pub qos: QoS,
+    /// RETAIN as the receiver will see it.
+    pub retain: bool,
+    /// Whether a newer message of its topic takes its place while it waits.
+    pub latest: bool,
+    pub ids: SubscriptionIds,
+    /// Set when it was dealt by a shared group: it goes back there if it stays unfinished.
+    pub group: Option<Rc<Membership>>,
+    /// Under which number it is stored; 0 if it is not.
+    pub number: u64,
+}
+
+impl Delivery {
+    /// Bytes that this delivery counts for in a queue.
+    pub(crate) fn cost(&self) -> u64 {
+        self.message.cost() + size_of::<Self>() as u64
+    }
+
+    /// Whether it has outlived its expiry.
+    pub(crate) fn is_expired(&self, now: Millis) -> bool {
+        Message::is_expired(&self.message, now)
+    }
+}
+
+/// Subscription identifiers of a delivery.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum SubscriptionIds {
+    #[default]
+    None,
+    One(u32),
+    Many(Rc<[u32]>),
+}
+
+impl SubscriptionIds {
+    pub(crate) fn from_slice(ids: &[u32]) -> Self {
+        match ids {
+            [] => Self::None,
+            [one] => Self::One(*one),
+            many => Self::Many(Rc::from(many)),
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u32] {
+        match self {
+            Self::None => &[],
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// What few sessions have.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
+    /// The will of the present or last connection.
+    pub will: Option<Will>,
+    /// Under which number the will is stored, where the session itself is not.
+    pub stored_will: Option<StoredSession>,
+    /// When a will that waits is due; also its key among the timers.
+    pub will_due: Option<Millis>,
+    /// When a session without a connection ends; also its key among the timers.
+    pub ends_at: Option<Millis>,
+    /// Memberships in shared groups.
+    pub memberships: Vec<Rc<Membership>>,
+    /// Retained messages being fetched, by their numbers.
+    pub fetches: Vec<u32>,
+    /// The part of the queue that is outside memory.
+    pub paged: Option<Paged>,
+    /// SUBACKs that wait, and fetches behind them.
+    pub fetches_expected: u32,
+    /// QoS 2 messages of the client that have crossed to other nodes, by their packet ids.
+    pub exchanges: Vec<(PacketId, Exchange)>,
+    /// Topics that arrived live while a fetch was under way or expected: the fetched value is older.
+    pub fresh_topics: HashSet<Box<str>, BuildHasherDefault<NameHasher>>,
+}
+
+/// The part of a queue that is outside memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paged {
+    pub messages: u64,
+    /// Of the bytes that they were given out as.
+    pub checksum: u64,
+    /// Whether it was asked for.
+    pub loading: bool,
+}
+
+impl Rare {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.will.is_none()
+            && self.ends_at.is_none()
+            && self.memberships.is_empty()
+            && self.fetches.is_empty()
+            && self.fetches_expected == 0
+            && self.paged.is_none()
+            && self.exchanges.is_empty()
+    }
+}
+
+/// A will, published when its connection ends without a goodbye.
+#[derive(Clone, Debug)]
+pub(crate) struct Will {
+    pub message: MessageRef,
+    /// Will Delay Interval, seconds.
+    pub delay_seconds: u32,
+    /// Message Expiry Interval, seconds from publication.
+    pub expiry_seconds: Option<u32>,
+}
+
+impl Will {
+    /// Bytes that it holds in memory.
+    pub(crate) fn cost(&self) -> u64 {
+        self.message.cost() + size_of::<Self>() as u64
+    }
+}
+
+/// A session's place in a shared group.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    pub tenant: TenantId,
+    pub share: Box<str>,
+    pub filter: Box<str>,
+    /// Its home deals.
+    pub partition: PartitionId,
+    pub member: MemberOptions,
+    /// In that of one delivery: what its group is promised to be told.
+    promise: RefCell<Option<Promise>>,
+}
+
+impl Membership {
+    pub(crate) fn new(group: GroupName<'_>, partition: PartitionId, member: MemberOptions) -> Self {
+        let GroupName { tenant, share, filter } = group;
+        let promise = RefCell::new(None);
+        Self { tenant, share: share.into(), filter: filter.into(), partition, member, promise }
+    }
+
+    /// The same for one delivery, at whose end its group is told.
+    pub(crate) fn with(&self, promise: Promise) -> Self {
+        let same = Self::new(self.group(), self.partition, self.member);
+        same.promise.replace(Some(promise));
+        same
+    }
+
+    /// Under which id the group at `home` keeps the message of this delivery; 0 if it does not.
+    pub(crate) fn promised_to(&self, home: ShardId) -> u64 {
+        self.promise.borrow().as_ref().filter(|promise| promise.home == home).map_or(0, |promise| promise.id)
+    }
+
+    /// Under which id its group keeps the message of this delivery, wherever; 0 if it does not.
+    pub(crate) fn promised_id(&self) -> u64 {
+        self.promise.borrow().as_ref().map_or(0, |promise| promise.id)
+    }
+
+    /// A QoS 2 message was sent: nobody else may get it, so the group need not keep it ([MQTT-4.8.2-5]).
+    pub(crate) fn note_sent_once(&self) {
+        self.promise.replace(None);
+    }
+
+    pub(crate) fn group(&self) -> GroupName<'_> {
+        GroupName { tenant: self.tenant, share: &self.share, filter: &self.filter }
+    }
+}
+
+impl Session {
+    /// Whether the session outlives its connection, so that what is owed must be kept.
+    #[inline]
+    pub(crate) fn lasts(&self) -> bool {
+        self.expiry_seconds > 0 || self.standing.is_node()
+    }
+
+    /// Whether it is that of an uplink, which a broker and not a client is behind.
+    #[inline]
+    pub(crate) fn is_uplink(&self) -> bool {
+        self.listener == UPLINK_LISTENER
+    }
+
+    /// Whether a part of the queue is outside memory.
+    #[inline]
+    pub(crate) fn is_loading(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.paged.is_some())
+    }
+
+    /// How many subscriptions it has, shared ones included.
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.filters.len() + self.rare.as_ref().map_or(0, |rare| rare.memberships.len())
+    }
+
+    /// The flow, made on first use.
+    #[inline]
+    pub(crate) fn flow_mut(&mut self) -> &mut Flow {
+        self.flow.get_or_insert_default()
+    }
+
+    /// Its will, if it has one.
+    pub(crate) fn will(&self) -> Option<&Will> {
+        self.rare.as_ref()?.will.as_ref()
+    }
+
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Frees what an idle session does not need.
+    pub(crate) fn settle(&mut self) {
+        // What is outside memory may be stored under numbers that must not be given out again meanwhile.
+        let numbered = self.stored.is_some() && self.is_loading();
+        if self.flow.as_ref().is_some_and(|flow| flow.is_idle()) && !numbered && !self.is_uplink() {
+            self.flow = None;
+        }
+        if self.rare.as_ref().is_some_and(|rare| rare.is_idle()) {
+            self.rare = None;
+        }
+    }
+}

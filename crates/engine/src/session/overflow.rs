@@ -1,0 +1,105 @@
+//! What happens to a message for a session whose queue is full: one file for each policy.
+
+mod block;
+mod disconnect;
+mod drop_newest;
+mod drop_oldest;
+mod keep_last;
+mod reject;
+mod rules;
+
+use crate::desk::Desk;
+use crate::event::{Event, LogEvent};
+use crate::ids::SessionKey;
+use crate::now::Millis;
+use crate::session::{BlockedPublisher, Delivery};
+use crate::settings::OverflowPolicy;
+use crate::telling::reason::Reason;
+
+pub(crate) use rules::{Bounds, OverflowRules, may_reject};
+
+/// A message that comes to a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arriving<'a> {
+    pub to: SessionKey,
+    pub delivery: &'a Delivery,
+    /// Who may be made to wait.
+    pub publisher: Option<BlockedPublisher>,
+    pub bounds: Bounds,
+}
+
+impl Desk {
+    /// What holds for a message of a topic in a session's queue.
+    #[inline]
+    pub(crate) fn bounds_of(&self, to: SessionKey, topic: &str) -> Bounds {
+        let client_id = self.sessions.get(to.0).map_or("", |session| &session.client_id);
+        self.overflow.bounds(client_id, topic)
+    }
+
+    /// Whether the new delivery may enter the queue, after the policy did what it does.
+    pub(crate) fn make_room(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
+        let Arriving { to, delivery, bounds, .. } = *arriving;
+        let (reserved, reserved_bytes) = self.reservations.of(to);
+        let over_ceiling = self.is_over_ceiling();
+        let Some(session) = self.sessions.get_mut(to.0) else { return false };
+        let flow = session.flow_mut();
+        let (waiting, waiting_bytes) = flow.waiting();
+        if bounds.fits(waiting + reserved, waiting_bytes + reserved_bytes, delivery.cost()) {
+            return !over_ceiling || self.make_room_in_shard(arriving);
+        }
+        flow.full_at = Some(bounds);
+        match bounds.policy {
+            OverflowPolicy::DropNewest => self.drop_newest(now, arriving),
+            OverflowPolicy::DropOldest => self.drop_oldest(now, arriving),
+            OverflowPolicy::KeepLast => self.keep_last(now, arriving),
+            OverflowPolicy::Disconnect => self.disconnect_slow(now, arriving),
+            OverflowPolicy::Block => self.block(now, arriving),
+            OverflowPolicy::Reject => self.reject_late(now, arriving),
+        }
+    }
+
+    /// Whether a queue that has room may take a message although the shard is above its ceiling: only in exchange for one
+    /// that it holds already.
+    #[cold]
+    fn make_room_in_shard(&mut self, arriving: &Arriving<'_>) -> bool {
+        let Arriving { to, delivery, bounds, .. } = *arriving;
+        let flow = self.sessions.get(to.0).and_then(|session| session.flow.as_ref());
+        if flow.is_some_and(|flow| flow.queue.replaceable(delivery).is_some()) {
+            return true;
+        }
+        let exchanges = matches!(bounds.policy, OverflowPolicy::DropOldest | OverflowPolicy::KeepLast);
+        let older = exchanges.then(|| self.pop_least(to, delivery.message.priority)).flatten();
+        match &older {
+            Some(older) => self.discard_for(Reason::MemoryCeiling, to, &older.message),
+            None => self.discard_arriving(Reason::MemoryCeiling, arriving),
+        }
+        older.is_some()
+    }
+
+    /// Takes the oldest message of the least priority from a queue, if that is at most `priority`; it is owed no more.
+    fn pop_least(&mut self, from: SessionKey, priority: u8) -> Option<Delivery> {
+        let session = self.sessions.get_mut(from.0)?;
+        let stored = session.stored;
+        let flow = session.flow.as_mut()?;
+        let least = flow.queue.pop_least(priority)?;
+        let cost = least.cost();
+        flow.queue_bytes -= cost;
+        self.forget_queued(cost);
+        self.forget_stored(stored, least.number);
+        Some(least)
+    }
+
+    /// Tells the log who holds a queue up: once per time that it fills.
+    fn tell_queue_full(&mut self, now: Millis, to: SessionKey, reason: Reason) {
+        let Some(session) = self.sessions.get_mut(to.0) else { return };
+        let flow = session.flow_mut();
+        if std::mem::replace(&mut flow.full_told, true) {
+            return;
+        }
+        let client_id = session.client_id.to_string();
+        let flow = session.flow_mut();
+        let unacknowledged = flow.inflight.iter().next().map(|entry| entry.id().get());
+        let waiting_ms = if unacknowledged.is_some() { now.since(flow.waiting_since) } else { 0 };
+        self.events.push_back(Event::Log(LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms }));
+    }
+}

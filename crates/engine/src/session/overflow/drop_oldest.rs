@@ -1,0 +1,36 @@
+//! The oldest waiting message makes room: of the least priority, and never one of a higher priority than the new one.
+
+use super::Arriving;
+use crate::desk::Desk;
+use crate::now::Millis;
+use crate::telling::reason::Reason;
+
+impl Desk {
+    pub(super) fn drop_oldest(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
+        let Arriving { to, delivery, bounds, .. } = *arriving;
+        if !bounds.fits(0, 0, delivery.cost()) {
+            return self.drop_newest(now, arriving);
+        }
+        self.tell_queue_full(now, to, Reason::QueueFullOldest);
+        let connected = self.sessions.get(to.0).is_some_and(|session| session.connection.is_some());
+        // What comes to the front now may not need the window that its predecessor waited for.
+        if connected && self.to_refill.last() != Some(&to) {
+            self.to_refill.push(to);
+        }
+        let (reserved, reserved_bytes) = self.reservations.of(to);
+        loop {
+            let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) else {
+                return false;
+            };
+            let (waiting, waiting_bytes) = flow.waiting();
+            if bounds.fits(waiting + reserved, waiting_bytes + reserved_bytes, delivery.cost()) {
+                return true;
+            }
+            let Some(older) = self.pop_least(to, delivery.message.priority) else {
+                self.discard_arriving(Reason::QueueFullNewest, arriving);
+                return false;
+            };
+            self.discard_for(Reason::QueueFullOldest, to, &older.message);
+        }
+    }
+}

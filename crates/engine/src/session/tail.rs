@@ -1,0 +1,287 @@
+//! The end of a long queue, which is in the store alone.
+//!
+//! A queue keeps its share in memory; what comes behind is only written into the journal, and read ahead from the store
+//! when the share runs low. What is in memory is always older than what is not, so that nothing has to wait for a load but
+//! the messages that it brings. Messages that are not simply the next ones stay in memory: those with a priority, those of
+//! which only the newest counts, and those of shared groups, which other members may get.
+
+use crate::desk::Desk;
+use crate::durable::{EntryRead, entries_from, read_entry};
+use crate::engine::Engine;
+use crate::event::{Event, LoadedQueue, WantedQueue};
+use crate::ids::{SessionKey, TenantId};
+use crate::message::Publication;
+use crate::now::Now;
+use crate::session::queue::SessionQueue;
+use crate::session::{Delivery, Flow};
+use crate::telling::reason::Reason;
+
+/// The part of a queue that is in the store alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tail {
+    /// The number of its first message.
+    pub first: u64,
+    pub messages: u64,
+    /// What they will cost in memory.
+    pub bytes: u64,
+    /// The batch of the journal that its last message was written in: a load sees it once that is committed.
+    pub batch: u64,
+    /// Whether a part of it is on its way.
+    pub loading: bool,
+    /// Whether all of it was committed when that was asked for: then some of it has to come.
+    pub seen: bool,
+}
+
+/// Bytes asked for at once.
+const LOAD_BYTES: usize = 256 * 1024;
+/// The share of a queue while the shard holds more than half of what it may.
+const SCARCE_SHARE_BYTES: u64 = 16 * 1024;
+
+impl Flow {
+    /// Messages that wait, and their bytes, in memory or not.
+    #[inline]
+    pub(crate) fn waiting(&self) -> (usize, u64) {
+        let tail = self.tail.as_ref().map_or((0, 0), |tail| (tail.messages as usize, tail.bytes));
+        (self.queue.len() + tail.0, self.queue_bytes + tail.1)
+    }
+}
+
+impl Desk {
+    /// Bytes that a queue may hold in memory.
+    pub(crate) fn queue_share(&self) -> u64 {
+        let ceiling = self.settings.limits.memory_ceiling;
+        let scarce = ceiling != 0 && self.memory > ceiling / 2;
+        let share = self.settings.queue.memory_bytes;
+        if scarce { share.min(SCARCE_SHARE_BYTES) } else { share }
+    }
+
+    /// Writes a message that a stored session is owed behind what its queue holds in memory, if it belongs there; says
+    /// whether it did.
+    pub(crate) fn enqueue_in_store(
+        &mut self,
+        publication: &mut Publication<'_>,
+        to: SessionKey,
+        terms: &crate::publish::deliver::Terms<'_>,
+        delivery: &Delivery,
+    ) -> bool {
+        let share = self.queue_share();
+        let Some(session) = self.sessions.get_mut(to.0) else { return false };
+        let Some(stored) = session.stored else { return false };
+        let Some(flow) = session.flow.as_mut() else { return false };
+        let cost = delivery.cost();
+        let stays = self.moving.has(crate::ids::partition_of(session.tenant, &session.client_id));
+        let beyond = flow.tail.is_some()
+            || (!stays
+                && !flow.queue.is_empty()
+                && flow.queue_bytes + cost > share
+                && matches!(flow.queue, SessionQueue::Plain(_)));
+        if !beyond || !may_leave_memory(delivery) {
+            return false;
+        }
+        let number = flow.number();
+        let batch = self.journal.sequence();
+        let tail = flow.tail.get_or_insert_with(|| Box::new(Tail { first: number, ..Tail::default() }));
+        tail.messages += 1;
+        tail.bytes += cost;
+        tail.batch = batch;
+        // What several sessions share is read by another key, so that such a message is written for each of them.
+        let wide = std::mem::replace(&mut publication.wide, false);
+        self.journal.put_entry(stored, number, publication, terms, delivery.qos, None, false);
+        publication.wide = wide;
+        self.stored_messages += 1;
+        self.stored_bytes += cost;
+        true
+    }
+
+    /// Asks for the next part of a queue when little of it is left in memory.
+    pub(crate) fn read_ahead(&mut self, to: SessionKey) {
+        let share = self.queue_share();
+        let Some(session) = self.sessions.get(to.0) else { return };
+        let low = session.flow.as_ref().is_some_and(|flow| flow.queue_bytes <= share / 2);
+        if session.connection.is_some() && low {
+            self.load_tail(to);
+        }
+    }
+
+    /// Asks for the next part of a queue unless one is on its way.
+    pub(crate) fn load_tail(&mut self, to: SessionKey) {
+        let Some(session) = self.sessions.get_mut(to.0) else { return };
+        let Some(stored) = session.stored else { return };
+        let Some(flow) = session.flow.as_mut() else { return };
+        let Some(tail) = flow.tail.as_mut().filter(|tail| !tail.loading) else { return };
+        tail.loading = true;
+        tail.seen = tail.batch <= self.journal.committed();
+        let (from, to) = entries_from(stored, tail.first);
+        let wanted = WantedQueue {
+            tenant: session.tenant,
+            client_id: session.client_id.to_string(),
+            session: stored.0.get(),
+            from,
+            to,
+            max_bytes: LOAD_BYTES,
+        };
+        self.events.push_back(Event::ReadQueue(wanted));
+    }
+
+    /// Takes the end of a queue out of the sums.
+    pub(crate) fn forget_tail(&mut self, tail: &Tail) {
+        self.stored_messages -= tail.messages;
+        self.stored_bytes -= tail.bytes;
+    }
+}
+
+/// Whether a message may wait outside memory.
+fn may_leave_memory(delivery: &Delivery) -> bool {
+    delivery.qos != tidegate_mqtt::QoS::AtMostOnce
+        && delivery.group.is_none()
+        && !delivery.latest
+        && delivery.message.priority == 0
+}
+
+/// Why the end of a queue did not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFailure {
+    /// The store has too much to read at the moment: it is asked again.
+    Busy,
+    /// It cannot be read. What it held is given up and counted under [`Reason::QueueLost`].
+    Lost,
+}
+
+impl Engine {
+    /// Takes a part of a queue that [`Event::ReadQueue`] asked for.
+    pub fn handle_read(&mut self, now: Now, loaded: &LoadedQueue) {
+        self.desk.journal.now = now;
+        let Some(key) = self.wanted_by(loaded.tenant, &loaded.client_id, loaded.session) else { return };
+        let mut taken = 0;
+        for (pair_key, value) in &loaded.entries {
+            match read_entry(pair_key, value, now, loaded.tenant) {
+                Some(read) if read.session.0.get() == loaded.session => taken += self.take_read(key, read),
+                _ => {
+                    self.give_up_tail(key);
+                    break;
+                }
+            }
+        }
+        self.go_on_after_read(now, key, taken);
+    }
+
+    /// A part of a queue cannot be read.
+    pub fn fail_read(&mut self, now: Now, tenant: TenantId, client_id: &str, session: u64, failure: ReadFailure) {
+        let Some(key) = self.wanted_by(tenant, client_id, session) else { return };
+        match failure {
+            ReadFailure::Busy => self.desk.read_later(key),
+            ReadFailure::Lost => self.give_up_tail(key),
+        }
+        self.after_frame(now);
+    }
+
+    /// The session that waits for a part of its queue; a later one of the same client id does not.
+    fn wanted_by(&self, tenant: TenantId, client_id: &str, stored: u64) -> Option<SessionKey> {
+        let key = self.session_named(tenant, client_id)?;
+        let session = self.desk.sessions.get(key.0)?;
+        let waits = session.flow.as_ref()?.tail.as_ref()?.loading;
+        (waits && session.stored.map(|stored| stored.0.get()) == Some(stored)).then_some(key)
+    }
+
+    /// Puts one message back into memory, or passes over one that is there; returns how many that were.
+    fn take_read(&mut self, key: SessionKey, read: EntryRead) -> u64 {
+        let EntryRead { number, delivery, .. } = read;
+        let allowed = delivery.as_ref().is_none_or(|delivery| self.may_receive(key, delivery.message.topic()));
+        let owed = delivery.as_ref().is_none_or(|delivery| self.is_owed_still(key, number, &delivery.message));
+        let desk = &mut self.desk;
+        let Some(session) = desk.sessions.get_mut(key.0) else { return 0 };
+        let stored = session.stored;
+        let Some(flow) = session.flow.as_mut() else { return 0 };
+        let Some(tail) = flow.tail.as_mut().filter(|tail| number >= tail.first && tail.messages > 0) else { return 0 };
+        tail.first = number + 1;
+        let Some(delivery) = delivery else { return 1 };
+        let cost = delivery.cost();
+        tail.messages -= 1;
+        let out = cost.min(tail.bytes);
+        tail.bytes -= out;
+        desk.stored_messages -= 1;
+        desk.stored_bytes -= out;
+        if !allowed || !owed {
+            let reason = if owed { Reason::NotAuthorized } else { Reason::SessionDiscarded };
+            desk.drop_for(reason, key, delivery.message.topic());
+            desk.forget_stored(stored, number);
+            return 1;
+        }
+        flow.queue.push_back(delivery);
+        flow.queue_bytes += cost;
+        desk.queued_messages += 1;
+        desk.queued_bytes += cost;
+        desk.memory += cost;
+        1
+    }
+
+    fn go_on_after_read(&mut self, now: Now, key: SessionKey, taken: u64) {
+        let flow = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
+        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
+        tail.loading = false;
+        // What was committed after the store had looked tells nothing about what it saw.
+        let (left, seen) = (tail.messages, tail.seen);
+        if left == 0 {
+            self.drop_tail(key);
+        } else if taken == 0 && seen {
+            // Everything is committed, and there is less than was written.
+            self.give_up_tail(key);
+        } else if taken == 0 {
+            self.desk.read_later(key);
+        }
+        self.desk.refill(now.monotonic, &mut self.layouts, key);
+        self.after_frame(now);
+    }
+
+    fn give_up_tail(&mut self, key: SessionKey) {
+        if let Some(tail) = self.drop_tail(key) {
+            self.desk.counters.dropped[Reason::QueueLost.number()] += tail.messages;
+        }
+    }
+
+    fn drop_tail(&mut self, key: SessionKey) -> Option<Tail> {
+        let tail = self.desk.sessions.get_mut(key.0)?.flow.as_mut()?.tail.take()?;
+        // A part that was read may have cost a little more or less than it was reckoned with.
+        self.desk.forget_tail(&tail);
+        Some(*tail)
+    }
+}
+
+impl Desk {
+    /// Asks again for a part of a queue, once what is being gathered is committed.
+    fn read_later(&mut self, key: SessionKey) {
+        let flow = self.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
+        if let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) {
+            tail.loading = false;
+            let batch = self.journal.awaited_batch();
+            self.to_read.push_back((batch, key));
+        }
+    }
+
+    /// Asks again for what could not be seen before a commit.
+    pub(crate) fn read_committed(&mut self, committed: u64) {
+        while let Some((_, key)) = self.to_read.front().filter(|(batch, _)| *batch <= committed).copied() {
+            self.to_read.pop_front();
+            self.read_ahead(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::durable::{Key, StoredSession};
+
+    #[test]
+    fn a_tail_counts_towards_what_waits() {
+        let tail = Tail { first: 3, messages: 2, bytes: 200, ..Tail::default() };
+        let flow = Flow { tail: Some(Box::new(tail)), ..Flow::default() };
+        assert_eq!(flow.waiting(), (2, 200));
+        assert!(!flow.is_idle());
+        let stored = StoredSession(std::num::NonZeroU64::MIN);
+        let (from, to) = entries_from(stored, 3);
+        let mut key = Vec::new();
+        Key::Entry(stored, 3).write(&mut key);
+        assert!(from == key && key < to);
+    }
+}

@@ -1,0 +1,394 @@
+//! SUBSCRIBE and UNSUBSCRIBE, and telling the other shards what this one is interested in.
+
+pub(crate) mod refusals;
+
+use tidegate_mqtt::{
+    Frame, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionOptions, TopicFilter, Unsubscribe, Version,
+};
+
+use crate::connection::input::Refused;
+use crate::connection::{Answer, FetchRequest, SubAckAnswer, UnsubAckAnswer};
+use crate::engine::Engine;
+use crate::event::Attempt;
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::link::envelope::Ticket;
+use crate::link::record::{MemberOptions, Record};
+use crate::now::Now;
+use crate::publish::dispatch::STORED_NAME_MAX;
+use crate::publish::is_own_topic;
+use crate::settings::Holding;
+use crate::subscribe::refusals::Refusals;
+use crate::telling::reason::Reason;
+use crate::topics::{Subscriber, SubscriberOptions};
+
+/// One filter of a SUBSCRIBE packet.
+struct Request<'a> {
+    session: SessionKey,
+    tenant: TenantId,
+    filter: TopicFilter<'a>,
+    /// QoS, No Local and Retain As Published as granted.
+    options: SubscriberOptions,
+    retain_handling: RetainHandling,
+    subscription_id: u32,
+    ticket: Ticket,
+}
+
+/// What a SUBACK has to wait for.
+#[derive(Debug, Default)]
+pub(crate) struct SubAckWaits {
+    /// Confirmations that other shards will send.
+    pub confirmations: u32,
+    /// Whether a filter was told to all other shards. Their confirmations say that all before has arrived, too.
+    announced: bool,
+    /// Whether a filter was not, since this shard was interested in it before.
+    known: bool,
+}
+
+impl SubAckWaits {
+    /// So many shards were told of a filter: none where this one was interested before.
+    pub(crate) fn add_told(&mut self, told: u16) {
+        self.confirmations += u32::from(told);
+        self.announced |= told > 0;
+        self.known |= told == 0;
+    }
+}
+
+impl Engine {
+    pub(crate) fn handle_subscribe(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let subscribe = Subscribe::decode(version, frame.first_byte, frame.body)?;
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return Ok(()) };
+        let max_qos = self.maximum_qos(key);
+        let ticket = self.next_ticket(key);
+        let mark = self.desk.journal.mark();
+        let requested = subscribe.filters().count();
+        let mut answer = Box::new(SubAckAnswer {
+            codes: Vec::with_capacity(requested),
+            filters: Vec::new(),
+            fetches: Vec::with_capacity(requested),
+            refusals: Refusals::new(self.wants_reasons(key), requested),
+        });
+        if self.desk.uplinks.is_on() {
+            let asked = subscribe.filters().map(|(filter, _)| filter.map_or("", |filter| filter.as_str()).into());
+            answer.filters = asked.collect();
+        }
+        let mut waits = SubAckWaits::default();
+        // More filters than a client may have can only be repetitions, whose work nothing else would bound.
+        let max_filters = self.settings.limits.max_subscriptions_per_client as usize;
+        for (number, (filter, options)) in subscribe.filters().enumerate() {
+            let result = match filter {
+                Err(_) => Err(Reason::InvalidTopicFilter),
+                Ok(_) if number >= max_filters => Err(Reason::TooManySubscriptions),
+                Ok(filter) => self.subscribe(
+                    now,
+                    &Request {
+                        session,
+                        tenant,
+                        filter,
+                        options: granted_options(options, max_qos),
+                        retain_handling: options.retain_handling,
+                        subscription_id: subscribe.subscription_identifier.unwrap_or(0),
+                        ticket,
+                    },
+                    &mut answer.fetches,
+                    &mut waits,
+                ),
+            };
+            answer.codes.push(match result {
+                Ok(()) => granted_code(options.qos.min(max_qos)),
+                Err(reason) => {
+                    self.desk.counters.requests_refused[reason.number()] += 1;
+                    let filter = filter.map_or("", |filter| filter.as_str());
+                    self.desk.tell_denied(Attempt::Subscribe, session, filter, reason);
+                    answer.refusals.add(filter, reason);
+                    reason.code()
+                }
+            });
+        }
+        if waits.known && !waits.announced {
+            waits.confirmations += u32::from(self.wait_for_interest(ticket, !answer.fetches.is_empty()));
+        }
+        self.expect_fetches(session, &answer.fetches);
+        let promises = self.desk.journal.has_written_since(mark);
+        self.answer(now, key, subscribe.packet_id, Answer::SubAck(answer), waits.confirmations, promises);
+        self.end_decided_waits(now);
+        self.wait_for_full_links(now, key);
+        Ok(())
+    }
+
+    /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
+    fn wants_reasons(&self, key: ConnectionKey) -> bool {
+        let connection = self.desk.connections.get(key);
+        connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)
+    }
+
+    fn maximum_qos(&self, key: ConnectionKey) -> QoS {
+        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
+        listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
+    }
+
+    /// Adds one subscription, and what its SUBACK has to wait for.
+    fn subscribe(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        fetches: &mut Vec<FetchRequest>,
+        waits: &mut SubAckWaits,
+    ) -> Result<(), Reason> {
+        let max_levels = usize::from(self.settings.limits.max_topic_levels);
+        let storable = !self.desk.journal.is_on() || request.filter.as_str().len() <= STORED_NAME_MAX;
+        if !storable {
+            return Err(Reason::FilterTooLong);
+        }
+        if request.filter.levels().count() > max_levels {
+            return Err(Reason::FilterTooDeep);
+        }
+        self.check_filter_size(request.filter)?;
+        let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
+        let shared = request.filter.shared().is_some();
+        if !self.may_subscribe(request.session, behind_share.as_str(), request.options.qos(), shared) {
+            return Err(Reason::NotAuthorized);
+        }
+        if let Some((share, filter)) = request.filter.shared() {
+            if !self.settings.shared.available {
+                return Err(Reason::SharedNotSupported);
+            }
+            self.check_subscription_limit(request)?;
+            let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
+            let whole = request.filter.as_str();
+            self.desk.store_subscription(request.session, whole, member.options, member.subscription_id);
+            self.join_group(now, request.session, share, filter.as_str(), member, request.ticket, waits);
+            self.desk.tenants.release(request.tenant, Holding::Subscriptions, 1);
+            return Ok(());
+        }
+        let filter = request.filter.as_str();
+        self.check_subscription_limit(request)?;
+        let subscriber =
+            Subscriber { session: request.session, options: request.options, subscription_id: request.subscription_id };
+        let done = self.index.subscribe(request.tenant, filter, subscriber);
+        self.desk.store_subscription(request.session, filter, request.options.bits(), request.subscription_id);
+        if done.replaced.is_none()
+            && let Some(session) = self.desk.sessions.get_mut(request.session.0)
+        {
+            session.filters.push(done.entry);
+            self.desk.tenants.add(request.tenant, Holding::Subscriptions);
+        }
+        self.desk.tenants.release(request.tenant, Holding::Subscriptions, 1);
+        let fetch = match request.retain_handling {
+            RetainHandling::SendAtSubscribe => true,
+            RetainHandling::SendIfNew => done.replaced.is_none(),
+            RetainHandling::DoNotSend => false,
+        };
+        if fetch && self.settings.retained.available {
+            fetches.push(FetchRequest {
+                filter: filter.into(),
+                options: request.options.bits(),
+                subscription_id: request.subscription_id,
+            });
+        }
+        if done.first_local {
+            self.note_sys_interest(now, request.tenant, filter, true);
+            waits.add_told(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
+        } else {
+            waits.add_told(0);
+        }
+        Ok(())
+    }
+
+    /// Someone else's interest in the same filter may still be on its way: then a SUBACK waits until it has arrived, too.
+    /// Returns how many shards will confirm.
+    ///
+    /// Whoever asks homes of topics for retained messages (`asks_homes`) waits in any case: what another shard has sent
+    /// here before must have reached the topic's home, or the new subscription would get neither it nor the value that it
+    /// has become. With two shards the home is one of them, and one link keeps the order by itself.
+    pub(crate) fn wait_for_interest(&mut self, ticket: Ticket, asks_homes: bool) -> u16 {
+        if self.interest_under_way == 0 && !(asks_homes && self.roster.count() > 2) {
+            return 0;
+        }
+        let mut told = u16::from(self.wait_behind(self.place.shard, ticket));
+        for shard in self.roster.others() {
+            self.links.send(shard, Record::InterestBarrier { ticket });
+            told += 1;
+        }
+        self.interest_under_way += u64::from(told);
+        told
+    }
+
+    /// What a client has already it may subscribe to again, also at its limit and when memory is short. When it may, one of
+    /// its tenant's subscriptions is taken, to be given back once the subscription counts for itself.
+    fn check_subscription_limit(&mut self, request: &Request<'_>) -> Result<(), Reason> {
+        let Some(refused) = self.subscription_refusal(request) else { return Ok(()) };
+        if !self.has_subscription(request) {
+            return Err(refused);
+        }
+        self.desk.tenants.add(request.tenant, Holding::Subscriptions);
+        Ok(())
+    }
+
+    /// Why there cannot be one more subscription; without a reason, one of the tenant's is taken.
+    fn subscription_refusal(&mut self, request: &Request<'_>) -> Option<Reason> {
+        let max = self.settings.limits.max_subscriptions_per_client as usize;
+        let session = self.desk.sessions.get(request.session.0)?;
+        if session.subscriptions() >= max {
+            return Some(Reason::TooManySubscriptions);
+        }
+        if self.desk.journal.full && session.stored.is_some() {
+            return Some(Reason::StoreFull);
+        }
+        if self.desk.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
+            return Some(Reason::MemoryCeiling);
+        }
+        let claimed = self.desk.tenants.claim(request.tenant, Holding::Subscriptions);
+        (!claimed).then_some(Reason::TenantSubscriptions)
+    }
+
+    fn has_subscription(&self, request: &Request<'_>) -> bool {
+        if let Some((share, filter)) = request.filter.shared() {
+            let session = self.desk.sessions.get(request.session.0);
+            let rare = session.and_then(|session| session.rare.as_ref());
+            let memberships = rare.map_or(&[][..], |rare| &rare.memberships);
+            memberships.iter().any(|known| *known.share == *share && *known.filter == *filter.as_str())
+        } else {
+            let found = self.index.find(request.tenant, request.filter.as_str());
+            found.is_some_and(|filter| self.index.subscriber(filter, request.session).is_some())
+        }
+    }
+
+    /// Tells all other shards; returns how many will confirm.
+    pub(crate) fn announce_interest(
+        &mut self,
+        tenant: TenantId,
+        filter: &str,
+        present: bool,
+        ticket: Option<Ticket>,
+    ) -> u16 {
+        let mut told = 0;
+        for shard in self.roster.others_for(filter) {
+            self.links.send(shard, Record::Interest { tenant, filter, present, ticket });
+            told += 1;
+        }
+        told += u16::from(self.note_wanted(tenant, filter, self.place.shard, present, ticket));
+        if ticket.is_none() {
+            return 0;
+        }
+        self.interest_under_way += u64::from(told);
+        told
+    }
+
+    pub(crate) fn handle_unsubscribe(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let unsubscribe = Unsubscribe::decode(version, frame.first_byte, frame.body)?;
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let wanted = self.wants_reasons(key);
+        let mut answer = Box::new(UnsubAckAnswer {
+            codes: Vec::new(),
+            refusals: Refusals::new(wanted, unsubscribe.filters().count()),
+        });
+        let mark = self.desk.journal.mark();
+        for filter in unsubscribe.filters() {
+            answer.codes.push(match filter {
+                Err(_) => {
+                    answer.refusals.add("", Reason::InvalidTopicFilter);
+                    Reason::InvalidTopicFilter.code()
+                }
+                Ok(filter) if self.unsubscribe(now, session, filter) => ReasonCode::Success,
+                Ok(_) => ReasonCode::NoSubscriptionExisted,
+            });
+        }
+        let promises = self.desk.journal.has_written_since(mark);
+        self.answer(now, key, unsubscribe.packet_id, Answer::UnsubAck(answer), 0, promises);
+        self.wait_for_full_links(now, key);
+        Ok(())
+    }
+
+    /// Removes one subscription; says whether there was one.
+    pub(crate) fn unsubscribe(&mut self, now: Now, key: SessionKey, filter: TopicFilter<'_>) -> bool {
+        if let Some((share, behind_share)) = filter.shared() {
+            let left = self.leave_group(now, key, share, behind_share.as_str());
+            if left {
+                self.desk.forget_subscription(key, filter.as_str());
+            }
+            return left;
+        }
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return false };
+        let tenant = session.tenant;
+        let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
+        session.filters.remove(removed.entry);
+        self.desk.tenants.release(tenant, Holding::Subscriptions, 1);
+        self.desk.forget_subscription(key, filter.as_str());
+        self.end_fetch_of(key, filter.as_str());
+        if removed.last_local {
+            self.announce_interest(tenant, filter.as_str(), false, None);
+            self.note_sys_interest(now, tenant, filter.as_str(), false);
+        }
+        true
+    }
+
+    /// Forgets in the store what a session has subscribed to, where the session itself stays there.
+    pub(crate) fn forget_stored_subscriptions(&mut self, key: SessionKey) {
+        let Some(session) = self.desk.sessions.get(key.0).filter(|session| session.stored.is_some()) else { return };
+        let memberships = session.rare.as_deref().map_or(&[][..], |rare| &rare.memberships);
+        let shared = memberships.iter().map(|it| format!("$share/{}/{}", it.share, it.filter));
+        let filters = session.filters.iter().filter_map(|filter| self.index.filter(filter).map(str::to_owned));
+        for filter in filters.chain(shared).collect::<Vec<_>>() {
+            self.desk.forget_subscription(key, &filter);
+        }
+    }
+
+    /// Removes all subscriptions of a session that ends.
+    pub(crate) fn remove_subscriptions(&mut self, now: Now, key: SessionKey) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        self.desk.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
+        let filters = std::mem::take(&mut session.filters);
+        let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
+        let mut sys = Vec::new();
+        let mut unwanted = Vec::new();
+        let notes_unwanted = self.has_uplinks_here();
+        for filter in filters.iter() {
+            let (links, roster) = (&mut self.links, &self.roster);
+            self.index.unsubscribe_entry(filter, key, |tenant, filter| {
+                for shard in roster.others_for(filter) {
+                    links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
+                }
+                if is_own_topic(filter) {
+                    sys.push((tenant, filter.to_owned()));
+                } else if notes_unwanted {
+                    unwanted.push((tenant, filter.to_owned()));
+                }
+            });
+        }
+        for (tenant, filter) in unwanted {
+            self.note_wanted(tenant, &filter, self.place.shard, false, None);
+        }
+        for (tenant, filter) in sys {
+            self.note_sys_interest(now, tenant, &filter, false);
+        }
+        for membership in memberships {
+            self.desk.shared_memberships -= 1;
+            self.leave_home(now, key, &membership);
+        }
+    }
+}
+
+fn granted_options(options: SubscriptionOptions, max_qos: QoS) -> SubscriberOptions {
+    SubscriberOptions::new(options.qos.min(max_qos), options.no_local, options.retain_as_published)
+}
+
+fn granted_code(qos: QoS) -> ReasonCode {
+    match qos {
+        QoS::AtMostOnce => ReasonCode::Success,
+        QoS::AtLeastOnce => ReasonCode::GrantedQos1,
+        QoS::ExactlyOnce => ReasonCode::GrantedQos2,
+    }
+}

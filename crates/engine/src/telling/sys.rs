@@ -1,0 +1,346 @@
+//! `$SYS`: what the broker tells of itself, in the dialect of Mosquitto, while someone listens.
+//!
+//! The first shard gathers everyone's numbers each round and publishes them. Nothing runs while nobody has a subscription
+//! below `$SYS`.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use tidegate_mqtt::{QoS, TopicName};
+
+use crate::desk::Timer;
+use crate::engine::Engine;
+use crate::ids::{SessionKey, ShardId, TenantId};
+use crate::link::record::Record;
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::publish::dispatch::{Source, reach};
+use crate::publish::is_own_topic;
+use crate::telling::reason::{REASONS, Reason};
+use crate::wire::{WireReader, WireWrite};
+
+/// State of `$SYS` on a shard.
+#[derive(Debug)]
+pub(crate) struct Sys {
+    started: Now,
+    /// Filters below `$SYS` that shards are interested in, of the tenant that the values are for.
+    watchers: u32,
+    /// The same of all other tenants, which are told of their own clients and of nothing else.
+    tenant_watchers: u32,
+    /// When the next round is due; also its key among the timers.
+    next: Option<Millis>,
+    /// Number of the present round: a report that comes too late belongs to no other.
+    round: u32,
+    /// What the shards have reported in this round.
+    gathered: SysValues,
+    /// Reports that this round still waits for.
+    missing: u16,
+    /// Most clients seen connected at once.
+    clients_maximum: u64,
+    loads: Vec<Load>,
+    last: Option<(Millis, SysValues)>,
+    /// What subscribers can find as retained values, to be cleared when the last one leaves.
+    published: BTreeSet<String>,
+}
+
+/// An average per minute over 1, 5 and 15 minutes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    averages: [f64; 3],
+}
+
+/// Numbers that are added up over shards, by position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SysValues {
+    plain: [u64; PLAIN.len()],
+    dropped: [u64; REASONS],
+}
+
+/// The plain numbers: topics below `$SYS/broker/`.
+const PLAIN: [&str; 18] = [
+    "clients/connected",
+    "clients/disconnected",
+    "clients/expired",
+    "messages/received",
+    "messages/sent",
+    "publish/messages/received",
+    "publish/messages/sent",
+    "publish/messages/dropped",
+    "publish/bytes/received",
+    "publish/bytes/sent",
+    "bytes/received",
+    "bytes/sent",
+    "subscriptions/count",
+    "shared_subscriptions/count",
+    "retained messages/count",
+    "store/messages/count",
+    "store/messages/bytes",
+    "connections/socket/count",
+];
+
+/// Counters with a moving average: position among [`PLAIN`] and topic below `$SYS/broker/load/`.
+const LOADS: [(usize, &str); 6] = [
+    (3, "messages/received"),
+    (4, "messages/sent"),
+    (5, "publish/received"),
+    (6, "publish/sent"),
+    (10, "bytes/received"),
+    (11, "bytes/sent"),
+];
+
+const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
+
+impl Default for SysValues {
+    fn default() -> Self {
+        Self { plain: [0; PLAIN.len()], dropped: [0; REASONS] }
+    }
+}
+
+impl SysValues {
+    fn add(&mut self, other: &Self) {
+        let mine = self.plain.iter_mut().chain(&mut self.dropped);
+        for (mine, theirs) in mine.zip(other.plain.iter().chain(&other.dropped)) {
+            *mine += theirs;
+        }
+    }
+
+    fn write(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for value in self.plain.iter().chain(&self.dropped) {
+            out.put_u64(*value);
+        }
+        out
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let mut values = Self::default();
+        let mut reader = WireReader::new(bytes);
+        for value in values.plain.iter_mut().chain(&mut values.dropped) {
+            *value = reader.u64("a number of $SYS").unwrap_or(0);
+        }
+        values
+    }
+}
+
+impl Sys {
+    pub(crate) fn new(now: Now) -> Self {
+        Self {
+            started: now,
+            watchers: 0,
+            tenant_watchers: 0,
+            next: None,
+            round: 0,
+            gathered: SysValues::default(),
+            missing: 0,
+            clients_maximum: 0,
+            loads: vec![Load::default(); LOADS.len()],
+            last: None,
+            published: BTreeSet::new(),
+        }
+    }
+
+    /// Whether a round is due at some time.
+    pub(crate) fn has_timer(&self) -> bool {
+        self.next.is_some()
+    }
+}
+
+impl Engine {
+    /// Somebody's interest in a filter began or ended; rounds run while there is one below `$SYS`.
+    pub(crate) fn note_sys_interest(&mut self, now: Now, tenant: TenantId, filter: &str, present: bool) {
+        if !is_own_topic(filter) {
+            return;
+        }
+        let watchers = if tenant == TenantId::DEFAULT { &mut self.sys.watchers } else { &mut self.sys.tenant_watchers };
+        *watchers = if present { *watchers + 1 } else { watchers.saturating_sub(1) };
+        if self.place.shard != ShardId(0) || self.settings.sys_interval_seconds == 0 {
+            return;
+        }
+        if self.sys.watchers > 0 && self.sys.next.is_none() {
+            self.set_sys_timer(now.monotonic);
+        } else if self.sys.watchers == 0
+            && let Some(at) = self.sys.next.take()
+        {
+            self.desk.timers.cancel(at, Timer::Sys);
+            self.sys.last = None;
+            for topic in std::mem::take(&mut self.sys.published) {
+                self.retained.clear(TenantId::DEFAULT, &topic);
+            }
+        }
+    }
+
+    fn set_sys_timer(&mut self, at: Millis) {
+        self.sys.next = Some(at);
+        self.desk.timers.set(at, Timer::Sys);
+    }
+
+    /// Begins a round: every shard is asked.
+    pub(crate) fn publish_sys(&mut self, now: Now) {
+        self.set_sys_timer(now.monotonic.plus_seconds(self.settings.sys_interval_seconds));
+        self.sys.round = self.sys.round.wrapping_add(1);
+        self.sys.gathered = self.sys_values();
+        self.sys.missing = self.place.shards - 1;
+        for shard in self.place.others() {
+            self.links.send(shard, Record::SysQuery { round: self.sys.round });
+        }
+        if self.sys.missing == 0 {
+            self.finish_sys_round(now);
+        }
+    }
+
+    pub(crate) fn answer_sys_query(&mut self, from: ShardId, round: u32) {
+        let values = self.sys_values().write();
+        self.links.send(from, Record::SysReport { round, values: &values });
+    }
+
+    pub(crate) fn handle_sys_report(&mut self, now: Now, round: u32, values: &[u8]) {
+        if round != self.sys.round {
+            return;
+        }
+        self.sys.gathered.add(&SysValues::read(values));
+        self.sys.missing = self.sys.missing.saturating_sub(1);
+        if self.sys.missing == 0 {
+            self.finish_sys_round(now);
+        }
+    }
+
+    fn sys_values(&self) -> SysValues {
+        let counters = self.counters();
+        let gauges = self.gauges();
+        let plain = [
+            gauges.sessions_connected,
+            gauges.sessions_disconnected,
+            counters.sessions_expired,
+            counters.packets_in.iter().sum(),
+            counters.packets_out.iter().sum(),
+            counters.messages_in.iter().sum(),
+            counters.messages_out.iter().sum(),
+            counters.dropped_total(),
+            counters.payload_bytes_in,
+            counters.payload_bytes_out,
+            counters.bytes_in,
+            counters.bytes_out,
+            gauges.subscriptions,
+            gauges.shared_subscriptions,
+            gauges.retained_messages,
+            gauges.retained_messages + gauges.queued_messages,
+            gauges.retained_bytes + gauges.queued_bytes,
+            counters.sockets_opened,
+        ];
+        SysValues { plain, dropped: counters.dropped }
+    }
+
+    fn finish_sys_round(&mut self, now: Now) {
+        if self.sys.watchers == 0 {
+            return;
+        }
+        let values = self.sys.gathered.clone();
+        let [connected, disconnected, ..] = values.plain;
+        self.sys.clients_maximum = self.sys.clients_maximum.max(connected);
+        let uptime = now.monotonic.since(self.sys.started.monotonic) / 1000;
+        let mut texts: Vec<(String, String)> = vec![
+            ("version".into(), format!("tidegate version {}", self.settings.version)),
+            ("uptime".into(), format!("{uptime} seconds")),
+            ("clients/total".into(), (connected + disconnected).to_string()),
+            ("clients/maximum".into(), self.sys.clients_maximum.to_string()),
+            ("clients/active".into(), connected.to_string()),
+            ("clients/inactive".into(), disconnected.to_string()),
+            ("messages/stored".into(), values.plain[15].to_string()),
+        ];
+        texts.extend(PLAIN.iter().zip(values.plain).map(|(topic, value)| ((*topic).to_owned(), value.to_string())));
+        for (reason, count) in Reason::ALL.iter().zip(values.dropped) {
+            if count > 0 {
+                texts.push((format!("publish/messages/dropped/{}", reason.label()), count.to_string()));
+            }
+        }
+        self.add_loads(now, &values, &mut texts);
+        for (topic, text) in texts {
+            self.publish_sys_value(now, format!("$SYS/broker/{topic}"), &text);
+        }
+        self.sys.last = Some((now.monotonic, values));
+    }
+
+    /// Moves the averages on by what was counted since the last round.
+    #[expect(clippy::cast_precision_loss, reason = "averages are shown with two places")]
+    fn add_loads(&mut self, now: Now, values: &SysValues, texts: &mut Vec<(String, String)>) {
+        let start = (self.sys.started.monotonic, SysValues::default());
+        let (then, last) = self.sys.last.as_ref().unwrap_or(&start);
+        let minutes = now.monotonic.since(*then) as f64 / 60_000.0;
+        for ((at, topic), load) in LOADS.iter().zip(&mut self.sys.loads) {
+            let counted = values.plain[*at].saturating_sub(last.plain[*at]) as f64;
+            for (average, window) in load.averages.iter_mut().zip(MINUTES) {
+                if minutes > 0.0 {
+                    let (per_minute, weight) = (counted / minutes, (-minutes / window).exp());
+                    *average = per_minute + (*average - per_minute) * weight;
+                }
+                texts.push((format!("load/{topic}/{window}min"), format!("{average:.2}")));
+            }
+        }
+    }
+
+    fn publish_sys_value(&mut self, now: Now, topic: String, text: &str) {
+        let mut publication =
+            Publication::new(TenantId::DEFAULT, &topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
+        // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.
+        let kept = self.settings.retained.available
+            && self.retained.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
+        let slot = self.route_of(TenantId::DEFAULT, &topic);
+        let source = Source::inside(self.place.shard, now);
+        let (_, route) = self.cache.get(slot);
+        reach!(self).dispatch(now, route, &mut publication, &source);
+        if kept {
+            self.sys.published.insert(topic);
+        }
+    }
+
+    /// What watchers of the client's tenant are told when it has come (no reason) or gone (its reason), if there are any.
+    pub(crate) fn client_event(&self, now: Now, key: SessionKey, reason: Option<Reason>) -> Option<ClientEvent> {
+        if self.sys.watchers + self.sys.tenant_watchers == 0 || !self.settings.sys_events {
+            return None;
+        }
+        let session = self.desk.sessions.get(key.0)?;
+        let what = if reason.is_some() { "disconnected" } else { "connected" };
+        // A client id may hold what a topic level may not.
+        let level = session.client_id.replace(['+', '#', '/'], "_");
+        let topic = format!("$SYS/brokers/{}/clients/{level}/{what}", self.settings.node_name);
+        let mut text = String::from("{\"clientid\":");
+        put_json_string(&mut text, &session.client_id);
+        let _ = write!(text, ",\"ts\":{}", now.unix);
+        if let Some(reason) = reason {
+            let _ = write!(text, ",\"reason\":\"{}\",\"reason_code\":{}", reason.label(), reason.code().byte());
+        }
+        text.push('}');
+        TopicName::new(&topic).is_ok().then_some(ClientEvent { tenant: session.tenant, topic, text })
+    }
+
+    /// Publishes what was put into words before.
+    pub(crate) fn publish_client_event(&mut self, now: Now, event: Option<ClientEvent>) {
+        let Some(ClientEvent { tenant, topic, text }) = event else { return };
+        let mut publication =
+            Publication::new(tenant, &topic, QoS::ExactlyOnce, false, &[], Millis::NEVER, text.as_bytes(), 0);
+        self.publish_inside(now, &mut publication, None);
+    }
+}
+
+/// That a client has come or gone, in words.
+pub(crate) struct ClientEvent {
+    tenant: TenantId,
+    topic: String,
+    text: String,
+}
+
+/// Appends a JSON string with everything escaped that has to be.
+fn put_json_string(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}

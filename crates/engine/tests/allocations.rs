@@ -1,0 +1,167 @@
+//! Once its buffers are there, an engine takes no heap memory for a small message at QoS 0 to subscribers of its shard. To
+//! another shard of the process it takes some for a batch, and none for a message. Publishers that send so much at once that
+//! the rest has to wait for the next turn are not looked at: what waits is copied.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise, and tells where it was")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use tidegate_engine::{ConnectionKey, Engine, Event, ListenerId, Millis, Now, Place, Settings, ShardId};
+
+const NOW: Now = Now { monotonic: Millis(1_000), unix: 1_700_000_000_000 };
+
+thread_local! {
+    /// Pieces of memory that this thread has asked for.
+    static TAKEN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, with a count.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[expect(unsafe_code, reason = "only an allocator sees what is allocated, and there is no safe way to be one")]
+// SAFETY: what is asked for is handed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        TAKEN.set(TAKEN.get() + 1);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        TAKEN.set(TAKEN.get() + 1);
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+}
+
+/// The shards of a process. What clients are sent is thrown away.
+struct Shards(Vec<Engine>);
+
+impl Shards {
+    fn new(number: u16) -> Self {
+        let settings = Arc::new(Settings::default());
+        let place = |shard| Place { shard: ShardId(shard), shards: number };
+        Self((0..number).map(|shard| Engine::new(Arc::clone(&settings), place(shard), 7, NOW)).collect())
+    }
+
+    /// Connects a client on the shard that is its home.
+    fn connect(&mut self, name: &str) -> (usize, ConnectionKey) {
+        let length = u8::try_from(name.len()).unwrap();
+        let packet = [&[0x10, 12 + length], &b"\0\x04MQTT\x04\x02\0\0\0"[..], &[length], name.as_bytes()].concat();
+        let mut shard = 0;
+        loop {
+            let engine = &mut self.0[shard];
+            let key = engine.open_connection(NOW, ListenerId(0)).unwrap();
+            engine.handle_input(NOW, key, &packet);
+            let events = std::iter::from_fn(|| engine.poll_event());
+            let home = events.filter_map(|event| match event {
+                Event::HandOver { home, .. } => Some(home),
+                _ => None,
+            });
+            match home.last() {
+                Some(home) => shard = usize::from(home.0),
+                None => return (shard, key),
+            }
+        }
+    }
+
+    fn subscribe(&mut self, name: &str, filter: &str) {
+        let (shard, key) = self.connect(name);
+        let length = u8::try_from(filter.len()).unwrap();
+        let packet = [&[0x82, 5 + length, 0, 1, 0, length], filter.as_bytes(), &[0]].concat();
+        self.0[shard].handle_input(NOW, key, &packet);
+        self.settle();
+    }
+
+    /// Takes turns as a shell does, until there is nothing more to do.
+    fn settle(&mut self) {
+        loop {
+            let mut busy = false;
+            for from in 0..self.0.len() {
+                let engine = &mut self.0[from];
+                if engine.next_deadline() <= NOW.monotonic {
+                    engine.handle_timers(NOW);
+                    busy = true;
+                }
+                while engine.poll_event().is_some() {}
+                for to in 0..self.0.len() {
+                    if let Some(batch) = self.0[from].take_batch(ShardId(u16::try_from(to).unwrap())) {
+                        assert!(self.0[to].handle_batch(NOW, batch).is_ok());
+                        busy = true;
+                    }
+                }
+                let engine = &mut self.0[from];
+                while let Some(key) = engine.pop_dirty() {
+                    if let Some(output) = engine.output(key) {
+                        output.advance(output.len());
+                    }
+                    engine.handle_written(NOW, key);
+                }
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    /// Publishes `messages` in one piece and lets them arrive, `times` over; returns how many pieces of memory that took.
+    fn taken(&mut self, (shard, key): (usize, ConnectionKey), topic: &str, messages: usize, times: usize) -> u64 {
+        let length = u8::try_from(topic.len()).unwrap();
+        let payload = [b'x'; 64];
+        let packet = [&[0x30, 2 + length + 64, 0, length], topic.as_bytes(), &payload].concat().repeat(messages);
+        let before = TAKEN.get();
+        for _ in 0..times {
+            self.0[shard].handle_input(NOW, key, &packet);
+            self.settle();
+        }
+        TAKEN.get() - before
+    }
+
+    fn delivered(&self) -> u64 {
+        self.0.iter().map(|engine| engine.counters().messages_out[0]).sum()
+    }
+}
+
+#[test]
+fn a_message_to_subscribers_of_its_shard_takes_no_memory() {
+    let mut shards = Shards::new(1);
+    for (name, filter) in [("exact", "a/b"), ("wild", "a/+"), ("all", "#")] {
+        shards.subscribe(name, filter);
+    }
+    let publisher = shards.connect("publisher");
+    for (messages, how) in [(1, "one after the other"), (10, "ten at once")] {
+        // Buffers, routes and the like are made by the first messages.
+        shards.taken(publisher, "a/b", messages, 20);
+        assert_eq!(shards.taken(publisher, "a/b", messages, 100), 0, "{how}");
+    }
+    assert_eq!(shards.delivered(), 3 * 120 * 11);
+}
+
+#[test]
+fn a_message_to_another_shard_takes_no_memory_beyond_that_of_its_batch() {
+    const BATCHES: u64 = 100;
+    let mut shards = Shards::new(2);
+    let name_at = |shards: &mut Shards, at: usize| {
+        (0..100)
+            .map(|number| format!("client-{number}"))
+            .map(|name| (shards.connect(&name), name))
+            .find(|((shard, _), _)| *shard == at)
+    };
+    let (_, there) = name_at(&mut shards, 1).unwrap();
+    let (publisher, _) = name_at(&mut shards, 0).unwrap();
+    shards.subscribe(&there, "a/b");
+    let mut taken = |messages| {
+        shards.taken(publisher, "a/b", messages, 20);
+        shards.taken(publisher, "a/b", messages, BATCHES as usize)
+    };
+    let (few, many) = (taken(10), taken(100));
+    assert!(many < few + BATCHES, "{BATCHES} batches of ten messages took {few}, as many of a hundred {many}");
+    assert_eq!(shards.delivered(), 120 * 110);
+}

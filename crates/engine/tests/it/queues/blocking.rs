@@ -1,0 +1,323 @@
+//! `block`: whoever fills a queue waits, loses nothing, and goes on with everything else.
+
+use tidegate_engine::{OverflowPolicy, Reason};
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
+use tidegate_mqtt::{PacketType, ReasonCode};
+
+use super::{numbers, policy, stuck};
+use crate::harness::*;
+
+#[test]
+fn block_loses_nothing_and_keeps_the_order() {
+    everywhere_with(policy(OverflowPolicy::Block, 10), |world| {
+        let subscriber = stuck(world, "s");
+        let publisher = world.connect(v5("p"));
+        let wanted = numbers(1..=200);
+        for number in &wanted {
+            publisher.send_publish(message("t", number).qos1());
+            world.run();
+        }
+        assert!(world.counters().publishers_parked >= 1);
+        assert_eq!(subscriber.drain(), wanted);
+        assert_eq!(world.counters().dropped_total(), 0);
+        assert_eq!(publisher.answers().len(), 200);
+        assert_eq!(world.gauges().input_bytes, 0);
+    });
+}
+
+#[test]
+fn what_was_parked_does_not_overrun_the_queue_when_it_goes_on() {
+    // All of it arrives in one read, so that it is parked as one piece.
+    let world = World::with(1, policy(OverflowPolicy::Block, 10));
+    let subscriber = stuck(&world, "s");
+    let publisher = world.connect(v5("p"));
+    let wanted = numbers(1..=200);
+    for number in &wanted {
+        publisher.send_publish(message("t", number).qos1());
+    }
+    assert_eq!(subscriber.drain(), wanted);
+    assert_eq!(world.counters().dropped_total(), 0);
+}
+
+#[test]
+fn a_parked_publishers_acknowledgements_and_pings_go_on() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let subscriber = stuck(world, "s");
+        let publisher = world.connect(v5("p").manual());
+        publisher.subscribe("news", ExactlyOnce);
+        for number in 1..=8 {
+            publisher.send_publish(message("t", number.to_string()).qos1());
+            world.run();
+        }
+        while publisher.take_arrival().is_some() {}
+        assert_eq!(world.counters().publishers_parked, 1);
+        publisher.ping();
+        let other = world.connect(v5("other"));
+        other.publish(message("news", "1").qos1());
+        other.publish(message("news", "2").qos2());
+        publisher.puback(publisher.expect_publish("news", "1").id.unwrap());
+        let second = publisher.expect_publish("news", "2").id.unwrap();
+        publisher.pubrec(second);
+        publisher.expect(PacketType::PubRel);
+        publisher.pubcomp(second);
+        publisher.ping();
+        assert!(!publisher.is_paused());
+        assert_eq!(subscriber.drain(), numbers(1..=8));
+    });
+}
+
+#[test]
+fn a_parked_publisher_holds_nobody_else_up() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let subscriber = stuck(world, "s");
+        let publisher = world.connect(v5("p"));
+        for number in 1..=8 {
+            publisher.send_publish(message("t", number.to_string()).qos1());
+            world.run();
+        }
+        let healthy = world.connect(v5("healthy"));
+        healthy.subscribe("u", AtLeastOnce);
+        let other = world.connect(v5("other"));
+        other.publish(message("u", "x").qos1());
+        healthy.expect_publish("u", "x");
+        subscriber.drain();
+    });
+}
+
+#[test]
+fn two_clients_that_block_each_other_do_not_wait_for_ever() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let clients: Vec<Client> = (0..2)
+            .map(|number| {
+                let name = world.name_on(number, &format!("c{number}-"));
+                let client = world.connect(v5(&name).receive_maximum(1).manual());
+                client.subscribe(&format!("to/{number}"), AtLeastOnce);
+                client
+            })
+            .collect();
+        for number in 0..20 {
+            for (from, client) in clients.iter().enumerate() {
+                client.send_publish(message(&format!("to/{}", 1 - from), number.to_string()).qos1());
+            }
+            world.run();
+        }
+        let mut got = [0, 0];
+        for _ in 0..100 {
+            for (count, client) in got.iter_mut().zip(&clients) {
+                *count += client.drain().len();
+            }
+        }
+        assert_eq!(got, [20, 20]);
+        assert_eq!(world.counters().dropped_total(), 0);
+    });
+}
+
+#[test]
+fn parked_packets_are_bounded_and_then_the_socket_is_not_read() {
+    everywhere_with(
+        |settings| {
+            policy(OverflowPolicy::Block, 2)(settings);
+            settings.limits.parked_bytes = 1000;
+        },
+        |world| {
+            let subscriber = stuck(world, "s");
+            let publisher = world.connect(v5("p").keep_alive(5));
+            let wanted: Vec<String> = (0..60).map(|number| format!("{number:0>100}")).collect();
+            for payload in &wanted {
+                publisher.send_publish(message("t", payload).qos1());
+                world.run();
+            }
+            assert!(publisher.is_paused());
+            assert!(publisher.unread_len() > 3000, "{}", publisher.unread_len());
+            assert!(world.gauges().input_bytes < 1500, "{:?}", world.gauges());
+            world.advance(seconds(20));
+            publisher.expect_open();
+            assert_eq!(subscriber.drain(), wanted);
+            assert!(!publisher.is_paused());
+            assert_eq!(world.gauges().input_bytes, 0);
+        },
+    );
+}
+
+#[test]
+fn nobody_is_parked_longer_than_the_limit() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let subscriber = stuck(world, "s");
+        let publisher = world.connect(v5("p"));
+        for number in 1..=10 {
+            publisher.send_publish(message("t", number.to_string()).qos1());
+            world.run();
+        }
+        let before = publisher.answers().len();
+        assert!(before < 10);
+        world.advance(seconds(30));
+        let after = publisher.answers();
+        assert_eq!(before + after.len(), 10, "every publish is answered");
+        let dropped = world.dropped(Reason::BlockedTooLong);
+        assert!(dropped > 0);
+        let refused = after.iter().filter(|(_, _, code)| *code == ReasonCode::QuotaExceeded).count() as u64;
+        assert_eq!(refused, dropped, "and none that was dropped as taken");
+        assert_eq!(subscriber.drain().len() as u64 + dropped, 10);
+        // With room again the queue blocks again instead of dropping.
+        for number in 11..=20 {
+            publisher.send_publish(message("t", number.to_string()).qos1());
+            world.run();
+        }
+        assert_eq!(subscriber.drain(), numbers(11..=20));
+    });
+}
+
+#[test]
+fn a_blocking_reader_that_leaves_lets_everyone_go_on() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let subscriber = world.connect(v5("s").receive_maximum(1).manual());
+        subscriber.subscribe("t", AtLeastOnce);
+        let publisher = world.connect(v5("p"));
+        for number in 1..=10 {
+            publisher.send_publish(message("t", number.to_string()).qos1());
+            world.run();
+        }
+        assert_eq!(world.counters().publishers_parked, 1);
+        subscriber.lose();
+        assert_eq!(publisher.answers().len(), 10);
+        publisher.ping();
+    });
+}
+
+#[test]
+fn a_blocking_reader_that_is_taken_over_lets_everyone_go_on() {
+    everywhere_with(policy(OverflowPolicy::Block, 4), |world| {
+        let _old = stuck(world, "s");
+        let publisher = world.connect(v5("p"));
+        for number in 1..=6 {
+            publisher.send_publish(message("t", number.to_string()).qos1());
+            world.run();
+        }
+        let new = world.connect(v5("s").lasting());
+        let first = new.payloads();
+        publisher.publish_later(message("t", "7").qos1());
+        let mut all = first;
+        all.extend(new.payloads());
+        assert_eq!(all, numbers(1..=7));
+    });
+}
+
+#[test]
+fn a_parked_publisher_that_leaves_is_forgotten() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let subscriber = stuck(world, "s");
+        let publisher = world.connect(v5("p"));
+        for number in 1..=10 {
+            publisher.send_publish(message("t", number.to_string()).qos1());
+            world.run();
+        }
+        publisher.lose();
+        assert_eq!(world.gauges().input_bytes, 0);
+        let got = subscriber.drain();
+        assert_eq!(got, numbers(1..=got.len() as u32));
+        world.advance(minutes(5));
+        let next = world.connect(v5("p"));
+        next.publish(message("t", "next").qos1());
+        assert_eq!(subscriber.drain(), ["next"]);
+    });
+}
+
+#[test]
+fn goodbye_behind_parked_messages_is_still_a_goodbye() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let watcher = world.connect(v5("watcher"));
+        watcher.subscribe("wills/#", AtMostOnce);
+        let subscriber = stuck(world, "s");
+        let publisher = world.connect(v5("p").will(message("wills/p", "gone")));
+        for number in 1..=6 {
+            publisher.send_publish(message("t", number.to_string()).qos1());
+            world.run();
+        }
+        publisher.send_bytes(&[0xE0, 0]);
+        world.run();
+        publisher.expect_open();
+        assert_eq!(subscriber.drain(), numbers(1..=6));
+        assert_eq!(publisher.expect_closed(), Reason::NormalDisconnect);
+        watcher.expect_nothing();
+    });
+}
+
+#[test]
+fn more_publishers_than_a_queue_has_places_lose_nothing() {
+    everywhere_with(policy(OverflowPolicy::Block, 3), |world| {
+        let subscriber = stuck(world, "s");
+        let publishers: Vec<Client> = (0..12).map(|number| world.connect(v5(&format!("p{number}")))).collect();
+        for number in 0..10 {
+            for publisher in &publishers {
+                publisher.send_publish(message("t", format!("{} {number}", publisher.id())).qos1());
+            }
+        }
+        let got = subscriber.drain();
+        assert_eq!(got.len(), 120);
+        for publisher in &publishers {
+            let of_one: Vec<&String> =
+                got.iter().filter(|text| text.split(' ').next() == Some(publisher.id())).collect();
+            assert!(of_one.len() == 10 && of_one.is_sorted(), "{of_one:?}");
+            assert_eq!(publisher.answers().len(), 10);
+        }
+        assert_eq!(world.counters().dropped_total(), 0);
+    });
+}
+
+#[test]
+fn a_repetition_does_not_wait_behind_a_parked_publish_until_it_looks_new() {
+    everywhere_with(policy(OverflowPolicy::Block, 1), |world| {
+        let subscriber = world.connect(v5("s").lasting().receive_maximum(1).manual());
+        subscriber.subscribe("t", ExactlyOnce);
+        let publisher = world.connect(v311("p").manual());
+        publisher.send_publish(message("t", "1").qos2().id(7));
+        publisher.send_publish(message("t", "2").qos2().id(8));
+        publisher.send_publish(message("t", "3").qos2().id(9));
+        world.run();
+        // The publisher waits by now; it repeats what was taken and releases it then.
+        publisher.send_publish(message("t", "4").qos2().id(10));
+        publisher.send_publish(message("t", "3").qos2().id(9).dup());
+        world.run();
+        while publisher.take_arrival().is_some() {}
+        publisher.pubrel(id(9));
+        world.run();
+        let mut got = Vec::new();
+        while let Some(arrival) = subscriber.take_arrival() {
+            if let Some(delivered) = arrival.delivered() {
+                got.push(delivered.text());
+                subscriber.pubrec(delivered.id.unwrap());
+                world.run();
+                subscriber.pubcomp(delivered.id.unwrap());
+                world.run();
+            }
+        }
+        assert_eq!(got, ["1", "2", "3", "4"]);
+    });
+}
+
+#[test]
+fn what_a_parked_publisher_sent_before_it_left_is_not_lost() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let watcher = world.connect(v5("watcher"));
+        watcher.subscribe("wills/#", AtMostOnce);
+        let subscriber = stuck(world, "s");
+        let publisher = world.connect(v5("p").will(message("wills/p", "gone")));
+        for number in 1..=8 {
+            publisher.send_publish(message("t", number.to_string()));
+            world.run();
+        }
+        assert_eq!(world.counters().publishers_parked, 0, "QoS 0 does not need the window");
+        for number in 1..=8 {
+            publisher.send_publish(message("t", number.to_string()).qos1());
+            world.run();
+        }
+        assert_eq!(world.counters().publishers_parked, 1);
+        publisher.send_bytes(&[0xE0, 0]);
+        publisher.lose();
+        assert_eq!(publisher.expect_closed(), Reason::NormalDisconnect);
+        watcher.expect_nothing();
+        let wanted: Vec<String> = numbers(1..=8).into_iter().chain(numbers(1..=8)).collect();
+        assert_eq!(subscriber.drain(), wanted);
+        assert_eq!((world.counters().dropped_total(), world.gauges().input_bytes), (0, 0));
+    });
+}

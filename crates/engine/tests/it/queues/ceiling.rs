@@ -1,0 +1,115 @@
+//! The ceiling of memory: above it new work is refused, below it it is taken again.
+
+use tidegate_engine::{OverflowPolicy, Reason, Settings};
+use tidegate_mqtt::QoS::AtLeastOnce;
+use tidegate_mqtt::{ReasonCode, SubscriptionOptions};
+
+use crate::harness::*;
+
+#[test]
+fn above_the_memory_ceiling_new_work_is_refused_and_below_it_is_taken_again() {
+    let ceiling = |overflow| {
+        move |settings: &mut Settings| {
+            settings.limits.memory_ceiling = 100_000;
+            settings.queue.overflow = overflow;
+        }
+    };
+    for overflow in [OverflowPolicy::DropNewest, OverflowPolicy::DropOldest, OverflowPolicy::Block] {
+        let world = World::with(1, ceiling(overflow));
+        let publisher = world.connect(v5("p"));
+        for number in 0..10 {
+            let name = format!("s{number}");
+            let subscriber = world.connect(v5(&name).lasting());
+            subscriber.subscribe(&name, AtLeastOnce);
+            subscriber.lose();
+        }
+        for number in 0..1000 {
+            publisher.publish(message(&format!("s{}", number % 10), vec![b'x'; 1000]).qos1());
+        }
+        let gauges = world.gauges();
+        assert!(gauges.queued_bytes < 110_000, "{overflow:?}: {gauges:?}");
+        assert!(gauges.queued_bytes > 50_000, "{overflow:?}: {gauges:?}");
+        assert_eq!(gauges.queued_messages + world.counters().dropped_total(), 1000, "{overflow:?}");
+        assert_eq!(world.refuses(0), None, "{overflow:?}: queues alone keep nobody out");
+    }
+}
+
+#[test]
+fn a_shard_full_of_waiting_messages_lets_their_readers_in() {
+    let world = World::with(1, |settings| settings.limits.memory_ceiling = 50_000);
+    let subscriber = world.connect(v5("s").lasting());
+    subscriber.subscribe("t", AtLeastOnce);
+    subscriber.lose();
+    let publisher = world.connect(v5("p"));
+    for _ in 0..100 {
+        publisher.publish(message("t", vec![b'x'; 1000]).qos1());
+    }
+    assert!(world.dropped(Reason::MemoryCeiling) > 0);
+    let connecting = v5("s").lasting();
+    let mut subscriber = world.open(&connecting);
+    // Byte by byte, so that a part of a packet waits as well.
+    for byte in connecting.encode() {
+        subscriber.send_bytes(&[byte]);
+        world.run();
+    }
+    subscriber.expect_accepted();
+    assert!(subscriber.messages().len() > 30);
+    publisher.publish(message("t", "after").qos1());
+    subscriber.expect_publish("t", "after");
+}
+
+#[test]
+fn a_shard_full_of_parts_of_packets_refuses_connections() {
+    let world = World::with(1, |settings| settings.limits.memory_ceiling = 50_000);
+    let clients: Vec<Client> = (0..10).map(|number| world.connect(v5(&format!("c{number}")))).collect();
+    for client in &clients {
+        client.send_bytes(&message("t", vec![b'x'; 12_000]).encode(tidegate_mqtt::Version::V5)[..10_000]);
+        world.run();
+    }
+    let closed = clients.iter().filter(|client| client.closed() == Some(Reason::MemoryCeiling)).count();
+    assert!((3..=5).contains(&closed), "{closed}");
+    assert!(world.gauges().input_bytes <= 70_000);
+}
+
+#[test]
+fn wills_count_for_the_ceiling_and_a_shard_full_of_them_takes_no_more() {
+    let world = World::with(1, |settings| settings.limits.memory_ceiling = 50_000);
+    let with_will =
+        |number: usize| v5(&format!("c{number}")).lasting().will(message("w", vec![b'x'; 10_000]).delay(60));
+    // All are there before the first will is.
+    let opened: Vec<Client> = (0..10).map(|number| world.open(&with_will(number))).collect();
+    for (number, client) in opened.iter().enumerate() {
+        client.send_bytes(&with_will(number).encode());
+        world.run();
+    }
+    let there: Vec<&Client> = opened.iter().filter(|client| client.closed().is_none()).collect();
+    assert!((5..=7).contains(&there.len()), "{}", there.len());
+    assert_eq!(world.refuses(0), Some(Reason::MemoryCeiling));
+    for client in there {
+        client.disconnect();
+    }
+    assert_eq!(world.refuses(0), None, "whoever says goodbye takes the will along");
+}
+
+#[test]
+fn subscriptions_count_for_the_ceiling_and_what_is_there_may_be_renewed() {
+    everywhere_with(
+        |settings| settings.limits.memory_ceiling = 200_000,
+        |world| {
+            let subscriber = world.connect(v5("s"));
+            let filter = |number: usize| format!("{number}/{}#", "long/".repeat(100));
+            let ask = |number: usize| {
+                let options = SubscriptionOptions::new(AtLeastOnce);
+                subscriber.expect_sub_ack(subscriber.send_subscribe(&[(&filter(number), options)], None))[0]
+            };
+            let granted = (0..100).take_while(|number| ask(*number) == ReasonCode::GrantedQos1).count();
+            assert!((5..50).contains(&granted), "{granted}");
+            assert_eq!(ask(granted), ReasonCode::QuotaExceeded);
+            assert_eq!(ask(0), ReasonCode::GrantedQos1, "it is there already");
+            for number in 0..granted {
+                subscriber.unsubscribe(&filter(number));
+            }
+            assert_eq!(ask(granted), ReasonCode::GrantedQos1, "the others have made room");
+        },
+    );
+}

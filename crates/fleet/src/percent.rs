@@ -1,0 +1,28 @@
+//! Text as a part of an address: what means something there is written as `%XX`.
+
+use std::fmt::Write;
+
+/// Leaves letters, digits and `-._~` as they are (RFC 3986, section 2.3), and escapes every other byte.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_means_something_in_an_address_is_escaped() {
+        assert_eq!(escape("a-Z_0.~"), "a-Z_0.~");
+        assert_eq!(escape("p@ss:w/\u{e4}%"), "p%40ss%3Aw%2F%C3%A4%25");
+    }
+}

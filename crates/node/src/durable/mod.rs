@@ -1,0 +1,273 @@
+//! Between shards and the store: batches of the journal go out, commits come back, and at the start everything that the
+//! store holds goes to the shards that it belongs to.
+
+pub(crate) mod place;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use tidegate_engine::{
+    Engine, LoadedQueue, Now, ReadFailure, RestoreError, RestoreRoute, Restored, ShardId, Takers, TenantId, WantedQueue,
+};
+use tidegate_store::{Loaded, MergeError, ReadError, Reader, Running, Status, Store, Writer};
+
+use crate::admission::stored_bans::{self, StoredBans};
+use crate::admission::{Admission, RecordError};
+use crate::limits::{RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS, UNCOMMITTED_BYTES};
+use crate::shard::Shard;
+use crate::shard::inbox::{InboxSender, ToShard};
+
+/// A key and its value.
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+
+/// Why what a store holds could not be served.
+#[derive(Debug, thiserror::Error)]
+pub enum DurableError {
+    /// The store could not be read.
+    #[error("the store cannot be read: {0}; `tidegate store check` says where")]
+    Read(#[from] MergeError),
+    /// What it holds does not fit together.
+    #[error("what the store holds cannot be taken in: {0}; `tidegate store export` shows what there is")]
+    Restore(#[from] RestoreError),
+    /// A ban cannot be read.
+    #[error("{0}; `tidegate store export` shows it")]
+    Ban(#[from] RecordError),
+    /// A shard ended while it was taking it in.
+    #[error("{0} ended while it was taking in what the store holds")]
+    ShardEnded(ShardId),
+    /// The store's threads could not be started.
+    #[error("the store's threads cannot be started: {0}")]
+    Threads(std::io::Error),
+}
+
+/// A shard's part of taking in what a store holds.
+pub(crate) struct RestoreSeed {
+    pub pairs: Receiver<Vec<Pair>>,
+    pub restored: Sender<(ShardId, Result<Restored, RestoreError>)>,
+    pub settled: Sender<ShardId>,
+}
+
+/// What a shard writes its journal to.
+pub(crate) struct ShardJournal {
+    pub writer: Writer,
+    pub reader: Reader,
+    pub status: Arc<Status>,
+}
+
+impl std::fmt::Debug for ShardJournal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShardJournal").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// A part of a queue that the store has read, or why it has not.
+#[derive(Debug)]
+pub(crate) struct QueueRead {
+    pub tenant: TenantId,
+    pub client_id: String,
+    pub session: u64,
+    pub entries: Result<Vec<Pair>, ReadError>,
+}
+
+/// The node's end of a restore that is about to begin.
+pub(crate) struct Restorer {
+    admission: Arc<Admission>,
+    now: Now,
+    route: RestoreRoute,
+    pairs: Vec<SyncSender<Vec<Pair>>>,
+    chunks: Vec<Vec<Pair>>,
+    restored: Receiver<(ShardId, Result<Restored, RestoreError>)>,
+    settled: Receiver<ShardId>,
+}
+
+/// Makes both ends of a restore for so many shards, and for the bans of this admission.
+pub(crate) fn restorer(shards: u16, admission: Arc<Admission>, now: Now) -> (Restorer, VecDeque<RestoreSeed>) {
+    let (restored, all_restored) = channel();
+    let (settled, all_settled) = channel();
+    let mut seeds = VecDeque::new();
+    let mut senders = Vec::new();
+    for _ in 0..shards {
+        let (sender, pairs) = sync_channel(RESTORE_CHUNKS);
+        senders.push(sender);
+        seeds.push_back(RestoreSeed { pairs, restored: restored.clone(), settled: settled.clone() });
+    }
+    let chunks = (0..shards).map(|_| Vec::new()).collect();
+    let route = RestoreRoute::new(shards);
+    (Restorer { admission, now, route, pairs: senders, chunks, restored: all_restored, settled: all_settled }, seeds)
+}
+
+impl Restorer {
+    /// Gives all that the store holds to the shards, and waits until they have taken it in and know of each other.
+    ///
+    /// # Errors
+    /// When something cannot be read or taken in.
+    pub(crate) fn run(mut self, store: &Store) -> Result<Restored, DurableError> {
+        let mut failure = None;
+        store.for_each(&mut |key, value| {
+            if failure.is_none() {
+                failure = self.hand_out(key, value).err();
+            }
+        })?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        for shard in 0..self.pairs.len() {
+            self.flush(shard)?;
+        }
+        let shards = self.pairs.len();
+        // The shards see the end of what comes by this.
+        self.pairs.clear();
+        let mut sum = Restored::default();
+        for shard in 0..shards {
+            let ended = |_| DurableError::ShardEnded(ShardId(shard as u16));
+            let (_, restored) = self.restored.recv().map_err(ended)?;
+            sum.add(&restored?);
+        }
+        for shard in 0..shards {
+            self.settled.recv().map_err(|_| DurableError::ShardEnded(ShardId(shard as u16)))?;
+        }
+        Ok(sum)
+    }
+
+    fn hand_out(&mut self, key: &[u8], value: &[u8]) -> Result<(), DurableError> {
+        if stored_bans::restore(&self.admission, self.now, key, value)? {
+            return Ok(());
+        }
+        match self.route.takers(key, value)? {
+            Takers::One(shard) => self.put(usize::from(shard.0), key, value),
+            Takers::All => (0..self.pairs.len()).try_for_each(|shard| self.put(shard, key, value)),
+            Takers::None => Ok(()),
+        }
+    }
+
+    fn put(&mut self, shard: usize, key: &[u8], value: &[u8]) -> Result<(), DurableError> {
+        let Some(chunk) = self.chunks.get_mut(shard) else { return Ok(()) };
+        chunk.push((key.to_vec(), value.to_vec()));
+        if chunk.len() >= RESTORE_CHUNK_PAIRS { self.flush(shard) } else { Ok(()) }
+    }
+
+    fn flush(&mut self, shard: usize) -> Result<(), DurableError> {
+        let (Some(chunk), Some(pairs)) = (self.chunks.get_mut(shard), self.pairs.get(shard)) else { return Ok(()) };
+        let chunk = std::mem::take(chunk);
+        if pairs.send(chunk).is_ok() {
+            return Ok(());
+        }
+        // It has stopped taking, and says why.
+        match self.restored.recv() {
+            Ok((_, Err(error))) => Err(error.into()),
+            _ => Err(DurableError::ShardEnded(ShardId(shard as u16))),
+        }
+    }
+}
+
+/// Takes in what comes for a shard, on its thread; says whether all of it could be.
+pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &RestoreSeed) -> bool {
+    let mut take = || {
+        for chunk in &seed.pairs {
+            for (key, value) in chunk {
+                engine.restore(now, &key, &value)?;
+            }
+        }
+        engine.finish_restore(now)
+    };
+    let taken = take();
+    let whole = taken.is_ok();
+    // Whoever waits for this has given up if nobody takes it.
+    let _ = seed.restored.send((shard, taken));
+    whole
+}
+
+/// Starts a store that tells shards by their inboxes what is committed. The writer behind those of the shards is that of
+/// bans.
+pub(crate) fn start(store: Store, inboxes: Vec<InboxSender>, bans: &Arc<StoredBans>) -> Result<Running, DurableError> {
+    let of_bans = inboxes.len() as u16;
+    let committed = Arc::clone(bans);
+    let commits = move |writer: u16, sequence: u64| match inboxes.get(usize::from(writer)) {
+        Some(inbox) => inbox.send(ToShard::Committed(sequence)),
+        None => committed.on_committed(sequence),
+    };
+    let running = store.start(Box::new(commits)).map_err(DurableError::Threads)?;
+    bans.serve(running.writer(of_bans));
+    Ok(running)
+}
+
+/// Tells the log that the store takes nothing more, or that it does again.
+fn tell_full(status: &Status) {
+    let (used, free) = (status.store_bytes(), status.free_bytes());
+    let (pending, error) = (status.pending_bytes(), status.last_error());
+    if status.is_full() {
+        tracing::error!(used, free, pending, error, "the store takes no more: new messages and sessions are refused");
+    } else {
+        tracing::info!(used, free, pending, "the store takes new messages and sessions again");
+    }
+}
+
+impl Shard {
+    /// Hands what was written in this turn to the store. Always before anything goes to other shards or to clients, which
+    /// may promise it. Returns the number of the last batch that was handed over.
+    pub(crate) fn submit_journal(&mut self) -> Option<u64> {
+        let journal = self.journal.as_ref()?;
+        let mut last = None;
+        while let Some(batch) = self.engine.take_journal() {
+            last = Some(batch.sequence);
+            if let Err(error) = journal.writer.submit(batch.sequence, batch.operations) {
+                // What cannot be stored is never promised: whoever waits for it goes on waiting, and the process is of no use.
+                tracing::error!(shard = self.place.shard.0, %error, "the store does not take what has to be kept");
+            }
+        }
+        last
+    }
+
+    /// Has the store read a part of a queue; what it reads comes by the inbox.
+    pub(crate) fn read_queue(&mut self, wanted: WantedQueue) {
+        let inbox = self.inboxes.get(usize::from(self.place.shard.0)).cloned();
+        let (Some(journal), Some(inbox)) = (&self.journal, inbox) else { return };
+        let WantedQueue { tenant, client_id, session, from, to, max_bytes } = wanted;
+        let done = move |read: Result<Loaded, ReadError>| {
+            let entries = read.map(|loaded| loaded.entries);
+            inbox.send(ToShard::Read(Box::new(QueueRead { tenant, client_id, session, entries })));
+        };
+        journal.reader.load(from, to, max_bytes, Box::new(done));
+    }
+
+    /// Gives the engine what the store has read.
+    pub(crate) fn take_queue_read(&mut self, read: QueueRead) {
+        let QueueRead { tenant, client_id, session, entries } = read;
+        match entries {
+            Ok(entries) => {
+                self.engine.handle_read(self.now, &LoadedQueue { tenant, client_id, session, entries });
+            }
+            Err(ReadError::Busy) => self.engine.fail_read(self.now, tenant, &client_id, session, ReadFailure::Busy),
+            Err(error) => {
+                tracing::error!(client_id, %error, "a part of a queue cannot be read and is lost; `tidegate store check` says where");
+                self.engine.fail_read(self.now, tenant, &client_id, session, ReadFailure::Lost);
+            }
+        }
+    }
+
+    /// Looks how the store is doing, at the beginning of a turn.
+    pub(crate) fn watch_store(&mut self) {
+        let Some(journal) = &self.journal else { return };
+        let full = journal.status.is_full();
+        if full != self.store_full {
+            self.store_full = full;
+            self.engine.set_store_full(full);
+            // All shards see the same store; one of them tells.
+            if self.place.shard == ShardId(0) {
+                tell_full(&journal.status);
+            }
+        }
+        // A disk that is only slow holds back those who write to it; one that takes nothing makes the engine refuse.
+        self.stalled = !full && journal.status.pending_bytes() > UNCOMMITTED_BYTES;
+    }
+
+    /// Tells whoever starts the node when the other shards know what this one has taken in.
+    pub(crate) fn tell_settled(&mut self) {
+        if self.engine.is_settled()
+            && let Some(settled) = self.settled.take()
+        {
+            let _ = settled.send(self.place.shard);
+        }
+    }
+}

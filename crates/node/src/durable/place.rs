@@ -1,0 +1,122 @@
+//! What a store at rest holds, for another node that is to go on with it.
+
+use std::sync::Arc;
+
+use tidegate_engine::{
+    Engine, Now, PartitionImage, Partitions, Place, RestoreRoute, Settings as EngineSettings, Snapshot, Sweep, Takers,
+};
+use tidegate_store::Store;
+
+use crate::admission::Ban;
+use crate::admission::stored_bans;
+use crate::clock::Clock;
+use crate::durable::DurableError;
+use crate::moves::MoveError;
+
+/// Why a store could not be given on.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// What it holds cannot be read or does not fit together.
+    #[error(transparent)]
+    Durable(#[from] DurableError),
+    /// It cannot be made an image of.
+    #[error(transparent)]
+    Image(#[from] MoveError),
+    /// Queues were left in the store.
+    #[error("queues are too long to be taken in as a whole; start a node with this store")]
+    TooLong,
+}
+
+/// The bans that a store at rest has, with times of the clock of the node that is to take them over.
+///
+/// # Errors
+/// When one cannot be read: it may keep somebody out.
+pub fn bans_of(store: &Store, now: Now) -> Result<Vec<Ban>, PlaceError> {
+    let (mut bans, mut failure) = (Vec::new(), None);
+    let visited = store.for_each(&mut |key, value| match stored_bans::read(now, key, value) {
+        Some(Ok(ban)) => bans.push(ban),
+        Some(Err(error)) => failure = Some(error),
+        None => {}
+    });
+    visited.map_err(DurableError::from)?;
+    match failure {
+        Some(error) => Err(DurableError::from(error).into()),
+        None => Ok(bans),
+    }
+}
+
+/// The partitions of a store at rest as images, for [`NodeHandle::arrive`](crate::NodeHandle::arrive) of the node that takes them over. It is what a restart
+/// with the store would go on from: clients count as cut off from now on, and wills that are due are published where the images arrive.
+/// All of it is in memory at once. Nothing of the store changes.
+///
+/// # Errors
+/// When it cannot be read, or what it holds does not fit together.
+pub fn images_of(
+    store: &Store,
+    settings: EngineSettings,
+    partitions: Partitions,
+) -> Result<Vec<PartitionImage>, PlaceError> {
+    let now = Clock::start().now();
+    let mut settings = settings;
+    // Queues come into memory as they are: they leave it again at once.
+    settings.queue.memory_bytes = u64::MAX;
+    settings.limits.memory_ceiling = 0;
+    let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 0, now);
+    let (mut route, mut failure) = (RestoreRoute::new(1), None);
+    // What ended sessions have left is swept away sooner or later, and not while a store lies at rest.
+    let mut sweep = Sweep::default();
+    let visited = store.for_each(&mut |key, value| {
+        if failure.is_none() && sweep.keep(key, value) {
+            failure = match route.takers(key, value) {
+                Ok(Takers::None) => None,
+                Ok(_) => engine.restore(now, key, value).err(),
+                Err(error) => Some(error),
+            };
+        }
+    });
+    visited.map_err(DurableError::from)?;
+    if let Some(error) = failure {
+        return Err(DurableError::from(error).into());
+    }
+    engine.finish_restore(now).map_err(DurableError::from)?;
+    engine.hold_partitions(now, partitions, None);
+    match engine.snapshot_partitions(now, partitions, u64::MAX).map_err(MoveError::from)? {
+        Snapshot::Taken(images) => Ok(images),
+        Snapshot::Loading => Err(PlaceError::TooLong),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_engine::{PARTITIONS, PartitionId};
+    use tidegate_store::{Settings, SimulatedDisk, keep_all, open};
+
+    use super::*;
+
+    /// The key of a subscription of session 64 to `x`; its value is five zeros.
+    const LEFT_BEHIND: &[u8] = b"\x10\0\0\0\0\0\0\0\x40\x01x";
+
+    fn opened(disk: &SimulatedDisk) -> Store {
+        let settings = Settings { min_free_bytes: 0, ..Settings::default() };
+        open(Arc::new(disk.clone()), settings, keep_all()).unwrap().store
+    }
+
+    #[test]
+    fn what_an_ended_session_has_left_in_a_store_does_not_spoil_the_rest() {
+        let disk = SimulatedDisk::new(1);
+        let mut writing = opened(&disk).stepped(Box::new(|_: u16, _: u64| {}));
+        let mut put = vec![1, LEFT_BEHIND.len() as u8, 0];
+        put.extend_from_slice(LEFT_BEHIND);
+        put.extend_from_slice(&[5, 0, 0, 0, 0, 0, 0, 0, 0]);
+        writing.submit(0, 1, put).unwrap();
+        while writing.step() {}
+        writing.sync();
+        writing.end();
+        drop(writing);
+        let all: Partitions = (0..PARTITIONS).map(PartitionId).collect();
+        let mut pairs = 0;
+        opened(&disk).for_each(&mut |_, _| pairs += 1).unwrap();
+        assert_eq!(pairs, 1, "it is there");
+        assert_eq!(images_of(&opened(&disk), EngineSettings::default(), all).unwrap().len(), usize::from(PARTITIONS));
+    }
+}

@@ -1,0 +1,69 @@
+//! What a node listens on, and which shard has it.
+
+use tidegate_engine::ListenerId;
+
+use crate::address::{ListenAddress, LocalAddress};
+use crate::listener::{Acceptor, bind, bind_quic};
+use crate::node::StartError;
+use crate::quic::{MAX_ENDPOINTS, QuicEndpoint, QuicSocket};
+use crate::settings::NodeSettings;
+use crate::shard::inbox::InboxSender;
+use crate::tls::{TlsError, TlsListeners};
+
+/// What is listened on, in the order of the settings.
+#[derive(Default)]
+pub(crate) struct Listening {
+    pub acceptors: Vec<Acceptor>,
+    pub quic: Vec<QuicSocket>,
+    pub addresses: Vec<LocalAddress>,
+}
+
+pub(crate) fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<Listening, StartError> {
+    let mut listening = Listening::default();
+    for (position, (address, id)) in settings.listeners.iter().zip((0..).map(ListenerId)).enumerate() {
+        let tls = tls.get(position);
+        if let (ListenAddress::Quic(at), Some(tls)) = (address, tls) {
+            for (socket, address) in bind_quic(at, id, tls)? {
+                listening.quic.push(socket);
+                listening.addresses.push(address);
+            }
+            continue;
+        }
+        let proxies = settings.proxies.get(&position).map(|networks| networks.as_slice().into());
+        let acceptors = bind(address, id, tls, proxies)?;
+        listening.addresses.extend(acceptors.iter().map(|acceptor| acceptor.address().clone()));
+        listening.acceptors.extend(acceptors);
+    }
+    if listening.quic.len() > MAX_ENDPOINTS {
+        return Err(StartError::QuicSockets(listening.quic.len()));
+    }
+    Ok(listening)
+}
+
+/// Deals the listeners out to the shards.
+pub(crate) fn spread(acceptors: Vec<Acceptor>, shards: u16) -> Vec<Vec<Acceptor>> {
+    let mut dealt: Vec<Vec<Acceptor>> = (0..shards).map(|_| Vec::new()).collect();
+    for (acceptor, position) in acceptors.into_iter().zip((0..usize::from(shards)).cycle()) {
+        if let Some(hand) = dealt.get_mut(position) {
+            hand.push(acceptor);
+        }
+    }
+    dealt
+}
+
+/// Deals the sockets for QUIC out, from the last shard on: the first ones have the listeners of the other transports.
+pub(crate) fn spread_quic(
+    sockets: Vec<QuicSocket>,
+    inboxes: &[InboxSender],
+) -> Result<Vec<Vec<QuicEndpoint>>, TlsError> {
+    let shards = u16::try_from(inboxes.len()).unwrap_or(u16::MAX);
+    let mut dealt: Vec<Vec<QuicEndpoint>> = inboxes.iter().map(|_| Vec::new()).collect();
+    let places = (0..inboxes.len()).rev().cycle();
+    for ((mut socket, number), place) in sockets.into_iter().zip(0..).zip(places) {
+        socket.set_number(number);
+        if let (Some(hand), Some(home)) = (dealt.get_mut(place), inboxes.get(place)) {
+            hand.push(QuicEndpoint::new(socket, home.clone(), shards)?);
+        }
+    }
+    Ok(dealt)
+}

@@ -1,0 +1,82 @@
+//! Which mobile nodes are in which groups, told from outside (CTX-33).
+
+use std::sync::mpsc::channel;
+
+use tidegate_engine::{MembershipChange, MembershipOutcome, Place, ShardId, TenantId, partition_of};
+
+use crate::handle::{NoAnswer, NodeHandle, wait};
+use crate::shard::inbox::{Admin, ToShard};
+
+/// Changes that one call may bring: each shard makes its part of them in one turn, a few milliseconds for all.
+pub const MAX_MEMBERSHIP_CHANGES: usize = 10_000;
+
+/// Why changes were not made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangesError {
+    /// There are too many of them; nothing has changed.
+    #[error("{changes} changes of groups at once; at most {MAX_MEMBERSHIP_CHANGES} may be: split them")]
+    TooMany {
+        /// How many there are.
+        changes: usize,
+    },
+    /// A shard does not answer; it makes its changes in its next turn, if it has one.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+}
+
+impl NodeHandle {
+    /// Changes the groups of a mobile node. When this returns, messages to these groups that enter at the node's own shard reach
+    /// it or do not, as was said; other shards have been told, and know when they next answer anything.
+    ///
+    /// # Errors
+    /// When the shard does not answer.
+    pub fn set_membership(
+        &self,
+        tenant: TenantId,
+        client_id: &str,
+        add: &[String],
+        remove: &[String],
+    ) -> Result<MembershipOutcome, ChangesError> {
+        let change =
+            MembershipChange { tenant, client_id: client_id.to_owned(), add: add.to_vec(), remove: remove.to_vec() };
+        let made = self.set_memberships(vec![change])?;
+        Ok(made.into_iter().next().unwrap_or(MembershipOutcome::NoSuchNode))
+    }
+
+    /// The same for many nodes, up to [`MAX_MEMBERSHIP_CHANGES`] at once; what came of each stands at its place. Those of one node
+    /// are made in their order.
+    ///
+    /// # Errors
+    /// When there are too many, or a shard does not answer.
+    pub fn set_memberships(&self, changes: Vec<MembershipChange>) -> Result<Vec<MembershipOutcome>, ChangesError> {
+        if changes.len() > MAX_MEMBERSHIP_CHANGES {
+            return Err(ChangesError::TooMany { changes: changes.len() });
+        }
+        let place = Place { shard: ShardId(0), shards: self.shards() };
+        let mut outcomes = vec![MembershipOutcome::NoSuchNode; changes.len()];
+        let mut by_shard: Vec<(Vec<usize>, Vec<MembershipChange>)> =
+            vec![Default::default(); usize::from(place.shards)];
+        for (at, change) in changes.into_iter().enumerate() {
+            let home = place.home_of(partition_of(change.tenant, &change.client_id));
+            if let Some((places, part)) = by_shard.get_mut(usize::from(home.0)) {
+                places.push(at);
+                part.push(change);
+            }
+        }
+        let mut asked = Vec::new();
+        for (shard, (places, part)) in (0..).map(ShardId).zip(by_shard) {
+            if part.is_empty() {
+                continue;
+            }
+            let (answer, answers) = channel();
+            self.tell(shard, ToShard::Admin(Admin::Membership { changes: part, answer }));
+            asked.push((shard, places, answers));
+        }
+        for (shard, places, answers) in asked {
+            for (at, outcome) in places.into_iter().zip(wait(shard, &answers)?) {
+                outcomes[at] = outcome;
+            }
+        }
+        Ok(outcomes)
+    }
+}

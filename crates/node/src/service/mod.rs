@@ -1,0 +1,241 @@
+//! What services within the process may do at a node: publish, ask who is connected and how far away, ping, and send
+//! clients elsewhere. All of it is bounded, and a shard waits for none of them.
+
+pub(crate) mod membership;
+pub(crate) mod records;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Instant;
+
+use tidegate_engine::{InnerPublication, Millis, Place, Reason, RecordTicket, ShardId, TenantId, partition_of};
+
+use crate::handle::{NoAnswer, NodeHandle, wait};
+use crate::service::records::{RecordSink, ReportSink};
+use crate::shard::Shard;
+use crate::shard::inbox::{Admin, ToShard};
+
+/// Pongs that wait for whoever pings; further ones are dropped, and their nodes count as silent in that round.
+const WAITING_PONGS: usize = 65_536;
+
+/// Is called when there is something to take. It only hands the news over.
+pub type ServiceWake = Arc<dyn Fn() + Send + Sync>;
+
+/// Who is to be pinged: tenant, client id, and the topic of the message.
+pub type Ping = (TenantId, String, String);
+
+/// A client that is connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientLink {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The client id.
+    pub client_id: String,
+    /// The smoothed round trip of its transport, microseconds, where TCP or QUIC has measured one.
+    pub rtt_us: Option<u64>,
+}
+
+/// A client has acknowledged a ping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pong {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The client id.
+    pub client_id: String,
+    /// When its acknowledgement was read.
+    pub at: Instant,
+}
+
+/// An order of a service for a shard.
+pub(crate) enum ServiceOrder {
+    /// Publish this; where it is for one node of a cluster to say, if this is the one.
+    Publish { message: Box<InnerPublication>, at_home: bool },
+    /// Say who is connected, and how long the round trips of their transports take if that is wanted.
+    Links { rtt: bool, answer: Sender<Vec<ClientLink>> },
+    /// Tell pongs here from now on.
+    Pongs(SyncSender<Pong>, ServiceWake),
+    /// Ping these clients, and say when each was sent its ping.
+    Ping { pings: Vec<Ping>, expires_at: Millis, answer: Sender<Vec<Option<Instant>>> },
+    /// A new round of pings begins: acknowledgements of older ones are told no more.
+    ForgetPings,
+    /// Publish this, and tell its number when it is taken.
+    PublishAwaited(Box<InnerPublication>, u64),
+    /// Tell messages for applications here from now on.
+    Records(Box<RecordSink>),
+    /// Tell what mobile nodes say of themselves here from now on.
+    Reports(Box<ReportSink>),
+    /// What became of a message for applications.
+    Recorded { ticket: RecordTicket, refused: Option<Reason> },
+    /// Send a client elsewhere, and answer whether there was one.
+    SendElsewhere { tenant: TenantId, client_id: String, reference: String, answer: Sender<bool> },
+}
+
+impl fmt::Debug for ServiceOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServiceOrder")
+    }
+}
+
+/// What services are told by a shard.
+#[derive(Default)]
+pub(crate) struct Services {
+    pongs: Option<(SyncSender<Pong>, ServiceWake)>,
+    pub(crate) records: Option<Box<RecordSink>>,
+    pub(crate) reports: Option<Box<ReportSink>>,
+}
+
+/// Pongs of all clients.
+#[derive(Debug)]
+pub struct Pongs(Receiver<Pong>);
+
+impl Pongs {
+    /// Takes a pong that has come.
+    pub fn take(&self) -> Option<Pong> {
+        self.0.try_recv().ok()
+    }
+}
+
+impl NodeHandle {
+    pub(crate) fn home(&self, tenant: TenantId, name: &str) -> ShardId {
+        Place { shard: ShardId(0), shards: self.shards() }.home_of(partition_of(tenant, name))
+    }
+
+    fn tell_services(&self, shard: ShardId, order: ServiceOrder) {
+        self.tell(shard, ToShard::Admin(Admin::Service(order)));
+    }
+
+    /// Publishes a message of the broker's own. It is on its way; a topic that is none is logged and dropped.
+    pub fn publish_inner(&self, message: InnerPublication) {
+        self.publish_as(message, false);
+    }
+
+    /// The same for what every node of a cluster would say alike: the one that is the home of the topic's retained message does.
+    pub fn publish_at_home(&self, message: InnerPublication) {
+        self.publish_as(message, true);
+    }
+
+    fn publish_as(&self, message: InnerPublication, at_home: bool) {
+        let shard = self.home(message.tenant, &message.topic);
+        self.tell_services(shard, ServiceOrder::Publish { message: Box::new(message), at_home });
+    }
+
+    /// All clients that are connected; with `rtt` also how long the round trips of their transports take, which costs a system call
+    /// for each TCP connection.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn client_links(&self, rtt: bool) -> Result<Vec<ClientLink>, NoAnswer> {
+        let all = self.ask_all(|answer| Admin::Service(ServiceOrder::Links { rtt, answer }))?;
+        Ok(all.into_iter().flatten().collect())
+    }
+
+    /// Tells pongs from now on; whoever asked before is told no more. Up to 65,536 wait.
+    pub fn pongs(&self, wake: &ServiceWake) -> Pongs {
+        let (sender, pongs) = sync_channel(WAITING_PONGS);
+        self.tell_all(|| Admin::Service(ServiceOrder::Pongs(sender.clone(), Arc::clone(wake))));
+        Pongs(pongs)
+    }
+
+    /// Begins a new round of pings: acknowledgements of earlier ones are told no more.
+    pub fn forget_pings(&self) {
+        self.tell_all(|| Admin::Service(ServiceOrder::ForgetPings));
+    }
+
+    /// Publishes to each of these clients at QoS 1 on a topic of its own, for a pong. Who is away, or has something to
+    /// acknowledge, is not asked. Returns when each was, in the order of `pings`.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn ping(&self, pings: Vec<Ping>, expires_at: Millis) -> Result<Vec<Option<Instant>>, NoAnswer> {
+        let mut sent = vec![None; pings.len()];
+        let mut by_shard: Vec<(Vec<usize>, Vec<Ping>)> = vec![Default::default(); usize::from(self.shards())];
+        for (at, ping) in pings.into_iter().enumerate() {
+            let home = self.home(ping.0, &ping.1);
+            if let Some((places, part)) = by_shard.get_mut(usize::from(home.0)) {
+                places.push(at);
+                part.push(ping);
+            }
+        }
+        for (shard, (places, pings)) in (0..).map(ShardId).zip(by_shard) {
+            if pings.is_empty() {
+                continue;
+            }
+            let (answer, answers) = channel();
+            self.tell_services(shard, ServiceOrder::Ping { pings, expires_at, answer });
+            for (at, when) in places.into_iter().zip(wait(shard, &answers)?) {
+                if let Some(place) = sent.get_mut(at) {
+                    *place = when;
+                }
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told so (0x9C), others are dropped.
+    /// Says whether there was one.
+    ///
+    /// # Errors
+    /// When its shard does not answer.
+    pub fn send_elsewhere(&self, tenant: TenantId, client_id: &str, reference: &str) -> Result<bool, NoAnswer> {
+        let shard = self.home(tenant, client_id);
+        let (answer, answers) = channel();
+        let (client_id, reference) = (client_id.to_owned(), reference.to_owned());
+        self.tell_services(shard, ServiceOrder::SendElsewhere { tenant, client_id, reference, answer });
+        wait(shard, &answers)
+    }
+}
+
+impl Shard {
+    pub(crate) fn take_service_order(&mut self, order: ServiceOrder) {
+        // Whoever asked may have given up waiting: answers that nobody takes are dropped.
+        match order {
+            ServiceOrder::Publish { message, at_home } => {
+                if at_home && !self.engine.is_home_of_topic(message.tenant, &message.topic) {
+                    return;
+                }
+                if !self.engine.publish_inner(self.now, &message) {
+                    tracing::warn!(topic = %message.topic, "a service published to what is no topic of its own");
+                }
+            }
+            ServiceOrder::Links { rtt, answer } => {
+                let _ = answer.send(self.links(rtt));
+            }
+            ServiceOrder::Pongs(sender, wake) => self.services.pongs = Some((sender, wake)),
+            ServiceOrder::Ping { pings, expires_at, answer } => {
+                let ping = |(tenant, client_id, topic): &Ping| {
+                    let at = Instant::now();
+                    self.engine.ping(self.now, *tenant, client_id, topic, expires_at).then_some(at)
+                };
+                let _ = answer.send(pings.iter().map(ping).collect());
+            }
+            ServiceOrder::ForgetPings => self.engine.forget_pings(),
+            ServiceOrder::PublishAwaited(message, number) => self.publish_awaited(&message, number),
+            ServiceOrder::Records(sink) => self.services.records = Some(sink),
+            ServiceOrder::Reports(sink) => self.services.reports = Some(sink),
+            ServiceOrder::Recorded { ticket, refused } => self.engine.confirm_record(self.now, ticket, refused),
+            ServiceOrder::SendElsewhere { tenant, client_id, reference, answer } => {
+                let _ = answer.send(self.engine.send_elsewhere(self.now, tenant, &client_id, &reference));
+            }
+        }
+    }
+
+    fn links(&mut self, rtt: bool) -> Vec<ClientLink> {
+        let clients = self.engine.connected_clients();
+        let clients: Vec<_> = clients.map(|(tenant, id, key)| (tenant, id.to_owned(), key)).collect();
+        let table = &mut self.table;
+        let link = |(tenant, client_id, key)| {
+            let transport = rtt.then(|| table.get(key)).flatten();
+            ClientLink { tenant, client_id, rtt_us: transport.and_then(|(_, transport)| transport.rtt_us()) }
+        };
+        clients.into_iter().map(link).collect()
+    }
+
+    pub(crate) fn take_pong(&mut self, tenant: TenantId, client_id: String) {
+        if let Some((pongs, wake)) = &self.services.pongs
+            && pongs.try_send(Pong { tenant, client_id, at: Instant::now() }).is_ok()
+        {
+            wake();
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! How connections end: flush, tell the peer, drain, close.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use tidegate_engine::{ConnectionKey, Millis, Output, Reason};
+
+use crate::limits::{CLOSE_FLUSH_MS, LINGER_MS};
+use crate::shard::Shard;
+use crate::shard::table::Flags;
+
+/// Whether the client knows that the connection ends and waits for nothing.
+fn is_expected(reason: Reason) -> bool {
+    matches!(reason, Reason::NormalDisconnect | Reason::DisconnectWithWill | Reason::ConnectionLost)
+}
+
+impl Shard {
+    /// Starts to close a connection that the engine is done with.
+    pub(crate) fn begin_close(&mut self, key: ConnectionKey, reason: Reason) {
+        let Some((flags, transport)) = self.table.get(key) else {
+            self.engine.release_connection(key);
+            return;
+        };
+        flags.set(Flags::CLOSING);
+        flags.clear(Flags::PAUSED);
+        if !is_expected(reason) {
+            flags.set(Flags::WILL_LINGER);
+        }
+        transport.close(reason);
+        let blocked = flags.has(Flags::BLOCKED | Flags::BROKEN);
+        if blocked || !self.has_output(key) {
+            self.finish_close(key);
+        } else if self.write_connection(key) {
+            self.dirty.push(key);
+        }
+        if self.table.flags(key).is_some_and(|flags| !flags.has(Flags::LINGERING)) {
+            self.flushing.push_back((self.now.monotonic.plus(CLOSE_FLUSH_MS), key));
+        }
+    }
+
+    /// Whether bytes wait to be written to a connection.
+    fn has_output(&mut self, key: ConnectionKey) -> bool {
+        let engine = self.engine.output(key).is_some_and(|output: &mut Output| !output.is_empty());
+        engine || self.table.get(key).is_some_and(|(_, transport)| transport.is_waiting())
+    }
+
+    /// Goes on closing when its last output has left, or can never leave.
+    pub(crate) fn finish_close(&mut self, key: ConnectionKey) {
+        let waits = self.has_output(key);
+        let Some((flags, transport)) = self.table.get(key) else { return };
+        if flags.has(Flags::BROKEN) {
+            self.drop_connection(key);
+        } else if waits || flags.has(Flags::LINGERING) {
+            // The writable edge, the end of the input, or a deadline goes on from here.
+        } else if flags.has(Flags::WILL_LINGER) {
+            flags.set(Flags::LINGERING);
+            transport.shutdown_write();
+            let quic = transport.quic().map(|quic| quic.id());
+            if flags.has(Flags::READABLE) {
+                self.ring.push_back(key);
+            }
+            self.lingering.push_back((self.now.monotonic.plus(LINGER_MS), key));
+            if let Some(id) = quic {
+                self.touch_quic(id);
+            }
+        } else {
+            self.drop_connection(key);
+        }
+    }
+
+    /// Closes what had its time.
+    pub(crate) fn close_overdue(&mut self) {
+        let now = self.now.monotonic;
+        while let Some(key) = pop_due(&mut self.flushing, now) {
+            if self.table.flags(key).is_some_and(|flags| !flags.has(Flags::LINGERING)) {
+                self.counters.closed_unflushed += 1;
+                self.drop_connection(key);
+            }
+        }
+        while let Some(key) = pop_due(&mut self.lingering, now) {
+            self.drop_connection(key);
+        }
+        // What has closed in time leaves its deadline behind. Forgetting those at the front is enough to let an idle
+        // shard sleep.
+        forget_closed(&mut self.flushing, |key| self.table.flags(key).is_some());
+        forget_closed(&mut self.lingering, |key| self.table.flags(key).is_some());
+    }
+
+    /// Closes the socket and gives the key back.
+    fn drop_connection(&mut self, key: ConnectionKey) {
+        let Some((_, mut transport, seat)) = self.table.remove(key) else { return };
+        if let Some(quic) = transport.quic() {
+            self.disown_quic(quic);
+        }
+        self.free_seat(seat);
+        self.engine.release_connection(key);
+        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        self.shortage.relieve();
+        self.ebb.note(self.now.monotonic, self.table.len());
+    }
+
+    /// Closes everything, at the end of the shard's life.
+    pub(crate) fn close_all(&mut self) {
+        for key in self.table.keys() {
+            if self.has_output(key) {
+                self.counters.closed_unflushed += 1;
+            }
+            self.drop_connection(key);
+        }
+        if self.counters.closed_unflushed > 0 {
+            let connections = self.counters.closed_unflushed;
+            tracing::warn!(
+                shard = self.place.shard.0,
+                connections,
+                "connections were closed before all output had left"
+            );
+        }
+    }
+}
+
+fn pop_due(queue: &mut VecDeque<(Millis, ConnectionKey)>, now: Millis) -> Option<ConnectionKey> {
+    if queue.front()?.0 > now {
+        return None;
+    }
+    queue.pop_front().map(|(_, key)| key)
+}
+
+fn forget_closed(queue: &mut VecDeque<(Millis, ConnectionKey)>, mut is_open: impl FnMut(ConnectionKey) -> bool) {
+    while queue.front().is_some_and(|(_, key)| !is_open(*key)) {
+        queue.pop_front();
+    }
+}

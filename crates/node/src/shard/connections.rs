@@ -1,0 +1,309 @@
+//! Connections of a shard: how they come in, are handed over, read and written.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use tidegate_engine::{ConnectionKey, ListenerId, Reason, ShardId};
+
+use crate::admission::{Seat, ip_of};
+use crate::limits::HANDSHAKE_STEP_BYTES;
+use crate::quic::Owner;
+use crate::shard::Shard;
+use crate::shard::inbox::{Adoption, ToShard};
+use crate::shard::table::{Flags, token_of};
+use crate::tls::ConnectionFacts;
+use crate::transport::{Ended, Input, Transport, Wrote};
+use crate::uplink::NO_LISTENER;
+use crate::websocket;
+
+impl Shard {
+    /// Takes a new connection in. It is read before it is registered: often its CONNECT has arrived already, and then a
+    /// client whose home is elsewhere was never registered here.
+    pub(crate) fn take_in(&mut self, transport: Transport, listener: ListenerId, seat: Seat) {
+        self.counters.accepted += 1;
+        let before = self.shared.connections.fetch_add(1, Ordering::Relaxed);
+        if self.shared.max_connections != 0 && before >= self.shared.max_connections {
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            self.free_seat(seat);
+            self.refuse_full(ip_of(transport.peer()));
+            return;
+        }
+        if let Some(key) = self.open(transport, listener, seat) {
+            if self.read_budget > 0 {
+                self.read_connection(key);
+                // A client that is handed over now gives its key free, and the next connection may get it.
+                self.take_events();
+            }
+            self.register(key);
+        }
+    }
+
+    /// Whether the limit of connections is reached.
+    pub(crate) fn is_full(&self) -> bool {
+        let limit = self.shared.max_connections;
+        limit != 0 && self.shared.connections.load(Ordering::Relaxed) >= limit
+    }
+
+    /// Takes in a connection whose client has its home here.
+    pub(crate) fn adopt(&mut self, adoption: Adoption) {
+        self.counters.adopted += 1;
+        let (waiting, ended) = (adoption.transport.is_waiting(), adoption.transport.has_ended());
+        let secure = adoption.transport.is_secure();
+        let Some(key) = self.open(adoption.transport, adoption.listener, adoption.seat) else { return };
+        if secure {
+            self.preset(key);
+        }
+        let (accepted, pass) = adoption.admitted.map(|admitted| (admitted.accepted, admitted.pass)).unzip();
+        self.admitting = accepted;
+        self.engine.handle_input(self.now, key, &adoption.bytes);
+        if let Some(pass) = pass {
+            // Its CONNECT is worked now or refused: what was decided is about no other.
+            self.take_events();
+            self.admitting = None;
+            // From here on its session keeps the node of its user.
+            drop(pass);
+        }
+        self.register(key);
+        if ended {
+            // The client closed the WebSocket right behind its CONNECT, and nothing more will come to tell so.
+            if let Some(flags) = self.table.flags(key) {
+                flags.set(Flags::WILL_LINGER);
+            }
+            self.engine.handle_transport_closed(self.now, key);
+        }
+        if waiting {
+            self.dirty.push(key);
+        }
+    }
+
+    /// Asks the engine for a key and takes the transport in under it, or closes it.
+    fn open(&mut self, mut transport: Transport, listener: ListenerId, seat: Seat) -> Option<ConnectionKey> {
+        // The key of a connection that was handed over is free as soon as the event exists.
+        self.take_events();
+        let Ok(key) = self.engine.open_connection(self.now, listener) else {
+            self.counters.refused_by_engine += 1;
+            self.free_seat(seat);
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
+        let quic = transport.quic().map(|quic| quic.id());
+        self.table.insert(key, transport, listener, seat);
+        if let Some(id) = quic {
+            self.own_quic(id, Owner::Client(key));
+        }
+        self.ebb.note(self.now.monotonic, self.table.len());
+        Some(key)
+    }
+
+    /// Asks to be told about a socket. It reports at once what has arrived since it was read.
+    pub(crate) fn register(&mut self, key: ConnectionKey) {
+        let Some((flags, transport)) = self.table.get(key) else { return };
+        if flags.has(Flags::BROKEN) {
+            return;
+        }
+        match transport.register(self.poll.registry(), token_of(key)) {
+            Ok(()) => flags.set(Flags::REGISTERED),
+            Err(error) => {
+                tracing::error!(%error, "a socket could not be registered");
+                self.lose(key);
+            }
+        }
+    }
+
+    /// Sends a connection to the home of its client, with all that was received.
+    pub(crate) fn hand_over(&mut self, key: ConnectionKey, home: ShardId, listener: ListenerId, bytes: Vec<u8>) {
+        let Some((flags, mut transport, seat)) = self.table.remove(key) else { return };
+        self.ebb.note(self.now.monotonic, self.table.len());
+        let deregistered =
+            if flags.has(Flags::REGISTERED) { transport.deregister(self.poll.registry()) } else { Ok(()) };
+        if let Some(quic) = transport.quic() {
+            self.redirect_quic(quic, home);
+        }
+        let inbox = self.inboxes.get(usize::from(home.0));
+        if let (Ok(()), Some(inbox)) = (deregistered, inbox) {
+            self.counters.handed_over += 1;
+            inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, bytes, admitted: None })));
+        } else {
+            self.free_seat(seat);
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads a socket once.
+    pub(crate) fn read_connection(&mut self, key: ConnectionKey) {
+        let Some((mut flags, mut transport)) = self.table.get(key) else { return };
+        if flags.has(Flags::CLOSING) && !flags.has(Flags::LINGERING) {
+            // Nobody takes its input any more, but its last output has not left yet; it is drained after that.
+            flags.set(Flags::READABLE);
+            return;
+        }
+        flags.clear(Flags::READABLE);
+        self.counters.reads += 1;
+        let handshaking = transport.is_handshaking();
+        let mut input = transport.read(&mut self.buffer);
+        if matches!(input, Ok(Input::Introduced)) {
+            if !self.admit_introduced(key) {
+                return;
+            }
+            let Some(same) = self.table.get(key) else { return };
+            (flags, transport) = same;
+            input = transport.read(&mut self.buffer);
+        }
+        if let Some(id) = transport.quic().map(|quic| quic.id()) {
+            // What was read may let the client send more.
+            self.touch_quic(id);
+            let Some(same) = self.table.get(key) else { return };
+            (flags, transport) = same;
+        }
+        if handshaking {
+            self.read_budget = self.read_budget.saturating_sub(HANDSHAKE_STEP_BYTES);
+            if !transport.is_handshaking() {
+                self.counters.tls_handshakes += 1;
+                self.counters.tls_resumed += u64::from(transport.is_resumed());
+                self.preset(key);
+                let Some(same) = self.table.get(key) else { return };
+                (flags, transport) = same;
+            }
+        }
+        match input {
+            Ok(Input::Bytes { payload, full }) => {
+                if full || flags.has(Flags::PEER_CLOSED) {
+                    flags.set(Flags::READABLE);
+                    self.ring.push_back(key);
+                }
+                let ignored = flags.has(Flags::LINGERING);
+                // A pong or the answer to a handshake is no output of the engine, which so does not name the connection.
+                if transport.is_waiting() {
+                    self.dirty.push(key);
+                }
+                self.read_budget = self.read_budget.saturating_sub(payload.len());
+                if !ignored {
+                    self.feed(key, payload);
+                }
+            }
+            Ok(Input::Last { payload, ended }) => {
+                if !flags.has(Flags::LINGERING) {
+                    self.feed(key, payload);
+                }
+                self.end_transport(key, &ended);
+            }
+            // A header that stays incomplete is left in the socket, in front of the end that a read would find.
+            Ok(Input::Blocked | Input::Introduced) if flags.has(Flags::PEER_CLOSED) => self.lose(key),
+            Ok(Input::Blocked | Input::Introduced) => {}
+            Ok(Input::Closed) | Err(_) => self.lose(key),
+        }
+    }
+
+    /// Hands bytes of the buffer to the engine.
+    fn feed(&mut self, key: ConnectionKey, payload: Range<usize>) {
+        if let Some(bytes) = self.buffer.get(payload).filter(|bytes| !bytes.is_empty()) {
+            self.engine.handle_input(self.now, key, bytes);
+            if self.engine.batches_due() {
+                // The other shards can begin while this one still reads.
+                self.send_batches();
+            }
+        }
+    }
+
+    /// The transport has come to its end by itself.
+    fn end_transport(&mut self, key: ConnectionKey, ended: &Ended) {
+        let fault = *ended != Ended::WebSocket(websocket::Ended::Closed);
+        match ended {
+            Ended::WebSocket(websocket::Ended::Closed) => {}
+            Ended::WebSocket(websocket::Ended::Refused(_)) => self.counters.websocket_refused += 1,
+            Ended::WebSocket(websocket::Ended::Violation(_)) => self.counters.websocket_violations += 1,
+            Ended::Tls(_) => self.counters.tls_failed += 1,
+            Ended::Proxy(_) => self.counters.proxy_refused += 1,
+            Ended::Quic(_) => self.counters.quic_failed += 1,
+        }
+        if fault && let Some((flags, transport)) = self.table.get(key) {
+            // A QUIC connection that has failed takes nothing along any more.
+            flags.set(if matches!(ended, Ended::Quic(_)) { Flags::BROKEN } else { Flags::WILL_LINGER });
+            let peer = transport.peer();
+            if matches!(ended, Ended::Tls(_) | Ended::Proxy(_) | Ended::Quic(_))
+                && let Some(times) = self.unfit.note(self.now.monotonic)
+            {
+                tracing::warn!(%peer, times, "connection closed: {ended}");
+            } else {
+                tracing::debug!(%peer, "connection closed: {ended}");
+            }
+        }
+        if self.table.listener(key) == NO_LISTENER {
+            self.engine.fail_uplink_transport(self.now, key, &ended.to_string());
+            return;
+        }
+        let reason = match ended {
+            Ended::WebSocket(websocket::Ended::Closed) => {
+                return self.engine.handle_transport_closed(self.now, key);
+            }
+            Ended::WebSocket(_) | Ended::Quic(_) => Reason::HandshakeFailed,
+            Ended::Tls(_) => Reason::TlsFailed,
+            Ended::Proxy(_) => Reason::ProxyHeader,
+        };
+        self.engine.handle_transport_failed(self.now, key, reason, &ended.to_string());
+    }
+
+    /// What is known of a connection beside its packets.
+    pub(crate) fn facts(&mut self, key: ConnectionKey) -> ConnectionFacts {
+        let listener = usize::from(self.table.listener(key).0);
+        let tls = self.shared.tls.get(listener).map(|listener| listener.settings());
+        self.table.get(key).map_or_else(ConnectionFacts::default, |(_, transport)| transport.facts(tls.as_deref()))
+    }
+
+    /// The socket is of no use any more.
+    pub(crate) fn lose(&mut self, key: ConnectionKey) {
+        let Some((flags, _)) = self.table.get(key) else { return };
+        flags.set(Flags::BROKEN);
+        if flags.has(Flags::CLOSING) {
+            self.finish_close(key);
+        } else {
+            self.engine.handle_transport_closed(self.now, key);
+        }
+    }
+
+    /// A socket that refused output takes some again.
+    pub(crate) fn unblock(&mut self, key: ConnectionKey) {
+        let Some((flags, transport)) = self.table.get(key) else { return };
+        if !flags.has(Flags::BLOCKED) {
+            return;
+        }
+        flags.clear(Flags::BLOCKED);
+        let _ = transport.set_blocked(self.poll.registry(), token_of(key), false);
+        self.engine.stand_in_line(key);
+    }
+
+    /// Writes the output of a connection once. Says whether there is more that its socket would take, for a later turn.
+    #[must_use]
+    pub(crate) fn write_connection(&mut self, key: ConnectionKey) -> bool {
+        let Some((flags, transport)) = self.table.get(key) else { return false };
+        if flags.has(Flags::BLOCKED | Flags::BROKEN | Flags::LINGERING) {
+            return false;
+        }
+        self.counters.writes += 1;
+        let mut more = false;
+        match transport.write(self.engine.output(key), &mut self.buffer) {
+            Ok(Wrote::All) => {}
+            Ok(Wrote::Some) => more = true,
+            Ok(Wrote::Blocked) => {
+                self.counters.writes_blocked += 1;
+                flags.set(Flags::BLOCKED);
+                if transport.set_blocked(self.poll.registry(), token_of(key), true).is_err() {
+                    flags.set(Flags::BROKEN);
+                }
+            }
+            Err(_) => flags.set(Flags::BROKEN),
+        }
+        let quic = transport.quic().map(|quic| quic.id());
+        let (closing, broken) = (flags.has(Flags::CLOSING), flags.has(Flags::BROKEN));
+        if let Some(id) = quic {
+            self.touch_quic(id);
+        }
+        self.engine.handle_written(self.now, key);
+        if closing {
+            self.finish_close(key);
+        } else if broken {
+            self.engine.handle_transport_closed(self.now, key);
+        }
+        more
+    }
+}

@@ -1,0 +1,298 @@
+//! A shard: one thread with one engine, its sockets and its inbox.
+
+pub(crate) mod close;
+pub(crate) mod connections;
+pub(crate) mod inbox;
+pub(crate) mod table;
+pub(crate) mod turn;
+pub(crate) mod wake;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use mio::{Events, Poll, Token};
+use tidegate_engine::{Accepted, ConnectionKey, Engine, Millis, Now, Place, Reason, Roster, Settings, ShardId};
+
+use crate::access::AccessFactory;
+use crate::admission::{Admission, Gate, LoopLag};
+use crate::clock::{Clock, time_until};
+use crate::cluster::{ClusterShard, LinksSender};
+use crate::durable::{RestoreSeed, ShardJournal, take_in};
+use crate::flight::{FlightSettings, Recorder};
+use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
+use crate::listener::preset::Presets;
+use crate::listener::{Acceptor, Reserve, Shortage};
+use crate::memory::Ebb;
+use crate::moves::Committing;
+use crate::observer::Observer;
+use crate::quic::{QuicEndpoint, QuicState};
+use crate::relay::{NodeHomes, Relays};
+use crate::report::ShellCounters;
+use crate::service::Services;
+use crate::shard::inbox::{Inbox, InboxSender};
+use crate::shard::table::{RESERVED_INDEX, Table};
+use crate::tls::TlsListeners;
+use crate::uplink::Dialer;
+
+/// The token of a shard's waker.
+pub(crate) const WAKER: Token = Token(RESERVED_INDEX as usize);
+
+/// The token of a shard's listener.
+pub(crate) fn listener_token(position: usize) -> Token {
+    Token(RESERVED_INDEX as usize + 1 + position)
+}
+
+/// The position of the listener that a token names.
+pub(crate) fn listener_position(token: Token) -> Option<usize> {
+    let index = u32::try_from(token.0).ok()?;
+    Some(index.checked_sub(RESERVED_INDEX + 1)? as usize)
+}
+
+/// What all shards of a node share.
+pub(crate) struct Shared {
+    /// Connections at once; 0 is no limit.
+    pub max_connections: u32,
+    /// Connections now, over all shards, those on their way between two included.
+    pub connections: Arc<AtomicU32>,
+    /// The TLS listeners.
+    pub tls: Arc<TlsListeners>,
+    pub observer: Arc<dyn Observer>,
+    /// Whether the observer decides about clients; otherwise everybody who is not banned comes in.
+    pub asks_outside: bool,
+    /// Says what is known of a client before its CONNECT.
+    pub presets: Option<Presets>,
+    pub admission: Arc<Admission>,
+    pub flight: FlightSettings,
+    /// Connects to the brokers of a fleet.
+    pub dialer: Arc<Dialer>,
+}
+
+/// What a shard's thread is started with. The engine is built there, for it never leaves its thread.
+pub(crate) struct ShardSeed {
+    pub place: Place,
+    pub clock: Clock,
+    pub settings: Arc<Settings>,
+    pub seed: u64,
+    pub poll: Poll,
+    pub inbox: Inbox,
+    /// The inboxes of all shards, by their number.
+    pub inboxes: Vec<InboxSender>,
+    pub acceptors: Vec<Acceptor>,
+    /// Its sockets for QUIC.
+    pub quic: Vec<QuicEndpoint>,
+    pub shared: Arc<Shared>,
+    pub access: Option<AccessFactory>,
+    /// Which partitions are served from the start.
+    pub homes: Option<Arc<NodeHomes>>,
+    /// The links to other nodes, where it is in a cluster.
+    pub links: Option<LinksSender>,
+    /// How it takes in what a store holds, where there is one.
+    pub restore: Option<RestoreSeed>,
+}
+
+/// A shard on its thread.
+pub(crate) struct Shard {
+    pub(crate) place: Place,
+    pub(crate) clock: Clock,
+    /// The time of this turn.
+    pub(crate) now: Now,
+    pub(crate) engine: Engine,
+    pub(crate) poll: Poll,
+    pub(crate) table: Table,
+    /// The one read buffer; connections own none.
+    pub(crate) buffer: Box<[u8]>,
+    /// Bytes that may still be read in this turn.
+    pub(crate) read_budget: usize,
+    /// Sockets with something to read whose turn has not come yet.
+    pub(crate) ring: VecDeque<ConnectionKey>,
+    /// Connections to be written in this or the next turn.
+    pub(crate) dirty: Vec<ConnectionKey>,
+    /// An empty list that takes turns with `dirty`, so that neither is allocated anew.
+    pub(crate) spare: Vec<ConnectionKey>,
+    /// Connections that the engine has ended in this turn.
+    pub(crate) ended: Vec<(ConnectionKey, Reason)>,
+    /// Closing connections whose output must have left by then, in order of time.
+    pub(crate) flushing: VecDeque<(Millis, ConnectionKey)>,
+    /// Connections closed by us that are drained until then, in order of time.
+    pub(crate) lingering: VecDeque<(Millis, ConnectionKey)>,
+    /// Clients whose home is another orchestrator.
+    pub(crate) relays: Relays,
+    /// Where the places of the table take relayed clients.
+    pub(crate) relay_to: Arc<[Option<SocketAddr>]>,
+    /// Who waits until something is in the store.
+    pub(crate) committing: Vec<Committing>,
+    pub(crate) inbox: Inbox,
+    pub(crate) inboxes: Vec<InboxSender>,
+    pub(crate) acceptors: Vec<Acceptor>,
+    pub(crate) quic: QuicState,
+    pub(crate) reserve: Reserve,
+    pub(crate) shortage: Shortage,
+    pub(crate) full: Shortage,
+    /// Transports that ended by themselves before there was a client: a failed handshake, a header that is not right.
+    pub(crate) unfit: Shortage,
+    /// Connections refused at accept, for the log.
+    pub(crate) refusing: Shortage,
+    /// Overload, for the log.
+    pub(crate) overloaded: Shortage,
+    pub(crate) gate: Gate,
+    /// What was decided about the client whose CONNECT is worked at this moment.
+    pub(crate) admitting: Option<Accepted>,
+    pub(crate) lag: LoopLag,
+    pub(crate) flight: Recorder,
+    pub(crate) ebb: Ebb,
+    pub(crate) counters: ShellCounters,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) stage: Stage,
+    /// What it writes to the store with, where there is one.
+    pub(crate) journal: Option<ShardJournal>,
+    /// What it knows of the other nodes of its cluster, where it is in one.
+    pub(crate) cluster: Option<Box<ClusterShard>>,
+    /// Whether the store takes no more.
+    pub(crate) store_full: bool,
+    /// Whether so much waits to be committed that clients are not read.
+    pub(crate) stalled: bool,
+    /// Whether connections are accepted.
+    pub(crate) serving: bool,
+    /// What services within the process listen to.
+    pub(crate) services: Services,
+    /// Who waits until the other shards know what this one has taken in.
+    pub(crate) settled: Option<Sender<ShardId>>,
+}
+
+/// How far a shard has come in its life.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// It serves.
+    Running,
+    /// It says goodbye to its clients and tells here when the last one has left.
+    Draining(Sender<ShardId>),
+    /// They have left; other shards may still send it what their clients leave behind.
+    Drained,
+    /// It leaves the loop.
+    Exiting,
+}
+
+impl Shard {
+    /// Builds a shard on its own thread.
+    pub(crate) fn new(seed: ShardSeed, serving: bool) -> Self {
+        let now = seed.clock.now();
+        let durability = seed.settings.durability;
+        let alone = || Roster::alone(seed.place);
+        let cluster = seed.links.map(|links| Box::new(ClusterShard::new(links, alone(), durability)));
+        let mut engine = Engine::new(seed.settings, seed.place, seed.seed, now);
+        // Before the first connection, so that none finds the door open.
+        if let Some(access) = seed.access {
+            engine.set_access(Some(access.make(seed.place.shard)));
+        }
+        let mut shard = Self {
+            place: seed.place,
+            clock: seed.clock,
+            now,
+            engine,
+            poll: seed.poll,
+            table: Table::default(),
+            buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
+            read_budget: 0,
+            ring: VecDeque::new(),
+            dirty: Vec::new(),
+            spare: Vec::new(),
+            ended: Vec::new(),
+            flushing: VecDeque::new(),
+            lingering: VecDeque::new(),
+            relays: Relays::default(),
+            relay_to: Arc::default(),
+            committing: Vec::new(),
+            inbox: seed.inbox,
+            inboxes: seed.inboxes,
+            acceptors: seed.acceptors,
+            quic: QuicState::new(seed.quic),
+            reserve: Reserve::new(),
+            shortage: Shortage::default(),
+            full: Shortage::default(),
+            unfit: Shortage::default(),
+            refusing: Shortage::default(),
+            overloaded: Shortage::default(),
+            gate: Gate::default(),
+            admitting: None,
+            lag: LoopLag::new(now.monotonic),
+            flight: Recorder::new(seed.shared.flight),
+            ebb: Ebb::default(),
+            counters: ShellCounters::default(),
+            shared: seed.shared,
+            stage: Stage::Running,
+            journal: None,
+            cluster,
+            store_full: false,
+            stalled: false,
+            serving,
+            services: Services::default(),
+            settled: None,
+        };
+        if let Some(homes) = seed.homes {
+            shard.set_homes(Some(&homes));
+        }
+        shard
+    }
+
+    /// Takes in what a store holds, if there is one, then serves until told to exit.
+    pub(crate) fn run(mut self, restore: Option<RestoreSeed>) {
+        if let Some(seed) = restore {
+            if !take_in(&mut self.engine, self.now, self.place.shard, &seed) {
+                return;
+            }
+            self.settled = Some(seed.settled);
+            self.send_batches();
+            self.tell_settled();
+        }
+        let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        while !matches!(self.stage, Stage::Exiting) {
+            let timeout = self.timeout();
+            if let Err(error) = self.poll.poll(&mut events, timeout) {
+                // A signal is no event of ours. Anything else cannot happen to a valid poller; if it does, the turn below
+                // still serves what is known to be ready.
+                if error.kind() != std::io::ErrorKind::Interrupted {
+                    tracing::error!(shard = self.place.shard.0, %error, "polling failed");
+                }
+            }
+            self.inbox.awake();
+            self.turn(&events);
+            self.note_turn();
+        }
+        self.close_all();
+    }
+
+    /// How long to wait for events: not at all while there is work, without end when only an event brings some. Once this
+    /// is not zero, whoever puts something into the inbox wakes the shard.
+    fn timeout(&mut self) -> Option<Duration> {
+        let deadline = self.deadline();
+        let busy = (!self.ring.is_empty() && !self.stalled)
+            || !self.dirty.is_empty()
+            || !self.relays.ring.is_empty()
+            || self.engine.in_line() > 0
+            || self.wants_to_accept()
+            || self.quic.is_busy(self.serving)
+            || deadline <= self.now.monotonic;
+        if busy || !self.inbox.may_sleep() {
+            return Some(Duration::ZERO);
+        }
+        time_until(deadline, self.now.monotonic)
+    }
+
+    /// When something is due next.
+    fn deadline(&self) -> Millis {
+        let front = |queue: &VecDeque<(Millis, ConnectionKey)>| queue.front().map_or(Millis::NEVER, |(at, _)| *at);
+        self.engine
+            .next_deadline()
+            .min(front(&self.flushing))
+            .min(front(&self.lingering))
+            .min(self.shortage.deadline())
+            .min(self.ebb.deadline())
+            .min(self.relay_deadline())
+            .min(self.quic.deadline())
+            .min(self.engine.lease_deadline())
+    }
+}

@@ -1,0 +1,438 @@
+//! One turn of a shard: what arrived, what it caused, what leaves.
+//!
+//! The order matters in one place: what has to be kept goes to the store first, then what goes to other shards, and then
+//! sockets are written, so that whatever an output acknowledges is already under way.
+
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use mio::Events;
+use mio::event::Event as Readiness;
+use tidegate_engine::{ConnectionKey, Event, Reason, ShardId};
+
+use crate::flight::FlightSubject;
+use crate::limits::{
+    INBOX_MESSAGES_PER_TURN, LINE_BYTES_PER_TURN, LINE_MICROS_PER_TURN, LINE_WRITES_PER_LOOK, LINE_WRITES_PER_TURN,
+    READ_BYTES_PER_TURN, SHORT_LINE,
+};
+use crate::memory::program_pages::release_program_pages;
+use crate::memory::return_free_pages;
+use crate::observer::{Answer, Occasion};
+use crate::relay::NodeHomes;
+use crate::report::ShardReport;
+use crate::shard::inbox::{Admin, ToShard};
+use crate::shard::table::Flags;
+use crate::shard::{Shard, Stage, WAKER, listener_position};
+
+impl Shard {
+    /// Works off a bounded part of everything that waits.
+    pub(crate) fn turn(&mut self, events: &Events) {
+        self.now = self.clock.now();
+        self.counters.turns += 1;
+        if self.engine.keep_lease(self.now) {
+            self.drop_blocked();
+        }
+        self.watch_store();
+        self.read_budget = if self.stalled { 0 } else { READ_BYTES_PER_TURN };
+        self.read_ring();
+        for event in events {
+            self.take_readiness(event);
+        }
+        self.receive_datagrams();
+        self.take_events();
+        self.accept_connections();
+        self.take_inbox();
+        self.run_timers();
+        self.work_relays();
+        self.take_events();
+        self.send_batches();
+        self.write_outputs();
+        self.settle();
+        self.flush_quic();
+    }
+
+    /// Ends connections whose transport holds what their sockets have not taken: since the lease has ended it may not leave.
+    fn drop_blocked(&mut self) {
+        for key in self.table.keys() {
+            if self.table.flags(key).is_some_and(|flags| flags.has(Flags::BLOCKED)) {
+                self.lose(key);
+            }
+        }
+    }
+
+    /// Reads sockets that had more to give than their last turn allowed.
+    fn read_ring(&mut self) {
+        for _ in 0..self.ring.len() {
+            if self.read_budget == 0 {
+                return;
+            }
+            let Some(key) = self.ring.pop_front() else { return };
+            let Some(flags) = self.table.flags(key) else { continue };
+            if flags.has(Flags::READABLE) && !flags.has(Flags::PAUSED) {
+                self.read_connection(key);
+            }
+        }
+    }
+
+    fn take_readiness(&mut self, event: &Readiness) {
+        let token = event.token();
+        let Some(key) = self.table.key_of(token) else {
+            if self.take_relay_readiness(token, event) || self.take_quic_readiness(token, event) {
+                return;
+            }
+            if token != WAKER
+                && let Some(acceptor) = listener_position(token).and_then(|position| self.acceptors.get_mut(position))
+            {
+                acceptor.ready = true;
+            }
+            return;
+        };
+        if event.is_writable() || event.is_error() {
+            self.unblock(key);
+        }
+        let ends = event.is_read_closed() || event.is_error();
+        if ends && let Some(flags) = self.table.flags(key) {
+            flags.set(Flags::PEER_CLOSED);
+            if event.is_error() && flags.has(Flags::PAUSED) {
+                // A reset takes unread bytes with it; there is nothing to wait for.
+                self.lose(key);
+                return;
+            }
+        }
+        if ends || event.is_readable() {
+            self.become_readable(key);
+        }
+    }
+
+    /// Reads a socket that has become readable, or remembers it when it cannot be read now.
+    pub(crate) fn become_readable(&mut self, key: ConnectionKey) {
+        let Some(flags) = self.table.flags(key) else { return };
+        if flags.has(Flags::READABLE) {
+            return;
+        }
+        if self.read_budget > 0 && !flags.has(Flags::PAUSED) {
+            self.read_connection(key);
+        } else {
+            flags.set(Flags::READABLE);
+            self.ring.push_back(key);
+        }
+    }
+
+    fn take_inbox(&mut self) {
+        self.inbox.awake();
+        for _ in 0..INBOX_MESSAGES_PER_TURN {
+            match self.inbox.next() {
+                None => return,
+                Some(ToShard::Batch(batch)) => self.take_batch(batch),
+                Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
+                Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
+                Some(ToShard::Pass { key, door, accepted }) => self.pass_through(key, door, accepted),
+                Some(ToShard::Read(read)) => self.take_queue_read(*read),
+                Some(ToShard::Committed(sequence)) => self.take_committed(sequence),
+                Some(ToShard::QuicBatch(batch)) => self.take_quic_batch(*batch),
+                Some(ToShard::QuicNotice(notice)) => self.take_quic_notice(*notice),
+                Some(ToShard::Dialed(attempt, dialed)) => self.take_dialed(attempt, dialed),
+                Some(ToShard::Admin(admin)) => self.handle_admin(admin),
+            }
+        }
+    }
+
+    fn handle_admin(&mut self, admin: Admin) {
+        match admin {
+            Admin::Report(answer) => {
+                // Whoever asked may have stopped waiting.
+                let _ = answer.send(self.report());
+            }
+            Admin::Disconnect { tenant, client_id, reason, answer } => {
+                let _ = answer.send(self.engine.disconnect_client(self.now, tenant, &client_id, reason));
+            }
+            Admin::SetAccess { access, done } => {
+                let shard = self.place.shard;
+                self.engine.set_access(access.map(|access| access.make(shard)));
+                // Whoever asked may have given up waiting.
+                let _ = done.send(());
+            }
+            Admin::SetLimits { settings, done } => {
+                self.engine.set_limits(&settings);
+                let _ = done.send(());
+            }
+            Admin::Membership { changes, answer } => {
+                let now = self.now;
+                let made = changes.iter().map(|change| self.engine.change_membership(now, change)).collect();
+                // Whatever is asked of the others after the answer comes behind what they have to know.
+                self.send_batches();
+                // Whoever asked may have given up waiting.
+                let _ = answer.send(made);
+            }
+            Admin::Why { subject, answer } => {
+                let mut known = self.flight.answer(&subject);
+                if let FlightSubject::Client(client_id) = &subject {
+                    known.suppressed += self.engine.untold(client_id);
+                }
+                let _ = answer.send(known);
+            }
+            Admin::Slow { limit, answer } => {
+                let _ = answer.send(self.engine.slow_sessions(self.now, limit));
+            }
+            Admin::Enforce { target, answer } => {
+                let _ = answer.send(self.enforce(&target));
+            }
+            Admin::DisconnectUsers { users, reason, answer } => {
+                let ended = self.engine.disconnect_users(self.now, |_, name| users.contains(name), reason);
+                // Whoever asked may have given up waiting.
+                let _ = answer.send(ended);
+            }
+            Admin::LastWills { sent } => self.publish_last_wills(&sent),
+            Admin::Stop { drained } => self.begin_stop(drained),
+            Admin::Serve(journal) => {
+                self.journal = Some(journal);
+                self.serving = true;
+            }
+            Admin::Fleet(order) => self.take_fleet_order(order),
+            Admin::Move(order) => self.take_move_order(order),
+            Admin::RenewLease { until } => self.engine.renew_lease(until),
+            Admin::Homes { homes, done } => self.take_homes(homes.as_deref(), &done),
+            Admin::Service(order) => self.take_service_order(order),
+            Admin::Roster(order) => self.set_roster(*order),
+            Admin::PeerNews(news) => self.record_peer_news(&news),
+            Admin::Exit => self.stage = Stage::Exiting,
+            #[cfg(test)]
+            Admin::Panic => std::panic::panic_any("a test asked for it"),
+        }
+    }
+
+    fn take_homes(&mut self, homes: Option<&NodeHomes>, done: &Sender<()>) {
+        self.set_homes(homes);
+        // Whoever asked may have given up waiting.
+        let _ = done.send(());
+    }
+
+    /// This shard's numbers.
+    fn report(&self) -> ShardReport {
+        ShardReport {
+            shard: self.place.shard,
+            counters: self.engine.counters().clone(),
+            gauges: self.engine.gauges(),
+            slow_sessions: self.engine.count_slow_sessions(self.now),
+            shell: self.counters,
+            flight: self.flight.counters(),
+            lag_ms: self.lag_ms(),
+        }
+    }
+
+    fn publish_last_wills(&mut self, sent: &Sender<ShardId>) {
+        // Dropping a listener closes it, and removes the file of a Unix socket.
+        self.acceptors.clear();
+        self.quic.stop_accepting();
+        self.engine.publish_last_wills(self.now);
+        self.send_batches();
+        // Whoever stops the node may have given up waiting.
+        let _ = sent.send(self.place.shard);
+    }
+
+    fn begin_stop(&mut self, drained: Sender<ShardId>) {
+        self.end_relays(usize::MAX);
+        self.engine.begin_shutdown(self.now);
+        self.stage = Stage::Draining(drained);
+    }
+
+    fn run_timers(&mut self) {
+        if self.engine.next_deadline() <= self.now.monotonic {
+            self.engine.handle_timers(self.now);
+        }
+        self.run_quic_timers();
+        self.close_overdue();
+        if self.ebb.is_due(self.now.monotonic, self.table.len()) {
+            self.give_memory_back();
+        }
+    }
+
+    fn give_memory_back(&mut self) {
+        self.counters.memory_trims += 1;
+        self.engine.shrink();
+        self.table.shrink();
+        self.gate.shrink();
+        self.relays.shrink();
+        self.quic.shrink();
+        self.ring.shrink_to_fit();
+        self.dirty.shrink_to_fit();
+        self.spare.shrink_to_fit();
+        self.ended.shrink_to_fit();
+        self.flushing.shrink_to_fit();
+        self.lingering.shrink_to_fit();
+        return_free_pages();
+        release_program_pages();
+    }
+
+    /// Carries out what the engine asks for. Ended connections are only noted: their last output leaves like any other.
+    pub(crate) fn take_events(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            match event {
+                Event::Close { key, reason } => {
+                    if reason == Reason::LeaseEnded
+                        && let Some(flags) = self.table.flags(key)
+                    {
+                        // What waits may acknowledge something that is another's to acknowledge now.
+                        flags.set(Flags::BROKEN);
+                    }
+                    self.ended.push((key, reason));
+                }
+                Event::HandOver { key, home, listener, bytes } => self.hand_over(key, home, listener, bytes),
+                Event::Relay { key, place } => self.begin_relay(key, place),
+                Event::PauseReading { key } => {
+                    if let Some(flags) = self.table.flags(key) {
+                        flags.set(Flags::PAUSED);
+                    }
+                }
+                Event::ResumeReading { key } => self.resume_reading(key),
+                Event::Authenticate { key, request } => self.authenticate(key, request),
+                Event::AnswerChallenge { key, data } => {
+                    if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
+                        let answer = Answer { shard, place: self.place.shard, key };
+                        self.shared.observer.answer_challenge(data, answer);
+                    }
+                }
+                // Nothing here moves queues out of memory, so there is none to load.
+                Event::LoadQueue { client_id, .. } => {
+                    tracing::error!(
+                        shard = self.place.shard.0,
+                        client_id,
+                        "a queue is asked for that was never paged out"
+                    );
+                }
+                Event::ReadQueue(wanted) => self.read_queue(wanted),
+                Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
+                Event::Pong { tenant, client_id } => self.take_pong(tenant, client_id),
+                Event::Record(message) => self.take_record(*message),
+                Event::Report(message) => self.take_report(message),
+                Event::Taken { number, taken } => self.tell_taken(number, taken),
+                Event::Log(event) => self.log(&event),
+            }
+        }
+    }
+
+    fn resume_reading(&mut self, key: ConnectionKey) {
+        let Some(flags) = self.table.flags(key) else { return };
+        flags.clear(Flags::PAUSED);
+        if flags.has(Flags::READABLE) {
+            self.ring.push_back(key);
+        }
+    }
+
+    fn log(&mut self, event: &tidegate_engine::LogEvent) {
+        use tidegate_engine::LogEvent::{
+            BadPacket, BrokerLost, BrokerServes, Connected, Delayed, Denied, Disconnected, Dropped, QueueFull, Refused,
+        };
+        self.record(event);
+        if !self.shared.observer.wants(event) {
+            return;
+        }
+        let key = match event {
+            Connected { key, .. }
+            | Disconnected { key, .. }
+            | Refused { key, .. }
+            | BadPacket { key, .. }
+            | Delayed { key, .. } => Some(*key),
+            QueueFull { .. } | Dropped { .. } | Denied { .. } | BrokerServes { .. } | BrokerLost { .. } => None,
+        };
+        let peer = key.and_then(|key| self.table.get(key)).map(|(_, transport)| transport.peer());
+        let listener = key.filter(|_| peer.is_some()).map(|key| self.table.listener(key));
+        self.shared.observer.log(&Occasion { shard: self.place.shard, listener, peer, event });
+    }
+
+    /// Hands over what was gathered for other shards, and wakes those that sleep.
+    pub(crate) fn send_batches(&mut self) {
+        let mut submitted = None;
+        loop {
+            submitted = self.submit_journal().or(submitted);
+            self.send_to_nodes(submitted);
+            for other in self.place.others() {
+                if let Some(batch) = self.engine.take_batch(other)
+                    && let Some(inbox) = self.inboxes.get(usize::from(other.0))
+                {
+                    inbox.send(ToShard::Batch(batch));
+                }
+            }
+            if !self.engine.batches_due() {
+                break;
+            }
+        }
+        // Batches for other nodes may wait for one that has not been handed over.
+        if self.cluster.is_some() {
+            self.submit_journal();
+        }
+        self.announce_to_nodes();
+    }
+
+    /// Writes every connection once whose output few share, and then some of those in line. What becomes ready to be written
+    /// meanwhile waits for the next turn, so that one fast reader of a long queue does not keep the others waiting.
+    fn write_outputs(&mut self) {
+        let before = self.counters.writes;
+        self.gather_dirty();
+        let mut batch = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
+        for key in batch.drain(..) {
+            if self.write_connection(key) {
+                self.dirty.push(key);
+            }
+        }
+        self.spare = batch;
+        self.write_line();
+        self.counters.most_writes = self.counters.most_writes.max(self.counters.writes - before);
+    }
+
+    fn gather_dirty(&mut self) {
+        while let Some(key) = self.engine.pop_first() {
+            self.dirty.push(key);
+        }
+    }
+
+    /// Writes those who have stood in line for the longest time, as many as one turn may. The others wait for the next one,
+    /// and so does whoever has more to be written.
+    fn write_line(&mut self) {
+        let in_line = self.engine.in_line();
+        // A short line is written whole: coming back to it would cost its receivers more than it gives the others.
+        let short = in_line <= SHORT_LINE;
+        let most = if short { in_line } else { LINE_WRITES_PER_TURN };
+        if most == 0 {
+            return;
+        }
+        let (began, bytes_before) = (Instant::now(), self.engine.counters().bytes_out);
+        for number in 1..=most {
+            let Some(key) = self.engine.pop_in_line() else { return };
+            if self.write_connection(key) {
+                self.engine.stand_in_line(key);
+            }
+            let bytes = self.engine.counters().bytes_out - bytes_before;
+            let looks = number % LINE_WRITES_PER_LOOK == 0;
+            if !short
+                && (bytes >= LINE_BYTES_PER_TURN || (looks && began.elapsed().as_micros() >= LINE_MICROS_PER_TURN))
+            {
+                return;
+            }
+        }
+    }
+
+    /// Ends a turn: carries out closes and sends what writing and closing caused, so that nothing is left that no event
+    /// announces.
+    fn settle(&mut self) {
+        loop {
+            self.take_events();
+            if self.ended.is_empty() {
+                break;
+            }
+            for (key, reason) in std::mem::take(&mut self.ended) {
+                self.begin_close(key, reason);
+            }
+        }
+        self.send_batches();
+        self.gather_dirty();
+        self.tell_settled();
+        self.tell_settled_with_nodes();
+        if self.table.len() == 0
+            && let Stage::Draining(drained) = &self.stage
+        {
+            let _ = drained.send(self.place.shard);
+            self.stage = Stage::Drained;
+        }
+    }
+}

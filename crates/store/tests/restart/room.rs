@@ -1,0 +1,104 @@
+//! What a running store does when its disk fails or has no room, and how it gives room back.
+
+use super::*;
+
+#[test]
+fn a_failed_sync_is_never_repeated_and_loses_nothing() {
+    let disk = SimulatedDisk::new(3);
+    let mut store = stepped(&disk);
+    write(&mut store, 0..5);
+    let files = names(&disk, "journal-");
+    let mut batch = Vec::new();
+    put(&mut batch, &key(5), &[5; 100]).unwrap();
+    store.submit(0, 6, batch).unwrap();
+    disk.fail(Failure::Sync, 1);
+    store.step();
+    assert!(matches!(store.status().state(), State::Failing(_)));
+    assert!(store.status().is_full());
+    assert_eq!(store.status().batches(), 5);
+    store.step();
+    assert_eq!((store.status().state(), store.status().batches()), (State::Ok, 6));
+    assert!(names(&disk, "journal-").len() > files.len(), "another file was begun");
+    drop(store);
+    disk.lose_power();
+    disk.restart();
+    assert_eq!(contents(&opened(&disk).unwrap().store), entries(0..6));
+}
+
+#[test]
+fn a_full_disk_holds_batches_back_until_there_is_room() {
+    let disk = SimulatedDisk::new(3);
+    let mut store = stepped(&disk);
+    write(&mut store, 0..5);
+    disk.set_capacity(Some(0));
+    let mut batch = Vec::new();
+    put(&mut batch, &key(5), &[5; 100]).unwrap();
+    store.submit(0, 6, batch).unwrap();
+    store.step();
+    store.step();
+    assert_eq!((store.status().state(), store.status().batches()), (State::Full, 5));
+    disk.set_capacity(None);
+    store.step();
+    assert_eq!((store.status().state(), store.status().batches()), (State::Ok, 6));
+    drop(store);
+    disk.restart();
+    assert_eq!(contents(&opened(&disk).unwrap().store), entries(0..6));
+}
+
+#[test]
+fn beyond_its_limit_a_store_waits_until_a_merge_gives_room() {
+    let disk = SimulatedDisk::new(3);
+    let limited = Settings { max_bytes: 40_000, ..settings() };
+    let opened = open(Arc::new(disk.clone()), limited, keep_all()).unwrap();
+    let mut store = opened.store.stepped(Box::new(|_: u16, _: u64| {}));
+    // The same few keys again and again, so that almost everything is dead.
+    let mut sequence = 0;
+    while store.status().state() == State::Ok {
+        sequence += 1;
+        assert!(sequence < 1_000, "the limit is reached");
+        let mut batch = Vec::new();
+        put(&mut batch, &key(sequence % 5), &[7; 100]).unwrap();
+        store.submit(0, sequence, batch).unwrap();
+        store.step();
+    }
+    assert_eq!((store.status().state(), store.status().batches()), (State::Full, sequence - 1));
+    while store.merge(1_000).unwrap() {}
+    store.step();
+    assert_eq!((store.status().state(), store.status().batches()), (State::Ok, sequence));
+    assert!(!store.status().is_full());
+}
+
+#[test]
+fn what_is_deleted_gives_its_space_back() {
+    let disk = SimulatedDisk::new(3);
+    let mut store = stepped(&disk);
+    write(&mut store, 0..1_000);
+    for index in 0..1_000 {
+        let mut batch = Vec::new();
+        delete(&mut batch, &key(index)).unwrap();
+        store.submit(0, 2_000 + index, batch).unwrap();
+        store.step();
+    }
+    write(&mut store, 0..200);
+    while store.merge(1_000).unwrap() {}
+    assert!(store.status().store_bytes() < 60_000, "{}", store.status().store_bytes());
+}
+
+#[test]
+fn what_a_sweep_refuses_is_gone_after_a_merge_and_not_visited_before() {
+    let sweep: SweepFactory = Arc::new(|| Box::new(|key: &[u8], _: &[u8]| key.last() != Some(&b'7')));
+    let disk = SimulatedDisk::new(3);
+    let opened = open(Arc::new(disk.clone()), settings(), Arc::clone(&sweep)).unwrap();
+    let mut store = opened.store.stepped(Box::new(|_: u16, _: u64| {}));
+    write(&mut store, 0..300);
+    let mut visited = 0;
+    store.for_each(&mut |_, _| visited += 1).unwrap();
+    assert_eq!(visited, 270);
+    while store.merge(100).unwrap() {}
+    drop(store);
+    let looked: Arc<dyn Disk> = Arc::new(disk.clone());
+    let report = stats(&looked, &|_| "entries").unwrap();
+    assert_eq!(report.kinds.len(), 1);
+    assert!(report.table_entries < report.live(), "{report:?}");
+    assert!(report.live() < 300);
+}
