@@ -1,8 +1,9 @@
 //! Being a member of a group that shares partitions.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::{MemberName, Partition, Wake};
 
@@ -193,11 +194,22 @@ pub struct Membership {
     holdings: Arc<Holdings>,
     incarnation: u64,
     control: Command,
+    /// Ends with the thread, when others know that the member has gone.
+    left: Mutex<Receiver<()>>,
 }
 
 impl Membership {
-    pub(crate) fn new(holdings: Arc<Holdings>, incarnation: u64, control: Command) -> Self {
-        Self { holdings, incarnation, control }
+    pub(crate) fn new(holdings: Arc<Holdings>, incarnation: u64, control: Command, left: Receiver<()>) -> Self {
+        Self { holdings, incarnation, control, left: Mutex::new(left) }
+    }
+
+    /// Leaves the group, and waits until the others know it, but not for longer than this. A process that ends at once after dropping its
+    /// membership may not have said so, and is waited for by the others for a lease.
+    pub fn leave(self, at_most: Duration) {
+        (self.control)(MembershipCommand::Leave);
+        self.holdings.lose_all();
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = left.recv_timeout(at_most);
     }
 
     /// The number by which others know this process in the group.
@@ -247,7 +259,7 @@ mod tests {
     use super::*;
 
     fn agree(holdings: &Holdings, held: &[Partition], losing: &[Partition]) {
-        let until = Instant::now() + std::time::Duration::from_secs(60);
+        let until = Instant::now() + Duration::from_secs(60);
         holdings.agree(until, &held.iter().copied().collect(), |partition| losing.contains(&partition));
     }
 

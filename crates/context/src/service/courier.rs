@@ -5,7 +5,9 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tidegate_bus::{Append, Bounds, Bus, BusError, Done, LogName, Partition, Place, Position, Reader, Record};
+use tidegate_bus::{
+    Append, Bounds, Bus, BusError, Done, LogName, Membership, Partition, Place, Position, Reader, Record,
+};
 
 use super::{Bell, CoreCounters, Course, KnownContexts};
 use crate::partition::partition_of;
@@ -13,6 +15,8 @@ use crate::register::{RecordLimits, Topic};
 
 /// How often something is asked again while the bus is away.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long a service that ends waits until others know that it has left their group.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Carries what services say.
 #[derive(Clone)]
@@ -58,6 +62,13 @@ impl Courier {
     /// The bus itself.
     pub fn bus(&self) -> &Bus {
         &self.bus
+    }
+
+    /// Leaves a group, so that others take its work over at once. A bus that is away is not waited for.
+    pub(crate) fn leave(&self, membership: Membership) {
+        if self.bus.connection().is_connected() {
+            membership.leave(LEAVE_WITHIN);
+        }
     }
 
     pub(crate) fn partitions(&self) -> u32 {

@@ -41,7 +41,10 @@ pub fn start_definer(
     let bell = Bell::default();
     let membership = courier.bus().join(&group, &member, courier.partitions(), bell.wake())?;
     let name = format!("groups-{}", definition.definer());
-    let body = move |bell: &Bell, course: &Course| run(&courier, &definition, &membership, bell, course);
+    let body = move |bell: &Bell, course: &Course| {
+        run(&courier, &definition, &membership, bell, course);
+        courier.leave(membership);
+    };
     Running::start(&name, bell, body).map_err(ServiceError::Thread)
 }
 

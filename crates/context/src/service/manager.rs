@@ -42,7 +42,10 @@ pub fn start_manager(
     let (group, member) = (GroupName::new(GROUP)?, MemberName::new(&settings.member)?);
     let (cycle, bell) = (settings.cycle, Bell::default());
     let membership = courier.bus().join(&group, &member, 1, bell.wake())?;
-    let body = move |bell: &Bell, course: &Course| run(&courier, cycle, &membership, points, bell, course);
+    let body = move |bell: &Bell, course: &Course| {
+        run(&courier, cycle, &membership, points, bell, course);
+        courier.leave(membership);
+    };
     Running::start("points", bell, body).map_err(ServiceError::Thread)
 }
 

@@ -99,11 +99,13 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     if let Some(cluster) = &cluster {
         status.joins(cluster.api());
     }
+    let has_rules = rules.is_some();
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules, mirrored.clone());
     let core = crate::context::start(config, &node, &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     warn_of_open_listeners(config);
+    tell_of_guarded_addresses(config, has_rules);
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
         tell_ready(&node, config, console.as_ref());
     }
@@ -222,6 +224,15 @@ fn warn_of_open_listeners(config: &Config) {
     for listener in open {
         let (name, address) = (&listener.name, &listener.address);
         tracing::warn!(listener = %name, %address, "everybody who reaches this listener gets in, without a password");
+    }
+}
+
+/// A publisher of MQTT 3 cannot be told that its message to a group was refused, so whoever starts the broker is.
+fn tell_of_guarded_addresses(config: &Config, has_rules: bool) {
+    if config.addresses.enabled && config.addresses.guarded && !has_rules {
+        tracing::info!(
+            "no client may publish to groups of nodes or to all of them: write access rules that allow it, or set addresses.guarded = false"
+        );
     }
 }
 

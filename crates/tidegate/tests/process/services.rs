@@ -6,10 +6,10 @@ use std::process::Stdio;
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Instant;
 
-use crate::broker::{PATIENCE, command, get, run};
+use crate::broker::{Broker, Folder, PATIENCE, command, get, run};
 use crate::cluster::Bus as _;
 use crate::cluster::nats::Nats;
-use crate::context::GROUPS;
+use crate::context::{GROUPS, gateway, retained};
 use crate::homes::pause;
 
 /// Asks whether a process is ready until it answers like this.
@@ -70,5 +70,28 @@ fn services_that_have_nothing_to_do_are_refused() {
         let ended = run(&[&["core", "--bus", bus], arguments].concat());
         assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.err);
         assert!(ended.err.contains(wanted), "{arguments:?}: {}", ended.err);
+    }
+}
+
+#[test]
+fn another_manager_takes_over_at_once_when_one_is_stopped() {
+    let (nats, folder) = (Nats::start(), Folder::new());
+    let rest = format!("bus = '{}'\npartitions = 4\nservices = 'elsewhere'\n", nats.address());
+    let first_gateway = gateway(&folder, "a", &rest);
+    let core = |name: &str| {
+        // Longer than anything here is waited for.
+        let set = ["--set", "context.partitions=4", "--set", "context.cycle=100ms", "--set", "context.lease=10m"];
+        let bus = nats.address();
+        Broker::start_with(&[&["core", "--services", "points", "--bus", &bus, "--member", name][..], &set].concat())
+    };
+    let (manages, _stands_by) = (core("m1"), core("m2"));
+    retained(&first_gateway, "ctx/gateways");
+    manages.signal("TERM");
+    assert_eq!(manages.wait().code, Some(0));
+    let another = gateway(&folder, "b", &rest);
+    let began = Instant::now();
+    while !retained(&another, "ctx/gateways").contains("\"name\":\"b\"") {
+        assert!(began.elapsed() < PATIENCE, "nobody manages");
+        pause(20);
     }
 }

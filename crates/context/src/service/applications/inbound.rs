@@ -80,6 +80,11 @@ impl Inbound {
         }
     }
 
+    /// The place among those that share the records; what is under way is delivered by others, too.
+    pub(super) fn into_membership(self) -> Option<Membership> {
+        self.membership
+    }
+
     /// The broker answers for a record, or has to be given it again.
     pub(super) fn taken(&mut self, number: u64, taken: bool) {
         if taken {

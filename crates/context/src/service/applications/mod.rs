@@ -127,6 +127,9 @@ fn run(
         let retries = [outbound.turn(courier), inbound.turn(courier, host, bell, course)];
         bell.wait_until(retries.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + SLEEP));
     }
+    if let Some(membership) = inbound.into_membership() {
+        courier.leave(membership);
+    }
 }
 
 #[cfg(test)]
