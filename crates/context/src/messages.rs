@@ -12,11 +12,14 @@ pub const MAX_NAME_BYTES: usize = 64;
 
 /// Why a payload was not understood.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} is not the JSON of docs/context.md: {source}")]
+#[error("{what} is not the JSON of docs/context.md: {why}")]
 pub struct PayloadError {
     what: &'static str,
-    source: serde_json::Error,
+    why: String,
 }
+
+/// Longest part of an error of JSON that is told: it may show a text of any length in which it has found a mistake.
+const SHOWN_CHARACTERS: usize = 160;
 
 /// A payload with a name, as the register has it.
 pub trait Payload: Serialize + DeserializeOwned {
@@ -28,7 +31,8 @@ pub trait Payload: Serialize + DeserializeOwned {
     /// # Errors
     /// When it is something else.
     fn read(bytes: &[u8]) -> Result<Self, PayloadError> {
-        serde_json::from_slice(bytes).map_err(|source| PayloadError { what: Self::NAME, source })
+        let shown = |error: serde_json::Error| error.to_string().chars().take(SHOWN_CHARACTERS).collect();
+        serde_json::from_slice(bytes).map_err(|error| PayloadError { what: Self::NAME, why: shown(error) })
     }
 
     /// Its bytes.
@@ -213,6 +217,8 @@ mod tests {
         assert_eq!(PingConfig::read(later).unwrap().window_ms, 2);
         let error = PingConfig::read(b"{}").unwrap_err().to_string();
         assert!(error.starts_with("PingConfig is not the JSON"), "{error}");
+        let long = PingConfig::read(format!("\"{}\"", "z".repeat(100_000)).as_bytes()).unwrap_err().to_string();
+        assert!(long.contains("zzz") && long.len() < 300, "{} bytes", long.len());
     }
 
     #[test]

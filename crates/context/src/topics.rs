@@ -162,9 +162,11 @@ pub(crate) fn is_object(text: &[u8]) -> bool {
 /// Characters of a name that a level of a topic cannot hold, and what stands for them. That of `%` itself is the last to be read.
 const ESCAPED: [(&str, &str); 4] = [("/", "%2F"), ("+", "%2B"), ("#", "%23"), ("%", "%25")];
 
-/// A level of a topic as the name that it stands for: `%2F`, `%2B`, `%23` and `%25` are `/`, `+`, `#` and `%`.
+/// A level of a topic as the name that it stands for: `%2F`, `%2B`, `%23` and `%25` are `/`, `+`, `#` and `%`, also with small
+/// letters, as in the broker's addresses.
 pub fn name_of(level: &str) -> String {
-    ESCAPED.iter().fold(level.to_owned(), |text, (plain, escape)| text.replace(escape, plain))
+    let upper = level.replace("%2f", "%2F").replace("%2b", "%2B");
+    ESCAPED.iter().fold(upper, |text, (plain, escape)| text.replace(escape, plain))
 }
 
 /// A name as a level of a topic.
@@ -243,6 +245,8 @@ mod tests {
             let level = level_of(name);
             assert!(!level.contains(['/', '+', '#']), "{level}");
             assert_eq!(name_of(&level), name);
+            // As the broker reads them in addresses.
+            assert_eq!(name_of(&level.replace("%2F", "%2f").replace("%2B", "%2b")), name);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_mqtt::{PublishProperties, QoS, RawPublish, ReasonCode, TopicName};
 
+use crate::addresses::SET_BY_BROKER;
 use crate::connection::Answer;
 use crate::engine::Engine;
 use crate::event::Event;
@@ -170,11 +171,12 @@ impl Engine {
         }
         let mut publication = message.publication(self.settings.retained.available);
         let mut properties = Vec::new();
-        if self.add_receipts_to_response_topic(message, &mut properties) {
-            publication.properties = &properties;
-        }
         let slot = self.route_of(publication.tenant, publication.topic);
         let traits = self.cache.traits(slot);
+        if traits.is_address && !message.properties.is_empty() {
+            self.add_receipts_to_response_topic(message, &mut properties);
+            publication.properties = &properties;
+        }
         publication.priority = traits.priority.level(publication.properties);
         if let Some(addresses) = self.settings.addresses.as_ref().filter(|_| traits.is_address) {
             publication.expires_at = addresses.expiry(now.monotonic, publication.expires_at);
@@ -230,12 +232,13 @@ impl Engine {
         }
     }
 
-    /// Adds where receipts go to the properties of a message, if it asks for any and says where they should go.
-    fn add_receipts_to_response_topic(&mut self, message: &InnerPublication, out: &mut Vec<u8>) -> bool {
-        let Ok(properties) = PublishProperties::decode(&message.properties) else { return false };
+    /// Copies the properties of a message to an address, and adds where receipts go, if it asks for any and says where they should go.
+    fn add_receipts_to_response_topic(&mut self, message: &InnerPublication, out: &mut Vec<u8>) {
+        let Ok(properties) = PublishProperties::decode(&message.properties) else { return };
+        properties.copy_forwardable_without(SET_BY_BROKER, out);
         let wished = properties.response_topic.map(TopicName::as_str);
-        let Some(to) = wished.filter(|topic| !is_own_topic(topic)) else { return false };
-        out.extend_from_slice(&message.properties);
-        self.add_receipts_to(&message.topic, &properties, to, out)
+        if let Some(to) = wished.filter(|topic| !is_own_topic(topic)) {
+            self.add_receipts_to(&message.topic, &properties, to, out);
+        }
     }
 }

@@ -349,13 +349,13 @@ fn skip_value(reader: &mut Reader<'_>, wire_type: WireType) -> Result<(), Decode
 }
 
 /// Appends the properties of `block`, which has been checked before, in their order and without those that
-/// `leave_out` names, and without User Properties of the name `without_pair`.
-pub(crate) fn copy_without_pair(block: &[u8], leave_out: &[PropertyId], without_pair: &str, out: &mut Vec<u8>) {
+/// `leave_out` names, and without User Properties of the names `without_pairs`.
+pub(crate) fn copy_without_pairs(block: &[u8], leave_out: &[PropertyId], without_pairs: &[&str], out: &mut Vec<u8>) {
     out.reserve(block.len());
     for property in RawProperties::new(block) {
         let mut value = property.value;
         let named = property.id == PropertyId::UserProperty
-            && value.data("user property").is_ok_and(|name| name == without_pair.as_bytes());
+            && value.data("user property").is_ok_and(|name| without_pairs.iter().any(|pair| name == pair.as_bytes()));
         if !leave_out.contains(&property.id) && !named {
             out.extend_from_slice(property.bytes);
         }

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
 use mio::{Poll, Waker};
-use tidegate_engine::{Authentication, MAX_SHARDS, Millis, Place, Restored, ShardId};
+use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Place, Restored, ShardId};
 use tidegate_store::{Running, Status, Store};
 
 use crate::address::{ListenAddress, LocalAddress};
@@ -106,6 +107,8 @@ pub struct Node {
     handle: NodeHandle,
     clock: Clock,
     addresses: Vec<LocalAddress>,
+    /// The listener of each of them.
+    owners: Vec<ListenerId>,
     threads: Vec<JoinHandle<()>>,
     /// Ends before the shards do, which then speak to nobody.
     links: Option<LinksThread>,
@@ -152,7 +155,7 @@ impl Node {
     }
 
     fn begin(settings: NodeSettings, ground: Ground, store: Option<Store>) -> Result<Self, StartError> {
-        let Ground { family, listening: Listening { acceptors, quic, addresses }, watch, links } = ground;
+        let Ground { family, listening: Listening { acceptors, quic, addresses, owners }, watch, links } = ground;
         let (event_loops, senders) = event_loops(settings.shards)?;
         let dialer = Arc::new(Dialer::default());
         let identities = settings.identities;
@@ -164,7 +167,7 @@ impl Node {
         };
         let handle = NodeHandle::new(senders.clone(), &family, fleet);
         let Family { tls, clock, admission, connections, .. } = family.clone();
-        let mut node = Self::idle(handle, clock, addresses, watch);
+        let mut node = Self::idle(handle, clock, (addresses, owners), watch);
         let mut engine = settings.engine;
         // Bans and the limits of users are asked about with every CONNECT, whoever else decides.
         let asks_outside = engine.authentication == Authentication::External;
@@ -221,11 +224,17 @@ impl Node {
     }
 
     /// A node without threads.
-    fn idle(handle: NodeHandle, clock: Clock, addresses: Vec<LocalAddress>, watch: Option<FileWatch>) -> Self {
+    fn idle(
+        handle: NodeHandle,
+        clock: Clock,
+        (addresses, owners): (Vec<LocalAddress>, Vec<ListenerId>),
+        watch: Option<FileWatch>,
+    ) -> Self {
         Self {
             handle,
             clock,
             addresses,
+            owners,
             threads: Vec::new(),
             links: None,
             store: None,
@@ -259,6 +268,12 @@ impl Node {
     /// Where it listens, in the order of the settings. A host name with several addresses counts several times.
     pub fn local_addresses(&self) -> &[LocalAddress] {
         &self.addresses
+    }
+
+    /// The first address of those listeners that are wanted which is not a file.
+    pub fn socket_of(&self, wanted: impl Fn(ListenerId) -> bool) -> Option<SocketAddr> {
+        let mut all = self.owners.iter().zip(&self.addresses).filter(|(owner, _)| wanted(**owner));
+        all.find_map(|(_, address)| address.socket())
     }
 
     /// For other threads: numbers and requests.

@@ -5,10 +5,14 @@ use std::fs;
 /// Bytes of memory that this process can have at most; `None` where the system does not tell.
 pub(crate) fn available() -> Option<u64> {
     let machine = total_in(&fs::read_to_string("/proc/meminfo").ok()?)?;
-    let container = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+    Some(container_limit().map_or(machine, |limit| limit.min(machine)))
+}
+
+/// Bytes that the container may have, where it has a limit.
+pub(crate) fn container_limit() -> Option<u64> {
+    ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         .iter()
-        .find_map(|path| limit_in(&fs::read_to_string(path).ok()?));
-    Some(container.map_or(machine, |limit| limit.min(machine)))
+        .find_map(|path| limit_in(&fs::read_to_string(path).ok()?))
 }
 
 /// `MemTotal` of `/proc/meminfo`, in bytes.

@@ -7,6 +7,7 @@ mod message;
 mod naming;
 mod reader;
 mod server;
+mod unreadable;
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;

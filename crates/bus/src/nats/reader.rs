@@ -19,6 +19,10 @@ use crate::{BusError, Keep, Position};
 
 /// How long is waited before reading begins again after an error.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// So often reading begins in vain at a position until it is looked what stands there.
+const STUCK_AFTER: u32 = 3;
+/// How long that is looked for.
+const LOOKS_FOR: Duration = Duration::from_secs(5);
 /// How long the server holds a request for which there is nothing.
 const EXPIRES: Duration = Duration::from_secs(20);
 /// After so long without a request the server forgets the consumer.
@@ -56,6 +60,7 @@ enum End {
 
 impl ReaderTask {
     pub(super) async fn run(self) {
+        let mut begun = (self.feed.next(), 0);
         while !self.feed.has_ended() {
             let end = match self.start().await {
                 Ok((consumer, reading)) => self.follow(&consumer, reading).await,
@@ -65,11 +70,31 @@ impl ReaderTask {
                 End::Done => return,
                 End::Again(reason) => {
                     tracing::debug!(place = %self.target.place, reason, "reading begins again");
+                    let next = self.feed.next();
+                    begun = if begun.0 == next { (next, begun.1 + 1) } else { (next, 1) };
+                    if begun.1 >= STUCK_AFTER {
+                        self.step_over(next).await;
+                    }
                     tokio::select! {
                         () = sleep(AGAIN_AFTER) => {}
                         () = self.room.notified() => {}
                     }
                 }
+            }
+        }
+    }
+
+    /// Takes the next message if it is one that the client cannot read, and would never get past.
+    async fn step_over(&self, next: Position) {
+        let deadline = Instant::now() + LOOKS_FOR;
+        let Ok(Some(stored)) = self.server.stored(&self.target.place, next, deadline).await else { return };
+        let is_next = stored.position == next || self.target.spec.keep == Keep::LatestOfKey;
+        if stored.headers.is_none() && is_next {
+            let (place, position) = (&self.target.place, stored.position.0);
+            tracing::warn!(%place, position, "the headers of a record are none that NATS knows; it is read without them");
+            if let Some(record) = message::record_of(stored.position, None, stored.payload) {
+                self.feed.push(record);
+                self.feed.wake();
             }
         }
     }

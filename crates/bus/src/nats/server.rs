@@ -23,7 +23,7 @@ const STREAM_NOT_FOUND: u64 = 10_059;
 /// JetStream's number for a stream that is there already.
 const STREAM_EXISTS: u64 = 10_058;
 /// JetStream's number for a message that is not there.
-const NO_MESSAGE_FOUND: u64 = 10_037;
+pub(super) const NO_MESSAGE_FOUND: u64 = 10_037;
 /// What a message is known by when it is sent again.
 pub(super) const ID: &str = "Nats-Msg-Id";
 /// Claims that a full partition still takes, so that somebody can own and trim it.
@@ -91,7 +91,7 @@ impl Server {
     }
 
     /// Asks JetStream, again and again until it answers or it is too late.
-    async fn ask(&self, deadline: Instant, subject: String, body: &Value) -> Result<Value, Failure> {
+    pub(super) async fn ask(&self, deadline: Instant, subject: String, body: &Value) -> Result<Value, Failure> {
         loop {
             self.connected(deadline).await.map_err(Failure::Bus)?;
             let answer: Result<Value, _> = self.context.request(subject.clone(), body).await;

@@ -131,6 +131,7 @@ impl Drop for Nats {
 }
 
 mod servers;
+mod strangers;
 
 mod promises {
     crate::suite!(a_test_each, super::Nats::start());

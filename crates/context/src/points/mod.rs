@@ -232,7 +232,9 @@ impl Points {
         }
         let rounds = self.connections.values().filter(|nodes| nodes.round_ended > last);
         let (pinged, answered) = rounds.fold((0, 0), |(pinged, answered), nodes| {
-            (pinged + nodes.statistics.pinged, answered + nodes.statistics.answered)
+            // Whoever may write to the bus may say any number.
+            let (more, of_them) = (nodes.statistics.pinged, nodes.statistics.answered);
+            (u64::saturating_add(pinged, more), u64::saturating_add(answered, of_them))
         });
         self.reconfigured_at = Some(now);
         let rate = ConnectionStatistics { pinged, answered, ..ConnectionStatistics::default() }.ping_rate();

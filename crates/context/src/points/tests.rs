@@ -185,6 +185,34 @@ fn silence_of_nodes_makes_the_window_longer_for_all_gateways() {
 }
 
 #[test]
+fn numbers_beyond_all_measure_do_no_harm() {
+    let mut points = points(|_| {});
+    let most = u64::MAX;
+    let absurd = |gateway: &str| LoadReport {
+        period_ms: most,
+        life: most,
+        loop_lag_ms: most,
+        connections: most,
+        max_connections: most,
+        queue_bytes: most,
+        ..load(gateway, most)
+    };
+    for gateway in ["a", "b"] {
+        points.load(Some(s(0)), absurd(gateway));
+    }
+    points.cycle(s(0), most);
+    for (gateway, names) in [("a", 0..3), ("b", 3..5)] {
+        let mut report = nodes(gateway, most, names, true);
+        (report.window_ms, report.pinged, report.late) = (most, most, most);
+        report.nodes[0].pong_us = Some(most);
+        points.connected(s(20), report);
+    }
+    let told = points.cycle(s(30), most);
+    assert_eq!(lists(&told), [["b", "a"]]);
+    assert_eq!(points.counters().nodes, 5);
+}
+
+#[test]
 fn settings_that_contradict_each_other_are_refused() {
     let with = |smoothing| {
         let settings = PointsSettings { smoothing, ..PointsSettings::default() };

@@ -290,10 +290,15 @@ impl Gateway {
         for record in self.config.take(&self.courier, bell, TAKEN_AT_ONCE) {
             let Some(config) = read::<PingConfig>(&record) else { continue };
             if config.gateway == self.settings.name {
-                self.interval = Duration::from_millis(config.interval_ms);
+                let interval = Duration::from_millis(config.interval_ms);
+                if interval != self.interval {
+                    self.interval = interval;
+                    // An hour that was begun is not waited for when it is seconds now.
+                    let first = Instant::now() + interval / 2;
+                    let next = self.next_ping.map_or(first, |next| next.min(first));
+                    self.next_ping = (!interval.is_zero()).then_some(next);
+                }
                 self.window = Duration::from_millis(config.window_ms).min(self.interval);
-                let first = || Instant::now() + self.interval / 2;
-                self.next_ping = (!self.interval.is_zero()).then(|| self.next_ping.unwrap_or_else(first));
             }
         }
     }

@@ -8,9 +8,10 @@ use tidegate_bus::{Address, Bus, Settings};
 
 use super::*;
 use crate::groups::{MembershipChange, read_groups};
-use crate::messages::{GWList, Payload};
+use crate::messages::{GWList, Payload, PingConfig};
 use crate::points::{Points, PointsSettings};
 use crate::ranking::ConnectionsInverse;
+use crate::register::Topic;
 
 /// After how long a test that still waits has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -206,6 +207,33 @@ fn nodes_are_balanced_over_three_gateways_and_know_them() {
     world.change(|state| state.draining.insert("b".into()));
     world.until("drain", |state| !state.at.values().any(|at| at == "b"));
     world.until("lists without it", |state| state.lists["a"].gateways.iter().all(|gateway| gateway.name != "b"));
+}
+
+#[test]
+fn a_gateway_pings_as_it_was_told_last() {
+    let (world, courier) = (World::default(), courier());
+    world.change(|state| state.at.insert("n".into(), "a".into()));
+    let _gateway = world.gateway(&courier, "a");
+    let configure = |gateway: &str, interval_ms| {
+        let config = PingConfig { gateway: gateway.into(), interval_ms, window_ms: 20 };
+        courier.tell(Topic::PingConfig, None, gateway, config.write());
+    };
+    world.until("its first report", |_| courier.counters().figures().load_reports > 0);
+    // In another one's name it says nothing; nor does what comes before the last word.
+    configure("b", 10);
+    configure("a", 3_600_000);
+    configure("a", 40);
+    world.until("pings as told last", |state| state.pongs.contains_key("a"));
+    configure("a", 0);
+    let counted = || courier.counters().figures();
+    let since = std::cell::Cell::new(counted());
+    world.until("some reports without a ping between them", |_| {
+        let (before, now) = (since.get(), counted());
+        if now.pings > before.pings {
+            since.set(now);
+        }
+        now.pings == before.pings && now.load_reports >= before.load_reports + 10
+    });
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::ids::{SessionKey, TenantId};
 use crate::message::{Message, Publication};
 use crate::now::{Millis, Now};
 use crate::publish::dead_letter::put_user_property;
+use crate::publish::is_own_topic;
 use crate::telling::reason::Reason;
 
 /// Receipts that wait for the end of what is being worked on; what comes beyond is not told.
@@ -26,6 +27,9 @@ const ASKS: &str = "receipt";
 const GOES_TO: &str = "receipt-to";
 /// User property that tells messages to several nodes apart, set by the broker.
 const NUMBER: &str = "receipt-id";
+/// What only the broker says. From anybody else it is left out of messages to addresses: whoever could say where receipts go would have the broker
+/// publish where it may not publish itself.
+pub(crate) const SET_BY_BROKER: &[&str] = &[GOES_TO, NUMBER];
 /// Identifier of the property Correlation Data.
 const CORRELATION_DATA: u8 = 0x09;
 
@@ -62,7 +66,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Reads the properties of a message on its way. Of properties that a sender has made up, those of the broker come last.
+    /// Reads the properties of a message on its way.
     pub(super) fn read(properties: &'a [u8]) -> Option<Self> {
         let properties = PublishProperties::decode(properties).ok()?;
         let mut asked = Self { to: "", correlation: properties.correlation_data, all: false, number: 0 };
@@ -74,7 +78,8 @@ impl<'a> Asked<'a> {
                 _ => {}
             }
         }
-        (!asked.to.is_empty()).then_some(asked)
+        let may_go = TopicName::new(asked.to).is_ok() && !is_own_topic(asked.to);
+        may_go.then_some(asked)
     }
 }
 
@@ -161,26 +166,18 @@ impl Engine {
         let Some(session) = self.desk.sessions.get(sender.0) else { return };
         let own = format!("{}/receipts/{}", addresses.prefix, encoded(&session.client_id));
         let wished = asked.response_topic.map(TopicName::as_str);
-        let may = |topic: &&str| {
-            !crate::publish::is_own_topic(topic) && self.may_publish(sender, topic, QoS::AtLeastOnce, false)
-        };
+        let may = |topic: &&str| !is_own_topic(topic) && self.may_publish(sender, topic, QoS::AtLeastOnce, false);
         self.add_receipts_to(topic, asked, wished.filter(may).unwrap_or(&own), out);
     }
 
-    /// The same for receipts that go to this topic; says whether any were asked for.
-    pub(crate) fn add_receipts_to(
-        &mut self,
-        topic: &str,
-        asked: &PublishProperties<'_>,
-        to: &str,
-        out: &mut Vec<u8>,
-    ) -> bool {
+    /// The same for receipts that go to this topic.
+    pub(crate) fn add_receipts_to(&mut self, topic: &str, asked: &PublishProperties<'_>, to: &str, out: &mut Vec<u8>) {
         let wants = asked.user_properties.iter().any(|(name, value)| name == ASKS && RECEIPTS.contains(&value));
-        let Some(addresses) = self.settings.addresses.as_ref().filter(|_| wants) else { return false };
+        let Some(addresses) = self.settings.addresses.as_ref().filter(|_| wants) else { return };
         let several = match Address::read(&addresses.prefix, topic) {
             Some(Address::Node(_)) => false,
             Some(Address::Group(_) | Address::All) => true,
-            Some(Address::Receipts(_)) | None => return false,
+            Some(Address::Receipts(_)) | None => return,
         };
         put_user_property(out, GOES_TO, to);
         if several {
@@ -188,7 +185,6 @@ impl Engine {
             let number = crate::hash::hash_bytes(self.assigned.seed, &self.nodes.asked.to_le_bytes());
             put_user_property(out, NUMBER, &format!("{number:x}"));
         }
-        true
     }
 
     /// Publishes the receipt that waits longest; says whether there was one.
@@ -274,13 +270,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_broker_says_counts_and_not_what_a_sender_makes_up() {
-        let mut properties = Vec::new();
-        for (name, value) in [(GOES_TO, "forged"), (ASKS, "all"), (GOES_TO, "ctx/receipts/me"), (NUMBER, "ff")] {
-            put_user_property(&mut properties, name, value);
+    fn receipts_go_to_topics_that_can_be_published_to() {
+        let asked = |to: &str| {
+            let mut properties = Vec::new();
+            for (name, value) in [(ASKS, "all"), (GOES_TO, to), (NUMBER, "ff")] {
+                put_user_property(&mut properties, name, value);
+            }
+            Asked::read(&properties).map(|asked| (asked.to.to_owned(), asked.all, asked.number))
+        };
+        assert_eq!(asked("ctx/receipts/me"), Some(("ctx/receipts/me".to_owned(), true, 255)));
+        for nowhere in ["", "a/#", "+/b", "$SYS/x"] {
+            assert_eq!(asked(nowhere), None, "{nowhere}");
         }
-        let asked = Asked::read(&properties).unwrap();
-        assert_eq!(asked, Asked { to: "ctx/receipts/me", correlation: None, all: true, number: 255 });
         assert_eq!(Asked::read(&[]), None);
     }
 }

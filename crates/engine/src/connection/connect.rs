@@ -8,6 +8,7 @@ use tidegate_mqtt::{Connect, Frame};
 
 use self::grant::Granted;
 use crate::access::Subject;
+use crate::addresses::{SET_BY_BROKER, is_address};
 use crate::connection::alias::OutboundAliases;
 use crate::connection::input::Flow;
 use crate::connection::{EnhancedState, PendingConnect, Phase};
@@ -330,7 +331,11 @@ impl Engine {
             (session.tenant, crate::hash::hash_name(session.tenant, &session.client_id))
         });
         let mut forwarded = Vec::new();
-        will.properties.copy_forwardable(&mut forwarded);
+        if is_address(&self.settings, will.topic.as_str()) {
+            will.properties.copy_forwardable_without(SET_BY_BROKER, &mut forwarded);
+        } else {
+            will.properties.copy_forwardable(&mut forwarded);
+        }
         let message = Publication::new(
             tenant,
             will.topic.as_str(),

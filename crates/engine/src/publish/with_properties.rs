@@ -3,7 +3,7 @@
 use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
 
 use super::Forwarding;
-use crate::addresses::asks_for_unknown_receipts;
+use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
 use crate::connection::input::Refused;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
@@ -39,19 +39,19 @@ impl Engine {
         forwarded.clear();
         if tenant == TenantId::UPLINK {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for known.
-            properties.copy_forwardable_without(PROPERTY, &mut forwarded);
+            properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
             self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
-        } else {
+        } else if !self.cache.traits(slot).is_address {
             properties.copy_forwardable(&mut forwarded);
-            if self.cache.traits(slot).is_address {
-                let topic = self.cache.get(slot).0.to_owned();
-                if asks_for_unknown_receipts(&properties) && self.may_be_refused(session, &topic, raw) {
-                    self.scratch_properties = forwarded;
-                    self.refuse_not_understood(now, key, session, &topic, raw);
-                    return Ok(());
-                }
-                self.add_receipts(session, &topic, &properties, &mut forwarded);
+        } else {
+            properties.copy_forwardable_without(SET_BY_BROKER, &mut forwarded);
+            let topic = self.cache.get(slot).0.to_owned();
+            if asks_for_unknown_receipts(&properties) && self.may_be_refused(session, &topic, raw) {
+                self.scratch_properties = forwarded;
+                self.refuse_not_understood(now, key, session, &topic, raw);
+                return Ok(());
             }
+            self.add_receipts(session, &topic, &properties, &mut forwarded);
         }
         let forwarding = Forwarding { properties: &forwarded, expires_at };
         self.publish(now, key, session, tenant, slot, raw, &forwarding);

@@ -112,7 +112,12 @@ impl<'a> WillProperties<'a> {
     /// Appends the bytes of the properties that belong to the message, in their order: all but the Will
     /// Delay Interval and the Message Expiry Interval (which has to be reduced).
     pub fn copy_forwardable(&self, out: &mut Vec<u8>) {
-        property::copy_without(self.raw, &[PropertyId::WillDelayInterval, PropertyId::MessageExpiryInterval], out);
+        property::copy_without(self.raw, NOT_FORWARDED, out);
+    }
+
+    /// As [`WillProperties::copy_forwardable`], and without User Properties of these names.
+    pub fn copy_forwardable_without(&self, user_properties: &[&str], out: &mut Vec<u8>) {
+        property::copy_without_pairs(self.raw, NOT_FORWARDED, user_properties, out);
     }
 
     fn write(&self, sink: &mut dyn Sink) {
@@ -125,3 +130,6 @@ impl<'a> WillProperties<'a> {
         sink.user_properties(&self.user_properties);
     }
 }
+
+/// What is the will's, or is reckoned anew when it is published.
+const NOT_FORWARDED: &[PropertyId] = &[PropertyId::WillDelayInterval, PropertyId::MessageExpiryInterval];

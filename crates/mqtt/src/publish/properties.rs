@@ -92,9 +92,9 @@ impl<'a> PublishProperties<'a> {
         property::copy_without(self.raw, NOT_FORWARDED, out);
     }
 
-    /// As [`PublishProperties::copy_forwardable`], and without User Properties of this name.
-    pub fn copy_forwardable_without(&self, user_property: &str, out: &mut Vec<u8>) {
-        property::copy_without_pair(self.raw, NOT_FORWARDED, user_property, out);
+    /// As [`PublishProperties::copy_forwardable`], and without User Properties of these names.
+    pub fn copy_forwardable_without(&self, user_properties: &[&str], out: &mut Vec<u8>) {
+        property::copy_without_pairs(self.raw, NOT_FORWARDED, user_properties, out);
     }
 
     pub(super) fn write(&self, sink: &mut dyn Sink) {

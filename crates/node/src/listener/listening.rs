@@ -16,6 +16,8 @@ pub(crate) struct Listening {
     pub acceptors: Vec<Acceptor>,
     pub quic: Vec<QuicSocket>,
     pub addresses: Vec<LocalAddress>,
+    /// Whose each of these addresses is.
+    pub owners: Vec<ListenerId>,
 }
 
 pub(crate) fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<Listening, StartError> {
@@ -26,12 +28,14 @@ pub(crate) fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<List
             for (socket, address) in bind_quic(at, id, tls)? {
                 listening.quic.push(socket);
                 listening.addresses.push(address);
+                listening.owners.push(id);
             }
             continue;
         }
         let proxies = settings.proxies.get(&position).map(|networks| networks.as_slice().into());
         let acceptors = bind(address, id, tls, proxies)?;
         listening.addresses.extend(acceptors.iter().map(|acceptor| acceptor.address().clone()));
+        listening.owners.resize(listening.addresses.len(), id);
         listening.acceptors.extend(acceptors);
     }
     if listening.quic.len() > MAX_ENDPOINTS {

@@ -101,16 +101,11 @@ pub(crate) fn run(args: &Args) -> Exit {
     })
 }
 
-/// What is wrong with a choice of services and groups that do not go together.
+/// What is wrong where only groups are to be defined, and there are none.
 fn has_nothing_to_do(args: &Args, config: &Config) -> Option<&'static str> {
-    let (has_groups, has_points) = (args.services.contains(&Service::Groups), args.services.contains(&Service::Points));
-    if has_groups && !has_points && config.context.groups.0.is_empty() {
-        return Some("there are no groups to define: name a file of them with --groups FILE, or context.groups");
-    }
-    if !has_groups && !args.groups.is_empty() {
-        return Some("--groups names a file for the service `groups`, which --services leaves out: add it there");
-    }
-    None
+    let only_groups = args.services.iter().all(|service| *service == Service::Groups);
+    (only_groups && config.context.groups.0.is_empty())
+        .then_some("there are no groups to define: name a file of them with --groups FILE, or context.groups")
 }
 
 fn serve(args: &Args, config: &Config) -> Result<Exit, String> {

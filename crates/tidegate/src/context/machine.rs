@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use crate::physical_memory::container_limit;
+
 /// Reads the share of the processors that is busy between two looks.
 #[derive(Debug, Default)]
 pub(super) struct Processors {
@@ -36,10 +38,33 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     Some((total - idle, total))
 }
 
-/// Bytes of memory: all, and what is free for use; 0 where the system does not tell.
+/// Bytes of memory: all, and what is free for use; 0 where the system does not tell. Of a container with a limit, what it may have.
 pub(super) fn memory() -> (u64, u64) {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    (field(&text, "MemTotal:"), field(&text, "MemAvailable:"))
+    let machine = (field(&text, "MemTotal:"), field(&text, "MemAvailable:"));
+    match container_limit() {
+        Some(limit) if limit < machine.0 => within(machine, limit, used()),
+        _ => machine,
+    }
+}
+
+/// What the container uses and cannot be taken from it: all but the pages of files that were not used lately. `None` where the
+/// system does not tell.
+fn used() -> Option<u64> {
+    let read = |name: &str| fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok();
+    let all: u64 = read("memory.current")?.trim().parse().ok()?;
+    Some(all.saturating_sub(plain_field(&read("memory.stat")?, "inactive_file ")))
+}
+
+/// Memory where no more than a limit of it may be had.
+fn within((_, available): (u64, u64), limit: u64, used: Option<u64>) -> (u64, u64) {
+    let left = used.map_or(limit, |used| limit.saturating_sub(used));
+    (limit, left.min(available))
+}
+
+fn plain_field(text: &str, name: &str) -> u64 {
+    let number = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    number.unwrap_or_default()
 }
 
 fn field(text: &str, name: &str) -> u64 {
@@ -51,6 +76,15 @@ fn field(text: &str, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_container_has_what_it_may_have() {
+        assert_eq!(within((1_000, 600), 400, Some(100)), (400, 300));
+        assert_eq!(within((1_000, 200), 400, Some(100)), (400, 200), "the machine has no more");
+        assert_eq!(within((1_000, 600), 400, Some(500)), (400, 0));
+        assert_eq!(within((1_000, 600), 400, None), (400, 400));
+        assert_eq!(plain_field("anon 5\ninactive_file 70\nactive_file 8\n", "inactive_file "), 70);
+    }
 
     #[test]
     fn the_kernels_words_are_read() {

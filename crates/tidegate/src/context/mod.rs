@@ -19,7 +19,8 @@ use tidegate_context::{
     ContextTopics, Points, PointsError, PointsSettings, ReallocationSettings, ReconfigError, ReconfigSettings,
     RecordLimits,
 };
-use tidegate_node::{LocalAddress, Node};
+use tidegate_engine::ListenerId;
+use tidegate_node::Node;
 
 use crate::bus_access::BusAccess;
 use crate::config::Config;
@@ -137,11 +138,16 @@ fn gateway_name(config: &Config) -> String {
 
 fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &Courier) -> Result<Running, String> {
     let context = &config.context;
-    let listened = node.local_addresses().iter().find_map(|address| match address {
-        LocalAddress::Tcp(at) => Some(at.to_string()),
-        _ => None,
+    let address = context.address.clone().unwrap_or_else(|| {
+        let for_nodes = |id: ListenerId| config.listeners.get(usize::from(id.0)).is_some_and(|it| it.mobile_nodes);
+        let listened = node.socket_of(for_nodes);
+        if listened.is_none_or(|at| at.ip().is_unspecified()) {
+            let todo = "set context.address to the HOST:PORT at which nodes reach this gateway";
+            let told = listened.map(|at| at.to_string()).unwrap_or_default();
+            tracing::warn!(told, todo, "mobile nodes are told an address of this gateway that leads nowhere");
+        }
+        listened.map(|at| at.to_string()).unwrap_or_default()
     });
-    let address = context.address.clone().or(listened).unwrap_or_default();
     let settings = GatewaySettings {
         name: gateway_name(config),
         address,

@@ -98,6 +98,31 @@ fn one_broker_is_a_gateway_with_all_services() {
     let _ = operator.join();
 }
 
+/// Nodes are sent to where a listener for them is, whatever it speaks; and where that cannot be known, the operator is told.
+#[test]
+fn nodes_are_told_the_address_of_a_listener_for_nodes() {
+    let folder = Folder::new();
+    let of_applications = "[[listener]]\naddress = '127.0.0.1:0'\nmobile_nodes = false\n";
+    let of_nodes = "[[listener]]\naddress = 'ws://127.0.0.1:0/mqtt'\n";
+    let core = "[addresses]\nenabled = true\n[context]\nenabled = true\nload_period = '100ms'\ncycle = '100ms'\n";
+    let config = folder.write("two.toml", &[of_applications, of_nodes, core].concat());
+    let broker = Broker::start_with(&["--config", &config, "--admin", "off"]);
+    let list: serde_json::Value = serde_json::from_str(&retained(&broker, "ctx/gateways")).unwrap();
+    let wanted = broker.address("ws://").trim_end_matches("/mqtt");
+    assert_eq!(list["gateways"][0]["address"], wanted);
+    let everywhere = folder.write("everywhere.toml", core);
+    let start = |more: &[&str]| {
+        let arguments = ["--config", &everywhere, "--admin", "off", "--listen", "0.0.0.0:0", "--allow-anonymous"];
+        let broker = Broker::start_with(&[&arguments, more].concat());
+        broker.signal("TERM");
+        broker.wait().err
+    };
+    let said = start(&[]);
+    assert!(said.contains("leads nowhere") && said.contains("context.address"), "{said}");
+    let said = start(&["--set", "context.address=gw.example:1883"]);
+    assert!(!said.contains("leads nowhere"), "{said}");
+}
+
 /// A NATS server with JetStream.
 pub(crate) struct Nats {
     process: Child,

@@ -62,15 +62,9 @@ fn services_are_ready_when_they_have_their_bus_and_say_until_then_what_they_wait
 
 #[test]
 fn services_that_have_nothing_to_do_are_refused() {
-    let bus = "nats://127.0.0.1:1";
-    for (arguments, wanted) in [
-        (&["--services", "groups"][..], "name a file of them with --groups"),
-        (&["--services", "points", "--groups", GROUPS], "which --services leaves out"),
-    ] {
-        let ended = run(&[&["core", "--bus", bus], arguments].concat());
-        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.err);
-        assert!(ended.err.contains(wanted), "{arguments:?}: {}", ended.err);
-    }
+    let ended = run(&["core", "--bus", "nats://127.0.0.1:1", "--services", "groups"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.err);
+    assert!(ended.err.contains("name a file of them with --groups"), "{}", ended.err);
 }
 
 #[test]

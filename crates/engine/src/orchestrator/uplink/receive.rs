@@ -61,7 +61,7 @@ impl Engine {
         if new {
             let mut forwarded = std::mem::take(&mut self.scratch_properties);
             forwarded.clear();
-            properties.copy_forwardable_without(PROPERTY, &mut forwarded);
+            properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
             let expires_at =
                 properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
             let outcome = self.pass_on(now, key, session, &raw, (&forwarded, expires_at), id);

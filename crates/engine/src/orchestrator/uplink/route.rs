@@ -119,7 +119,7 @@ impl Engine {
         let mut properties = Vec::new();
         if let Ok(given) = PublishProperties::decode(publication.properties) {
             // A will may bring an id that its client has made up.
-            given.copy_forwardable_without(PROPERTY, &mut properties);
+            given.copy_forwardable_without(&[PROPERTY], &mut properties);
         }
         self.next_message_id(now, session, publication.retain).append(&mut properties);
         let mut own = Publication::new(

@@ -171,3 +171,33 @@ fn only_so_many_are_counted() {
     world.advance(seconds(2));
     assert_eq!(told(&sender).len(), 1_024);
 }
+
+/// Where receipts go is said by the broker: whoever could say it would have it publish where it may not publish, and to what is no topic.
+#[test]
+fn a_sender_cannot_say_in_place_of_the_broker_where_receipts_go() {
+    everywhere_with(open, |world| {
+        let (sender, other) = (world.connect(v5("office")), world.connect(v5("other")));
+        for filter in ["victim", "victim/#", "ctx/receipts/+"] {
+            other.subscribe(filter, AtLeastOnce);
+        }
+        let node = world.connect(v5("truck"));
+        let forged = |topic: &str, to: &str| message(topic, "x").qos1().user("receipt-to", to).user("receipt-id", "1");
+        for to in ["victim", "victim/#", "ctx/receipts/other"] {
+            for topic in ["ctx/to/node/truck", "ctx/to/group/g", "ctx/to/all"] {
+                sender.publish_later(forged(topic, to));
+            }
+            world.connect(v5("gone").will(forged("ctx/to/node/truck", to))).lose();
+        }
+        let to_nodes = |got: &Delivered| !got.topic.starts_with("ctx/to/");
+        world.advance(seconds(3));
+        assert_eq!(other.messages_among_others().into_iter().filter(to_nodes).count(), 0);
+        let got = node.messages_among_others();
+        assert_eq!(got.len(), 9);
+        assert!(got.iter().all(|message| message.user_properties.is_empty()), "{got:?}");
+        // What it says on other topics is its own.
+        sender.publish_later(message("elsewhere/x", "x"));
+        other.subscribe("elsewhere", AtLeastOnce);
+        sender.publish_later(forged("elsewhere", "a"));
+        assert_eq!(other.messages_among_others()[0].user_properties.len(), 2);
+    });
+}

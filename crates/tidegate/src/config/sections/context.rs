@@ -98,7 +98,7 @@ section! {
         /// The name of this gateway, its own among all of them. Empty is `cluster.name`, or `node.name` where there is none.
         name: String = String::new(), in Kind::Name { empty: true };
         /// Where nodes reach this gateway, as they are told when they are sent here: `HOST:PORT`. Without it the address of the first
-        /// listener.
+        /// listener for mobile nodes, over whatever transport; one that listens on all addresses needs this key.
         address: Option<String> = None, in Kind::Text { max_len: 512 };
         /// The bus that gateways and services share: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, `kafka://` in a build with that
         /// feature, or `embedded`. Without it, it is `cluster.bus`, and where there is none either, the bus is within this process, and

@@ -1,0 +1,49 @@
+//! Programs that write to the streams by themselves, not all of them well.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
+use tidegate_bus::{Append, LogSpec, Position};
+
+use super::Nats;
+use crate::Deployment;
+use crate::client::{Client, log, place, text};
+
+/// Stores a message whose headers are these bytes.
+fn put(nats: &Nats, subject: &str, headers: &[u8], payload: &str) {
+    let mut stream = TcpStream::connect(("127.0.0.1", nats.port)).unwrap();
+    let sizes = format!("{} {}", headers.len(), headers.len() + payload.len());
+    let begin = format!("CONNECT {{\"verbose\":false,\"headers\":true}}\r\nHPUB {subject} {sizes}\r\n");
+    stream.write_all(&[begin.as_bytes(), headers, payload.as_bytes(), b"\r\nPING\r\n"].concat()).unwrap();
+    // It has taken what stands before the ping.
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "PONG"));
+}
+
+/// The client of NATS gives up its connection when it meets such headers, and would do so for ever.
+#[test]
+fn what_nobody_can_read_stops_nobody() {
+    let nats = Nats::start();
+    let client = Client(nats.bus());
+    client.create(LogSpec::shared(log("open"), 1)).unwrap();
+    let open = place("open", 0);
+    client.append(&open, Append::new("first")).unwrap();
+    let subject = "tidegate.log.open.0.record";
+    for (headers, payload) in [
+        (&b"NATS/1.0\r\na: \xff\xfe\r\n\r\n"[..], "no text"),
+        (b"NATS/1.0\r\nno colon\r\n\r\n", "no colon"),
+        (b"NATS/1.0\r\na b: c\r\n\r\n", "no name"),
+        (b"NATS/1.0 404 No Messages\r\n\r\n", "a word of the server"),
+    ] {
+        put(&nats, subject, headers, payload);
+        // A position may be told when a repetition of the append was stored: what counts is that it is there.
+        let _ = client.append(&open, Append::new("well").with_header("h", "1"));
+    }
+    let mut reader = client.reader(&open, Position::START);
+    let records = reader.take(9).unwrap();
+    let texts: Vec<String> = records.iter().map(text).collect();
+    let wanted = ["first", "no text", "well", "no colon", "well", "no name", "well", "a word of the server", "well"];
+    assert_eq!(texts, wanted);
+    let with: Vec<usize> = records.iter().map(|record| record.headers.len()).collect();
+    assert_eq!(with, [0, 0, 1, 0, 1, 0, 1, 0, 1]);
+}
