@@ -1,5 +1,7 @@
 //! Records as Kafka's records: key, payload and headers as they are; claims are marked by a header of ours.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use bytes::Bytes;
 use rdkafka::Message;
 use rdkafka::message::{Header as KafkaHeader, Headers, OwnedHeaders};
@@ -21,17 +23,35 @@ pub(super) fn claim_headers() -> OwnedHeaders {
 
 /// The record that a message is; `None` for a claim.
 pub(super) fn record_of(position: Position, message: &impl Message) -> Option<Record> {
-    let mut headers = Vec::new();
-    for header in message.headers().into_iter().flat_map(Headers::iter) {
-        if header.key == CLAIM {
-            return None;
-        }
-        // What others write need not be text.
-        let value = String::from_utf8_lossy(header.value.unwrap_or_default()).into_owned();
-        headers.push(Header { name: header.key.to_owned(), value });
-    }
+    let headers = texts(message.headers()).unwrap_or_else(|NoText| {
+        let (topic, position) = (message.topic(), position.0);
+        tracing::warn!(topic, position, "the name of a header is no text; the record is read without headers");
+        Some(Vec::new())
+    })?;
     let bytes = |part: Option<&[u8]>| part.map(Bytes::copy_from_slice).unwrap_or_default();
     Some(Record { position, key: bytes(message.key()), headers, payload: bytes(message.payload()) })
+}
+
+/// The name of a header is no text.
+#[derive(Debug, PartialEq, Eq)]
+struct NoText;
+
+/// Headers as texts; `None` for those of a claim.
+fn texts(of_message: Option<&impl Headers>) -> Result<Option<Vec<Header>>, NoText> {
+    let read = || {
+        let mut headers = Vec::new();
+        for header in of_message.into_iter().flat_map(Headers::iter) {
+            if header.key == CLAIM {
+                return None;
+            }
+            // What others write need not be text.
+            let value = String::from_utf8_lossy(header.value.unwrap_or_default()).into_owned();
+            headers.push(Header { name: header.key.to_owned(), value });
+        }
+        Some(headers)
+    };
+    // The client panics at such a name, and whoever reads would end with it.
+    catch_unwind(AssertUnwindSafe(read)).map_err(|_| NoText)
 }
 
 /// An offset as a position.
@@ -42,4 +62,32 @@ pub(super) fn position_of(offset: i64) -> Position {
 /// Which partition it is in Kafka's numbers; there are at most 4,096.
 pub(super) fn index_of(place: &Place) -> i32 {
     place.partition.0.cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Headers of which the client can read so many.
+    struct Theirs(usize);
+
+    impl Headers for Theirs {
+        fn count(&self) -> usize {
+            2
+        }
+
+        fn try_get(&self, at: usize) -> Option<KafkaHeader<'_, &[u8]>> {
+            assert!(at < self.0, "the client says so of a name that is no text");
+            Some(KafkaHeader { key: "h", value: Some(b"\xff") })
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_ends_nobody() {
+        assert_eq!(texts(Some(&Theirs(1))), Err(NoText));
+        let read = texts(Some(&Theirs(2))).unwrap().unwrap();
+        assert_eq!(read.iter().map(|header| header.value.as_str()).collect::<Vec<_>>(), ["\u{fffd}"; 2]);
+        assert_eq!(texts(None::<&OwnedHeaders>), Ok(Some(Vec::new())));
+        assert_eq!(texts(Some(&claim_headers())), Ok(None));
+    }
 }
