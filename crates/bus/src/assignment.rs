@@ -221,21 +221,10 @@ impl Seat {
         if now >= valid_until {
             return self.expire(now, holdings);
         }
-        holdings.renew(valid_until);
         let held = table.held_by(&self.name);
-        for (partition, _) in holdings.held() {
-            if !held.contains(&partition) {
-                holdings.lose(partition);
-            }
-        }
         self.losing.retain(|partition, _| held.contains(partition));
         self.released.retain(|partition| held.contains(partition));
-        for partition in held {
-            holdings.gain(partition);
-            if self.losing.contains_key(&partition) {
-                holdings.losing(partition);
-            }
-        }
+        holdings.agree(valid_until, &held, |partition| self.losing.contains_key(&partition));
     }
 
     /// Gives everything up when the lease is over, or when the name is another process's.

@@ -54,10 +54,11 @@ impl Bus {
     /// Opens a bus. It does not wait for the servers: what is asked before they are reached waits as when they are away.
     ///
     /// # Errors
-    /// When a setting is out of its range, a thread cannot be started, the directory cannot be used, or this build has no
+    /// When a setting is out of its range, a file for TLS or the directory cannot be used, a thread cannot be started, or this build has no
     /// client for the address.
     pub fn open(address: &Address, settings: Settings, observer: Observer) -> Result<Self, BusError> {
         settings.check()?;
+        settings.check_files()?;
         let backend: Arc<dyn Backend> = match address {
             Address::Embedded => embedded::open(&settings, observer)?,
             Address::Nats { servers, credentials } => nats::open(servers, credentials.as_ref(), &settings, observer)?,

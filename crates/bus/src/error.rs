@@ -16,6 +16,14 @@ pub enum BusError {
     /// The client cannot be started.
     #[error("the client of the bus cannot be started: {0}")]
     Client(String),
+    /// A file with certificates or a key, for TLS.
+    #[error("{file} cannot be used for TLS with the bus: {reason}")]
+    TlsFile {
+        /// Which one.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// This build has no client for Kafka.
     #[error("this build has no client for Kafka; build it with `cargo build --release --features kafka`")]
     NoKafka,

@@ -110,9 +110,14 @@ pub(crate) fn join(
         leaving: None,
         replaced: false,
     };
-    let start = thread::Builder::new().name(format!("bus-{member}")).spawn(move || worker.run(&inbox));
+    let (leaves, left) = channel();
+    let run = move || {
+        worker.run(&inbox);
+        drop::<Sender<()>>(leaves);
+    };
+    let start = thread::Builder::new().name(format!("bus-{member}")).spawn(run);
     start.map_err(|error| BusError::Refused { action: "start a thread", reason: error.to_string() })?;
-    Ok(Membership::new(holdings, life, command(events)))
+    Ok(Membership::new(holdings, life, command(events), left))
 }
 
 fn command(events: Sender<Event>) -> crate::membership::Command {

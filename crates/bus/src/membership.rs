@@ -1,8 +1,9 @@
 //! Being a member of a group that shares partitions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::{MemberName, Partition, Wake};
 
@@ -61,6 +62,29 @@ struct Inner {
     lapses: u64,
 }
 
+impl Inner {
+    /// Says whether it was not there before.
+    fn gain(&mut self, partition: Partition) -> bool {
+        if self.actual.contains_key(&partition) {
+            return false;
+        }
+        self.leases += 1;
+        self.actual.insert(partition, (self.leases, Standing::Held));
+        true
+    }
+
+    /// Says whether that is news.
+    fn losing(&mut self, partition: Partition) -> bool {
+        match self.actual.get_mut(&partition) {
+            Some((_, standing)) if *standing == Standing::Held => {
+                *standing = Standing::Losing;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Holdings {
     pub(crate) fn new(wake: Wake) -> Arc<Self> {
         Arc::new(Self { wake, inner: Mutex::default() })
@@ -70,10 +94,24 @@ impl Holdings {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The member is one until then.
-    pub(crate) fn renew(&self, until: Instant) {
-        let begins = self.inner().valid_until.replace(until).is_none();
-        if begins {
+    /// The member is one until then, and has these partitions, some of which it is losing. All of it at once: who sees that it is a member
+    /// sees what it has as well.
+    pub(crate) fn agree(&self, until: Instant, held: &BTreeSet<Partition>, is_losing: impl Fn(Partition) -> bool) {
+        let changed = {
+            let mut inner = self.inner();
+            let mut changed = inner.valid_until.replace(until).is_none();
+            let before = inner.actual.len();
+            inner.actual.retain(|partition, _| held.contains(partition));
+            changed |= inner.actual.len() != before;
+            for partition in held {
+                changed |= inner.gain(*partition);
+                if is_losing(*partition) {
+                    changed |= inner.losing(*partition);
+                }
+            }
+            changed
+        };
+        if changed {
             (self.wake)();
         }
     }
@@ -88,38 +126,6 @@ impl Holdings {
         };
         self.lose_all();
         if ended {
-            (self.wake)();
-        }
-    }
-
-    pub(crate) fn gain(&self, partition: Partition) {
-        {
-            let mut inner = self.inner();
-            if inner.actual.contains_key(&partition) {
-                return;
-            }
-            inner.leases += 1;
-            let lease = inner.leases;
-            inner.actual.insert(partition, (lease, Standing::Held));
-        }
-        (self.wake)();
-    }
-
-    pub(crate) fn losing(&self, partition: Partition) {
-        let changed = match self.inner().actual.get_mut(&partition) {
-            Some((_, standing)) if *standing == Standing::Held => {
-                *standing = Standing::Losing;
-                true
-            }
-            _ => false,
-        };
-        if changed {
-            (self.wake)();
-        }
-    }
-
-    pub(crate) fn lose(&self, partition: Partition) {
-        if self.inner().actual.remove(&partition).is_some() {
             (self.wake)();
         }
     }
@@ -188,11 +194,22 @@ pub struct Membership {
     holdings: Arc<Holdings>,
     incarnation: u64,
     control: Command,
+    /// Ends with the thread, when others know that the member has gone.
+    left: Mutex<Receiver<()>>,
 }
 
 impl Membership {
-    pub(crate) fn new(holdings: Arc<Holdings>, incarnation: u64, control: Command) -> Self {
-        Self { holdings, incarnation, control }
+    pub(crate) fn new(holdings: Arc<Holdings>, incarnation: u64, control: Command, left: Receiver<()>) -> Self {
+        Self { holdings, incarnation, control, left: Mutex::new(left) }
+    }
+
+    /// Leaves the group, and waits until the others know it, but not for longer than this. A process that ends at once after dropping its
+    /// membership may not have said so, and is waited for by the others for a lease.
+    pub fn leave(self, at_most: Duration) {
+        (self.control)(MembershipCommand::Leave);
+        self.holdings.lose_all();
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = left.recv_timeout(at_most);
     }
 
     /// The number by which others know this process in the group.
@@ -241,21 +258,35 @@ mod tests {
     use super::MembershipEvent::{Gained, Losing, Lost};
     use super::*;
 
+    fn agree(holdings: &Holdings, held: &[Partition], losing: &[Partition]) {
+        let until = Instant::now() + Duration::from_secs(60);
+        holdings.agree(until, &held.iter().copied().collect(), |partition| losing.contains(&partition));
+    }
+
     #[test]
     fn only_what_differs_is_told() {
         let holdings = Holdings::new(Arc::new(|| {}));
         let (one, two) = (Partition(1), Partition(2));
-        holdings.gain(one);
-        holdings.gain(two);
-        holdings.lose(two);
+        agree(&holdings, &[one, two], &[]);
+        agree(&holdings, &[one], &[]);
         assert_eq!(holdings.news(), [Gained(one)]);
-        holdings.losing(one);
-        holdings.losing(two);
+        agree(&holdings, &[one], &[one, two]);
         assert_eq!((holdings.news(), holdings.news()), (vec![Losing(one)], vec![]));
-        holdings.lose(one);
-        holdings.gain(one);
+        agree(&holdings, &[], &[]);
+        agree(&holdings, &[one], &[]);
         assert_eq!(holdings.news(), [Lost(one), Gained(one)]);
         holdings.lose_all();
         assert_eq!(holdings.news(), [Lost(one)]);
+    }
+
+    #[test]
+    fn who_is_a_member_has_its_partitions_when_it_hears_of_it() {
+        let seen: Arc<Mutex<Vec<usize>>> = Arc::default();
+        let holdings: Arc<std::sync::OnceLock<Arc<Holdings>>> = Arc::default();
+        let (heard, asked) = (Arc::clone(&seen), Arc::clone(&holdings));
+        let wake = move || heard.lock().unwrap().push(asked.get().map_or(0, |holdings| holdings.held().len()));
+        let _ = holdings.set(Holdings::new(Arc::new(wake)));
+        agree(holdings.get().unwrap(), &[Partition(1), Partition(2)], &[]);
+        assert_eq!(*seen.lock().unwrap(), [2]);
     }
 }

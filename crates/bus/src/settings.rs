@@ -105,6 +105,20 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Checks that the files for TLS are there, and are what they should be at a glance: clients tell of them late, or never.
+    pub(crate) fn check_files(&self) -> Result<(), BusError> {
+        let identity = self.tls_identity.iter().flat_map(|it| [(&it.certificate, "CERTIFICATE"), (&it.key, "KEY")]);
+        for (file, kind) in self.tls_ca.iter().map(|file| (file, "CERTIFICATE")).chain(identity) {
+            let wrong = |reason: String| BusError::TlsFile { file: file.display().to_string(), reason };
+            let text = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
+            let is_kind = |line: &str| line.starts_with("-----BEGIN ") && line.contains(kind);
+            if !String::from_utf8_lossy(&text).lines().any(is_kind) {
+                return Err(wrong(format!("it has no `-----BEGIN ... {kind}-----`; give it as PEM")));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that all numbers are in their ranges.
     pub(crate) fn check(&self) -> Result<(), BusError> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -124,5 +138,30 @@ impl Settings {
         } else {
             Err(BusError::Malformed("the prefix of the names is not 1 to 64 ASCII letters, digits, - and _"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_for_tls_are_looked_at_before_anything_is_begun() {
+        let directory = std::env::temp_dir().join(format!("tidegate-bus-files-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (certificate, key) = (directory.join("node.pem"), directory.join("node.key"));
+        std::fs::write(&certificate, "-----BEGIN CERTIFICATE-----\n").unwrap();
+        let settings = Settings {
+            tls_ca: Some(certificate.clone()),
+            tls_identity: Some(TlsIdentity { certificate: certificate.clone(), key: key.clone() }),
+            ..Settings::default()
+        };
+        let said = || settings.check_files().unwrap_err().to_string();
+        assert!(said().contains("node.key cannot be used") && said().contains("No such file"), "{}", said());
+        std::fs::copy(&certificate, &key).unwrap();
+        assert!(said().contains("has no `-----BEGIN ... KEY-----`"), "{}", said());
+        std::fs::write(&key, "-----BEGIN PRIVATE KEY-----\n").unwrap();
+        assert_eq!(settings.check_files(), Ok(()));
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

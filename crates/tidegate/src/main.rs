@@ -3,6 +3,7 @@
 //! Here are the command line and the configuration and nothing else; what a broker does lives in the crates below.
 
 mod access;
+mod admin;
 mod admin_client;
 mod authentication;
 mod bus_access;

@@ -9,12 +9,14 @@ use tidegate_console::{
     AdmissionStatus, CoreNumbers, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantNumbers, Unavailable,
 };
 use tidegate_context::service::{CoreCounters, CoreFigures};
+use tidegate_engine::{Counters, Gauges};
 use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHoldings};
 
 use crate::access::Tenancy;
 use crate::authentication::Authentication;
 use crate::cluster::ClusterApi;
 use crate::config::Config;
+use crate::context::{Lack, Services};
 use crate::drain::Drain;
 use crate::homes::HomesKeeper;
 use crate::store_status;
@@ -29,6 +31,7 @@ pub(crate) struct BrokerStatus {
     fleet: OnceLock<(Config, Arc<HomesKeeper>)>,
     cluster: OnceLock<ClusterApi>,
     core: OnceLock<Arc<CoreCounters>>,
+    services: OnceLock<Services>,
     tenancy: OnceLock<Tenancy>,
     drain: Drain,
     started: SystemTime,
@@ -65,6 +68,7 @@ impl BrokerStatus {
             fleet: OnceLock::new(),
             cluster: OnceLock::new(),
             core: OnceLock::new(),
+            services: OnceLock::new(),
             tenancy: OnceLock::new(),
             drain: Drain::default(),
             started: SystemTime::now(),
@@ -139,6 +143,27 @@ impl BrokerStatus {
         let _ = self.core.set(counters);
     }
 
+    /// It has services for mobile nodes, and no clients of its own.
+    pub(crate) fn runs_services(&self, services: Services) {
+        // Set once, before it is asked for.
+        let _ = self.services.set(services);
+    }
+
+    /// Its services, where it has nothing else.
+    pub(crate) fn services(&self) -> Option<&Services> {
+        self.services.get()
+    }
+
+    /// What they lack.
+    pub(crate) fn services_lack(&self) -> Option<Lack> {
+        self.services.get().and_then(Services::lack)
+    }
+
+    /// All of them work.
+    pub(crate) fn services_ready(&self) {
+        self.phase.store(READY, Ordering::Release);
+    }
+
     /// Its place in its cluster, where it is a node of one.
     pub(crate) fn cluster_api(&self) -> Option<&ClusterApi> {
         self.cluster.get()
@@ -193,6 +218,9 @@ impl StatusSource for BrokerStatus {
     }
 
     fn hindrance(&self) -> Option<String> {
+        if let Some(lack) = self.services_lack() {
+            return Some(lack.what);
+        }
         if self.phase() == Phase::Starting {
             return self.start_waits_for();
         }
@@ -204,6 +232,9 @@ impl StatusSource for BrokerStatus {
     }
 
     fn status(&self) -> Result<Status, Unavailable> {
+        if let Some(services) = self.services() {
+            return Ok(self.status_of_services(services));
+        }
         let report = self.node.get().and_then(|node| node.report().ok()).ok_or(Unavailable)?;
         let lists = self.node.get().map(NodeHandle::revocation_lists).unwrap_or_default();
         let shards = u16::try_from(report.shards.len()).unwrap_or(u16::MAX);
@@ -224,6 +255,29 @@ impl StatusSource for BrokerStatus {
             started: self.started,
             version: env!("CARGO_PKG_VERSION"),
         })
+    }
+}
+
+impl BrokerStatus {
+    /// The numbers of a process without clients.
+    fn status_of_services(&self, services: &Services) -> Status {
+        Status {
+            core: Some(core_numbers(&services.counters().figures())),
+            started: self.started,
+            version: env!("CARGO_PKG_VERSION"),
+            shell: Shell::default(),
+            admission: AdmissionStatus::default(),
+            logins: Logins::default(),
+            homes: None,
+            cluster: None,
+            store: None,
+            fleet: Vec::new(),
+            tenants: Vec::new(),
+            counters: Counters::default(),
+            gauges: Gauges::default(),
+            slow_sessions: 0,
+            shards: 0,
+        }
     }
 }
 

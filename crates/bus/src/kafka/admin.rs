@@ -1,6 +1,7 @@
 //! Topics: made, described, trimmed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
@@ -20,8 +21,28 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// What is different of a topic that Kafka has made for a client that asked for it before this program did.
 const PARTITIONS: &str = "number of partitions (Kafka makes a topic for any client that asks for it, unless auto.create.topics.enable=false)";
 
+/// How many copies of a topic have to be in sync, for Kafka to take a record.
+const MIN_IN_SYNC: &str = "min.insync.replicas";
+/// From so many brokers on, one copy is less than people mean.
+const MANY_BROKERS: usize = 3;
+
+/// What there is of a topic.
+struct Found {
+    partitions: u32,
+    /// Copies of the partition that has the fewest.
+    copies: usize,
+    brokers: usize,
+}
+
+/// How many of so many copies have to be in sync when a record is confirmed: more than half of them. Otherwise a single copy could be all
+/// that has it, and Kafka confirms before any of them has written it to its disk.
+fn in_sync(replicas: u8) -> usize {
+    usize::from(replicas) / 2 + 1
+}
+
 pub(super) struct Admin {
     common: Arc<Common>,
+    told_of_one_copy: AtomicBool,
     client: AdminClient<DefaultClientContext>,
     consumer: BaseConsumer,
     /// What the futures of the client are waited for with.
@@ -47,7 +68,7 @@ impl Admin {
         let consumer = common.consumer().create().map_err(|error| client_error(&error))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| BusError::Client(error.to_string()))?;
-        Ok(Self { common, client, consumer, runtime })
+        Ok(Self { common, told_of_one_copy: AtomicBool::new(false), client, consumer, runtime })
     }
 
     fn until<T>(&self, deadline: Instant, mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, BusError> {
@@ -67,11 +88,14 @@ impl Admin {
         let topic = self.common.topic(&spec.name);
         let policy = if spec.keep == Keep::LatestOfKey { "compact,delete" } else { "delete" };
         let age = spec.keep_for.map_or("-1".to_owned(), |age| age.as_millis().to_string());
-        let config = [("cleanup.policy", policy), ("retention.ms", &age), ("retention.bytes", "-1")];
+        let in_sync = in_sync(self.common.settings.replicas).to_string();
+        let config =
+            [("cleanup.policy", policy), ("retention.ms", &age), ("retention.bytes", "-1"), (MIN_IN_SYNC, &in_sync)];
         self.until(deadline, || {
             self.make(&topic, spec.partitions, &config)?;
             let mismatch = |what| Err(Failure::Final(BusError::Mismatch { log: spec.name.to_string(), what }));
-            if self.partitions(&topic)? != spec.partitions {
+            let there = self.found(&topic)?;
+            if there.partitions != spec.partitions {
                 return mismatch(PARTITIONS);
             }
             let options = AdminOptions::new().request_timeout(Some(ANSWER_WITHIN));
@@ -79,10 +103,11 @@ impl Admin {
             let found = self.runtime.block_on(self.client.describe_configs(&topics, &options))?.pop();
             let found = found.ok_or_else(|| Failure::Again("nothing was described".to_owned()))?;
             let found = found.map_err(|code| Failure::Again(code.to_string()))?;
-            let found = found.get("cleanup.policy").and_then(|entry| entry.value.clone()).unwrap_or_default();
-            if found.contains("compact") != (spec.keep == Keep::LatestOfKey) {
+            let value = |name| found.get(name).and_then(|entry| entry.value.clone()).unwrap_or_default();
+            if value("cleanup.policy").contains("compact") != (spec.keep == Keep::LatestOfKey) {
                 return mismatch("way of keeping records");
             }
+            self.warn_of_few_copies(&topic, &there, value(MIN_IN_SYNC).parse().unwrap_or(1));
             Ok(())
         })
     }
@@ -104,19 +129,53 @@ impl Admin {
         let results = self.runtime.block_on(self.client.create_topics(&[new], &options))?;
         match results.into_iter().next() {
             Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => Ok(()),
+            Some(Err((_, code @ RDKafkaErrorCode::InvalidReplicationFactor))) => {
+                let copies = self.common.settings.replicas;
+                Err(Failure::Again(format!(
+                    "{copies} copies are asked for (`bus_replicas`), and fewer brokers run: {code}"
+                )))
+            }
             Some(Err((_, code))) => Err(Failure::Again(code.to_string())),
             // It exists when all brokers say so.
-            Some(Ok(_)) => self.partitions(topic).map(drop),
+            Some(Ok(_)) => self.found(topic).map(drop),
             None => Err(Failure::Again("no topic was made".to_owned())),
         }
     }
 
-    fn partitions(&self, topic: &str) -> Result<u32, Failure> {
+    fn found(&self, topic: &str) -> Result<Found, Failure> {
         let metadata = self.consumer.fetch_metadata(Some(topic), ANSWER_WITHIN)?;
         let found = metadata.topics().iter().find(|found| found.name() == topic && found.error().is_none());
-        let count = found.map_or(0, |found| found.partitions().len());
-        let led = found.is_some_and(|found| found.partitions().iter().all(|partition| partition.leader() >= 0));
-        if count > 0 && led { Ok(count as u32) } else { Err(Failure::Again("the topic has no leader yet".to_owned())) }
+        let partitions = found.map_or(&[][..], |found| found.partitions());
+        if partitions.is_empty() || partitions.iter().any(|partition| partition.leader() < 0) {
+            return Err(Failure::Again("the topic has no leader yet".to_owned()));
+        }
+        let copies = partitions.iter().map(|partition| partition.replicas().len()).min().unwrap_or_default();
+        Ok(Found { partitions: partitions.len() as u32, copies, brokers: metadata.brokers().len() })
+    }
+
+    /// Says what of a topic is less safe than it could be, or was asked for. It may have been made by others, or when there were fewer brokers.
+    fn warn_of_few_copies(&self, topic: &str, found: &Found, min_in_sync: usize) {
+        let (asked, copies) = (usize::from(self.common.settings.replicas), found.copies);
+        let least = in_sync(self.common.settings.replicas);
+        if copies < asked {
+            tracing::warn!(
+                topic,
+                copies,
+                asked,
+                "a topic has fewer copies than are asked for; give it more with kafka-reassign-partitions.sh"
+            );
+        } else if min_in_sync < least {
+            tracing::warn!(
+                topic,
+                "a topic takes records with {min_in_sync} of {copies} copies in sync, and what is acknowledged may be lost with a broker: \
+                 kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config {MIN_IN_SYNC}={least}"
+            );
+        } else if asked == 1 && found.brokers >= MANY_BROKERS && !self.told_of_one_copy.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                brokers = found.brokers,
+                "what is kept on the bus has one copy, and is away with the broker that has it; set `bus_replicas` to 3 before topics are made"
+            );
+        }
     }
 
     pub(super) fn bounds(&self, place: &Place, deadline: Instant) -> Result<Bounds, BusError> {
@@ -139,5 +198,15 @@ impl Admin {
     /// Asks whether the brokers answer.
     pub(super) fn answers<C: ConsumerContext>(consumer: &BaseConsumer<C>, topic: &str) -> KafkaResult<()> {
         consumer.fetch_metadata(Some(topic), Duration::from_secs(1)).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_half_of_all_copies_have_what_is_confirmed() {
+        assert_eq!([1, 2, 3, 4, 5].map(in_sync), [1, 2, 2, 3, 3]);
     }
 }

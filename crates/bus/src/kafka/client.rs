@@ -15,6 +15,9 @@ use crate::{Bounds, BusError, LogName, Place, Settings};
 /// How long an answer may take before the request is repeated.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
+/// The same for where a partition ends, which a leader knows at once. Commits of logs that keep the latest of each key wait for it.
+const BOUNDS_WITHIN: Duration = Duration::from_secs(2);
+
 /// What all clients of one bus have in common.
 pub(super) struct Common {
     pub(super) settings: Settings,
@@ -53,7 +56,14 @@ impl Common {
             let consumer = self.consumer().set("isolation.level", isolation).create()?;
             asker.get_or_init(|| consumer)
         };
-        bounds(consumer, &self.topic(&place.log), place)
+        let topic = self.topic(&place.log);
+        let found = bounds(consumer, &topic, place);
+        if found.is_err() {
+            // Whom it takes for the leader may have died: it asks nobody else by itself as long as that one says nothing. Whoever answers
+            // knows the next one, and so does this client when it is asked again.
+            let _ = consumer.fetch_metadata(Some(&topic), ANSWER_WITHIN);
+        }
+        found
     }
 
     /// The brokers' addresses.
@@ -145,7 +155,7 @@ impl Common {
 
 /// Where a partition begins and ends for a consumer.
 pub(super) fn bounds(consumer: &BaseConsumer, topic: &str, place: &Place) -> KafkaResult<Bounds> {
-    let (first, next) = consumer.fetch_watermarks(topic, index_of(place), ANSWER_WITHIN)?;
+    let (first, next) = consumer.fetch_watermarks(topic, index_of(place), BOUNDS_WITHIN)?;
     Ok(Bounds { first: position_of(first), next: position_of(next) })
 }
 

@@ -40,12 +40,21 @@ fn without_thread(message: &str) -> &str {
     message.strip_prefix("[thrd:").and_then(|rest| rest.split_once("]: ")).map_or(message, |(_, message)| message)
 }
 
+const WANTS_CERTIFICATE: &str =
+    "set `bus_certificate` and `bus_key`: that listener wants a certificate, from an authority that it believes";
+
 /// What the words of the client mean, the first that are found.
-const MEANINGS: [(&str, &str); 10] = [
+const MEANINGS: [(&str, &str); 13] = [
     ("Failed to resolve", "check the name in the address of the bus, and who resolves names here"),
     ("Connection refused", "start Kafka there, or correct the port (9092 is the usual one)"),
     ("SASL authentication error", "correct user:password@ in the address of the bus, or `bus_sasl`"),
     ("Unsupported SASL mechanism", "set `bus_sasl` to a mechanism that the broker has, PLAIN or SCRAM"),
+    ("alert bad certificate", WANTS_CERTIFICATE),
+    ("alert certificate required", WANTS_CERTIFICATE),
+    (
+        "SSL connection closed by peer",
+        "write user:password@ into the address of the bus where that listener asks who comes",
+    ),
     ("PLAINTEXT broker listener", "that listener speaks no TLS: take the port of another one, or leave `bus_tls` out"),
     ("APIVERSION_QUERY", "set `bus_tls` where that listener wants TLS; otherwise see whether it is Kafka's port"),
     ("broker might require SASL", "write user:password@ into the address of the bus: that listener asks who comes"),
@@ -79,6 +88,9 @@ mod tests {
         let listener =
             "Disconnected: connection closed by peer: receive 0 after POLLIN (after 0ms in state APIVERSION_QUERY)";
         assert!(next(listener).contains("set `bus_tls`"));
+        let alert = "Receive failed: SSL routines::sslv3 alert bad certificate: SSL alert number 42 (after 30ms in state APIVERSION_QUERY)";
+        assert!(next(alert).contains("set `bus_certificate`"));
+        assert!(next("Disconnected: SSL connection closed by peer (after 4ms in state UP)").contains("user:password@"));
         assert!(next("SSL handshake failed: certificate verify failed: broker certificate").contains("`bus_ca`"));
         assert!(next("something else").contains("what it logs"));
     }

@@ -123,6 +123,8 @@ impl ReaderTask {
         if is_beginning {
             // Only one that begins at the beginning begins with what there is.
             self.feed.pass(bounds.first);
+            // Of a log without records that is all there is to tell: who reads up to its end is there.
+            self.feed.wake();
         }
         let config = Config {
             ack_policy: AckPolicy::None,

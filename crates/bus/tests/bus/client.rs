@@ -140,6 +140,13 @@ impl Tail {
         Ok(records)
     }
 
+    /// Looks only when it is woken, until it is at the end.
+    pub(crate) fn be_told(&mut self, end: Position) {
+        while self.reader.take(usize::MAX).unwrap().next < end {
+            self.bell.recv_timeout(PATIENCE).expect("somebody who wakes the reader");
+        }
+    }
+
     /// Everything below a position.
     pub(crate) fn up_to(&mut self, end: Position) -> Vec<Record> {
         let mut records = Vec::new();

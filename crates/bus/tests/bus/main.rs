@@ -53,6 +53,7 @@ macro_rules! suite {
             appending::a_full_partition_refuses_until_it_is_trimmed,
             appending::a_log_keeps_to_what_it_was_made_as,
             reading::a_reader_follows_and_begins_where_it_is_told,
+            reading::a_reader_is_woken_at_the_end_of_what_there_is_also_where_nothing_is,
             reading::a_reader_takes_no_more_than_it_has_room_for,
             reading::what_was_trimmed_is_gone_and_said_to_be,
             reading::the_latest_record_of_each_key_stays,

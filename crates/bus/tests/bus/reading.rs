@@ -26,6 +26,16 @@ pub(crate) fn a_reader_follows_and_begins_where_it_is_told<D: Deployment>(deploy
     assert!(after.reader.take(1).unwrap().records.is_empty());
 }
 
+pub(crate) fn a_reader_is_woken_at_the_end_of_what_there_is_also_where_nothing_is<D: Deployment>(deployment: &mut D) {
+    let client = Client(deployment.bus());
+    client.create(LogSpec::shared(log("inbox"), 1)).unwrap();
+    let inbox = place("inbox", 0);
+    let end = client.bounds(&inbox).next;
+    client.reader(&inbox, Position::START).be_told(end);
+    let last = client.append(&inbox, Append::new("1")).unwrap();
+    client.reader(&inbox, Position::START).be_told(last.next());
+}
+
 pub(crate) fn a_reader_takes_no_more_than_it_has_room_for<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 1)).unwrap();

@@ -5,14 +5,18 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tidegate_bus::{Append, Bounds, Bus, BusError, Done, LogName, Partition, Place, Position, Reader, Record};
+use tidegate_bus::{
+    Append, Bounds, Bus, BusError, Done, LogName, Membership, Partition, Place, Position, Reader, Record,
+};
 
-use super::{Bell, CoreCounters, KnownContexts, Stop};
+use super::{Bell, CoreCounters, Course, KnownContexts};
 use crate::partition::partition_of;
 use crate::register::{RecordLimits, Topic};
 
 /// How often something is asked again while the bus is away.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long a service that ends waits until others know that it has left their group.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Carries what services say.
 #[derive(Clone)]
@@ -55,8 +59,16 @@ impl Courier {
         &self.contexts
     }
 
-    pub(crate) fn bus(&self) -> &Bus {
+    /// The bus itself.
+    pub fn bus(&self) -> &Bus {
         &self.bus
+    }
+
+    /// Leaves a group, so that others take its work over at once. A bus that is away is not waited for.
+    pub(crate) fn leave(&self, membership: Membership) {
+        if self.bus.connection().is_connected() {
+            membership.leave(LEAVE_WITHIN);
+        }
     }
 
     pub(crate) fn partitions(&self) -> u32 {
@@ -64,22 +76,22 @@ impl Courier {
     }
 
     /// Makes the logs of topics, as often as it takes. `None` when the service is to end before that.
-    pub(crate) fn prepare(&self, topics: &[Topic], stop: &Stop) -> Option<()> {
+    pub(crate) fn prepare(&self, topics: &[Topic], course: &Course) -> Option<()> {
         for topic in topics {
-            until(stop, || {
+            until(course, || {
                 let spec = topic
                     .spec(self.partitions, self.limits)
                     .map_err(|_| BusError::Malformed("a topic's name is none"))?;
-                ask(stop, |done| self.bus.create(spec, done))
+                ask(course, |done| self.bus.create(spec, done))
             })?;
         }
         Some(())
     }
 
     /// What of a partition there is, asked as often as it takes.
-    pub(crate) fn bounds(&self, topic: Topic, partition: u32, stop: &Stop) -> Option<Bounds> {
+    pub(crate) fn bounds(&self, topic: Topic, partition: u32, course: &Course) -> Option<Bounds> {
         let place = place(topic, partition)?;
-        until(stop, || ask(stop, |done| self.bus.bounds(&place, done)))
+        until(course, || ask(course, |done| self.bus.bounds(&place, done)))
     }
 
     /// Reads a partition.
@@ -127,10 +139,10 @@ impl Courier {
 }
 
 /// Asks, and asks again while the bus is away.
-fn until<T>(stop: &Stop, mut attempt: impl FnMut() -> Result<T, BusError>) -> Option<T> {
+fn until<T>(course: &Course, mut attempt: impl FnMut() -> Result<T, BusError>) -> Option<T> {
     let mut told = false;
     loop {
-        if stop.is_asked() {
+        if course.is_over() {
             return None;
         }
         match attempt() {
@@ -138,6 +150,7 @@ fn until<T>(stop: &Stop, mut attempt: impl FnMut() -> Result<T, BusError>) -> Op
             // It ends, and what it waits for does not come any more.
             Err(BusError::Stopped) => return None,
             Err(error) => {
+                course.is_hindered(&error);
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!(%error, "a service of the core waits for the bus");
                 }
@@ -150,13 +163,13 @@ fn until<T>(stop: &Stop, mut attempt: impl FnMut() -> Result<T, BusError>) -> Op
 }
 
 /// Waits for the end of a call.
-fn ask<T: Send + 'static>(stop: &Stop, call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
+fn ask<T: Send + 'static>(course: &Course, call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
     let (sender, receiver) = sync_channel(1);
     call(Box::new(move |outcome| drop(sender.send(outcome))))?;
     loop {
         match receiver.recv_timeout(RETRY) {
             Ok(outcome) => return outcome,
-            Err(RecvTimeoutError::Timeout) if stop.is_asked() => return Err(BusError::Stopped),
+            Err(RecvTimeoutError::Timeout) if course.is_over() => return Err(BusError::Stopped),
             // The bus ends each call by itself.
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(BusError::Stopped),

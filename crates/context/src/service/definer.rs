@@ -10,7 +10,7 @@ use tidegate_bus::{Append, BusError, GroupName, MemberName, Membership, Membersh
 
 use super::courier::{Courier, Following, key_of};
 use super::gateway::read;
-use super::{Bell, Running, ServiceError, Stop};
+use super::{Bell, Course, Running, ServiceError};
 use crate::groups::{Definition, NodeTable};
 use crate::messages::{GroupAdvertisement, Payload};
 use crate::register::Topic;
@@ -40,20 +40,26 @@ pub fn start_definer(
     let member = MemberName::new(&settings.member)?;
     let bell = Bell::default();
     let membership = courier.bus().join(&group, &member, courier.partitions(), bell.wake())?;
-    let body = move |bell: &Bell, stop: &Stop| run(&courier, &definition, &membership, bell, stop);
-    Running::start("groups", bell, body).map_err(ServiceError::Thread)
+    let name = format!("groups-{}", definition.definer());
+    let body = move |bell: &Bell, course: &Course| {
+        run(&courier, &definition, &membership, bell, course);
+        courier.leave(membership);
+    };
+    Running::start(&name, bell, body).map_err(ServiceError::Thread)
 }
 
-fn run(courier: &Courier, definition: &Arc<Definition>, membership: &Membership, bell: &Bell, stop: &Stop) {
-    if courier.prepare(&Topic::ALL, stop).is_none() {
+fn run(courier: &Courier, definition: &Arc<Definition>, membership: &Membership, bell: &Bell, course: &Course) {
+    if courier.prepare(&Topic::ALL, course).is_none() {
         return;
     }
     let mut parts: BTreeMap<u32, Part> = BTreeMap::new();
-    while !stop.is_asked() {
+    while !course.is_over() {
+        // Asked before what it has: who is a member has its share, too.
+        let joined = membership.tenure().is_some();
         for event in membership.take() {
             match event {
                 MembershipEvent::Gained(Partition(number)) => {
-                    parts.extend(Part::begin(courier, definition, number, bell, stop).map(|part| (number, part)));
+                    parts.extend(Part::begin(courier, definition, number, bell, course).map(|part| (number, part)));
                 }
                 MembershipEvent::Losing(partition) => {
                     parts.remove(&partition.0);
@@ -67,11 +73,12 @@ fn run(courier: &Courier, definition: &Arc<Definition>, membership: &Membership,
         for number in failed {
             // What was not stored is worked out again from what is.
             parts.remove(&number);
-            parts.extend(Part::begin(courier, definition, number, bell, stop).map(|part| (number, part)));
+            parts.extend(Part::begin(courier, definition, number, bell, course).map(|part| (number, part)));
         }
         for part in parts.values_mut() {
             part.turn(courier, bell);
         }
+        course.stands(joined && parts.values().all(|part| part.told.is_none()));
         bell.wait_until(Instant::now() + Duration::from_secs(60));
     }
 }
@@ -88,8 +95,14 @@ struct Part {
 }
 
 impl Part {
-    fn begin(courier: &Courier, definition: &Arc<Definition>, number: u32, bell: &Bell, stop: &Stop) -> Option<Self> {
-        let until = courier.bounds(Topic::GroupAdvertisement, number, stop)?.next;
+    fn begin(
+        courier: &Courier,
+        definition: &Arc<Definition>,
+        number: u32,
+        bell: &Bell,
+        course: &Course,
+    ) -> Option<Self> {
+        let until = courier.bounds(Topic::GroupAdvertisement, number, course)?.next;
         let told = Following::new(courier, Topic::GroupAdvertisement, number, Position::START, bell);
         let contexts = Following::new(courier, Topic::ContextReport, number, Position::START, bell);
         let table = NodeTable::new(Arc::clone(definition));

@@ -8,7 +8,7 @@ use tidegate_bus::{Position, Record};
 
 use super::courier::{Courier, Following, key_of};
 use super::left_out::{Complaints, MAX_NODE_BYTES, check_context, read_advertisement};
-use super::{Bell, LeftOut, Running, Stop};
+use super::{Bell, Course, LeftOut, Running};
 use crate::groups::{AdvertisementRefused, MembershipChange, Memberships};
 use crate::latency::{PingRound, PingWindow};
 use crate::messages::{
@@ -111,9 +111,9 @@ pub fn start_gateway(
     host: Box<dyn Host>,
     bell: Bell,
 ) -> std::io::Result<Running> {
-    Running::start("gateway", bell, move |bell, stop| {
-        if let Some(mut gateway) = Gateway::new(courier, settings, host, bell, stop) {
-            gateway.run(bell, stop);
+    Running::start("gateway", bell, move |bell, course| {
+        if let Some(mut gateway) = Gateway::new(courier, settings, host, bell, course) {
+            gateway.run(bell, course);
         }
     })
 }
@@ -158,10 +158,16 @@ pub(super) fn wall_ms() -> u64 {
 }
 
 impl Gateway {
-    fn new(courier: Courier, settings: GatewaySettings, host: Box<dyn Host>, bell: &Bell, stop: &Stop) -> Option<Self> {
-        courier.prepare(&Topic::ALL, stop)?;
+    fn new(
+        courier: Courier,
+        settings: GatewaySettings,
+        host: Box<dyn Host>,
+        bell: &Bell,
+        course: &Course,
+    ) -> Option<Self> {
+        courier.prepare(&Topic::ALL, course)?;
         // Handovers of before are done, or their nodes have gone anyway.
-        let from = courier.bounds(Topic::Handover, 0, stop)?.next;
+        let from = courier.bounds(Topic::Handover, 0, course)?.next;
         let follow = |topic, partition, from| Following::new(&courier, topic, partition, from, bell);
         let partitions = 0..courier.partitions();
         let advertisements =
@@ -201,8 +207,9 @@ impl Gateway {
         })
     }
 
-    fn run(&mut self, bell: &Bell, stop: &Stop) {
-        while !stop.is_asked() {
+    fn run(&mut self, bell: &Bell, course: &Course) {
+        course.stands(true);
+        while !course.is_over() {
             self.take_contexts(bell);
             self.take_definers(bell);
             self.take_pongs();

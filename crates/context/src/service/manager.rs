@@ -6,7 +6,7 @@ use tidegate_bus::{GroupName, MemberName, Membership, MembershipEvent, Position}
 
 use super::courier::{Courier, Following};
 use super::gateway::{read, wall_ms};
-use super::{Bell, Running, ServiceError, Stop};
+use super::{Bell, Course, Running, ServiceError};
 use crate::messages::{ConnectionReport, Handover, HelloPoA, LoadReport, Payload};
 use crate::points::{Points, PointsAction};
 use crate::register::Topic;
@@ -42,7 +42,10 @@ pub fn start_manager(
     let (group, member) = (GroupName::new(GROUP)?, MemberName::new(&settings.member)?);
     let (cycle, bell) = (settings.cycle, Bell::default());
     let membership = courier.bus().join(&group, &member, 1, bell.wake())?;
-    let body = move |bell: &Bell, stop: &Stop| run(&courier, cycle, &membership, points, bell, stop);
+    let body = move |bell: &Bell, course: &Course| {
+        run(&courier, cycle, &membership, points, bell, course);
+        courier.leave(membership);
+    };
     Running::start("points", bell, body).map_err(ServiceError::Thread)
 }
 
@@ -52,17 +55,19 @@ fn run(
     membership: &Membership,
     mut points: impl FnMut() -> Option<Points>,
     bell: &Bell,
-    stop: &Stop,
+    course: &Course,
 ) {
-    if courier.prepare(&Topic::ALL, stop).is_none() {
+    if courier.prepare(&Topic::ALL, course).is_none() {
         return;
     }
     let mut work: Option<Work> = None;
-    while !stop.is_asked() {
+    while !course.is_over() {
+        // Asked before what it has: who is a member has its share, too.
+        let joined = membership.tenure().is_some();
         for event in membership.take() {
             match event {
                 MembershipEvent::Gained(_) => {
-                    work = points().and_then(|points| Work::begin(courier, points, bell, stop));
+                    work = points().and_then(|points| Work::begin(courier, points, bell, course));
                 }
                 MembershipEvent::Losing(partition) => {
                     work = None;
@@ -71,6 +76,7 @@ fn run(
                 MembershipEvent::Lost(_) => work = None,
             }
         }
+        course.stands(joined);
         let until = match &mut work {
             Some(work) => work.turn(courier, cycle, bell),
             None => Instant::now() + Duration::from_secs(60),
@@ -91,11 +97,11 @@ struct Work {
 }
 
 impl Work {
-    fn begin(courier: &Courier, points: Points, bell: &Bell, stop: &Stop) -> Option<Self> {
+    fn begin(courier: &Courier, points: Points, bell: &Bell, course: &Course) -> Option<Self> {
         let now = Instant::now();
         // What is reported from now on says how things stand; what was, says nothing.
         let fresh = |topic| {
-            let from = courier.bounds(topic, 0, stop)?.next;
+            let from = courier.bounds(topic, 0, course)?.next;
             Some(Following::new(courier, topic, 0, from, bell))
         };
         tracing::info!("this process manages the points of access");

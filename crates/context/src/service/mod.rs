@@ -8,6 +8,7 @@ mod bell;
 mod contexts;
 mod counters;
 mod courier;
+mod course;
 mod definer;
 mod gateway;
 mod left_out;
@@ -15,8 +16,6 @@ mod manager;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 pub use applications::{ApplicationEvent, ApplicationHost, ApplicationSettings, Confirm, Sharing, start_applications};
@@ -24,6 +23,8 @@ pub use bell::Bell;
 pub(crate) use contexts::KnownContexts;
 pub use counters::{CoreCounters, CoreFigures};
 pub use courier::Courier;
+pub(crate) use course::Course;
+pub use course::{Hindrance, Stage, Watch};
 pub use definer::{DefinerSettings, start_definer};
 pub use gateway::{GatewaySettings, Host, HostLoad, HostNode, NodeContext, start_gateway};
 pub use left_out::LeftOut;
@@ -46,19 +47,9 @@ pub enum ServiceError {
 /// A service that runs. Dropping it ends it.
 #[derive(Debug)]
 pub struct Running {
-    stop: Arc<AtomicBool>,
+    course: Course,
     bell: Bell,
     thread: Option<JoinHandle<()>>,
-}
-
-/// Whether a service is to end.
-#[derive(Clone, Debug)]
-pub(crate) struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    pub(crate) fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
 }
 
 impl Running {
@@ -66,19 +57,24 @@ impl Running {
     pub(crate) fn start(
         name: &str,
         bell: Bell,
-        body: impl FnOnce(&Bell, &Stop) + Send + 'static,
+        body: impl FnOnce(&Bell, &Course) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (rung, asked) = (bell.clone(), Stop(Arc::clone(&stop)));
+        let course = Course::new(name);
+        let (rung, its_course) = (bell.clone(), course.clone());
         let builder = std::thread::Builder::new().name(name.to_owned());
-        let thread = builder.spawn(move || body(&rung, &asked))?;
-        Ok(Self { stop, bell, thread: Some(thread) })
+        let thread = builder.spawn(move || body(&rung, &its_course))?;
+        Ok(Self { course, bell, thread: Some(thread) })
+    }
+
+    /// Shows how far it has come, also after it has ended.
+    pub fn watch(&self) -> Watch {
+        self.course.watch().clone()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
+        self.course.end();
         self.bell.ring();
         if let Some(thread) = self.thread.take() {
             // A service that panicked has said so already.

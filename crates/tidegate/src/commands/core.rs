@@ -1,23 +1,37 @@
 //! `tidegate core`: services for mobile nodes without a broker.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use clap::Args as ClapArgs;
 use tidegate_node::release_program_pages;
 
+use crate::admin::{self, Admin};
 use crate::cli::ConfigArgs;
-use crate::context::{Service, start_services};
+use crate::config::Config;
+use crate::config::source::Source;
+use crate::context::{Service, Services, start_services};
 use crate::exit::{Exit, print, report};
 use crate::logging::Log;
 use crate::signals::{Asked, BrokerSignals};
+use crate::status::BrokerStatus;
+
+/// How often it is looked whether the services work, while they are waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often a start that waits says so.
+const STILL_WAITING: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
 Examples:
   tidegate core --bus nats://127.0.0.1:4222
   tidegate core --bus nats://127.0.0.1:4222 --services groups --groups city.toml --member groups-2
-  tidegate core -c core.toml
+  tidegate core -c core.toml --admin 127.0.0.1:18090
 
 Gateways are brokers with context.enabled on the same bus. Each service may run several times, under different names:
-one manager works and the others stand by; definers of the same groups share the nodes. All settings are those of
-[context] in docs/configuration.md. A password in an address is seen in the process list: put it into the configuration
+one manager works and the others stand by; definers of the same groups share the nodes. It says that it is ready when all
+of them have found their logs on the bus and their share of the work; a bus that is away is waited for. Health and metrics
+are served where --admin says, and nowhere without it. All settings are those of [context] in docs/configuration.md, and
+only those, of [admin] and of [log] count. A password in an address is seen in the process list: put it into the configuration
 file (context.bus) or into the environment (TIDEGATE__CONTEXT__BUS) instead.";
 
 /// Run services for mobile nodes beside their gateways: which node at which gateway, and in which groups
@@ -75,6 +89,10 @@ pub(crate) fn run(args: &Args) -> Exit {
         );
         return Exit::Usage;
     }
+    if let Some(why) = has_nothing_to_do(args, &config) {
+        report(&why);
+        return Exit::Usage;
+    }
     let outcome = serve(args, &config);
     log.flush();
     outcome.unwrap_or_else(|error| {
@@ -83,23 +101,69 @@ pub(crate) fn run(args: &Args) -> Exit {
     })
 }
 
-fn serve(args: &Args, config: &crate::config::Config) -> Result<Exit, String> {
+/// What is wrong where only groups are to be defined, and there are none.
+fn has_nothing_to_do(args: &Args, config: &Config) -> Option<&'static str> {
+    let only_groups = args.services.iter().all(|service| *service == Service::Groups);
+    (only_groups && config.context.groups.0.is_empty())
+        .then_some("there are no groups to define: name a file of them with --groups FILE, or context.groups")
+}
+
+fn serve(args: &Args, config: &Config) -> Result<Exit, String> {
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let member = args.member.clone().unwrap_or_else(|| {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         own_name(host.trim(), std::process::id())
     });
-    let core = start_services(config, &member, &args.services)?;
-    let line = format!("tidegate {} ready: core={member}\n", env!("CARGO_PKG_VERSION"));
-    if let Err(error) = print(&line) {
-        tracing::warn!(%error, "standard output is closed; nobody was told that the services run");
+    let status = Arc::new(BrokerStatus::starting());
+    // A broker of the same machine has the default address.
+    let is_asked_for = *config.source_of("admin", "address") != Source::Default;
+    let console = if is_asked_for { admin::start(config, &status, None)? } else { None };
+    let (core, services) = start_services(config, &member, &args.services)?;
+    let line = ready_line(&member, &services.names(), console.as_ref());
+    status.runs_services(services);
+    if wait_until_ready(&status, &mut signals)? {
+        status.services_ready();
+        if let Err(error) = print(&line) {
+            tracing::warn!(%error, "standard output is closed; nobody was told that the services run");
+        }
+        release_program_pages();
+        while signals.wait() == Asked::Reload {
+            tracing::info!("services of the core take a new configuration with a restart");
+        }
     }
-    release_program_pages();
-    while signals.wait() == Asked::Reload {
-        tracing::info!("services of the core take a new configuration with a restart");
-    }
+    status.stopping();
     drop(core);
+    if let Some(console) = console {
+        console.running.stop();
+    }
     Ok(Exit::Ok)
+}
+
+/// Waits until all services work or stand by; false when the process is told to stop before. A bus that is away is waited for as long as it
+/// takes; one that can never do is an error.
+fn wait_until_ready(status: &BrokerStatus, signals: &mut BrokerSignals) -> Result<bool, String> {
+    let mut told = Instant::now();
+    while let Some(lack) = status.services_lack() {
+        if !lack.passes {
+            return Err(lack.what);
+        }
+        if signals.stop_is_asked() {
+            return Ok(false);
+        }
+        // Of a bus that is not reached the bus itself tells.
+        if told.elapsed() > STILL_WAITING && status.services().is_some_and(Services::reach_bus) {
+            told = Instant::now();
+            tracing::warn!(why = lack.what, "the services are not ready yet");
+        }
+        std::thread::park_timeout(LOOK_EVERY);
+    }
+    Ok(true)
+}
+
+/// The one line on standard output: scripts wait for it.
+fn ready_line(member: &str, services: &str, console: Option<&Admin>) -> String {
+    let admin = console.map(|admin| format!(" admin=http://{}", admin.address)).unwrap_or_default();
+    format!("tidegate {} ready: core={member} services={services}{admin}\n", env!("CARGO_PKG_VERSION"))
 }
 
 /// A name that no other process has: in containers the process id is the same in all, and the host is another one.

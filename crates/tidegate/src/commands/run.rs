@@ -1,24 +1,19 @@
 //! `tidegate` and `tidegate run`: the broker, from its start to its end.
 
 use std::fmt::Write;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_console::api::Access;
-use tidegate_console::{Console, ConsoleError, Limits, Running};
-use tidegate_node::{AccessFactory, Brokers, HostPort, LocalAddress, Node, NodeSettings, release_program_pages};
+use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, release_program_pages};
 
 use crate::access::{self, Names, Tenancy};
-use crate::admin_client::read_token;
+use crate::admin::{self, Admin};
 use crate::authentication::{self, Authentication};
 use crate::cli::ConfigArgs;
 use crate::cluster::NotJoined;
 use crate::config::Config;
-use crate::config::address::AdminAddress;
-use crate::config::source::Source;
 use crate::durable::Kept;
 use crate::exit::{Exit, print, report};
 use crate::homes::HomesKeeper;
@@ -64,7 +59,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
     let operations = Arc::new(BrokerOperations::default());
-    let console = start_console(config, &status, &operations)?;
+    let console = admin::start(config, &status, Some(&operations))?;
     let rules = access::load(config).map_err(|error| error.to_string())?;
     // It waits for the bus where the store may be, too.
     let joining = match crate::cluster::join(config, &status, &mut signals) {
@@ -104,11 +99,13 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     if let Some(cluster) = &cluster {
         status.joins(cluster.api());
     }
+    let has_rules = rules.is_some();
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules, mirrored.clone());
     let core = crate::context::start(config, &node, &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     warn_of_open_listeners(config);
+    tell_of_guarded_addresses(config, has_rules);
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
         tell_ready(&node, config, console.as_ref());
     }
@@ -230,6 +227,15 @@ fn warn_of_open_listeners(config: &Config) {
     }
 }
 
+/// A publisher of MQTT 3 cannot be told that its message to a group was refused, so whoever starts the broker is.
+fn tell_of_guarded_addresses(config: &Config, has_rules: bool) {
+    if config.addresses.enabled && config.addresses.guarded && !has_rules {
+        tracing::info!(
+            "no client may publish to groups of nodes or to all of them: write access rules that allow it, or set addresses.guarded = false"
+        );
+    }
+}
+
 fn node_settings(
     config: &Config,
     log: &Log,
@@ -266,59 +272,6 @@ fn node_settings(
         settings.observer = Arc::new(BrokerObserver::new(log.clone(), authentication, Some(identities)));
     }
     settings
-}
-
-/// A console that answers, and where.
-struct Admin {
-    running: Running,
-    address: std::net::SocketAddr,
-}
-
-/// Starts the console where one is wanted. A taken default address is no reason not to start: several brokers may run
-/// on one machine. One that somebody asked for is.
-fn start_console(
-    config: &Config,
-    status: &Arc<BrokerStatus>,
-    operations: &Arc<BrokerOperations>,
-) -> Result<Option<Admin>, String> {
-    let AdminAddress::At(at) = &config.admin.address else {
-        return Ok(None);
-    };
-    let admin = &config.admin;
-    let limits = Limits {
-        max_connections: usize::from(admin.max_connections),
-        header_timeout: admin.header_timeout,
-        max_header_size: usize::try_from(admin.max_header_size.0).unwrap_or(usize::MAX),
-    };
-    let access = access(config, at)?;
-    match bind(at) {
-        Ok(console) => {
-            let address = console.address();
-            let console = console.with_operations(Arc::clone(operations) as Arc<_>);
-            let running = console.start(limits, &access, Arc::clone(status)).map_err(|error| error.to_string())?;
-            Ok(Some(Admin { running, address }))
-        }
-        Err(error) if *config.source_of("admin", "address") == Source::Default => {
-            tracing::warn!(%error, "no metrics and health over HTTP; choose another address with --admin, or `--admin off`");
-            Ok(None)
-        }
-        Err(error) => Err(format!("{error}; choose another address with --admin, or `--admin off`")),
-    }
-}
-
-/// Who may ask the console for what.
-fn access(config: &Config, at: &HostPort) -> Result<Access, String> {
-    let access = if at.is_loopback() { Access::local() } else { Access::remote(config.admin.allow_anonymous) };
-    let Some(path) = &config.admin.token_file else { return Ok(access) };
-    let refused = |error: &dyn std::fmt::Display| format!("cannot use the token in {path} (admin.token_file): {error}");
-    let token = read_token(Path::new(path)).map_err(|error| refused(&error))?;
-    access.with_token(&token).map_err(|error| refused(&error))
-}
-
-fn bind(at: &HostPort) -> Result<Console, String> {
-    let found = at.resolve().map_err(|error| format!("cannot find the address of {at}: {error}"))?;
-    let address = found.first().ok_or_else(|| format!("{at} has no address"))?;
-    Console::bind(*address).map_err(|error: ConsoleError| error.to_string())
 }
 
 fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>) {

@@ -4,6 +4,7 @@ mod applications;
 mod check;
 mod host;
 mod machine;
+mod services;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use crate::status::BrokerStatus;
 pub(crate) use applications::are_on_bus;
 pub(crate) use check::check;
 use host::NodeHost;
+pub(crate) use services::{Lack, Services};
 
 /// What runs of the core in this process. Dropping it ends it.
 #[derive(Debug)]
@@ -100,15 +102,23 @@ pub(crate) enum Service {
 ///
 /// # Errors
 /// In words for people.
-pub(crate) fn start_services(config: &Config, member: &str, which: &[Service]) -> Result<Core, String> {
+pub(crate) fn start_services(config: &Config, member: &str, which: &[Service]) -> Result<(Core, Services), String> {
     let courier = open(config)?;
-    Ok(Core { _running: services(&config.context, &member_name(member), &courier, which)? })
+    let running = services(&config.context, &member_name(member), &courier, which)?;
+    let watches = running.iter().map(Running::watch).collect();
+    let counters = Arc::clone(courier.counters());
+    let services = Services::new(courier.bus().clone(), address_of(config)?.to_string(), watches, counters);
+    Ok((Core { _running: running }, services))
+}
+
+/// The address of the bus of the core.
+fn address_of(config: &Config) -> Result<Address, String> {
+    bus_of(config).unwrap_or("embedded").parse().map_err(|error| format!("context.bus: {error}"))
 }
 
 fn open(config: &Config) -> Result<Courier, String> {
     let context = &config.context;
-    let text = bus_of(config).unwrap_or("embedded");
-    let address: Address = text.parse().map_err(|error| format!("context.bus: {error}"))?;
+    let address = address_of(config)?;
     let settings = BusAccess::of_context(context, &config.cluster).put(Settings {
         prefix: context.bus_prefix.clone(),
         replicas: context.bus_replicas,

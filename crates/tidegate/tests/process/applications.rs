@@ -99,6 +99,7 @@ fn applications_and_nodes_reach_each_other_and_nothing_is_lost_when_the_broker_i
 #[test]
 fn applications_on_kafka_and_nodes_reach_each_other_also_by_kafka_s_own_client() {
     use crate::cluster::Bus as _;
+    crate::cluster::kafka::require_example("Dispatch");
     let kafka = crate::cluster::kafka::Kafka::start();
     reach_each_other(&kafka.address());
     let folder = Folder::new();

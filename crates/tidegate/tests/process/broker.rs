@@ -105,14 +105,20 @@ impl Broker {
 
     /// Asks the admin listener for a path, and gives the status code and the body.
     pub(crate) fn get(&self, path: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(self.address("admin=http://")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
+        get(self.address("admin=http://"), path).unwrap()
     }
+}
+
+/// Asks an admin listener for a path, and gives the status code and the body.
+pub(crate) fn get(address: &str, path: &str) -> std::io::Result<(String, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::InvalidData)?;
+    let code = head.split(' ').nth(1).ok_or(std::io::ErrorKind::InvalidData)?;
+    Ok((code.to_owned(), body.to_owned()))
 }
 
 impl Drop for Broker {

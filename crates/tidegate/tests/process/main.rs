@@ -25,6 +25,7 @@ mod mirror;
 mod orchestrator_tls;
 mod quic;
 mod reload;
+mod services;
 mod store;
 mod tenants;
 mod tenants_live;

@@ -189,6 +189,8 @@ impl Open {
                 self.set(None);
             }
             Err(KafkaError::Transaction(error)) if error.is_retriable() => {}
+            // What was sent is still on its way, as while a partition gets another leader. It has its own time; nothing is sent behind it.
+            Err(KafkaError::Flush(RDKafkaErrorCode::OperationTimedOut)) => {}
             Err(error) => {
                 self.is_fenced_by(&error);
                 return Err(error);

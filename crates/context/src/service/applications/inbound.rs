@@ -12,7 +12,7 @@ use crate::records::{Delivery, Packing, Rejected, read_record};
 use crate::register::Topic;
 use crate::service::courier::{Courier, Following};
 use crate::service::gateway::wall_ms;
-use crate::service::{Bell, Stop};
+use crate::service::{Bell, Course};
 
 /// Records of a partition that are given to the broker and not answered for.
 const MAX_IN_FLIGHT: usize = 1_024;
@@ -80,6 +80,11 @@ impl Inbound {
         }
     }
 
+    /// The place among those that share the records; what is under way is delivered by others, too.
+    pub(super) fn into_membership(self) -> Option<Membership> {
+        self.membership
+    }
+
     /// The broker answers for a record, or has to be given it again.
     pub(super) fn taken(&mut self, number: u64, taken: bool) {
         if taken {
@@ -131,11 +136,11 @@ impl Inbound {
         courier: &Courier,
         host: &mut dyn ApplicationHost,
         bell: &Bell,
-        stop: &Stop,
+        course: &Course,
     ) -> Option<Instant> {
         let again = self.give_again(courier, host);
         self.positions.read(courier, bell);
-        self.take_membership(courier, stop);
+        self.take_membership(courier, course);
         for number in self.aside.try_iter().collect::<Vec<_>>() {
             self.done(number);
         }
@@ -143,7 +148,7 @@ impl Inbound {
         for number in self.parts.keys().copied().collect::<Vec<_>>() {
             let Some(mut part) = self.parts.remove(&number) else { continue };
             if !part.begun && self.positions.has_read(part.until) {
-                part.begun = part.begin(courier, &mut self.positions, number, shared, bell, stop).is_some();
+                part.begun = part.begin(courier, &mut self.positions, number, shared, bell, course).is_some();
                 bell.ring();
             }
             if !part.losing {
@@ -158,10 +163,10 @@ impl Inbound {
         again
     }
 
-    fn take_membership(&mut self, courier: &Courier, stop: &Stop) {
+    fn take_membership(&mut self, courier: &Courier, course: &Course) {
         let Some(membership) = &self.membership else {
             if self.parts.is_empty()
-                && let Some(part) = Part::new(courier, stop)
+                && let Some(part) = Part::new(courier, course)
             {
                 let until = part.until;
                 let others = (1..courier.partitions()).map(|number| (number, Part::from(until)));
@@ -173,7 +178,7 @@ impl Inbound {
         for event in membership.take() {
             match event {
                 MembershipEvent::Gained(Partition(number)) => {
-                    self.parts.extend(Part::new(courier, stop).map(|part| (number, part)));
+                    self.parts.extend(Part::new(courier, course).map(|part| (number, part)));
                 }
                 MembershipEvent::Losing(Partition(number)) => {
                     if let Some(part) = self.parts.get_mut(&number) {
@@ -297,8 +302,8 @@ impl Part {
     }
 
     /// One that begins when the positions that were noted up to now are read.
-    fn new(courier: &Courier, stop: &Stop) -> Option<Self> {
-        Some(Self::from(courier.bounds(Topic::DeliveryPositions, 0, stop)?.next))
+    fn new(courier: &Courier, course: &Course) -> Option<Self> {
+        Some(Self::from(courier.bounds(Topic::DeliveryPositions, 0, course)?.next))
     }
 
     /// Begins to read. Who shares records begins with the first of all; a gateway for itself with what comes from now on.
@@ -309,14 +314,14 @@ impl Part {
         number: u32,
         shared: bool,
         bell: &Bell,
-        stop: &Stop,
+        course: &Course,
     ) -> Option<()> {
         for lane in &mut self.lanes {
             let from = match positions.of((lane.topic, number)) {
                 Some(position) => position,
                 None if shared => Position::START,
                 None => {
-                    let next = courier.bounds(lane.topic, number, stop)?.next;
+                    let next = courier.bounds(lane.topic, number, course)?.next;
                     // What comes while this gateway is away is for it from now on.
                     positions.advance((lane.topic, number), next);
                     next

@@ -14,7 +14,7 @@ use tidegate_bus::{GroupName, MemberName, Membership};
 use self::inbound::Inbound;
 use self::outbound::Outbound;
 use super::courier::Courier;
-use super::{Bell, Running, ServiceError, Stop};
+use super::{Bell, Course, Running, ServiceError};
 use crate::records::{Delivery, NodeMessage, Packing};
 use crate::register::Topic;
 
@@ -92,7 +92,7 @@ pub fn start_applications(
         }
         Sharing::Each => None,
     };
-    let body = move |bell: &Bell, stop: &Stop| run(&courier, &settings, &mut *host, membership, bell, stop);
+    let body = move |bell: &Bell, course: &Course| run(&courier, &settings, &mut *host, membership, bell, course);
     Running::start("applications", bell, body).map_err(ServiceError::Thread)
 }
 
@@ -102,14 +102,15 @@ fn run(
     host: &mut dyn ApplicationHost,
     membership: Option<Membership>,
     bell: &Bell,
-    stop: &Stop,
+    course: &Course,
 ) {
-    if courier.prepare(&Topic::APPLICATIONS, stop).is_none() {
+    if courier.prepare(&Topic::APPLICATIONS, course).is_none() {
         return;
     }
     let mut outbound = Outbound::new(settings, bell);
     let mut inbound = Inbound::new(courier, settings, membership, bell);
-    while !stop.is_asked() {
+    course.stands(true);
+    while !course.is_over() {
         let mut taken = 0;
         while taken < TAKEN_AT_ONCE
             && let Some(event) = host.take()
@@ -123,8 +124,11 @@ fn run(
         if taken == TAKEN_AT_ONCE {
             bell.ring();
         }
-        let retries = [outbound.turn(courier), inbound.turn(courier, host, bell, stop)];
+        let retries = [outbound.turn(courier), inbound.turn(courier, host, bell, course)];
         bell.wait_until(retries.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + SLEEP));
+    }
+    if let Some(membership) = inbound.into_membership() {
+        courier.leave(membership);
     }
 }
 

@@ -37,7 +37,8 @@ section! {
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--bus";
         /// What names on the bus begin with, so that several clusters can share one.
         prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
-        /// Copies of what the cluster keeps on the bus: 1 where one server is the whole bus, 3 where there are three or more.
+        /// Copies of what the cluster keeps on the bus: 1 where one server is the whole bus, 3 where there are three or more. It holds for logs that
+        /// are made from now on; see [the bus](bus.md#several-servers).
         bus_replicas: u8 = 1, in Kind::Integer(Range::of(1, 5));
         /// Whether the bus has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`.
         bus_tls: bool = false, in Kind::Boolean;

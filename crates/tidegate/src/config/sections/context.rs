@@ -117,7 +117,8 @@ section! {
         bus_sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
         /// What names on the bus begin with.
         bus_prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
-        /// Copies of what is kept on the bus: 1 where one server is the whole bus.
+        /// Copies of what is kept on the bus: 1 where one server is the whole bus, 3 where there are three or more. It holds for logs that are made
+        /// from now on, whichever gateway or service makes them: give all of them the same.
         bus_replicas: u8 = 1, in Kind::Integer(Range::of(1, 5));
         /// How long a service, or a gateway that shares records, may be silent on the bus until others take its work over.
         lease: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(500, HOUR));

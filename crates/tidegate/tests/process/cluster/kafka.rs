@@ -52,11 +52,22 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// Says at once what is missing for [`example`].
+pub(crate) fn require_example(class: &str) {
+    let compiled = std::path::Path::new(EXAMPLES).join(format!("{class}.class"));
+    assert!(
+        compiled.exists(),
+        "examples/applications/{class}.java is not compiled: `./test kafka` does it, or, at the top of the repository,\n\
+         javac -cp 'target/servers/kafka/lib/*' -d target/servers/examples examples/applications/{class}.java"
+    );
+}
+
 /// A program of the documentation that is given the address of Kafka.
 pub(crate) fn example(class: &str, kafka: &Kafka) -> Child {
     let mut java = Command::new("java");
     java.args(["-Xmx128m", "-cp", &format!("{EXAMPLES}:{LIBRARIES}"), class, &format!("127.0.0.1:{}", kafka.port)]);
-    java.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("java")
+    // What it complains about is seen with what the test says.
+    java.stdout(Stdio::null()).spawn().expect("java, which ./test kafka installs")
 }
 
 fn java(class: &str) -> Command {

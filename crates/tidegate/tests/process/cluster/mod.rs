@@ -9,7 +9,7 @@ pub(crate) mod kafka;
 mod members;
 mod messages;
 mod moves;
-mod nats;
+pub(crate) mod nats;
 mod outage;
 
 use std::io::{Read, Write};

@@ -9,7 +9,7 @@ use super::Bus;
 use crate::broker::Folder;
 
 /// A server with JetStream, at a port that it keeps over a restart.
-pub(super) struct Nats {
+pub(crate) struct Nats {
     process: Option<Child>,
     port: u16,
     folder: Folder,
@@ -22,7 +22,7 @@ fn program() -> PathBuf {
 }
 
 impl Nats {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut nats = Self { process: None, port, folder: Folder::new() };
         nats.resume();

@@ -1,0 +1,123 @@
+//! What a service and whoever has started it know of each other: how far it has come, and whether it is to end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_bus::BusError;
+
+/// How far a service has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It has yet to reach the bus, to find or make its logs there, to take its place beside others, or to read what was said before.
+    Begins(Option<Hindrance>),
+    /// It works, or stands by for others that do.
+    Stands,
+}
+
+/// What was in the way of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hindrance {
+    /// In words for people.
+    pub why: String,
+    /// Whether trying again may help, without anybody changing something.
+    pub passes: bool,
+}
+
+impl From<&BusError> for Hindrance {
+    fn from(error: &BusError) -> Self {
+        let passes = matches!(
+            error,
+            BusError::Away { .. } | BusError::Unconfirmed { .. } | BusError::Waiting { .. } | BusError::Stopped
+        );
+        Self { why: error.to_string(), passes }
+    }
+}
+
+/// Shows how far a service has come.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    service: Arc<str>,
+    stage: Arc<Mutex<Stage>>,
+}
+
+impl Watch {
+    /// Which service it is.
+    pub fn service(&self) -> &str {
+        &self.service
+    }
+
+    /// How far it is.
+    pub fn stage(&self) -> Stage {
+        self.here().clone()
+    }
+
+    fn here(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The service's side of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Course {
+    over: Arc<AtomicBool>,
+    watch: Watch,
+}
+
+impl Course {
+    /// That of a service which begins now.
+    pub(super) fn new(service: &str) -> Self {
+        let stage = Arc::new(Mutex::new(Stage::Begins(None)));
+        Self { over: Arc::default(), watch: Watch { service: service.into(), stage } }
+    }
+
+    /// For whoever wants to know how far it has come.
+    pub(super) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// It is to end.
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// Whether it is to end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Something is in the way; it is tried again.
+    pub(crate) fn is_hindered(&self, error: &BusError) {
+        *self.watch.here() = Stage::Begins(Some(Hindrance::from(error)));
+    }
+
+    /// It works or stands by now, or does not (any more).
+    pub(crate) fn stands(&self, stands: bool) {
+        let mut stage = self.watch.here();
+        match &*stage {
+            Stage::Stands if !stands => *stage = Stage::Begins(None),
+            Stage::Begins(_) if stands => *stage = Stage::Stands,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_in_the_way_is_told_until_the_service_stands() {
+        let course = Course::new("groups");
+        let watch = course.watch().clone();
+        assert_eq!((watch.service(), watch.stage()), ("groups", Stage::Begins(None)));
+        course.is_hindered(&BusError::Mismatch { log: "x".to_owned(), what: "number of partitions" });
+        course.stands(false);
+        assert!(matches!(watch.stage(), Stage::Begins(Some(Hindrance { passes: false, .. }))));
+        course.is_hindered(&BusError::Away { waited: std::time::Duration::ZERO, reason: String::new() });
+        assert!(matches!(watch.stage(), Stage::Begins(Some(Hindrance { passes: true, .. }))));
+        course.stands(true);
+        assert_eq!(watch.stage(), Stage::Stands);
+        course.stands(false);
+        assert_eq!(watch.stage(), Stage::Begins(None), "what was before is over");
+    }
+}
