@@ -1,6 +1,6 @@
 //! Partitions that move between the nodes of a cluster, step by step.
 
-use tidegate_engine::{Durability, OverflowPolicy, Reason, TenantId, partition_of};
+use tidegate_engine::{Durability, Reason, TenantId, partition_of};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::{PacketType, ReasonCode};
 
@@ -52,26 +52,6 @@ fn what_a_group_deals_while_each_node_takes_its_member_to_be_at_the_other_waits_
         world.advance(minutes(5));
         client.expect_nothing();
     }
-}
-
-#[test]
-fn what_a_group_deals_to_a_full_member_that_moves_goes_along() {
-    let world = World::cluster(3, 1, |settings| {
-        settings.queue.max_messages = 1;
-        settings.queue.overflow = OverflowPolicy::DropOldest;
-    });
-    let topic = group_at(&world, 0);
-    let member = member(&world, &topic);
-    let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
-    publisher.publish(message(&topic, "0").qos1());
-    move_until_cut(&world, &member);
-    for number in 1..=6 {
-        publisher.publish(message(&topic, number.to_string()).qos1());
-    }
-    world.end_move();
-    world.run();
-    assert_eq!(world.connect(member).payloads(), ["6"], "the newest is kept");
-    assert_eq!(world.dropped(Reason::QueueFullOldest), 6);
 }
 
 /// A subscriber at node 0 that moves to node 1, and a publisher that stays at node 0; both are away.
@@ -133,14 +113,15 @@ fn a_message_to_who_moves_comes_once_when_the_node_dies_from_which_both_come() {
 fn a_message_to_who_was_to_move_comes_once_when_the_new_home_dies() {
     for arrives in [true, false] {
         let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
-        let [subscriber, publisher] = subscriber_and_publisher(&world);
+        let [subscriber, _] = subscriber_and_publisher(&world);
+        let publisher = v5(&world.name_on(1, "publisher ")).clean(false).expiry(u32::MAX);
         let client = world.connect(publisher.clone());
         move_until_cut(&world, &subscriber);
         world.advance_move();
         world.advance_move();
-        world.hold(1, 0);
+        world.hold(0, 1);
         if !arrives {
-            world.hold(0, 1);
+            world.hold(1, 0);
         }
         client.send_publish(message("t", "x").qos2());
         world.run();
@@ -163,6 +144,8 @@ fn a_message_that_was_lost_on_its_way_to_the_old_home_comes_once_when_the_move_g
     let [subscriber, _] = subscriber_and_publisher(&world);
     let publisher = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);
     let client = world.connect(publisher.clone());
+    // Somebody at the new home wants it anyway.
+    world.connect(v5(&world.name_on(1, "other "))).subscribe("t", ExactlyOnce);
     world.begin_move(0, 1, &subscriber.client_id);
     world.advance_move();
     // Node 2 does not hear of the new home before it sends.
@@ -195,7 +178,8 @@ fn a_message_that_was_confirmed_before_its_publisher_moved_comes_once_when_the_n
     world.end_move();
     world.run();
     // Where it was published nobody keeps its name in use.
-    world.connect(v5(&world.name_on(0, "other "))).publish(message("t", "y").qos2());
+    let other = v5(&world.name_on(0, "other ")).clean(false).expiry(u32::MAX);
+    world.connect(other).publish(message("t", "y").qos2());
     world.fall_unnoticed(1, usize::MAX, 0);
     world.bury(1);
     world.fetch_of(1);

@@ -419,9 +419,13 @@ fn nothing_is_lost_invented_or_repeated_while_nodes_die_and_others_take_their_pl
     }
 }
 
+/// Seeds that have found something while nodes died and partitions moved: a message was lost whose receiver moved, and came twice after its publisher had.
+const FOUND_WHILE_BOTH: [u64; 2] = [21, 177];
+
 #[test]
 fn every_message_comes_exactly_once_whatever_moves_while_nodes_die() {
-    for seed in at_least(12) {
+    let found = FOUND_WHILE_BOTH.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
+    for seed in found.chain(at_least(12)) {
         Simulation::new(Kind::MovingFalling, seed).play();
     }
 }
