@@ -230,6 +230,7 @@ fn subscriptions() -> [(TopicFilter<'static>, SubscriptionOptions); 3] {
 fn connects(version: Version) -> Vec<(&'static str, Packet<'static>)> {
     let plain = Connect {
         version,
+        bridge: false,
         clean_start: true,
         keep_alive: 60,
         client_id: "client",

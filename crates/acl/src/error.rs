@@ -98,6 +98,8 @@ pub(crate) fn text<'a>(file: &Arc<str>, bytes: &'a [u8]) -> Result<&'a str, Load
     if bytes.len() > crate::MAX_FILE_BYTES {
         return Err(LoadError::TooLarge { file: Arc::clone(file), bytes: bytes.len() });
     }
+    // What some editors, of Windows above all, put before a text is none of it.
+    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     std::str::from_utf8(bytes)
         .map_err(|error| LoadError::NotText { file: Arc::clone(file), offset: error.valid_up_to() })
 }

@@ -89,6 +89,7 @@ impl Options {
         let will_pairs = borrowed_pairs(will_properties);
         let packet = Connect {
             version: self.version,
+            bridge: false,
             clean_start: self.clean_start,
             keep_alive: self.keep_alive,
             client_id,

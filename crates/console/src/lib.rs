@@ -2,6 +2,7 @@
 //!
 //! | path | what it answers |
 //! | --- | --- |
+//! | `/` | a page for people with a browser; for others the paths |
 //! | `/metrics` | all [`metrics`], in the text format of Prometheus |
 //! | `/healthz` | 200 while the process works |
 //! | `/readyz` | 200 while clients are taken in; 503 before, while stopping, and while nothing can be kept |
@@ -16,6 +17,7 @@
 pub mod api;
 pub mod metrics;
 mod operations;
+mod page;
 mod places;
 mod process;
 mod routes;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -12,6 +12,7 @@ use axum::routing::{get, post};
 use crate::api::{self, Access, Control, ControlError};
 use crate::metrics;
 use crate::operations::{self, Offered};
+use crate::page;
 use crate::status::{Phase, StatusSource};
 
 /// The media type of the text format.
@@ -19,12 +20,13 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What somebody who looks around is told of; `/api/v1/reload` is only asked for.
-const PATHS: [&str; 10] = [
+const PATHS: [&str; 11] = [
     "/metrics",
     "/healthz",
     "/readyz",
     "/api/v1/why",
     "/api/v1/slow",
+    "/api/v1/clients",
     "/api/v1/bans",
     "/api/v1/drain",
     "/api/v1/fleet",
@@ -39,6 +41,8 @@ pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access, operations: Of
     Router::new()
         .merge(api::router::<S>().layer(middleware::from_fn_with_state(access.clone(), api::guard_api)))
         .route("/", get(index))
+        .route("/console.css", get(page::style))
+        .route("/console.js", get(page::script))
         .route("/metrics", metrics)
         .route("/healthz", get(health))
         .route("/readyz", get(readiness::<S>))
@@ -57,7 +61,11 @@ pub(crate) fn text(status: StatusCode, content_type: &'static str, body: impl In
     (status, headers, body.into()).into_response()
 }
 
-async fn index() -> Response {
+/// A page for a browser, the paths for whoever asks by hand.
+async fn index(headers: HeaderMap) -> Response {
+    if page::is_wanted(&headers) {
+        return page::html();
+    }
     text(StatusCode::OK, TEXT, format!("tidegate\n\n{}\n", PATHS.join("\n")))
 }
 

@@ -127,6 +127,7 @@ pub use settings::{
     OverflowRule, PriorityRule, PrioritySource, QueueSettings, ReportCheck, RetainedSettings, Settings, SharedSettings,
     SharedStrategy, TenantLedger, TenantQuota, Tenants,
 };
+pub use telling::clients::{ClientQuery, ClientSummary};
 pub use telling::counters::{Counters, Gauges};
 pub use telling::reason::{REASONS, Reason};
 pub use wire::WireError;

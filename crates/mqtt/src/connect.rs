@@ -10,6 +10,7 @@ pub use will::{Will, WillProperties};
 use flags::ConnectFlags;
 
 use crate::reader::{Reader, check_flags};
+use crate::version::BRIDGE_BIT;
 use crate::writer::{self, Sink};
 use crate::{DecodeError, EncodeError, MAX_PACKET_SIZE, PacketType, Version};
 
@@ -18,6 +19,9 @@ use crate::{DecodeError, EncodeError, MAX_PACKET_SIZE, PacketType, Version};
 pub struct Connect<'a> {
     /// The version that the rest of the connection speaks.
     pub version: Version,
+    /// Whether the client is a bridge of another broker, which it says by its Protocol Level before MQTT 5.0: it wants nothing
+    /// back that it has sent itself, and RETAIN as it was published.
+    pub bridge: bool,
     /// Clean Start, which is Clean Session before MQTT 5.0: forget the session that may exist
     /// ([MQTT-3.1.2-4]).
     pub clean_start: bool,
@@ -43,7 +47,7 @@ impl<'a> Connect<'a> {
     ///
     /// When the Protocol Name and Protocol Level cannot be read or go with no version.
     pub fn peek_version(body: &[u8]) -> Result<Version, DecodeError> {
-        read_version(&mut Reader::new(body))
+        read_version(&mut Reader::new(body)).map(|(version, _)| version)
     }
 
     /// Decodes what follows the fixed header.
@@ -54,7 +58,7 @@ impl<'a> Connect<'a> {
     /// acceptable is not looked at.
     pub fn decode(first_byte: u8, body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body);
-        let version = read_version(&mut reader)?;
+        let (version, bridge) = read_version(&mut reader)?;
         check_flags(PacketType::Connect, version, first_byte)?;
         let flags = ConnectFlags::decode(version, reader.u8("connect flags")?)?;
         let keep_alive = reader.u16("keep alive")?;
@@ -78,7 +82,7 @@ impl<'a> Connect<'a> {
         }
         reader.finish(PacketType::Connect)?;
         let clean_start = flags.clean_start;
-        Ok(Self { version, clean_start, keep_alive, client_id, will, username, password, properties })
+        Ok(Self { version, bridge, clean_start, keep_alive, client_id, will, username, password, properties })
     }
 
     /// Appends the packet in the form of its `version`. Before MQTT 5.0 the properties are left out.
@@ -109,7 +113,7 @@ impl<'a> Connect<'a> {
             password: self.password.is_some(),
         };
         sink.string("protocol name", self.version.protocol_name());
-        sink.u8(self.version.protocol_level());
+        sink.u8(self.version.protocol_level() | if self.bridge && !self.version.is_v5() { BRIDGE_BIT } else { 0 });
         sink.u8(flags.bits());
         sink.u16(self.keep_alive);
         if self.version.is_v5() {
@@ -128,9 +132,11 @@ impl<'a> Connect<'a> {
     }
 }
 
-fn read_version(reader: &mut Reader<'_>) -> Result<Version, DecodeError> {
+/// The version, and whether the level is a bridge's.
+fn read_version(reader: &mut Reader<'_>) -> Result<(Version, bool), DecodeError> {
     let name = reader.data("protocol name")?;
-    Version::from_protocol(name, reader.u8("protocol level")?)
+    let level = reader.u8("protocol level")?;
+    Ok((Version::from_protocol(name, level)?, level & BRIDGE_BIT != 0))
 }
 
 /// Whether a field that a flag announces is there. In MQTT 3.1 the Remaining Length has the last word: a

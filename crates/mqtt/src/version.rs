@@ -2,6 +2,10 @@
 
 use crate::DecodeError;
 
+/// What a bridge adds to its Protocol Level before MQTT 5.0, by an agreement of brokers that no standard knows: the server
+/// sends it back nothing that it has sent itself, and leaves RETAIN as it was published. MQTT 5.0 has options for both.
+pub(crate) const BRIDGE_BIT: u8 = 0x80;
+
 /// A version of the MQTT protocol, as negotiated by the CONNECT packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
@@ -37,7 +41,7 @@ impl Version {
         }
     }
 
-    /// The version that goes with a Protocol Name and a Protocol Level.
+    /// The version that goes with a Protocol Name and a Protocol Level, which may be a bridge's (131 and 132).
     ///
     /// # Errors
     ///
@@ -49,6 +53,8 @@ impl Version {
             (b"MQTT", 5) => Ok(Self::V5),
             (b"MQTT", 4) => Ok(Self::V311),
             (b"MQIsdp", 3) => Ok(Self::V31),
+            (b"MQIsdp", level) if level == BRIDGE_BIT | 3 => Ok(Self::V31),
+            (b"MQTT", level) if level == BRIDGE_BIT | 4 => Ok(Self::V311),
             (b"MQTT" | b"MQIsdp", level) => Err(DecodeError::UnsupportedVersion { level }),
             _ => Err(DecodeError::InvalidProtocolName),
         }

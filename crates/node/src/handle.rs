@@ -2,11 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use tidegate_engine::{Millis, Now, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of};
+use tidegate_engine::{
+    ClientQuery, ClientSummary, Millis, Now, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of,
+};
 
 use crate::access::AccessFactory;
 use crate::admission::stored_bans::StoredBans;
@@ -193,6 +196,19 @@ impl NodeHandle {
             self.ask_all(|answer| Admin::Slow { limit, answer })?.into_iter().flatten().collect();
         all.sort_by_key(|slow| Reverse((slow.waiting_ms, slow.queued_messages)));
         all.truncate(limit);
+        Ok(all)
+    }
+
+    /// The clients that a query asks for, in the order of tenants and client ids, each with its address while it is connected.
+    /// Looks at every session.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn clients(&self, query: &ClientQuery) -> Result<Vec<(ClientSummary, Option<IpAddr>)>, NoAnswer> {
+        let asked = self.ask_all(|answer| Admin::Clients { query: query.clone(), answer })?;
+        let mut all: Vec<_> = asked.into_iter().flatten().collect();
+        all.sort_by(|(one, _), (other, _)| (one.tenant, &one.client_id).cmp(&(other.tenant, &other.client_id)));
+        all.truncate(query.limit);
         Ok(all)
     }
 

@@ -84,6 +84,10 @@ macro_rules! numbers {
 }
 
 numbers! {
+    /// Free space below which the store is full, bytes.
+    min_free_bytes,
+    /// Bytes of files above which it is; 0 for no limit.
+    max_bytes,
     /// Bytes of the journal that are in use.
     journal_bytes,
     /// Bytes of the table.

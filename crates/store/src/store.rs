@@ -73,9 +73,12 @@ fn log_report(report: &RecoveryReport) {
 fn log_full(status: &Status) {
     if status.is_full() {
         let (used, free) = (status.store_bytes(), status.free_bytes());
+        let (min_free, max) = (status.min_free_bytes(), status.max_bytes());
         tracing::warn!(
             used,
+            max,
             free,
+            min_free,
             "the store is full at its start: it takes no more before what is dead was merged away and there is room"
         );
     }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{ban, core, dns, drain, manager, orchestrator, passwd, publish, request, subscribe, up, why};
+use crate::commands::{
+    ban, clients, core, dns, drain, manager, orchestrator, passwd, publish, request, subscribe, up, why,
+};
 use crate::config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
@@ -57,6 +59,7 @@ pub(crate) enum Command {
     Sub(Box<subscribe::Args>),
     Rr(Box<request::Args>),
     Why(why::Args),
+    Clients(clients::Args),
     Dns(Box<dns::Args>),
     Drain(drain::Args),
     Ban(ban::Args),

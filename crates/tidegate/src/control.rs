@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use tidegate_console::Unavailable;
 use tidegate_console::api::{
-    BanEntry, BanRequest, BanTarget, Control, ControlError, DrainRequest, DrainStatus, FleetStatus, Homes, Story,
-    StoryEvent, Subject,
+    BanEntry, BanRequest, BanTarget, ClientEntry, ClientsRequest, Control, ControlError, DrainRequest, DrainStatus,
+    FleetStatus, Homes, Story, StoryEvent, Subject,
 };
-use tidegate_engine::{Millis, Now, SlowSession, TenantId};
+use tidegate_engine::{ClientQuery, Millis, Now, SlowSession, TenantId};
 use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
 
 use crate::homes::HomesApi;
@@ -30,6 +30,23 @@ impl Control for BrokerStatus {
 
     fn slow(&self, limit: usize) -> Result<Vec<SlowSession>, ControlError> {
         Ok(self.node()?.slow_sessions(limit).map_err(|_| Unavailable)?)
+    }
+
+    fn clients(&self, request: &ClientsRequest) -> Result<Vec<ClientEntry>, ControlError> {
+        let tenant = |name: &str| {
+            let known = self.tenancy().ok_or(Unavailable)?.named(name);
+            known.ok_or_else(|| ControlError::Invalid(format!("there is no tenant `{name}`")))
+        };
+        let after = match &request.after {
+            Some(client) => Some((tenant(&request.after_tenant)?, client.clone())),
+            None => None,
+        };
+        let ClientsRequest { containing, limit, filters, .. } = request;
+        let query = ClientQuery { containing: containing.clone(), after, limit: *limit, filters: *filters };
+        let clients = self.node()?.clients(&query).map_err(|_| Unavailable)?;
+        let name = |tenant| self.tenancy().map(|tenancy| tenancy.name(tenant)).unwrap_or_default();
+        let entries = clients.into_iter();
+        Ok(entries.map(|(summary, address)| ClientEntry { tenant: name(summary.tenant), summary, address }).collect())
     }
 
     fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {

@@ -46,7 +46,17 @@ pub(crate) fn hindrance(store: &Status) -> Option<String> {
         State::Fenced(error) => Some(format!("the store is another process's now: {error}; stop this one")),
         State::Ok if !store.is_full() => None,
         State::Full | State::Ok => {
-            Some(format!("the store is full: {sizes}; free some space, or look at store.max_bytes and store.min_free"))
+            let (min_free, max) = (store.min_free_bytes(), store.max_bytes());
+            let why = if free < min_free {
+                format!("fewer than store.min_free ({min_free}) are free: free some space, or lower that")
+            } else if max > 0 && used > max {
+                format!(
+                    "more than store.max_bytes ({max}) are in use: raise that, or let clients fetch what waits for them"
+                )
+            } else {
+                "free some space, or look at store.max_bytes, store.min_free and store.pending_memory".to_owned()
+            };
+            Some(format!("the store is full: {sizes}; {why}"))
         }
     }
 }
@@ -101,6 +111,7 @@ mod tests {
         let store = opened(&disk, 128 << 20);
         let status = store.status();
         assert_eq!(numbers(&status).condition, StoreCondition::Full);
-        assert!(hindrance(&status).unwrap().contains("store.min_free"));
+        let why = hindrance(&status).unwrap();
+        assert!(why.contains("fewer than store.min_free (134217728) are free"), "{why}");
     }
 }

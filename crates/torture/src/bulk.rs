@@ -60,6 +60,7 @@ impl Crowd {
         registered.map_err(Failure::system("registering a socket"))?;
         wire.push(&Packet::Connect(Connect {
             version: Version::V311,
+            bridge: false,
             clean_start: !durable,
             keep_alive: 0,
             client_id,

@@ -91,6 +91,7 @@ impl Session {
         let session_expiry_interval = self.durable.then_some(u32::MAX);
         wire.push(&Packet::Connect(Connect {
             version: self.version,
+            bridge: false,
             clean_start: !self.durable,
             keep_alive: 0,
             client_id: &self.name,

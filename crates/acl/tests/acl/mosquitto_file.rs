@@ -143,3 +143,11 @@ fn too_many_rules_are_refused() {
     assert!(matches!(builder.mosquitto_file("acl", text.as_bytes()), Err(LoadError::TooMany { .. })));
     assert!(builder.build(Effect::Deny).is_empty());
 }
+
+#[test]
+fn a_byte_order_mark_before_the_file_is_none_of_it() {
+    let rules = mosquitto("\u{feff}user alice\r\ntopic read a/#\r\n");
+    assert_eq!(allowed(&rules, &user("alice", "c"), &["r a/b", "r b"]), "r a/b");
+    let own = crate::own("\u{feff}[[rule]]\r\nallow = true\r\ntopics = \"a/#\"\r\n");
+    assert_eq!(allowed(&own, &client("c"), &["r a/b", "r b"]), "r a/b");
+}

@@ -121,6 +121,14 @@ fn a_file_names_the_line_that_is_wrong() {
 }
 
 #[test]
+fn a_byte_order_mark_before_the_file_belongs_to_no_name() {
+    let scratch = Scratch::new();
+    let file = scratch.write("users", format!("\u{feff}alice:{}\r\n", RECORDED[0].1));
+    let names: Vec<_> = UserFile::load(&file).unwrap().users().map(|(name, _)| name.as_str().to_owned()).collect();
+    assert_eq!(names, ["alice"]);
+}
+
+#[test]
 fn an_error_about_a_line_does_not_repeat_the_line() {
     let scratch = Scratch::new();
     let file = scratch.write("users", "alice:hunter2\n");

@@ -290,6 +290,8 @@ fn read(path: &Path) -> Result<(String, u32), UserFileError> {
         return Err(UserFileError::Size { file: path.to_owned() });
     }
     let text = String::from_utf8(bytes).map_err(|_| UserFileError::Text { file: path.to_owned() })?;
+    // What some editors, of Windows above all, put before a text belongs to no user's name.
+    let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
     Ok((text, mode & OTHERS))
 }
 

@@ -138,10 +138,12 @@ fn bears(headers: &HeaderMap, token: &str) -> bool {
     std::hint::black_box(differing) == 0
 }
 
-/// Whether a web page may be behind a request: a browser sends one on behalf of any page that it shows, and a page's own
-/// host name may lead to this machine.
+/// Whether a web page other than the console's own may be behind a request: a browser sends one on behalf of any page that it
+/// shows, and a page's own host name may lead to this machine.
 fn is_of_browser(headers: &HeaderMap) -> bool {
-    if headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site") {
+    // Browsers say whether the page that asks is the console's own, which only reads; what changes something brings an Origin, too.
+    let own = headers.get("sec-fetch-site").is_none_or(|site| site == "same-origin" || site == "none");
+    if headers.contains_key(header::ORIGIN) || !own {
         return true;
     }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -194,12 +196,23 @@ mod tests {
             assert_eq!(code(access.check_api(&headers(&[("host", host)]))), 200, "{host}");
             let page = headers(&[("host", host), ("origin", "http://evil.example")]);
             assert_eq!(code(access.check_api(&page)), 403);
-            assert_eq!(code(access.check_api(&headers(&[("host", host), ("sec-fetch-site", "cross-site")]))), 403);
+            for (site, expected) in [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)] {
+                assert_eq!(
+                    code(access.check_api(&headers(&[("host", host), ("sec-fetch-site", site)]))),
+                    expected,
+                    "{site}"
+                );
+            }
+            let change =
+                headers(&[("host", host), ("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:18083")]);
+            assert_eq!(code(access.check_api(&change)), 403);
         }
         for host in
             ["evil.example:18083", "127.0.0.1.evil.example", "", "[::1", "192.0.2.1:18083", "localhost.evil.example"]
         {
             assert_eq!(code(access.check_api(&headers(&[("host", host)]))), 403, "{host}");
+            let rebound = headers(&[("host", host), ("sec-fetch-site", "same-origin")]);
+            assert_eq!(code(access.check_api(&rebound)), 403, "{host}");
         }
         assert_eq!(code(access.check_metrics(&headers(&[("host", "evil.example")]))), 200);
     }

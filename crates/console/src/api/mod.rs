@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `GET /api/v1/why?client=ID` (or `topic=NAME`, `address=ADDRESS`) | what happened lately, oldest first |
 //! | `GET /api/v1/slow` (`?limit=N`) | who reads slowly or does not acknowledge |
+//! | `GET /api/v1/clients` (`?containing=TEXT&limit=N&filters=N&after=ID`) | who is there |
 //! | `GET /api/v1/bans` | all bans |
 //! | `POST /api/v1/bans` with `{"client": ID, "reason": TEXT, "for_seconds": N}` (or `user`, `address`) | bans |
 //! | `DELETE /api/v1/bans?client=ID` (or `user`, `address`) | ends a ban |
@@ -21,6 +22,7 @@ mod access;
 mod advice;
 mod answers;
 mod bans;
+mod clients;
 mod cluster;
 mod fleet;
 mod homes;
@@ -40,6 +42,7 @@ use crate::status::Unavailable;
 pub use access::{Access, MIN_TOKEN_LEN, TokenError};
 pub(crate) use access::{guard_api, guard_metrics};
 pub use bans::{BanEntry, BanRequest, BanTarget, MAX_BAN_SECONDS};
+pub use clients::{ClientEntry, ClientsRequest};
 pub use fleet::{BrokerStatus, DrainRequest, DrainStatus, FleetStatus};
 pub use homes::{Homes, MAX_PARCEL};
 pub use why::{Story, StoryEvent, Subject};
@@ -74,6 +77,12 @@ pub trait Control: crate::status::StatusSource {
     /// # Errors
     /// When the broker does not answer.
     fn slow(&self, limit: usize) -> Result<Vec<SlowSession>, ControlError>;
+
+    /// The clients that are asked for, in the order of tenants and client ids.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or there is no such tenant.
+    fn clients(&self, request: &ClientsRequest) -> Result<Vec<ClientEntry>, ControlError>;
 
     /// All bans that hold.
     ///
@@ -152,6 +161,7 @@ pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
     Router::new()
         .route("/api/v1/why", get(why::get::<S>))
         .route("/api/v1/slow", get(slow::get::<S>))
+        .route("/api/v1/clients", get(clients::get::<S>))
         .route("/api/v1/bans", get(bans::list::<S>).post(bans::add::<S>).delete(bans::remove::<S>))
         .route("/api/v1/fleet", get(fleet::get::<S>))
         .route("/api/v1/fleet/brokers/{name}", put(fleet::set_broker::<S>).delete(fleet::remove_broker::<S>))

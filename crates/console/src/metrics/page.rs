@@ -18,6 +18,9 @@ scrape_configs:
       - targets: [\"127.0.0.1:18083\"]
 ```
 
+`deploy/monitoring` has a board for Grafana (`grafana.json`: Dashboards, New, Import) and rules for alarms (`alerts.yml`, under `rule_files` of Prometheus). Neither was loaded into those programs
+here; a test holds both to the names and labels below.
+
 `/healthz` answers 200 while the process works. `/readyz` answers 200 while clients are taken in, and 503 before that, while the broker
 is stopping, while the store takes nothing, and while the clients of an orchestrator are sent elsewhere; the body says which, and what the disk said. Others than this machine reach them only when that is asked for: `admin.address`, `admin.allow_anonymous` and
 `admin.token_file` in [the configuration](configuration.md).

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::SystemTime;
 
 use tidegate_console::api::{
-    BanEntry, BanRequest, BanTarget, BrokerStatus, Control, ControlError, DrainRequest, DrainStatus, FleetStatus,
-    Story, StoryEvent, Subject,
+    BanEntry, BanRequest, BanTarget, BrokerStatus, ClientEntry, ClientsRequest, Control, ControlError, DrainRequest,
+    DrainStatus, FleetStatus, Story, StoryEvent, Subject,
 };
 use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, StoreNumbers, Unavailable};
-use tidegate_engine::{Counters, Gauges, Reason, SlowSession, TenantId};
+use tidegate_engine::{ClientSummary, Counters, Gauges, Reason, SlowSession, TenantId};
 
 /// A broker that is whatever a test says.
 #[derive(Default)]
@@ -123,6 +123,28 @@ impl Control for Broker {
             blocked_publishers: 0,
         };
         Ok((0..limit.min(30)).map(slow).collect())
+    }
+
+    fn clients(&self, request: &ClientsRequest) -> Result<Vec<ClientEntry>, ControlError> {
+        let client = |number: usize| ClientEntry {
+            summary: ClientSummary {
+                tenant: TenantId::DEFAULT,
+                client_id: format!("{}-{number}", request.containing),
+                connection: None,
+                version: None,
+                keep_alive: None,
+                user_name: request.after.clone(),
+                expiry_seconds: 60,
+                subscriptions: 4,
+                filters: vec!["t/#".to_owned(); request.filters.min(4)],
+                inflight_messages: 1,
+                queued_messages: 2,
+                queued_bytes: 3,
+            },
+            tenant: request.after_tenant.clone(),
+            address: None,
+        };
+        Ok((0..request.limit.min(150)).map(client).collect())
     }
 
     fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {

@@ -263,6 +263,49 @@ fn slow_clients_are_named_as_many_as_are_asked_for() {
 }
 
 #[test]
+fn clients_are_listed_as_many_as_are_asked_for_and_whether_there_are_more() {
+    let fixture = Fixture::start(Limits::default());
+    let all = fixture.get("/api/v1/clients?containing=sensor");
+    assert_eq!((code(&all), all.matches("sensor-").count()), ("200", 100), "{all}");
+    assert!(all.contains(r#""more":true"#) && all.contains(r#""filters":[]"#), "{all}");
+    let rest = fixture.get("/api/v1/clients?limit=150&filters=2&after=a%26b&after_tenant=acme");
+    for part in [
+        r#""more":false"#,
+        r#""filters":["t/#","t/#"]"#,
+        r#""user":"a&b""#,
+        r#""tenant":"acme""#,
+        r#""connected":false"#,
+    ] {
+        assert!(rest.contains(part), "{part}: {rest}");
+    }
+    for wrong in ["limit=0", "limit=1001", "filters=101", "limit=x", "client=a"] {
+        assert_eq!(code(&fixture.get(&format!("/api/v1/clients?{wrong}"))), "400", "{wrong}");
+    }
+    fixture.running.stop();
+}
+
+#[test]
+fn a_browser_gets_a_page_that_loads_nothing_but_its_own_files() {
+    let fixture = Fixture::start(Limits::default());
+    let page = fixture.send("GET", "/", "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n", "");
+    assert_eq!(code(&page), "200");
+    assert!(page.contains("content-type: text/html; charset=utf-8") && page.contains("<!doctype html>"), "{page}");
+    assert!(
+        page.contains("content-security-policy: default-src 'none'; script-src 'self'; style-src 'self';"),
+        "{page}"
+    );
+    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("<script>"), "{page}");
+    for (path, kind) in [("/console.js", "text/javascript"), ("/console.css", "text/css")] {
+        let file = fixture.get(path);
+        assert!(code(&file) == "200" && file.contains(&format!("content-type: {kind}; charset=utf-8")), "{file}");
+        assert!(page.contains(&path[1..]), "the page does not load {path}");
+    }
+    let text = fixture.get("/");
+    assert!(text.contains("content-type: text/plain") && text.contains("/api/v1/clients"), "{text}");
+    fixture.running.stop();
+}
+
+#[test]
 fn the_api_is_behind_its_token_and_health_is_not() {
     let access = Access::remote(false).with_token("0123456789abcdef").unwrap();
     let fixture = Fixture::guarded(Limits::default(), &access);

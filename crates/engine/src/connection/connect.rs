@@ -299,6 +299,7 @@ impl Engine {
             }
         }
         connection.keep_alive = granted.keep_alive;
+        connection.bridge = connect.bridge;
         connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
         let (listener, tenant) = (connection.listener, connection.tenant);
         let ours = self.settings.listeners.get(usize::from(listener.0));

@@ -55,7 +55,26 @@ fn check_first_byte(bytes: &[u8]) -> Result<(), Refused> {
         Some(PacketType::Connect) | None => Reason::MalformedPacket,
         Some(_) => Reason::ProtocolError,
     };
-    Err(Refused::new(reason, format!("the first byte was {first:#04x}, not 0x10 as of a CONNECT")))
+    let instead = another_protocol(bytes).map_or_else(String::new, |instead| format!(": {instead}"));
+    Err(Refused::new(reason, format!("the first byte was {first:#04x}, not 0x10 as of a CONNECT{instead}")))
+}
+
+/// What a connection that is no MQTT begins like, and what to do about it.
+fn another_protocol(bytes: &[u8]) -> Option<&'static str> {
+    let begins = |with: &[&[u8]]| with.iter().any(|with| bytes.starts_with(with));
+    if begins(&[b"\x16\x03"]) {
+        return Some(
+            "the client speaks TLS, and this listener does not; its address has to begin with mqtts:// or wss://",
+        );
+    }
+    if begins(&[b"GET ", b"HEAD ", b"POST ", b"PUT ", b"OPTIONS ", b"CONNECT ", b"PRI * HTTP/2"]) {
+        return Some(
+            "the client speaks HTTP; MQTT over WebSocket needs a listener whose address begins with ws:// or wss://",
+        );
+    }
+    begins(&[b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n"]).then_some(
+        "a proxy tells whose connection it is; `proxy_protocol` and `proxy_networks` of the listener take that",
+    )
 }
 
 impl Engine {
@@ -451,4 +470,27 @@ fn passes_parked(packet_type: PacketType) -> bool {
             | PacketType::PingReq
             | PacketType::Auth
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn whoever_speaks_something_else_is_told_apart() {
+        let detail = |bytes: &[u8]| check_first_byte(bytes).unwrap_err().detail;
+        for (bytes, word) in [
+            (&b"\x16\x03\x01\x02\x00\x01"[..], "speaks TLS"),
+            (b"GET / HTTP/1.1\r\n", "speaks HTTP"),
+            (b"PROXY TCP4 192.0.2.1", "`proxy_protocol`"),
+            (b"\r\n\r\n\0\r\nQUIT\n\x21", "`proxy_protocol`"),
+        ] {
+            assert!(detail(bytes).contains(word), "{}", detail(bytes));
+        }
+        for bytes in [&b"\x16"[..], b"GETTING", b"\r\n", b"SSH-2.0"] {
+            assert!(detail(bytes).ends_with("as of a CONNECT"), "{}", detail(bytes));
+        }
+    }
 }

@@ -77,6 +77,8 @@ pub(crate) struct Connection {
     pub in_line: bool,
     /// Whether the client wants reason strings ([MQTT-3.1.2-29]).
     pub problem_information: bool,
+    /// Whether it is a bridge of another broker, by its Protocol Level.
+    pub bridge: bool,
     /// Whether the socket is not read at the moment.
     pub paused: bool,
     /// Whether topic aliases are set towards this client.
@@ -355,6 +357,7 @@ impl Connection {
             dirty: false,
             in_line: false,
             problem_information: true,
+            bridge: false,
             paused: false,
             aliases_out: false,
             blocked: false,

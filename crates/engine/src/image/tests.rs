@@ -46,6 +46,7 @@ impl Peer {
         });
         let connect = Connect {
             version: Version::V5,
+            bridge: false,
             clean_start: false,
             keep_alive: 0,
             client_id,

@@ -65,6 +65,7 @@ impl Engine {
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return Ok(()) };
         let max_qos = self.maximum_qos(key);
+        let bridge = self.desk.connections.get(key).is_some_and(|connection| connection.bridge);
         let ticket = self.next_ticket(key);
         let mark = self.desk.journal.mark();
         let requested = subscribe.filters().count();
@@ -91,7 +92,7 @@ impl Engine {
                         session,
                         tenant,
                         filter,
-                        options: granted_options(options, max_qos),
+                        options: granted_options(options, max_qos, bridge),
                         retain_handling: options.retain_handling,
                         subscription_id: subscribe.subscription_identifier.unwrap_or(0),
                         ticket,
@@ -381,8 +382,10 @@ impl Engine {
     }
 }
 
-fn granted_options(options: SubscriptionOptions, max_qos: QoS) -> SubscriberOptions {
-    SubscriberOptions::new(options.qos.min(max_qos), options.no_local, options.retain_as_published)
+/// A bridge cannot ask for No Local and Retain As Published before MQTT 5.0, and means both.
+fn granted_options(options: SubscriptionOptions, max_qos: QoS, bridge: bool) -> SubscriberOptions {
+    let SubscriptionOptions { qos, no_local, retain_as_published, .. } = options;
+    SubscriberOptions::new(qos.min(max_qos), no_local || bridge, retain_as_published || bridge)
 }
 
 fn granted_code(qos: QoS) -> ReasonCode {

@@ -1,5 +1,6 @@
 //! What happens to single messages, told for those who look for one of them: a bounded part of it, the rest is counted.
 
+pub(crate) mod clients;
 pub(crate) mod counters;
 pub(crate) mod reason;
 pub(crate) mod sys;

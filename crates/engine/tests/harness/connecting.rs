@@ -11,6 +11,8 @@ use super::Message;
 #[derive(Clone, Debug)]
 pub(crate) struct Connecting {
     pub version: Version,
+    /// Whether it says by its protocol level that it is a bridge.
+    pub bridge: bool,
     pub client_id: String,
     pub clean_start: bool,
     pub keep_alive: u16,
@@ -35,6 +37,7 @@ pub(crate) struct Connecting {
 fn connecting(version: Version, client_id: &str) -> Connecting {
     Connecting {
         version,
+        bridge: false,
         client_id: client_id.to_owned(),
         clean_start: true,
         keep_alive: 0,
@@ -70,6 +73,12 @@ pub(crate) fn v31(client_id: &str) -> Connecting {
 }
 
 impl Connecting {
+    /// As a bridge of another broker.
+    pub(crate) fn bridge(mut self) -> Self {
+        self.bridge = true;
+        self
+    }
+
     /// Goes on with the session, and leaves it for an hour (for ever before MQTT 5).
     pub(crate) fn lasting(mut self) -> Self {
         self.clean_start = false;
@@ -168,6 +177,7 @@ impl Connecting {
     fn encode_with(&self, will: Option<tidegate_mqtt::Will<'_>>) -> Vec<u8> {
         let packet = Connect {
             version: self.version,
+            bridge: self.bridge,
             clean_start: self.clean_start,
             keep_alive: self.keep_alive,
             client_id: &self.client_id,

@@ -13,6 +13,8 @@ mod access;
 mod addresses;
 mod asked_to_wait;
 mod authentication;
+mod bridges;
+mod clients;
 mod cluster;
 mod connections;
 mod deaths;

@@ -39,6 +39,7 @@ fn is_let_in(address: SocketAddr, client: u32) -> Result<(), String> {
     let client_id = format!("tidegate-lab-ready-{client}");
     let connect = Connect {
         version: Version::V311,
+        bridge: false,
         clean_start: true,
         keep_alive: 30,
         client_id: &client_id,

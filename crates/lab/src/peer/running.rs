@@ -98,7 +98,7 @@ impl Running {
             child: None,
             ready_after: Duration::ZERO,
             version: String::new(),
-            notes: template.notes.clone(),
+            notes: template.notes.iter().cloned().chain(template.slow_build().map(str::to_owned)).collect(),
         };
         running.plan().write_files()?;
         running.plan().prepare()?;

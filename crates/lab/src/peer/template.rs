@@ -154,6 +154,15 @@ pub(super) struct Install {
 }
 
 impl Template {
+    /// What is to be said of figures of this program itself when it was built for its developers.
+    pub fn slow_build(&self) -> Option<&'static str> {
+        let own = self.command.iter().any(|part| part.contains("{exe}"));
+        (own && cfg!(debug_assertions)).then_some(
+            "this program was built without optimisations and is several times slower than one that was built by \
+             `cargo build --release`: do not compare its figures",
+        )
+    }
+
     /// Which of its addresses a load goes to: the one that is asked for, or that of MQTT, or the only one it has. A broker may have one of its
     /// own for MQTT 5.
     pub fn address_for(&self, by: Option<&str>, v5: bool) -> &str {
@@ -252,6 +261,16 @@ mod tests {
             let version = &template.version;
             assert!(version.fixed.is_some() == version.command.is_empty(), "{}: one way to its version", template.name);
         }
+    }
+
+    #[test]
+    fn this_program_built_without_optimisations_is_told_and_others_are_not() {
+        let catalogue = Catalogue::shipped().unwrap();
+        let told = |name: &str| catalogue.get(name).unwrap().slow_build().is_some();
+        assert_eq!(
+            ["tidegate", "gateways", "mosquitto"].map(told),
+            [cfg!(debug_assertions), cfg!(debug_assertions), false]
+        );
     }
 
     #[test]

@@ -116,6 +116,7 @@ impl<'a> Channels<'a> {
         }
         let connect = Connect {
             version,
+            bridge: false,
             clean_start: true,
             keep_alive: 600,
             client_id: &client_id,

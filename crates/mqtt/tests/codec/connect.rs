@@ -14,6 +14,7 @@ use crate::wire::bytes;
 pub(crate) fn plain(version: Version) -> Connect<'static> {
     Connect {
         version,
+        bridge: false,
         clean_start: true,
         keep_alive: 60,
         client_id: "c",
@@ -183,7 +184,8 @@ fn protocol_names_and_levels() {
         ("a future level", "10 0d <MQTT> 06 02 003c <c>", level(6)),
         ("level 3 of MQTT", "10 0d <MQTT> 03 02 003c <c>", level(3)),
         ("level 0", "10 0d <MQTT> 00 02 003c <c>", level(0)),
-        ("a bridge's level", "10 0d <MQTT> 84 02 003c <c>", level(0x84)),
+        ("a bridge's level beyond what bridges agree on", "10 0d <MQTT> 85 02 003c <c>", level(0x85)),
+        ("a bridge's level of the other name", "10 0d <MQTT> 83 02 003c <c>", level(0x83)),
         ("level 4 of MQIsdp", "10 0f <MQIsdp> 04 02 003c <c>", level(4)),
         ("level 5 of MQIsdp", "10 0f <MQIsdp> 05 02 003c <c>", level(5)),
         ("lower case", "10 0d <mqtt> 04 02 003c <c>", DecodeError::InvalidProtocolName),
@@ -193,6 +195,16 @@ fn protocol_names_and_levels() {
     ];
     for (case, wire, error) in cases {
         rejects(case, Version::V5, wire, error);
+    }
+}
+
+/// Mosquitto's bridges add 0x80 to the level unless `try_private` is false.
+#[test]
+fn a_bridge_says_so_by_its_level() {
+    for (wire, version) in
+        [("10 0d <MQTT> 84 02 003c <c>", Version::V311), ("10 0f <MQIsdp> 83 02 003c <c>", Version::V31)]
+    {
+        packet("bridge", version, wire, Packet::Connect(Connect { bridge: true, ..plain(version) }));
     }
 }
 

@@ -169,6 +169,7 @@ fn connect(version: Version) -> impl Strategy<Value = Packet<'static>> {
             let v5 = version.is_v5();
             Packet::Connect(Connect {
                 version,
+                bridge: false,
                 clean_start,
                 keep_alive,
                 client_id,

@@ -133,7 +133,7 @@ impl Shard {
         FlightEvent::new(self.now.unix, self.place.shard, kind)
     }
 
-    fn address_of(&mut self, key: ConnectionKey) -> Option<IpAddr> {
+    pub(crate) fn address_of(&mut self, key: ConnectionKey) -> Option<IpAddr> {
         ip_of(self.table.get(key)?.1.peer())
     }
 

@@ -197,7 +197,16 @@ fn tell_full(status: &Status) {
     let (used, free) = (status.store_bytes(), status.free_bytes());
     let (pending, error) = (status.pending_bytes(), status.last_error());
     if status.is_full() {
-        tracing::error!(used, free, pending, error, "the store takes no more: new messages and sessions are refused");
+        let (min_free, max) = (status.min_free_bytes(), status.max_bytes());
+        tracing::error!(
+            used,
+            max,
+            free,
+            min_free,
+            pending,
+            error,
+            "the store takes no more: new messages and sessions are refused"
+        );
     } else {
         tracing::info!(used, free, pending, "the store takes new messages and sessions again");
     }

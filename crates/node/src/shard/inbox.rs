@@ -1,13 +1,14 @@
 //! What other threads put before a shard, and how they wake it.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
 use tidegate_engine::{
-    Accepted, Batch, ConnectionKey, DialAttempt, ListenerId, MembershipChange, MembershipOutcome, Millis, Reason,
-    Settings, ShardId, SlowSession, TenantId, Verdict,
+    Accepted, Batch, ClientQuery, ClientSummary, ConnectionKey, DialAttempt, ListenerId, MembershipChange,
+    MembershipOutcome, Millis, Reason, Settings, ShardId, SlowSession, TenantId, Verdict,
 };
 
 use crate::access::AccessFactory;
@@ -82,6 +83,8 @@ pub(crate) enum Admin {
     Why { subject: FlightSubject, answer: Sender<FlightAnswer> },
     /// Answer with the slowest clients, so many at most.
     Slow { limit: usize, answer: Sender<Vec<SlowSession>> },
+    /// Answer with the clients that a query asks for, each with its address.
+    Clients { query: ClientQuery, answer: Sender<Vec<(ClientSummary, Option<IpAddr>)>> },
     /// Close the connections that a ban is about and answer how many.
     Enforce { target: BanTarget, answer: Sender<u64> },
     /// End the connections of these users, and say how many there were.

@@ -3,12 +3,13 @@
 //! The order matters in one place: what has to be kept goes to the store first, then what goes to other shards, and then
 //! sockets are written, so that whatever an output acknowledges is already under way.
 
+use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use mio::Events;
 use mio::event::Event as Readiness;
-use tidegate_engine::{ConnectionKey, Event, Reason, ShardId};
+use tidegate_engine::{ClientQuery, ClientSummary, ConnectionKey, Event, Reason, ShardId};
 
 use crate::flight::FlightSubject;
 use crate::limits::{
@@ -174,6 +175,9 @@ impl Shard {
             Admin::Slow { limit, answer } => {
                 let _ = answer.send(self.engine.slow_sessions(self.now, limit));
             }
+            Admin::Clients { query, answer } => {
+                let _ = answer.send(self.clients(&query));
+            }
             Admin::Enforce { target, answer } => {
                 let _ = answer.send(self.enforce(&target));
             }
@@ -205,6 +209,17 @@ impl Shard {
         self.set_homes(homes);
         // Whoever asked may have given up waiting.
         let _ = done.send(());
+    }
+
+    /// Clients with their addresses.
+    fn clients(&mut self, query: &ClientQuery) -> Vec<(ClientSummary, Option<IpAddr>)> {
+        let clients = self.engine.clients(query).into_iter();
+        clients
+            .map(|client| {
+                let address = client.connection.and_then(|key| self.address_of(key));
+                (client, address)
+            })
+            .collect()
     }
 
     /// This shard's numbers.

@@ -99,6 +99,7 @@ fn converse(
     let mut talk = Talk { stream, session, until };
     let connect = Connect {
         version,
+        bridge: false,
         clean_start: true,
         keep_alive: KEEP_ALIVE_SECONDS,
         client_id: question.client_id,

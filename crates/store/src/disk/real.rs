@@ -35,7 +35,11 @@ impl RealDisk {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "there is a file of this name"));
         }
         if !path.is_dir() {
-            DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
+            let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
+            made.map_err(|error| {
+                let text = format!("the directory is not there and cannot be made: {error}; make it, for the user whom the broker runs as");
+                io::Error::new(error.kind(), text)
+            })?;
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 File::open(parent)?.sync_all()?;
             }

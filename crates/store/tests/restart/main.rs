@@ -250,3 +250,12 @@ fn a_real_directory_is_private_and_locked() {
     assert_eq!(contents(&open(second, settings(), keep_all()).unwrap().store), entries(0..500));
     std::fs::remove_dir_all(&path).unwrap();
 }
+
+#[test]
+fn a_directory_that_cannot_be_made_is_said_to_be_that() {
+    let file = std::env::temp_dir().join(format!("tidegate-store-file-{}", std::process::id()));
+    std::fs::write(&file, "").unwrap();
+    let error = RealDisk::create(&file.join("store")).unwrap_err().to_string();
+    std::fs::remove_file(&file).unwrap();
+    assert!(error.starts_with("the directory is not there and cannot be made: "), "{error}");
+}

@@ -71,7 +71,7 @@ default = 'allow'
 ";
 
     fn map() -> TenantMap {
-        let file = FileText { name: "t.toml".to_owned(), text: TENANTS.to_owned() };
+        let file = FileText::new("t.toml", TENANTS);
         let config = Config::load(Inputs { file: Some(file), ..Inputs::default() });
         TenantMap::of(&config.map_err(|findings| findings.to_string()).unwrap())
     }

@@ -132,7 +132,7 @@ mod tests {
     fn config(tenants: &str) -> Config {
         let text =
             format!("[[listener]]\nname = 'door'\n[[auth]]\nfile = 'users'\n[access]\ndefault = 'allow'\n{tenants}");
-        let file = FileText { name: "t.toml".to_owned(), text };
+        let file = FileText::new("t.toml", text);
         Config::load(Inputs { file: Some(file), ..Inputs::default() }).map_err(|findings| findings.to_string()).unwrap()
     }
 

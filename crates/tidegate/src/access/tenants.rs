@@ -216,7 +216,7 @@ mod tests {
     use crate::config::source::FileText;
 
     fn config(text: &str) -> Result<Config, String> {
-        let file = FileText { name: "t.toml".to_owned(), text: text.to_owned() };
+        let file = FileText::new("t.toml", text);
         Config::load(Inputs { file: Some(file), ..Inputs::default() }).map_err(|findings| findings.to_string())
     }
 

@@ -43,7 +43,7 @@ impl Drop for Folder {
 }
 
 fn load(text: &str) -> Result<Config, String> {
-    let file = Some(FileText { name: "test.toml".to_owned(), text: text.to_owned() });
+    let file = Some(FileText::new("test.toml", text));
     Config::load(Inputs { file, ..Inputs::default() }).map_err(|findings| findings.to_string())
 }
 

@@ -65,7 +65,7 @@ fn load_with(file: Option<FileText>, sources: &ConfigArgs) -> Result<Config, Fin
 pub(crate) fn load_again(sources: &ConfigArgs) -> Result<Config, String> {
     let read = |path: &Path| {
         let text = read_bounded(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        Ok::<_, String>(FileText { name: path.display().to_string(), text })
+        Ok::<_, String>(FileText::new(path.display().to_string(), text))
     };
     let file = sources.config.as_deref().map(read).transpose()?;
     load_with(file, sources).map_err(|findings| findings.to_string())
@@ -91,7 +91,7 @@ fn complain_about(findings: &Findings) {
 /// Reads a file; when that fails the reason has been reported.
 fn read(path: &Path) -> Result<FileText, ()> {
     match read_bounded(path) {
-        Ok(text) => Ok(FileText { name: path.display().to_string(), text }),
+        Ok(text) => Ok(FileText::new(path.display().to_string(), text)),
         Err(error) => {
             report(&format_args!("cannot read {}: {error}", path.display()));
             Err(())
@@ -103,7 +103,10 @@ fn read(path: &Path) -> Result<FileText, ()> {
 fn read_bounded(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let mut file = File::open(path)?.take(MAX_FILE_SIZE + 1);
-    file.read_to_string(&mut text)?;
+    file.read_to_string(&mut text).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => io::Error::new(error.kind(), "it is no UTF-8 text; save it as UTF-8"),
+        _ => error,
+    })?;
     if file.limit() == 0 {
         let text = format!("it is larger than {MAX_FILE_SIZE} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
@@ -188,7 +191,7 @@ fn convert(path: &Path, output: Option<&Path>) -> Exit {
     let Ok(file) = read(path) else {
         return Exit::Failure;
     };
-    let converted = mosquitto_conf::convert(&file);
+    let converted = mosquitto_conf::convert(file, folder);
     complain(&converted.notes);
     let Some(output) = output else {
         return print_and_exit(&converted.toml, Exit::Ok);
@@ -200,4 +203,19 @@ fn convert(path: &Path, output: Option<&Path>) -> Exit {
             Exit::Failure
         }
     }
+}
+
+/// The files of a folder that Mosquitto would read, in its order.
+fn folder(path: &str) -> io::Result<Vec<FileText>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "conf") {
+            paths.push(path);
+        }
+    }
+    paths.sort_unstable();
+    let read =
+        |path: &std::path::PathBuf| read_bounded(path).map(|text| FileText::new(path.display().to_string(), text));
+    paths.iter().map(read).collect()
 }

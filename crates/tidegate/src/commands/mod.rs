@@ -3,6 +3,7 @@
 mod acl;
 pub(crate) mod ban;
 pub(crate) mod cert;
+pub(crate) mod clients;
 mod completions;
 mod config;
 pub(crate) mod core;
@@ -40,6 +41,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Sub(args)) => subscribe::run(*args),
         Some(Command::Rr(args)) => request::run(*args),
         Some(Command::Why(args)) => why::run(&args).into(),
+        Some(Command::Clients(args)) => clients::run(&args).into(),
         Some(Command::Ban(args)) => ban::run(&args).into(),
         Some(Command::Dns(args)) => dns::run(&args).into(),
         Some(Command::Drain(args)) => drain::run(&args).into(),

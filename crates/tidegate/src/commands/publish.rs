@@ -28,7 +28,7 @@ Examples:
   tidegate pub -t job -m start -D publish message-expiry-interval 60 -D publish user-property by me
   tidegate pub -L mqtt://me:secret@broker.local/door -m open
 
-The flags are those of mosquitto_pub. Flags for TLS are known and refused until TLS is there.
+The flags are those of mosquitto_pub. TLS: --cafile FILE, or mqtts:// with -L.
 Exit codes: 0 published, 1 failed, 2 wrong flags; when the broker refuses, its code (1 to 5, or 128 and up).
 More: docs/clients.md.";
 

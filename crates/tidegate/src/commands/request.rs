@@ -28,7 +28,7 @@ Examples:
   tidegate rr -V 311 -t get -e answer -n                          by agreement on topics alone
 
 In MQTT 5.0 (the default) the request names the response topic, so that a responder need not know it.
-The flags are those of mosquitto_rr. Flags for TLS are known and refused until TLS is there.
+The flags are those of mosquitto_rr. TLS: --cafile FILE, or mqtts:// with -L.
 Exit codes: 0 answered or interrupted, 1 failed, 2 wrong flags, 27 time is up (-W); when the broker refuses, its code.
 More: docs/clients.md.";
 

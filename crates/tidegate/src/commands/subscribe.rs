@@ -34,7 +34,7 @@ Examples:
   tidegate sub -t '#' --retained-only --remove-retained -v   show and remove all retained messages
   tidegate sub -t '$share/workers/jobs' -q 1 -V 5 share the messages with others
 
-The flags are those of mosquitto_sub. Flags for TLS are known and refused until TLS is there.
+The flags are those of mosquitto_sub. TLS: --cafile FILE, or mqtts:// with -L.
 Exit codes: 0 done or interrupted, 1 failed, 2 wrong flags, 27 time is up (-W); when the broker refuses, its code.
 A lost connection is made again. More: docs/clients.md.";
 

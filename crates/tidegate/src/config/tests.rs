@@ -10,7 +10,7 @@ mod secrets;
 mod sources;
 
 fn file(text: &str) -> FileText {
-    FileText { name: "t.toml".to_owned(), text: text.to_owned() }
+    FileText::new("t.toml", text)
 }
 
 fn from_file(text: &str) -> Result<Config, String> {

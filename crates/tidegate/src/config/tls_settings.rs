@@ -189,7 +189,7 @@ mod tests {
 
     fn load(listener: &str) -> Result<Config, String> {
         let text = format!("[[listener]]\nallow_anonymous = true\n{listener}\n");
-        let file = Some(FileText { name: "t.toml".to_owned(), text });
+        let file = Some(FileText::new("t.toml", text));
         Config::load(Inputs { file, ..Inputs::default() }).map_err(|findings| findings.to_string())
     }
 

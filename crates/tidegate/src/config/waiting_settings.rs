@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn load(text: &str) -> Result<Config, String> {
-        let file = FileText { name: "tidegate.toml".into(), text: text.into() };
+        let file = FileText::new("tidegate.toml", text);
         Config::load(Inputs { file: Some(file), ..Inputs::default() }).map_err(|findings| findings.to_string())
     }
 

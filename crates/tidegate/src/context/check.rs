@@ -42,7 +42,7 @@ mod tests {
     use crate::config::source::FileText;
 
     fn problems(text: &str) -> String {
-        let file = FileText { name: "tidegate.toml".into(), text: text.into() };
+        let file = FileText::new("tidegate.toml", text);
         let inputs = Inputs { file: Some(file), ..Inputs::default() };
         Config::load(inputs).err().map(|findings| findings.to_string()).unwrap_or_default()
     }

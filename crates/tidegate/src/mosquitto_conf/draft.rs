@@ -96,7 +96,7 @@ impl<'a> Draft<'a> {
                 }
                 Err(reason.to_owned())
             }
-            Treatment::Always | Treatment::PerListener => Ok(()),
+            Treatment::Always | Treatment::PerListener | Treatment::Included => Ok(()),
             Treatment::Broker(section, key, translate) => {
                 translate(line.value).and_then(|value| self.set(section, 0, key, value, line))
             }

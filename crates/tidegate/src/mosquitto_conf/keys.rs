@@ -41,13 +41,15 @@ pub(super) enum Treatment {
     Persistence,
     /// It is always so.
     Always,
+    /// Its files stand behind it.
+    Included,
     /// It is not carried over, for this reason.
     Not(&'static str),
 }
 
 use Treatment::{
-    Always, Anonymous, Broker, EveryListener, Listener, LogDestination, LogType, Not, PerListener, Persistence, Place,
-    Rules, Tls, Users,
+    Always, Anonymous, Broker, EveryListener, Included, Listener, LogDestination, LogType, Not, PerListener,
+    Persistence, Place, Rules, Tls, Users,
 };
 
 /// Why a setting of TLS is not there; a listener that has it is not opened to the network without it.
@@ -58,7 +60,7 @@ const SAVING: &str = "not carried over: with a data directory everything is on t
 const FILE: &str = "not carried over: a data directory has files of its own; what is in Mosquitto's file is not read, and clients begin anew";
 pub(super) const USERS: &str = "not carried over: client ids and user names have no such setting here; listeners that relied on it stay on loopback";
 pub(super) const PLUGINS: &str = "not carried over: Mosquitto's plugins cannot be loaded";
-const BRIDGES: &str = "not carried over: bridges come with a later version";
+const BRIDGES: &str = "not carried over: this broker makes no bridges, but takes those of others; keep a Mosquitto that bridges to it and to the other broker";
 const LOG: &str = "not carried over: the log goes to standard error with the time on each line; whoever starts the broker puts it where it belongs";
 const WEBSOCKETS: &str = "not carried over: WebSocket listeners have no such setting";
 
@@ -100,12 +102,17 @@ const KEYS: &[(&str, Treatment)] = &[
     ("dhparamfile", Not(SAFE_TLS)),
     ("disable_client_cert_date_checks", Not(SAFE_TLS)),
     ("enable_control_api", Not("not carried over: there is no $CONTROL API")),
-    ("enable_proxy_protocol", Not("not carried over: the PROXY protocol is not understood")),
+    (
+        "enable_proxy_protocol",
+        Not(
+            "not carried over: add `proxy_protocol = true` to the listener, and `proxy_networks` with the addresses of the proxies",
+        ),
+    ),
     ("global_max_clients", Broker("limits", "max_sessions", limit)),
     ("global_max_connections", Broker("limits", "max_connections", limit)),
     ("http_dir", Not("not carried over: no files are served")),
     ("idle_timeout", Not(BRIDGES)),
-    ("include_dir", Not("not carried over: convert the files of that folder, too, and join the results")),
+    ("include_dir", Included),
     ("keepalive_interval", Not(BRIDGES)),
     ("keyfile", Tls),
     ("listener", Place),

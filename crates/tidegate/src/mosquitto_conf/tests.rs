@@ -3,11 +3,16 @@
 use super::*;
 
 fn converted(text: &str) -> Converted {
-    let file = FileText { name: "mosquitto.conf".to_owned(), text: text.to_owned() };
-    let converted = convert(&file);
+    let file = FileText::new("mosquitto.conf", text);
+    let converted = convert(file, |path| match path {
+        "/etc/conf.d" => Ok(vec![
+            FileText::new("conf.d/a.conf", "\u{feff}listener 1884\r\nmax_qos 1"),
+            FileText::new("conf.d/b.conf", "port x\n"),
+        ]),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    });
     // Whatever comes out can be run.
-    let inputs =
-        Inputs { file: Some(FileText { name: "out".to_owned(), text: converted.toml.clone() }), ..Inputs::default() };
+    let inputs = Inputs { file: Some(FileText::new("out", &*converted.toml)), ..Inputs::default() };
     if let Err(findings) = Config::load(inputs) {
         panic!("{findings}\n{}", converted.toml);
     }
@@ -49,6 +54,30 @@ available = false
 interval = \"30s\"",
     );
     assert_eq!(notes, "mosquitto.conf: 11 lines carried over, 0 remarks\n");
+}
+
+#[test]
+fn what_a_folder_includes_stands_where_it_is_included() {
+    for (end, last) in [("\n", 4), ("", 4)] {
+        let text = format!("allow_anonymous true\n\ninclude_dir /etc/conf.d\nmax_connections 7{end}");
+        let converted = converted(&text);
+        let expected = format!(
+            "# Converted from mosquitto.conf.\n\n[[listener]]\naddress = \"0.0.0.0:1884\"  # conf.d/a.conf:1:1\n\
+             allow_anonymous = true    # conf.d/a.conf:1:1\nmax_connections = 7       # mosquitto.conf:{last}:1\n\
+             maximum_qos = 1           # conf.d/a.conf:2:1\n"
+        );
+        assert_eq!(converted.toml, expected);
+        assert_eq!(
+            converted.notes,
+            "conf.d/b.conf:1: port x\n    not carried over: \"x\" is no port\n\
+             mosquitto.conf: 5 lines carried over, 1 remarks\n"
+        );
+    }
+    let last = converted("allow_anonymous true\ninclude_dir /etc/conf.d");
+    assert!(last.toml.contains("0.0.0.0:1884"), "{}", last.toml);
+    let twice = converted("include_dir /etc/y\ninclude_dir /etc/conf.d\nport x\n");
+    assert!(twice.notes.starts_with("mosquitto.conf:1: include_dir /etc/y\n    not carried over: cannot read /etc/y"));
+    assert!(twice.notes.contains("mosquitto.conf:3: port x"), "{}", twice.notes);
 }
 
 #[test]
@@ -221,6 +250,25 @@ fn what_was_kept_is_kept_in_the_same_place() {
 }
 
 #[test]
+fn a_reason_that_holds_for_several_lines_is_said_once() {
+    let notes = converted("connection c\naddress h:1883\nconnection_messages true\ntopic a/#\n").notes;
+    let whats: Vec<&str> = notes.lines().map(|line| line.trim_start().split(',').next().unwrap_or_default()).collect();
+    assert_eq!(
+        whats,
+        [
+            "mosquitto.conf:1: connection c",
+            "mosquitto.conf:2: address h:1883",
+            "not carried over: this broker makes no bridges",
+            "mosquitto.conf:3: connection_messages true",
+            "not carried over: connects and disconnects are logged at level `info`",
+            "mosquitto.conf:4: topic a/#",
+            "not carried over: this broker makes no bridges",
+            "mosquitto.conf: 0 lines carried over",
+        ]
+    );
+}
+
+#[test]
 fn a_password_of_a_line_that_is_not_carried_over_is_not_repeated() {
     let notes = converted("connection b\nremote_password hunter2\n").notes;
     assert!(notes.contains("remote_password ***") && !notes.contains("hunter2"), "{notes}");
@@ -234,12 +282,13 @@ fn each_line_that_is_not_carried_over_has_its_reason() {
         ("psk_file /x", "TLS has no such setting here"),
         ("ciphers x", "only versions, ciphers and certificates that are safe"),
         ("clientid_prefixes x", "have no such setting here"),
-        ("connection bridge-1", "bridges come with a later version"),
-        ("remote_username x", "bridges come with a later version"),
-        ("bridge_protocol_version mqttv50", "bridges come with a later version"),
+        ("connection bridge-1", "this broker makes no bridges"),
+        ("remote_username x", "this broker makes no bridges"),
+        ("bridge_protocol_version mqttv50", "this broker makes no bridges"),
         ("plugin /x.so", "plugins cannot be loaded"),
         ("plugin_opt_a 1", "plugins cannot be loaded"),
-        ("include_dir /etc/x", "convert the files of that folder"),
+        ("include_dir /etc/x", "cannot read /etc/x: entity not found"),
+        ("enable_proxy_protocol 2", "add `proxy_protocol = true` to the listener"),
         ("log_dest file /x", "not to file"),
         ("max_qos 3", "listener.0.maximum_qos must be 0 to 2, not 3"),
         ("max_keepalive x", "is no number of seconds"),
@@ -261,8 +310,8 @@ fn each_line_that_is_not_carried_over_has_its_reason() {
 #[test]
 fn lines_are_found_with_their_place() {
     let found = lines("# a\r\n\r\nkey value more \r\n\tother");
-    let found: Vec<_> = found.iter().map(|line| (line.number, line.offset, line.key, line.value)).collect();
-    assert_eq!(found, [(3, 7, "key", "value more"), (4, 24, "other", "")]);
+    let found: Vec<_> = found.iter().map(|line| (line.offset, line.key, line.value)).collect();
+    assert_eq!(found, [(7, "key", "value more"), (24, "other", "")]);
 }
 
 #[test]
@@ -317,4 +366,20 @@ fn listeners_that_would_meet_are_left_out() {
     let notes =
         becomes("listener 1883 127.0.0.1\nlistener 1883 10.0.0.1\n", "[[listener]]\naddress = \"127.0.0.1:1883\"");
     assert!(notes.contains("left out: another listener is at 127.0.0.1:1883 already"), "{notes}");
+}
+
+#[test]
+fn a_configuration_of_mosquitto_in_place_of_ours_is_taken_for_one() {
+    let said = |text: &str| {
+        let inputs = Inputs { file: Some(FileText::new("t.toml", text)), ..Inputs::default() };
+        Config::load(inputs).map(drop).unwrap_err().to_string()
+    };
+    for text in ["# mine\n\npid_file /run/m.pid\nlistener 1883\n", "listener 1883 0.0.0.0\n", "plugin_opt_x y z\n"] {
+        let said = said(text);
+        assert_eq!(said.matches("error: ").count(), 1, "{said}");
+        assert!(said.contains("`tidegate config convert t.toml -o tidegate.toml`"), "{said}");
+    }
+    for text in ["[queue\n", "listener = 1883 x\n", "nonsense 1\n"] {
+        assert!(!said(text).contains("convert"), "{}", said(text));
+    }
 }

@@ -49,6 +49,7 @@ impl Engine {
         let told = [(ORCHESTRATOR, settings.orchestrator.as_str())];
         let connect = Connect {
             version,
+            bridge: false,
             clean_start: !lasting,
             keep_alive: KEEP_ALIVE_SECONDS,
             client_id: &client_id,

@@ -73,6 +73,7 @@ impl Core {
             credentials.map(|credentials| name(&credentials.username, &group.name, place.number, self.plan.seed));
         let connect = Connect {
             version: self.version,
+            bridge: false,
             clean_start: group.connect.clean,
             keep_alive: group.connect.keep_alive_s,
             client_id: &id,

@@ -56,6 +56,7 @@ fn order(version: Version) -> u8 {
 pub(super) fn connect(version: Version, client_id: &str) -> Connect<'_> {
     Connect {
         version,
+        bridge: false,
         clean_start: true,
         keep_alive: 60,
         client_id,

@@ -164,6 +164,13 @@ fn orders(args: &Args) -> Result<Vec<Order>, Wrong> {
     let library = Library::with_directory(args.folders.scenarios.as_deref())?;
     let peers: Result<Vec<Peer>, PeerError> = args.peer.iter().map(|text| Peer::read(text, &catalogue)).collect();
     let peers = peers?;
+    let own = peers.iter().find_map(|peer| match peer {
+        Peer::Template { template, .. } => template.slow_build(),
+        Peer::Address { .. } => None,
+    });
+    if let Some(warning) = own {
+        complain(format_args!("warning: {warning}\n"));
+    }
     let named_before = |(place, peer): (usize, &Peer)| peers[..place].iter().any(|other| other.name() == peer.name());
     if let Some((_, peer)) = peers.iter().enumerate().find(|(place, peer)| named_before((*place, peer))) {
         return Err(Wrong::Twice(peer.name().to_owned()));
