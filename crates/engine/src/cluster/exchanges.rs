@@ -141,12 +141,18 @@ impl Exchanges {
         self.here.with(self.arrived)
     }
 
-    /// Begins one, of which this process deals to the groups of these partitions.
-    fn begin(&mut self, ticket: Option<Ticket>, groups: Partitions) -> Exchange {
+    /// Of those, the ones that come or leave: `cut` are for new homes at other nodes. Where they are in the end is not decided, so that what they
+    /// get is noted with their sessions at each of both homes, and goes or stays with these.
+    fn in_transit(&self, cut: Partitions) -> Partitions {
+        self.here().among(cut.with(self.arrived.without(self.here)))
+    }
+
+    /// Begins one, of which this process deals to the groups of these partitions. `cut` are for new homes at other nodes.
+    fn begin(&mut self, ticket: Option<Ticket>, groups: Partitions, cut: Partitions) -> Exchange {
         self.last += 1;
         self.open.insert(self.last);
         let name = ExchangeName { origin: self.origin, number: self.last };
-        let covered = Got { sessions: self.of_process.with(self.arrived), groups };
+        let covered = Got { sessions: self.of_process.without(cut), groups };
         Exchange { name, covered, answered: false, doubtful: false, ticket }
     }
 
@@ -197,8 +203,11 @@ impl Desk {
         rare.exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange)
     }
 
-    /// All nodes have confirmed a message.
+    /// All nodes have confirmed a message. Of a session that leaves its image says that they have not.
     pub(crate) fn note_exchange_answered(&mut self, session: SessionKey, id: PacketId) {
+        if !self.transfers.are_none() && self.leaves(session) {
+            return;
+        }
         let rare = self.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut());
         if let Some((_, exchange)) = rare.and_then(|rare| rare.exchanges.iter_mut().find(|(of, _)| *of == id)) {
             exchange.answered = true;
@@ -272,6 +281,20 @@ impl Engine {
         }
     }
 
+    /// Partitions of which this shard has said that its messages are for their new home at another node.
+    fn cut_away(&self) -> Partitions {
+        self.desk.transfers.cut_for(|shard| !self.roster.is_own(shard))
+    }
+
+    /// Notes that those who come or leave here get a message that is published here. Returns who they are.
+    fn mark_in_transit(&mut self, name: ExchangeName) -> Partitions {
+        let sessions = self.desk.exchanges.in_transit(self.cut_away());
+        if !sessions.is_empty() {
+            self.put_mark(name, Got { sessions, ..Got::NOBODY });
+        }
+        sessions
+    }
+
     #[cold]
     fn name_exchange(&mut self, session: SessionKey, slot: RouteSlot, raw: &RawPublish<'_>, ticket: Option<Ticket>) {
         let Some(id) = raw.packet_id else { return };
@@ -285,8 +308,9 @@ impl Engine {
             return;
         }
         let groups = self.groups.dealers.dealt_by_process(&self.roster);
-        let exchange = self.desk.exchanges.begin(ticket, groups);
+        let exchange = self.desk.exchanges.begin(ticket, groups, self.cut_away());
         self.desk.set_exchange(session, id, exchange);
+        self.mark_in_transit(exchange.name);
         self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
     }
 }

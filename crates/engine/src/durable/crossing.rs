@@ -9,9 +9,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::engine::Engine;
 use crate::groups::group_partition;
-use crate::ids::{MAX_SHARDS, PartitionId, Place, ShardId, TenantId, partition_of};
+use crate::ids::{MAX_SHARDS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
 use crate::link::record::Record;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
@@ -27,8 +28,9 @@ use super::records::{end, put_message, read_message};
 /// What a message crosses for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// To subscribers and to its topic's home: each of these of as many shards, one bit each.
-    Publish { shards: u16, deliver: u64, retain: u64 },
+    /// To subscribers and to its topic's home: each of these of as many shards, one bit each. Under this name, where it has crossed to other
+    /// nodes as well.
+    Publish { shards: u16, deliver: u64, retain: u64, name: Option<ExchangeName> },
     /// To a member of a shared group, or back to its home.
     Group { share: Box<str>, filter: Box<str> },
     /// To a shard of another node for a shared group, under this id: for this client alone, where that is not 0.
@@ -82,11 +84,14 @@ impl Replay {
 impl Way {
     fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Publish { shards, deliver, retain } => {
-                out.put_u8(0);
+            Self::Publish { shards, deliver, retain, name } => {
+                out.put_u8(if name.is_some() { 3 } else { 0 });
                 out.put_u16(*shards);
                 out.put_u64(*deliver);
                 out.put_u64(*retain);
+                if let Some(name) = name {
+                    name.write(out);
+                }
             }
             Self::Group { share, filter } => {
                 out.put_u8(1);
@@ -105,12 +110,14 @@ impl Way {
 
     fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         Ok(match reader.u8("a way")? {
-            0 => {
+            kind @ (0 | 3) => {
                 let shards = reader.u16("a number of shards")?;
                 if shards == 0 || shards > MAX_SHARDS {
                     return Err(WireError { reading: "a number of shards" });
                 }
-                Self::Publish { shards, deliver: reader.u64("shards")?, retain: reader.u64("shards")? }
+                let (deliver, retain) = (reader.u64("shards")?, reader.u64("shards")?);
+                let name = (kind == 3).then(|| ExchangeName::read(reader)).transpose()?;
+                Self::Publish { shards, deliver, retain, name }
             }
             1 => Self::Group {
                 share: reader.text("a share name")?.into(),
@@ -239,8 +246,8 @@ impl Engine {
                 continue;
             }
             let crossed = match &left.way {
-                Way::Publish { shards, deliver, retain } => {
-                    self.replay_publish(now, &left, *shards, *deliver, *retain);
+                Way::Publish { shards, deliver, retain, name } => {
+                    self.replay_publish(now, &left, *shards, (*deliver, *retain), *name);
                     true
                 }
                 Way::Group { share, filter } => self.replay_for_group(now, &left, share, filter),
@@ -259,10 +266,19 @@ impl Engine {
         }
     }
 
-    fn replay_publish(&mut self, now: Now, left: &Left, shards: u16, deliver: u64, retain: u64) {
+    /// Some may have got it already: this process has taken in what another node had before that died.
+    fn replay_publish(
+        &mut self,
+        now: Now,
+        left: &Left,
+        shards: u16,
+        (deliver, retain): (u64, u64),
+        name: Option<ExchangeName>,
+    ) {
+        let known = name.map_or(Got::NOBODY, |name| self.mark_left(name, left, shards, deliver | retain));
         let mut publication = left.message.publication();
         let home = partition_of(publication.tenant, publication.topic);
-        if left.is_missing(retain, shards, home) {
+        if left.is_missing(retain, shards, home) && !known.sessions.has(home) {
             self.retain(now, &mut publication);
         }
         if deliver == 0 {
@@ -272,14 +288,20 @@ impl Engine {
         let (_, route) = self.cache.get(slot);
         let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
         let is_missing = |partition| left.is_missing(deliver, shards, partition);
-        crate::publish::dispatch::reach!(self).deliver_some(
-            now,
-            route,
-            &mut publication,
-            &source,
-            is_missing,
-            is_missing,
-        );
+        let wants = |partition| is_missing(partition) && !known.sessions.has(partition);
+        let deals = |partition| is_missing(partition) && !known.groups.has(partition);
+        crate::publish::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, wants, deals);
+    }
+
+    /// Notes that all who are here get a message now that was on its way to them. Returns who has got it before.
+    fn mark_left(&mut self, name: ExchangeName, left: &Left, shards: u16, bits: u64) -> Got {
+        let known = self.desk.exchanges.marks.get(name);
+        let place = self.place;
+        let those = Partitions::that(|partition| place.owns(partition) && left.is_missing(bits, shards, partition));
+        if !those.is_empty() {
+            self.put_mark(name, Got { sessions: those, groups: those });
+        }
+        known
     }
 
     /// Says whether this shard was to deal it.

@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 
 use super::joins::LateJoin;
+use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::cluster::roster::Roster;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId};
@@ -223,6 +224,33 @@ impl Engine {
         self.links.send(shard, Record::Dealing(word));
     }
 
+    /// A message of this name is dealt here to groups of these partitions: those who are to be their homes next are told so.
+    pub(crate) fn tell_next_homes(&mut self, name: ExchangeName, partitions: Partitions) {
+        let (own, roster) = (self.place.shard, &self.roster);
+        let stays = |partition| roster.home_of(partition) == own && !self.desk.transfers.leaves(partition);
+        let mut partitions = partitions.without(Partitions::that(stays));
+        if !partitions.is_empty() {
+            partitions = partitions.among(self.groups.dealt.iter().map(|(_, group)| group.partition).collect());
+        }
+        let transfers = &mut self.desk.transfers;
+        let mut next: Vec<(ShardId, Partitions)> = Vec::new();
+        for partition in partitions.iter() {
+            let home = transfers.new_home(partition).unwrap_or_else(|| self.roster.home_of(partition));
+            if home == own {
+                // Its images may have been given out: then this goes along with what has come since.
+                transfers.note_dealt(partition, name);
+                continue;
+            }
+            match next.iter_mut().find(|(shard, _)| *shard == home) {
+                Some((_, those)) => those.add(partition),
+                None => next.push((home, Partitions::of(partition))),
+            }
+        }
+        for (home, partitions) in next {
+            self.send_dealing(home, DealingWord::Dealt { name, partitions });
+        }
+    }
+
     /// Tells who is not the dealer of what is published here, where that has changed.
     fn tell_elsewhere(&mut self) {
         for shard in self.roster.others() {
@@ -237,6 +265,9 @@ impl Engine {
 
     /// Takes a word about dealing.
     pub(crate) fn handle_dealing(&mut self, now: Now, from: ShardId, word: DealingWord) {
+        if let DealingWord::Dealt { name, partitions } = word {
+            return self.put_mark(name, Got { groups: partitions, ..Got::NOBODY });
+        }
         let Some(other) = self.groups.dealers.other(from) else { return };
         match word {
             DealingWord::Elsewhere { partitions } => {
@@ -255,6 +286,7 @@ impl Engine {
                     self.deal_at(now, from, partitions);
                 }
             }
+            DealingWord::Dealt { .. } => {}
         }
     }
 

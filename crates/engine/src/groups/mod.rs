@@ -328,10 +328,10 @@ impl Reach<'_> {
             (shard, session) if shard == here => !desk.has_queue_room(SessionKey(session), &wanted),
             _ => member.options.full,
         };
-        let is_out = |member: &Member<Receiver, Seat>| {
-            let left = member.receiver.0 == here && desk.has_left(SessionKey(member.receiver.1), here);
-            left || Some(member.receiver) == not_to
+        let has_left = |member: &Member<Receiver, Seat>| {
+            member.receiver.0 == here && desk.has_left(SessionKey(member.receiver.1), here)
         };
+        let is_out = |member: &Member<Receiver, Seat>| has_left(member) || Some(member.receiver) == not_to;
         let place = if of_fleet {
             self::fleet::pick_broker(&mut dealt.members, desk, publication, topic, not_to)
         } else {
@@ -339,6 +339,8 @@ impl Reach<'_> {
         };
         let place = place
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
+            // Sooner to whoever gave it back than to one whose new home has a copy that stays.
+            .or_else(|| dealt.members.pick(publication.publisher, topic, has_left))
             .or_else(|| dealt.members.pick(publication.publisher, topic, |_| false));
         match place {
             Some(place) => self.hand(now, key, place, publication, source, 0),

@@ -2,10 +2,10 @@
 
 use crate::engine::Engine;
 use crate::hash::hash_name;
-use crate::ids::{SessionKey, ShardId, TenantId};
+use crate::ids::{Partitions, SessionKey, ShardId, TenantId};
 use crate::link::record::{GroupName, Record};
 use crate::now::Now;
-use crate::session::Membership;
+use crate::session::{Membership, Session};
 
 impl Engine {
     /// A group has another home: its member takes its seat there.
@@ -49,6 +49,24 @@ impl Engine {
         let Some(rare) = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref()) else { return };
         for membership in rare.memberships.clone() {
             self.announce_presence_in(&membership, key, online);
+        }
+    }
+
+    /// Partitions stay after all: members that are at home in them take what their groups deal again.
+    pub(crate) fn announce_members_that_stay(&mut self, partitions: Partitions) {
+        if partitions.is_empty() {
+            return;
+        }
+        let has_groups = |session: &Session| session.rare.as_ref().is_some_and(|rare| !rare.memberships.is_empty());
+        let those: Vec<(SessionKey, bool)> = self
+            .desk
+            .sessions
+            .iter()
+            .filter(|(key, session)| has_groups(session) && self.is_among(SessionKey(*key), partitions))
+            .map(|(key, session)| (SessionKey(key), session.connection.is_some()))
+            .collect();
+        for (key, online) in those {
+            self.announce_presence(key, online);
         }
     }
 

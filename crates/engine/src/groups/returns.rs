@@ -47,6 +47,10 @@ impl Engine {
             Some(key) if source.hops <= RETURNS_MAX => {
                 reach!(self).deal_to(now, key, publication, source, Some(not_to));
             }
+            // All have left for homes that do not have them any more: the move was called off, and their node has yet to hear of it.
+            Some(_) if publication.qos != QoS::AtMostOnce && !self.roster.has_no_peers() => {
+                self.wait_for_members(now, group, publication);
+            }
             None if source.hops <= RETURNS_MAX && publication.qos != QoS::AtMostOnce => {
                 let partition = group_partition(group.tenant, group.share, group.filter);
                 let home = self.roster.home_of(partition);

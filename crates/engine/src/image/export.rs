@@ -217,8 +217,11 @@ fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>, exchanges: &[(Pack
     out.put_u32(flow.map_or(0, |flow| flow.received.len() as u32));
     for id in flow.into_iter().flat_map(|flow| flow.received.iter()) {
         out.put_u16(id.get());
-        let exchange = exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange);
-        out.put_u8(exchange.map_or(0, |exchange| 1 + u8::from(exchange.doubtful)));
+        // One that all nodes have confirmed needs no name any more, and its shard ends it when the session is forgotten there. Of any other the
+        // new home does not hear what nodes say: its publisher's repetition goes to all again.
+        let open = exchanges.iter().find(|(of, exchange)| *of == id && !exchange.answered);
+        let exchange = open.map(|(_, exchange)| *exchange);
+        out.put_u8(if exchange.is_some() { 2 } else { 0 });
         if let Some(exchange) = exchange {
             exchange.write(out);
         }

@@ -1,5 +1,6 @@
 //! What shards tell each other about who deals for the shared groups of which partitions.
 
+use crate::cluster::exchanges::ExchangeName;
 use crate::ids::Partitions;
 use crate::link::transfer_word::{put_partitions, read_partitions};
 use crate::wire::{WireError, WireReader, WireWrite};
@@ -7,7 +8,7 @@ use crate::wire::{WireError, WireReader, WireWrite};
 /// The kind of [`Record::Dealing`](super::record::Record::Dealing).
 pub(super) const DEALING_KIND: u8 = 45;
 
-/// A word about dealing. Each of them says all that holds from now on, in line with the sender's messages.
+/// A word about dealing. All but the last one say all that holds from now on, in line with the sender's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DealingWord {
     /// Another shard than the receiver deals what the sender publishes to groups of these partitions.
@@ -17,6 +18,8 @@ pub(crate) enum DealingWord {
     Seats { partitions: Partitions, round: u32, all: bool },
     /// All shards have given their members seats at the sender, which deals for these partitions from now on.
     Ready { partitions: Partitions, round: u32 },
+    /// The sender has dealt the message of this name to groups of these partitions, of which the receiver is the next home.
+    Dealt { name: ExchangeName, partitions: Partitions },
 }
 
 impl DealingWord {
@@ -38,6 +41,11 @@ impl DealingWord {
                 put_partitions(out, partitions);
                 out.put_u32(round);
             }
+            Self::Dealt { name, partitions } => {
+                out.put_u8(3);
+                put_partitions(out, partitions);
+                name.write(out);
+            }
         }
     }
 
@@ -48,6 +56,7 @@ impl DealingWord {
             0 => Self::Elsewhere { partitions },
             1 => Self::Seats { partitions, round: reader.u32("a round")?, all: reader.flag("whether these are all")? },
             2 => Self::Ready { partitions, round: reader.u32("a round")? },
+            3 => Self::Dealt { name: ExchangeName::read(reader)?, partitions },
             _ => return Err(WireError { reading: "a word about dealing" }),
         })
     }

@@ -156,7 +156,10 @@ impl Engine {
                 self.handle_group_join(now, from, group, session, Seat { client, member, full: false }, ticket);
             }
             Record::GroupLeave { group, session } => self.handle_group_leave(now, from, group, session),
-            Record::GroupPresence { group, session, online } => self.groups.set_online(group, from, session, online),
+            Record::GroupPresence { group, session, online } => {
+                self.groups.set_online(group, from, session, online);
+                self.deal_waiting(now);
+            }
             Record::Deal { session, client, group, member: _, insists, id, mut envelope } => {
                 self.desk.counters.shard_messages_in += 1;
                 let source = source_of(&envelope);

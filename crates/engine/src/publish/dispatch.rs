@@ -395,7 +395,8 @@ impl Reach<'_> {
         let mut crossing = None;
         let own = bits & !self.roster.peers().0;
         if own != 0 && self.must_be_kept(publication, source) {
-            let way = Way::Publish { shards: self.place.shards, deliver: remote & own, retain: homes & own };
+            let name = self.links.exchange.map(|word| word.name);
+            let way = Way::Publish { shards: self.place.shards, deliver: remote & own, retain: homes & own, name };
             crossing = Some(self.begin_crossing(publication, &way, own));
         }
         while bits != 0 {

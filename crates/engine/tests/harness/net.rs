@@ -5,6 +5,7 @@ pub(crate) mod crash;
 mod fleet;
 pub(crate) mod moves;
 pub(crate) mod nodes;
+mod tables;
 mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -109,6 +110,10 @@ pub(crate) struct Net {
     pub crashes: u64,
     pub now: Now,
     pub nodes: Nodes,
+    /// The table that each node has read last.
+    read: Vec<nodes::Table>,
+    /// Tables that nodes have yet to read.
+    unread: BTreeMap<usize, tables::Unread>,
     /// The move that is under way, and how many there were.
     pub moving: Option<moves::Move>,
     pub moves: u64,
@@ -214,10 +219,13 @@ impl Net {
         let engine = |at: u16| Engine::new(Arc::clone(&settings), nodes.place(at), 7 + u64::from(at), now);
         let count = usize::from(nodes.engines());
         let mut engines: Vec<Engine> = (0..nodes.engines()).map(engine).collect();
-        nodes.introduce(&mut engines, now);
+        let read = vec![nodes.newest(); usize::from(nodes.count())];
+        nodes.introduce(&read, &mut engines, now);
         let mut net = Self {
             settings,
             nodes,
+            read,
+            unread: BTreeMap::new(),
             moving: None,
             moves: 0,
             engines,
@@ -789,6 +797,12 @@ impl Net {
         self.sockets[id].dirty = false;
         self.sockets[id].paused = false;
         let Some(bytes) = self.engines[shard].leave_for_home(key) else { return };
+        if !self.nodes.lives(self.nodes.node_of(home)) {
+            self.sockets[id].stand = Stand::Gone;
+            self.sockets[id].closed = Some(Reason::HomeUnreachable);
+            self.live.remove(&id);
+            return;
+        }
         self.sockets[id].stand = Stand::Moving { home, bytes };
     }
 

@@ -324,6 +324,37 @@ impl World {
         self.0.borrow_mut().fall(node, kept, arrive);
     }
 
+    /// The same, and the others know no more than that they do not reach it.
+    pub(crate) fn fall_unnoticed(&self, node: usize, kept: usize, arrive: usize) {
+        self.0.borrow_mut().fall_unnoticed(node, kept, arrive);
+    }
+
+    /// A table says that it is dead.
+    pub(crate) fn bury(&self, node: usize) {
+        self.0.borrow_mut().bury(node);
+    }
+
+    /// A table says that those who have taken in what it had serve it.
+    pub(crate) fn serve_by_table(&self) {
+        self.0.borrow_mut().serve_by_table();
+    }
+
+    /// Whether some node has yet to read a table.
+    pub(crate) fn has_unread_tables(&self) -> bool {
+        self.0.borrow().has_unread()
+    }
+
+    /// A node reads the next table.
+    pub(crate) fn read_table(&self, node: usize) {
+        assert!(self.0.borrow_mut().read_table(node), "node {node} has a table to read");
+        self.run();
+    }
+
+    /// All nodes read all tables.
+    pub(crate) fn read_all_tables(&self) {
+        self.0.borrow_mut().read_all_tables();
+    }
+
     /// Others take in what it had, and do not serve it yet.
     pub(crate) fn fetch_of(&self, node: usize) {
         self.0.borrow_mut().fetch_of(node);
@@ -420,9 +451,26 @@ impl World {
         self.0.borrow_mut().step_move(random);
     }
 
+    /// Begins a move of the partition of a name.
+    pub(crate) fn begin_move(&self, from: usize, to: usize, name: &str) {
+        let partitions = std::iter::once(partition_of(TenantId::DEFAULT, name)).collect();
+        self.0.borrow_mut().begin_move(from, to, partitions);
+    }
+
+    /// Takes the next step of the move that is under way.
+    pub(crate) fn advance_move(&self) {
+        self.0.borrow_mut().advance_move();
+        self.run();
+    }
+
+    /// A table says that the move is called off.
+    pub(crate) fn call_off_move(&self) {
+        self.0.borrow_mut().end_of_move(false);
+    }
+
     /// Brings the move that is under way to its end.
-    pub(crate) fn end_move(&self, random: &mut Random) {
-        while !self.0.borrow_mut().end_move(random) {
+    pub(crate) fn end_move(&self) {
+        while !self.0.borrow_mut().end_move() {
             self.run();
         }
     }

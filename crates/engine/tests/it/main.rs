@@ -27,6 +27,7 @@ mod links;
 mod live_limits;
 mod loop_lag;
 mod model;
+mod moves;
 mod moving;
 mod paging;
 mod policies;

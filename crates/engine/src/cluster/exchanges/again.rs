@@ -90,7 +90,8 @@ impl Engine {
             return;
         }
         // Before its publisher came here, this shard may have got the message from where it was.
-        let known = exchange.covered.with(self.desk.exchanges.marks.get(exchange.name));
+        let marked = self.desk.exchanges.marks.get(exchange.name);
+        let known = exchange.covered.with(marked);
         let mark = self.desk.journal.mark();
         let source = Source::client(self.place.shard, now, session, key, Some(self.next_ticket(key)));
         let mut refused = None;
@@ -98,7 +99,8 @@ impl Engine {
             refused = self.retain_published(now, slot, raw, it.forwarding, tenant, session);
         }
         self.deliver_again(now, known, &source, it);
-        let covered = known.with(self.got_here(self.place.shard));
+        let in_transit = self.mark_in_transit(exchange.name);
+        let covered = exchange.covered.with(marked.with(self.got_here(self.place.shard)).without_sessions(in_transit));
         let exchange = Exchange { covered, ticket: source.ticket, ..exchange };
         self.desk.set_exchange(session, id, exchange);
         let waits = self.pass_again(exchange, &source, it);

@@ -24,6 +24,12 @@ impl Got {
         Self { sessions: self.sessions.with(others.sessions), groups: self.groups.with(others.groups) }
     }
 
+    /// These, but for the sessions of those.
+    #[must_use]
+    pub(crate) fn without_sessions(self, partitions: Partitions) -> Self {
+        Self { sessions: self.sessions.without(partitions), ..self }
+    }
+
     /// Of these, those of one partition.
     #[must_use]
     pub(crate) fn of(self, partition: PartitionId) -> Self {

@@ -62,7 +62,7 @@ impl Marks {
     }
 
     /// Who has got a message.
-    pub(super) fn get(&self, name: ExchangeName) -> Got {
+    pub(crate) fn get(&self, name: ExchangeName) -> Got {
         self.find(name).map_or(Got::NOBODY, |mark| mark.by)
     }
 
@@ -162,7 +162,9 @@ impl Engine {
     #[cold]
     pub(crate) fn mark_coming(&mut self, from: ShardId, word: ExchangeWord) -> Got {
         let known = self.desk.exchanges.marks.get(word.name).with(word.covered);
-        self.put_mark(word.name, self.got_here(from));
+        let got = self.got_here(from);
+        self.put_mark(word.name, got);
+        self.tell_next_homes(word.name, got.groups);
         self.desk.transfers.note_name(from, word.name);
         let done = self.desk.exchanges.marks.forget_below(word.name.origin, word.done_below);
         let silent = self.desk.exchanges.marks.forget_silent();

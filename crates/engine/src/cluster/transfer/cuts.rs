@@ -17,7 +17,7 @@ impl Engine {
     pub fn begin_leaving(&mut self, id: u64, partitions: Partitions) {
         let uncut = self.roster.all();
         for partition in self.own(partitions) {
-            let leaving = Leaving { id, uncut, noted: Vec::new(), full: false };
+            let leaving = Leaving { id, uncut, noted: Vec::new(), full: false, link_lost: false };
             self.desk.transfers.leaving.insert(partition, leaving);
         }
     }
@@ -125,6 +125,7 @@ impl Engine {
         let gone = Shards::of(peer);
         transfers.cuts.retain(|cut| cut.to != peer);
         for leaving in transfers.leaving.values_mut() {
+            leaving.link_lost |= leaving.uncut.has(peer);
             leaving.uncut = leaving.uncut.without(gone);
         }
         for coming in transfers.coming.values_mut() {
@@ -150,6 +151,8 @@ impl Engine {
     /// The moves of these partitions have come to their end: what has come is served, what was to leave stays.
     pub(crate) fn release_transfers(&mut self, now: Now, partitions: Partitions) {
         let transfers = &mut self.desk.transfers;
+        let stay: Partitions =
+            transfers.leaving.keys().copied().filter(|partition| partitions.has(*partition)).collect();
         transfers.leaving.retain(|partition, _| !partitions.has(*partition));
         let mut aside = Vec::new();
         for (_, coming) in transfers.coming.iter_mut().filter(|(partition, _)| partitions.has(**partition)) {
@@ -160,6 +163,7 @@ impl Engine {
         }
         self.deliver_aside(now, aside);
         self.settle_transfers();
+        self.announce_members_that_stay(stay);
         self.after_frame(now);
     }
 

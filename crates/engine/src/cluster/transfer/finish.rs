@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Aside, NAME, RETAINED, Stage, TO_SESSION, too_much};
+use super::{Aside, DEALT, NAME, RETAINED, Stage, TO_SESSION, too_much};
 use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::engine::Engine;
 use crate::ids::{PartitionId, Partitions, SessionKey, TenantId, partition_of};
@@ -18,6 +18,7 @@ enum Entry {
     ToSession { tenant: TenantId, client_id: String, delivery: Delivery },
     Retained(MessageRef),
     Name(ExchangeName),
+    Dealt(ExchangeName),
 }
 
 impl Engine {
@@ -25,12 +26,15 @@ impl Engine {
     /// [`Engine::is_cut`]; from then on nothing is noted.
     ///
     /// # Errors
-    /// When it was more than is kept.
+    /// When it was more than is kept, or the link to a shard was lost before it had cut.
     pub fn take_transfer_rest(&mut self, id: u64) -> Result<Vec<u8>, ImageError> {
         let mut rest = begin_image();
         for leaving in self.desk.transfers.leaving.values_mut().filter(|leaving| leaving.id == id) {
             if leaving.full {
                 return Err(too_much());
+            }
+            if leaving.link_lost {
+                return Err(ImageError::LinkLost);
             }
             rest.append(&mut leaving.noted);
         }
@@ -60,7 +64,7 @@ impl Engine {
             while !reader.is_empty() {
                 let (partition, entry) = self.read_entry(&mut reader, now)?;
                 if self.desk.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
-                    messages += u64::from(!matches!(entry, Entry::Name(_)));
+                    messages += u64::from(!matches!(entry, Entry::Name(_) | Entry::Dealt(_)));
                     self.take_entry(now, partition, entry);
                 }
             }
@@ -88,6 +92,7 @@ impl Engine {
             }
             RETAINED => Entry::Retained(read_publication(reader, now, tenant)?),
             NAME => Entry::Name(ExchangeName::read(reader)?),
+            DEALT => Entry::Dealt(ExchangeName::read(reader)?),
             _ => return Err(WireError { reading: "a part of a rest" }),
         };
         Ok((partition, entry))
@@ -103,6 +108,9 @@ impl Engine {
             }
             Entry::Name(name) => {
                 self.put_mark(name, Got { sessions: Partitions::of(partition), ..Got::NOBODY });
+            }
+            Entry::Dealt(name) => {
+                self.put_mark(name, Got { groups: Partitions::of(partition), ..Got::NOBODY });
             }
             Entry::Retained(message) => {
                 let coming = self.desk.transfers.coming.get(&partition);

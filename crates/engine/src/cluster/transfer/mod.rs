@@ -36,6 +36,8 @@ const TO_SESSION: u8 = 0;
 const RETAINED: u8 = 1;
 /// The name of a message of another node that has come, in a rest.
 const NAME: u8 = 2;
+/// The name of such a message that groups were dealt, in a rest.
+const DEALT: u8 = 3;
 
 /// Partitions that leave, come, or are cut, as one shard sees them.
 #[derive(Debug)]
@@ -59,6 +61,8 @@ struct Leaving {
     uncut: Shards,
     noted: Vec<u8>,
     full: bool,
+    /// Whether a shard was lost before its cut: what it has sent to the new home was not noted there, and may not have come here.
+    link_lost: bool,
 }
 
 /// A partition of which images were taken in.
@@ -125,6 +129,12 @@ impl Transfers {
         self.cuts.iter().find(|cut| cut.partitions.has(partition)).map(|cut| cut.to)
     }
 
+    /// Partitions that this shard has cut for new homes of which this is true.
+    pub(crate) fn cut_for(&self, is_meant: impl Fn(ShardId) -> bool) -> Partitions {
+        let cuts = self.cuts.iter().filter(|cut| is_meant(cut.to));
+        cuts.fold(Partitions::NONE, |all, cut| all.with(cut.partitions))
+    }
+
     /// Whether a retained value is kept here for a partition that comes.
     pub(crate) fn keeps(&self, partition: PartitionId) -> bool {
         self.coming.get(&partition).is_some_and(|coming| !coming.uncut.has(self.source))
@@ -143,14 +153,26 @@ impl Transfers {
     /// Notes the name of a message that a shard sends: what becomes of the message is noted behind it.
     pub(crate) fn note_name(&mut self, source: ShardId, name: ExchangeName) {
         for (partition, leaving) in self.leaving.iter_mut().filter(|(_, leaving)| leaving.uncut.has(source)) {
-            leaving.note_name(*partition, name);
+            leaving.note_name(*partition, name, NAME);
+        }
+    }
+
+    /// Whether the images of a partition were given out.
+    pub(crate) fn leaves(&self, partition: PartitionId) -> bool {
+        self.leaving.contains_key(&partition)
+    }
+
+    /// Notes the name of a message that groups of a partition are dealt here.
+    pub(crate) fn note_dealt(&mut self, partition: PartitionId, name: ExchangeName) {
+        if let Some(leaving) = self.leaving.get_mut(&partition) {
+            leaving.note_name(partition, name, DEALT);
         }
     }
 
     /// Notes the name of what a group has dealt to a session of a partition.
     pub(crate) fn note_deal(&mut self, partition: PartitionId, name: ExchangeName) {
         if let Some(leaving) = self.leaving.get_mut(&partition) {
-            leaving.note_name(partition, name);
+            leaving.note_name(partition, name, NAME);
         }
     }
 
@@ -186,9 +208,9 @@ impl Leaving {
         write(&mut self.noted);
     }
 
-    fn note_name(&mut self, partition: PartitionId, name: ExchangeName) {
+    fn note_name(&mut self, partition: PartitionId, name: ExchangeName, kind: u8) {
         self.note(|out| {
-            out.put_u8(NAME);
+            out.put_u8(kind);
             out.put_u16(partition.0);
             out.put_u16(0);
             name.write(out);
@@ -247,6 +269,12 @@ impl Desk {
     pub(crate) fn is_told_elsewhere(&self, key: SessionKey) -> bool {
         let partition = self.sessions.get(key.0).map(|session| partition_of(session.tenant, &session.client_id));
         partition.is_some_and(|partition| self.transfers.is_told_elsewhere(partition))
+    }
+
+    /// Whether the image of a session was given out.
+    pub(crate) fn leaves(&self, key: SessionKey) -> bool {
+        let partition = self.sessions.get(key.0).map(|session| partition_of(session.tenant, &session.client_id));
+        partition.is_some_and(|partition| self.transfers.leaves(partition))
     }
 
     /// Whether a session has left as far as the groups of a shard are concerned: they have a member of its name at the new home.

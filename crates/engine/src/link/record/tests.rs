@@ -85,6 +85,10 @@ impl Fields {
             27 => Record::Dealing(DealingWord::Elsewhere { partitions: partitions(client) }),
             28 => Record::Dealing(DealingWord::Seats { partitions: partitions(client), round: session, all: online }),
             29 => Record::Dealing(DealingWord::Ready { partitions: partitions(client), round: session }),
+            30 if self.flag => {
+                let name = ExchangeName { origin: client, number: self.long };
+                Record::Dealing(DealingWord::Dealt { name, partitions: partitions(client) })
+            }
             30 => {
                 let name = ExchangeName { origin: client, number: self.long };
                 let covered = Got { sessions: partitions(client), groups: partitions(self.long) };

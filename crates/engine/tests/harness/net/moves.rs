@@ -1,21 +1,30 @@
 //! Partitions that move from node to node while everything else goes on: each step is one that a node takes by itself.
 
-use tidegate_engine::{Engine, PARTITIONS, PartitionId, PartitionImage, Partitions, Snapshot};
+use tidegate_engine::{PARTITIONS, PartitionId, PartitionImage, Partitions, Snapshot};
 
 use super::Net;
+use super::tables::Order;
 use crate::harness::Random;
+
+/// What a move is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    id: u64,
+    pub(super) partitions: Partitions,
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
 
 /// A move under way.
 #[derive(Debug)]
 pub(crate) struct Move {
-    id: u64,
-    partitions: Partitions,
-    from: usize,
-    to: usize,
+    moved: Moved,
     stage: Stage,
+    /// How much of the new home's store has to be committed before it goes on.
+    until: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Stage {
     /// The table has it, and the old home does not know yet.
     Begun,
@@ -27,130 +36,147 @@ enum Stage {
     Rest(Vec<Vec<u8>>),
     /// The new home has everything.
     Complete,
-    /// The table without it is stored, and these nodes have not read it.
-    Over { committed: bool, unread: Vec<usize> },
 }
 
 impl Net {
-    /// Begins a move that the seed decides, or takes the next step of the one that is under way.
+    /// Lets a node read a table, begins a move that the seed decides, or takes the next step of the one that is under way.
     pub(crate) fn step_move(&mut self, random: &mut Random) {
-        match self.moving.take() {
-            None => self.moving = self.new_move(random),
-            Some(it) => self.moving = self.next_of_move(it, random),
+        if random.percent(50) && self.read_some_table(random) {
+            return;
+        }
+        let decided = self.moving.as_ref().is_none_or(|it| matches!(it.stage, Stage::Begun));
+        if self.moving.is_none() {
+            self.new_move(random);
+        } else if !decided && random.percent(8) {
+            self.end_of_move(false);
+        } else {
+            self.advance_move();
         }
     }
 
-    /// Brings the move to its end.
-    pub(crate) fn end_move(&mut self, random: &mut Random) -> bool {
-        if self.moving.is_some() {
-            self.step_move(random);
+    /// Brings the move to its end, and that to all nodes. Says whether it has come there.
+    pub(crate) fn end_move(&mut self) -> bool {
+        self.advance_move();
+        if self.moving.is_none() {
+            self.read_all_tables();
         }
         self.moving.is_none()
     }
 
-    fn new_move(&mut self, random: &mut Random) -> Option<Move> {
-        let nodes = usize::from(self.nodes.count());
-        let from = random.below(nodes);
-        let to = (from + 1 + random.below(nodes - 1)) % nodes;
-        // The first ones stay, so that every shard goes on working something.
+    fn new_move(&mut self, random: &mut Random) {
+        let living: Vec<usize> = self.nodes.living().collect();
+        let at = random.below(living.len());
+        let from = living[at];
+        let to = living[(at + 1 + random.below((living.len() - 1).max(1))) % living.len()];
+        // The first ones stay, so that every shard goes on working something; what is to be fetched cannot be sent.
         let all = (self.nodes.engines()..PARTITIONS).map(PartitionId);
-        let at_home = all.filter(|partition| self.nodes.node_of(self.nodes.home_of(*partition)) == from);
+        let nodes = self.nodes;
+        let at_home = all.filter(|it| nodes.node_of(nodes.home_of(*it)) == from && !nodes.absent().has(*it));
         let partitions: Partitions = at_home.filter(|_| random.percent(50)).collect();
-        if partitions.is_empty() {
-            return None;
+        if !partitions.is_empty() && from != to {
+            self.begin_move(from, to, partitions);
         }
+    }
+
+    /// Begins a move.
+    pub(crate) fn begin_move(&mut self, from: usize, to: usize, partitions: Partitions) {
         self.moves += 1;
         self.trace.note(format!("move {} from node {from} to node {to}", self.moves));
         self.nodes.set_moving(partitions);
-        Some(Move { id: self.moves, partitions, from, to, stage: Stage::Begun })
+        let moved = Moved { id: self.moves, partitions, from, to };
+        self.moving = Some(Move { moved, stage: Stage::Begun, until: 0 });
+        self.publish_table(&[Order::Begin(moved)]);
     }
 
-    fn next_of_move(&mut self, mut it: Move, random: &mut Random) -> Option<Move> {
-        let (id, partitions) = (it.id, it.partitions);
-        let undecided = !matches!(it.stage, Stage::Over { .. } | Stage::Begun);
-        if undecided && random.percent(8) {
-            return Some(self.decide_move(it, false));
-        }
-        it.stage = match it.stage {
-            Stage::Begun => {
-                self.on_node(it.from, |engine, now| engine.hold_partitions(now, partitions, None));
-                self.read_table(it.from);
-                Stage::Sent(self.images(&it))
-            }
-            Stage::Sent(images) => {
-                self.read_table(it.to);
-                self.on_node(it.to, |engine, now| {
+    /// Takes the next step of the move that is under way, if whoever it is for is there and ready.
+    pub(crate) fn advance_move(&mut self) {
+        let Some(it) = &self.moving else { return };
+        let Moved { id, partitions, from, to } = it.moved;
+        let (from_lives, to_lives) = (self.nodes.lives(from), self.nodes.lives(to));
+        let committed = self.store.done(to) >= it.until;
+        match it.stage.clone() {
+            Stage::Begun if from_lives => self.read_tables(from),
+            Stage::Sent(images) if to_lives => {
+                self.read_tables(to);
+                self.on_node(to, |engine, now| {
                     engine.arrive(now, &images).expect("images as they were given out");
                     engine.begin_coming(now, id, partitions);
                 });
-                Stage::Arrived
+                self.go_on_when_written(Stage::Arrived);
             }
-            Stage::Arrived if self.on_node(it.from, |engine, _| engine.is_cut(id)).into_iter().all(|cut| cut) => {
-                Stage::Rest(self.on_node(it.from, |engine, _| engine.take_transfer_rest(id).expect("a rest")))
-            }
-            Stage::Arrived => Stage::Arrived,
-            Stage::Rest(rests) => {
-                self.on_node(it.to, |engine, now| engine.finish_transfer(now, id, &rests).expect("rests"));
-                Stage::Complete
-            }
-            Stage::Complete => return Some(self.decide_move(it, true)),
-            Stage::Over { committed, mut unread } => {
-                let node = unread.swap_remove(random.below(unread.len()));
-                self.read_end(&Move { stage: Stage::Begun, ..it }, node, committed);
-                if unread.is_empty() {
-                    return None;
+            Stage::Arrived
+                if from_lives && self.on_node(from, |engine, _| engine.is_cut(id)).iter().all(|cut| *cut) =>
+            {
+                let rests = self.on_node(from, |engine, _| engine.take_transfer_rest(id));
+                match rests.into_iter().collect() {
+                    Ok(rests) => self.go_on(Stage::Rest(rests)),
+                    Err(error) => {
+                        self.trace.note(format!("node {from} refuses move {id}: {error}"));
+                        self.end_of_move(false);
+                    }
                 }
-                Stage::Over { committed, unread }
             }
-        };
-        Some(it)
-    }
-
-    fn decide_move(&mut self, mut it: Move, committed: bool) -> Move {
-        self.trace.note(format!("move {} is over: {committed}", it.id));
-        self.nodes.set_moving(Partitions::NONE);
-        if committed {
-            self.nodes.give(it.partitions, it.to);
+            Stage::Rest(rests) if to_lives && committed => {
+                let done = self.on_node(to, |engine, now| engine.finish_transfer(now, id, &rests));
+                if let Some(error) = done.into_iter().find_map(Result::err) {
+                    self.trace.note(format!("node {to} refuses move {id}: {error}"));
+                    self.forget_at(to, partitions);
+                    return self.end_of_move(false);
+                }
+                self.go_on_when_written(Stage::Complete);
+            }
+            Stage::Complete if to_lives && committed => self.end_of_move(true),
+            _ => {}
         }
-        let unread = (0..usize::from(self.nodes.count())).collect();
-        it.stage = Stage::Over { committed, unread };
-        it
     }
 
-    /// A node reads that a move is over.
-    fn read_end(&mut self, it: &Move, node: usize, committed: bool) {
-        let partitions = it.partitions;
-        let loses = if committed { it.from } else { it.to };
-        if node == loses {
-            self.on_node(node, |engine, now| {
-                engine.forget_partitions(now, partitions);
-                engine.forget_retained(now, partitions);
-            });
+    fn go_on(&mut self, stage: Stage) {
+        if let Some(it) = &mut self.moving {
+            it.stage = stage;
         }
-        self.read_table(node);
-        self.on_node(node, |engine, now| engine.release_partitions(now, partitions));
     }
 
-    fn images(&mut self, it: &Move) -> Vec<PartitionImage> {
-        let (id, partitions) = (it.id, it.partitions);
-        let taken = self.on_node(it.from, |engine, now| {
-            let taken = engine.snapshot_partitions(now, partitions, u64::MAX);
-            engine.begin_leaving(id, partitions);
+    /// The same, when what the new home has written by now is in its store.
+    fn go_on_when_written(&mut self, stage: Stage) {
+        let Some(to) = self.moving.as_ref().map(|it| it.moved.to) else { return };
+        self.nodes.engines_of(to).for_each(|engine| self.write_journal(engine));
+        let until = self.store.handed_in(to);
+        if let Some(it) = &mut self.moving {
+            it.until = until;
+        }
+        self.go_on(stage);
+    }
+
+    /// The old home has read that partitions leave: it gives out their images.
+    pub(super) fn send_images(&mut self, moved: Moved) {
+        let taken = self.on_node(moved.from, |engine, now| {
+            let taken = engine.snapshot_partitions(now, moved.partitions, u64::MAX);
+            engine.begin_leaving(moved.id, moved.partitions);
             match taken {
                 Ok(Snapshot::Taken(images)) => images,
                 other => panic!("no images: {other:?}"),
             }
         });
-        taken.into_iter().flatten().collect()
+        if self.moving.as_ref().is_some_and(|it| it.moved.id == moved.id) {
+            self.go_on(Stage::Sent(taken.into_iter().flatten().collect()));
+        }
     }
 
-    fn read_table(&mut self, node: usize) {
-        self.trace.note(format!("node {node} reads the table"));
-        self.nodes.introduce_to(node, &mut self.engines, self.now);
-        self.nodes.engines_of(node).for_each(|engine| self.gather(engine));
+    /// A table without the move is stored.
+    pub(crate) fn end_of_move(&mut self, committed: bool) {
+        let Some(Move { moved, .. }) = self.moving.take() else { return };
+        self.trace.note(format!("move {} is over: {committed}", moved.id));
+        self.nodes.set_moving(Partitions::NONE);
+        if committed {
+            self.nodes.give(moved.partitions, moved.to);
+        }
+        self.publish_table(&[Order::End { moved, committed }]);
     }
 
-    fn on_node<T>(&mut self, node: usize, call: impl Fn(&mut Engine, tidegate_engine::Now) -> T) -> Vec<T> {
-        self.nodes.engines_of(node).map(|engine| self.with_engine(engine, &call)).collect()
+    /// A move from or to a node that is gone is called off.
+    pub(super) fn call_off_moves_of(&mut self, node: usize) {
+        if self.moving.as_ref().is_some_and(|it| it.moved.from == node || it.moved.to == node) {
+            self.end_of_move(false);
+        }
     }
 }

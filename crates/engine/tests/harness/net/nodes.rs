@@ -12,47 +12,41 @@ use super::{Net, Stand};
 /// No node has this number.
 const NOT_GIVEN: u8 = u8::MAX;
 
-/// So many nodes of so many shards each.
+/// Who works what: the nodes of a cluster read one table after the other, each in its own time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nodes {
-    count: u16,
-    shards: u16,
-    /// Those that are dead, one bit each.
+pub(super) struct Table {
+    /// Nodes that are known to be dead, one bit each.
     dead: u64,
     /// Partitions that nobody serves, since their node is dead and another one is to take its place.
     absent: Partitions,
-    /// Pairs of nodes that do not reach each other, a bit each.
-    unlinked: u64,
     /// Partitions that nobody serves, since they move.
     moving: Partitions,
     /// The nodes that partitions have moved to, [`NOT_GIVEN`] for none.
     given: [u8; PARTITIONS as usize],
 }
 
+/// So many nodes of so many shards each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nodes {
+    count: u16,
+    shards: u16,
+    /// Those that are gone, whether the others know that they are dead or not, one bit each.
+    gone: u64,
+    /// Pairs of nodes that do not reach each other, a bit each.
+    unlinked: u64,
+    newest: Table,
+}
+
 impl Nodes {
     /// A process that is no node of a cluster.
     pub(crate) fn one(shards: u16) -> Self {
-        Self {
-            count: 1,
-            shards,
-            dead: 0,
-            absent: Partitions::NONE,
-            unlinked: 0,
-            moving: Partitions::NONE,
-            given: [NOT_GIVEN; PARTITIONS as usize],
-        }
+        Self::new(1, shards)
     }
 
     pub(crate) fn new(nodes: u16, shards: u16) -> Self {
-        Self {
-            count: nodes,
-            shards,
-            dead: 0,
-            absent: Partitions::NONE,
-            unlinked: 0,
-            moving: Partitions::NONE,
-            given: [NOT_GIVEN; PARTITIONS as usize],
-        }
+        let given = [NOT_GIVEN; PARTITIONS as usize];
+        let newest = Table { dead: 0, absent: Partitions::NONE, moving: Partitions::NONE, given };
+        Self { count: nodes, shards, gone: 0, unlinked: 0, newest }
     }
 
     pub(crate) fn are_several(self) -> bool {
@@ -66,23 +60,56 @@ impl Nodes {
 
     /// These move, and no others.
     pub(crate) fn set_moving(&mut self, partitions: Partitions) {
-        self.moving = partitions;
+        self.newest.moving = partitions;
     }
 
     /// These are at home on a node from now on.
     pub(crate) fn give(&mut self, partitions: Partitions, node: usize) {
-        partitions.iter().for_each(|partition| self.given[usize::from(partition.0)] = node as u8);
+        partitions.iter().for_each(|partition| self.newest.given[usize::from(partition.0)] = node as u8);
     }
 
     /// A node lives again, and works what it did.
     pub(crate) fn begin(&mut self, node: usize) {
-        self.dead &= !(1 << node);
-        self.absent = Partitions::NONE;
+        self.gone &= !(1 << node);
+        self.newest.dead &= !(1 << node);
+        self.newest.absent = Partitions::NONE;
+    }
+
+    /// A node is gone, and the table says nothing of it.
+    fn lose(&mut self, node: usize) {
+        self.gone |= 1 << node;
+    }
+
+    /// A node is gone, and the table says that it is dead: others are to go on with what it has.
+    pub(super) fn bury(&mut self, node: usize) {
+        self.newest.absent = self.at_home(node);
+        self.lose(node);
+        self.newest.dead |= 1 << node;
+    }
+
+    /// Those who are to take the place of the dead have it.
+    pub(super) fn end_absence(&mut self) -> Partitions {
+        let absent = std::mem::take(&mut self.newest.absent);
+        for partition in absent.iter() {
+            let taker = self.node_of(self.home_of(partition));
+            self.give(std::iter::once(partition).collect(), taker);
+        }
+        absent
+    }
+
+    /// The newest table.
+    pub(super) fn newest(self) -> Table {
+        self.newest
     }
 
     /// Whether a node lives.
     pub(crate) fn lives(self, node: usize) -> bool {
-        self.dead >> node & 1 == 0
+        self.gone >> node & 1 == 0
+    }
+
+    /// The nodes that live.
+    pub(crate) fn living(self) -> impl Iterator<Item = usize> {
+        (0..usize::from(self.count)).filter(move |node| self.lives(*node))
     }
 
     /// The engines of a node.
@@ -126,18 +153,23 @@ impl Nodes {
         Batch::read_from(&bytes, self.number(to, from), 0).expect("a batch as it was written")
     }
 
-    /// The engine that works a partition while these nodes live.
+    /// The engine that works a partition by the newest table.
     pub(crate) fn home_of(self, partition: PartitionId) -> usize {
+        self.home_by(&self.newest, partition)
+    }
+
+    fn home_by(self, table: &Table, partition: PartitionId) -> usize {
         let engines = usize::from(self.engines());
         let first = usize::from(partition.0) % engines;
-        let given = self.given[usize::from(partition.0)];
+        let given = table.given[usize::from(partition.0)];
         let first = match given {
             NOT_GIVEN => first,
             node => usize::from(node) * usize::from(self.shards) + first % usize::from(self.shards),
         };
         // What a dead node worked goes to the shard of the same number on the next one.
         let on_nodes = (0..usize::from(self.count)).map(|step| (first + step * usize::from(self.shards)) % engines);
-        on_nodes.into_iter().find(|engine| self.lives(self.node_of(*engine))).expect("a node that lives")
+        let is_alive = |engine: &usize| table.dead >> self.node_of(*engine) & 1 == 0;
+        on_nodes.into_iter().find(is_alive).expect("a node that is not dead")
     }
 
     /// Partitions that a node works.
@@ -148,12 +180,7 @@ impl Nodes {
 
     /// Those that nobody serves until another node has taken the place of theirs.
     pub(crate) fn absent(self) -> Partitions {
-        self.absent
-    }
-
-    /// Whether nobody serves a partition, since its node is dead and another one has yet to take its place.
-    pub(crate) fn is_awaited(self, partition: PartitionId) -> bool {
-        self.absent.has(partition)
+        self.newest.absent
     }
 
     /// Whether a node has a session with another one, or is that.
@@ -161,18 +188,18 @@ impl Nodes {
         self.lives(other) && self.unlinked & pair(node, other) == 0
     }
 
-    /// Tells the engines of the nodes that live who else does, and who works what.
-    pub(crate) fn introduce(self, engines: &mut [Engine], now: Now) {
+    /// Tells the engines of the nodes that live who else does, and who works what by the tables that they have read.
+    pub(super) fn introduce(self, read: &[Table], engines: &mut [Engine], now: Now) {
         if !self.are_several() {
             return;
         }
-        for node in (0..usize::from(self.count)).filter(|node| self.lives(*node)) {
-            self.introduce_to(node, engines, now);
+        for node in self.living() {
+            self.introduce_to(node, &read[node], engines, now);
         }
     }
 
-    /// Tells the engines of one node.
-    pub(crate) fn introduce_to(self, node: usize, engines: &mut [Engine], now: Now) {
+    /// Tells the engines of one node, by the table that it has read.
+    pub(super) fn introduce_to(self, node: usize, table: &Table, engines: &mut [Engine], now: Now) {
         for of in self.engines_of(node) {
             let mut roster = Roster::alone(self.place(of as u16));
             for other in (0..engines.len()).filter(|other| self.reaches(node, self.node_of(*other))) {
@@ -180,9 +207,9 @@ impl Nodes {
             }
             let mut homes = [Home::Here; PARTITIONS as usize];
             for partition in (0..PARTITIONS).map(PartitionId) {
-                let home = self.home_of(partition);
+                let home = self.home_by(table, partition);
                 let at = self.node_of(home);
-                if self.is_awaited(partition) {
+                if table.absent.has(partition) {
                     roster = roster.with_absent(partition);
                 }
                 if self.reaches(node, at) {
@@ -190,7 +217,7 @@ impl Nodes {
                 } else {
                     roster = roster.with_stand_in(partition).with_absent(partition);
                 }
-                if self.moving.has(partition) || self.is_awaited(partition) {
+                if table.moving.has(partition) || table.absent.has(partition) {
                     homes[usize::from(partition.0)] = Home::Nowhere;
                 } else if self.node_of(home) != self.node_of(of) {
                     homes[usize::from(partition.0)] = Home::At(home as u16);
@@ -210,10 +237,24 @@ fn pair(one: usize, other: usize) -> u64 {
 }
 
 impl Net {
-    /// A node dies: what it held is gone, and what was under way from it to others has come before they hear of its end.
+    /// A node dies: what it held is gone, and what was under way from it to others has come before they hear of its end. It was theirs to
+    /// serve before, as far as it was kept nowhere.
     pub(crate) fn end_node(&mut self, node: usize) {
+        self.nodes.lose(node);
+        self.nodes.newest.dead |= 1 << node;
+        self.read = vec![self.nodes.newest; self.read.len()];
+        self.end_process(node);
+    }
+
+    /// A node dies, and the others know no more than that they do not reach it.
+    pub(crate) fn lose_node(&mut self, node: usize) {
+        self.nodes.lose(node);
+        self.unread.remove(&node);
+        self.end_process(node);
+    }
+
+    fn end_process(&mut self, node: usize) {
         self.trace.note(format!("node {node} dies"));
-        self.nodes.dead |= 1 << node;
         for engine in self.nodes.engines_of(node) {
             self.past.add(self.engines[engine].counters());
             self.broken += self.engines[engine].gauges().sessions_connected;
@@ -245,7 +286,7 @@ impl Net {
         self.held.retain(|(from, to)| self.nodes.node_of(*from) != node && self.nodes.node_of(*to) != node);
         self.forget_behind(node);
         self.store.crash(self.nodes, node, 0);
-        self.nodes.introduce(&mut self.engines, self.now);
+        self.nodes.introduce(&self.read, &mut self.engines, self.now);
         (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }
 
@@ -264,19 +305,15 @@ impl Net {
 
     /// A node dies, and others will go on with what it owed.
     pub(crate) fn await_node(&mut self, node: usize) {
-        self.nodes.absent = self.nodes.at_home(node);
+        self.nodes.bury(node);
         self.end_node(node);
     }
 
     /// Others go on with what a dead node owed.
     pub(crate) fn replace_node(&mut self, node: usize) {
         self.trace.note(format!("node {node} is replaced"));
-        for partition in std::mem::take(&mut self.nodes.absent).iter() {
-            let taker = self.nodes.node_of(self.nodes.home_of(partition));
-            self.nodes.give(std::iter::once(partition).collect(), taker);
-        }
-        self.nodes.introduce(&mut self.engines, self.now);
-        (0..self.engines.len()).for_each(|shard| self.gather(shard));
+        self.nodes.end_absence();
+        self.introduce_all();
     }
 
     /// Two nodes do not reach each other any more, and both live. Of the batches between shards of theirs only the first so many arrive.
@@ -316,12 +353,15 @@ impl Net {
     /// A node that was dead joins with nothing.
     pub(crate) fn begin_node(&mut self, node: usize) {
         self.trace.note(format!("node {node} joins"));
-        self.nodes.dead &= !(1 << node);
+        self.nodes.gone &= !(1 << node);
+        self.nodes.newest.dead &= !(1 << node);
         self.introduce_all();
     }
 
+    /// All nodes that live read the newest table, and learn who else does.
     pub(super) fn introduce_all(&mut self) {
-        self.nodes.introduce(&mut self.engines, self.now);
+        self.read = vec![self.nodes.newest; self.read.len()];
+        self.nodes.introduce(&self.read, &mut self.engines, self.now);
         (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Engine, PartitionImage, Partitions, Place, Snapshot, Sweep};
+use tidegate_engine::{Engine, PARTITIONS, PartitionId, PartitionImage, Partitions, Place, Snapshot, Sweep};
 
 use super::crash::restore;
+use super::tables::Order;
 use super::{Net, Step};
 use crate::harness::store::Pairs;
 
@@ -19,8 +20,32 @@ impl Net {
         self.await_node(node);
     }
 
+    /// A node falls, and the others know no more than that they do not reach it.
+    pub(crate) fn fall_unnoticed(&mut self, node: usize, kept: usize, arrive: usize) {
+        let waiting = self.store.waiting_of(node);
+        self.trace.note(format!("node {node} falls: {kept} of {waiting} batches survive, {arrive} arrive"));
+        self.store.crash(self.nodes, node, kept.min(waiting));
+        self.lose_batches_of(node, arrive);
+        self.lose_node(node);
+    }
+
+    /// A table says who is to go on with what a node had that has fallen.
+    pub(crate) fn bury(&mut self, node: usize) {
+        self.trace.note(format!("node {node} is taken for dead"));
+        self.call_off_moves_of(node);
+        self.nodes.bury(node);
+        self.publish_table(&[]);
+    }
+
+    /// A table says that those who have taken in what a dead node had serve it.
+    pub(crate) fn serve_by_table(&mut self) {
+        let taken = self.nodes.end_absence();
+        self.publish_table(&[Order::Serve(taken)]);
+    }
+
     /// Those who are to work what a dead node did fetch what its store holds and take it in.
     pub(crate) fn fetch_of(&mut self, node: usize) {
+        self.read_all_tables();
         let awaited = self.nodes.absent();
         let pairs = self.store.take_pairs(node);
         let images = self.images_of(&pairs, awaited);
@@ -68,7 +93,12 @@ impl Net {
                 None => its.clone().for_each(|engine| self.unshipped[engine] = true),
             }
         }
+        self.call_off_moves_of(node);
+        self.read_all_tables();
         self.nodes.begin(node);
+        // What has left for others while it was away, or has never come as a whole.
+        let its = self.nodes.at_home(node);
+        self.forget_at(node, (0..PARTITIONS).map(PartitionId).filter(|partition| !its.has(*partition)).collect());
         self.introduce_all();
     }
 

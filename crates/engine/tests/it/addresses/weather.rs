@@ -161,7 +161,7 @@ impl Weather {
     /// The weather is over: everybody comes and acknowledges until nothing is owed.
     fn calm_down(&mut self) {
         if self.kind == Kind::Moving {
-            self.world.end_move(&mut self.random);
+            self.world.end_move();
         }
         for _ in 0..100 {
             for device in 0..=NODES {

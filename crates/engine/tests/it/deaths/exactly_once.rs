@@ -152,6 +152,57 @@ fn a_message_that_is_on_its_way_to_a_shard_comes_once_when_that_takes_the_place_
     }
 }
 
+/// A message that waits between two shards of node 1, which take the place of node 0 meanwhile, where it had come or had not. Its publisher and
+/// both of its subscribers.
+fn between_shards(reached: bool) -> (World, [Connecting; 3]) {
+    let world = World::cluster(3, 2, |settings| settings.durability = Durability::Commit);
+    let there = steady(&world, 1, "there ");
+    let beside = steady(&world, 3, "beside ");
+    for subscriber in [&there, &beside] {
+        let client = world.connect(subscriber.clone());
+        client.subscribe("t", ExactlyOnce);
+        client.lose();
+    }
+    let publisher = steady(&world, 2, "publisher ");
+    let client = world.connect(publisher.clone());
+    world.hold(2, 3);
+    if !reached {
+        world.hold(2, 1);
+    }
+    client.send_publish(message("t", "x").qos2());
+    world.run();
+    world.fall(0, 0, 0);
+    world.run();
+    world.take_over(0);
+    (world, [there, beside, publisher])
+}
+
+#[test]
+fn a_message_between_two_shards_comes_once_when_their_node_dies_after_it_took_in_sessions_that_have_it() {
+    for (reached, comes_back) in [(true, true), (true, false), (false, true), (false, false)] {
+        let (world, [there, beside, publisher]) = between_shards(reached);
+        world.fall(1, usize::MAX, 0);
+        if comes_back {
+            world.revive(1);
+            world.run();
+        } else {
+            world.take_over(1);
+        }
+        let client = world.connect(publisher.accept_on(4));
+        let id = client.next_id();
+        let mut again = message("t", "x").qos2();
+        (again.dup, again.id) = (true, Some(id));
+        client.send_publish(again);
+        assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+        assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+        for subscriber in [there, beside] {
+            let name = subscriber.client_id.clone();
+            let got = world.connect(subscriber.accept_on(4)).payloads();
+            assert_eq!(got, ["x"], "{name}, reached {reached}, comes back {comes_back}");
+        }
+    }
+}
+
 #[test]
 fn a_message_that_was_on_a_link_that_breaks_comes_once_when_both_nodes_live() {
     for come in [Come::NotYet, Come::Written] {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_engine::Reason;
 use tidegate_mqtt::{PacketType, QoS, SubscriptionOptions, TopicFilter};
 
-use super::profile::{Kind, Profile};
+use super::profile::Profile;
 use super::{Sent, Simulation};
 use crate::harness::*;
 use crate::model::matches;
@@ -67,8 +67,8 @@ impl Simulation {
             self.check_received(device);
         }
         match self.profile.kind {
-            Kind::Mixed | Kind::Crashing | Kind::MovingMixed | Kind::FallingMixed => self.check_nothing_lost(),
-            Kind::Exact | Kind::Lasting | Kind::Moving | Kind::Falling => self.check_accounts(),
+            kind if kind.is_exact() => self.check_accounts(),
+            _ => self.check_nothing_lost(),
         }
         self.check_retained();
     }

@@ -8,6 +8,8 @@ enum Stage {
     /// All live that have not fallen before.
     #[default]
     None,
+    /// It is gone, and no table says so.
+    Gone(usize),
     /// It is dead, and nobody has its data.
     Dead(usize),
     /// Others have taken in what it had, and do not serve it yet.
@@ -28,7 +30,15 @@ impl Simulation {
     pub(super) fn step_fall(&mut self) {
         self.falls.stage = match self.falls.stage {
             Stage::None => self.fall(),
-            Stage::Dead(node) if self.random.percent(30) => {
+            Stage::Gone(node) if self.random.percent(30) => {
+                self.world.revive(node);
+                Stage::None
+            }
+            Stage::Gone(node) => {
+                self.world.bury(node);
+                Stage::Dead(node)
+            }
+            Stage::Dead(node) if !self.profile.kind.moves() && self.random.percent(30) => {
                 self.world.revive(node);
                 Stage::None
             }
@@ -38,6 +48,11 @@ impl Simulation {
             }
             // It is served when it is in the stores of those who serve it.
             Stage::Fetched(node) if self.is_uncommitted() => Stage::Fetched(node),
+            Stage::Fetched(node) if self.profile.kind.moves() => {
+                self.world.serve_by_table();
+                Stage::Away(node)
+            }
+            Stage::Away(node) if self.world.has_unread_tables() => Stage::Away(node),
             Stage::Fetched(node) => {
                 self.world.serve_for(node);
                 Stage::Away(node)
@@ -62,12 +77,17 @@ impl Simulation {
         let waiting = self.world.uncommitted_of(node);
         let kept = self.random.pick(&[0, self.random.clone().below(waiting + 1), waiting]);
         let arrive = self.random.pick(&[0, 1, usize::MAX]);
-        self.world.fall(node, kept, arrive);
+        let unnoticed = self.profile.kind.moves();
+        if unnoticed {
+            self.world.fall_unnoticed(node, kept, arrive);
+        } else {
+            self.world.fall(node, kept, arrive);
+        }
         self.falls.count += 1;
         for device in &mut self.devices {
             device.notice_close();
         }
-        Stage::Dead(node)
+        if unnoticed { Stage::Gone(node) } else { Stage::Dead(node) }
     }
 
     /// All have their place again.
@@ -78,6 +98,7 @@ impl Simulation {
         while !matches!(self.falls.stage, Stage::None) {
             self.world.run();
             self.step_fall();
+            self.world.read_all_tables();
         }
         self.world.run();
     }

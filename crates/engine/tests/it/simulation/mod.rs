@@ -279,8 +279,8 @@ impl Simulation {
     fn calm_down(&mut self) {
         self.world.note("the weather is over".to_owned());
         self.world.release_commits();
-        self.world.end_move(&mut self.random);
         self.end_fall();
+        self.world.end_move();
         for _ in 0..200 {
             for device in 0..self.devices.len() {
                 if let Some(client) = self.devices[device].client() {
@@ -381,8 +381,9 @@ fn every_message_comes_exactly_once_whatever_dies_in_between() {
     }
 }
 
-/// Seeds that have found something while partitions moved: groups that deal a message again to another session that is about to be forgotten.
-const FOUND_WHILE_MOVING: [u64; 1] = [256];
+/// Seeds that have found something while partitions moved: groups that deal a message again to another session that is about to be forgotten, and
+/// that deal to sessions of which each node believes that they are at the other.
+const FOUND_WHILE_MOVING: [u64; 2] = [256, 36];
 
 #[test]
 fn every_message_comes_exactly_once_whatever_moves_in_between() {
@@ -415,6 +416,20 @@ fn every_message_comes_exactly_once_whichever_nodes_die_when_others_take_their_p
 fn nothing_is_lost_invented_or_repeated_while_nodes_die_and_others_take_their_place() {
     for seed in at_least(12) {
         Simulation::new(Kind::FallingMixed, seed).play();
+    }
+}
+
+#[test]
+fn every_message_comes_exactly_once_whatever_moves_while_nodes_die() {
+    for seed in at_least(12) {
+        Simulation::new(Kind::MovingFalling, seed).play();
+    }
+}
+
+#[test]
+fn nothing_is_lost_invented_or_repeated_while_partitions_move_and_nodes_die() {
+    for seed in at_least(12) {
+        Simulation::new(Kind::MovingFallingMixed, seed).play();
     }
 }
 

@@ -26,22 +26,26 @@ pub(super) enum Kind {
     Falling,
     /// As [`Kind::Mixed`], in such a cluster.
     FallingMixed,
+    /// As [`Kind::Falling`], while partitions move from node to node as well.
+    MovingFalling,
+    /// As [`Kind::Mixed`], in such a cluster.
+    MovingFallingMixed,
 }
 
 impl Kind {
     /// Whether all is QoS 2 and subscriptions stay.
     pub(super) fn is_exact(self) -> bool {
-        matches!(self, Self::Exact | Self::Lasting | Self::Moving | Self::Falling)
+        matches!(self, Self::Exact | Self::Lasting | Self::Moving | Self::Falling | Self::MovingFalling)
     }
 
     /// Whether partitions move.
     pub(super) fn moves(self) -> bool {
-        matches!(self, Self::Moving | Self::MovingMixed)
+        matches!(self, Self::Moving | Self::MovingMixed | Self::MovingFalling | Self::MovingFallingMixed)
     }
 
     /// Whether nodes die and others take their place.
     pub(super) fn falls(self) -> bool {
-        matches!(self, Self::Falling | Self::FallingMixed)
+        matches!(self, Self::Falling | Self::FallingMixed | Self::MovingFalling | Self::MovingFallingMixed)
     }
 
     /// Whether processes die.
@@ -165,7 +169,7 @@ impl Profile {
     /// A message to be published.
     pub(super) fn draft(&self, random: &mut Random) -> Draft {
         // What has become of each message of a group is played in `dying`.
-        let shared = self.kind != Kind::Falling && random.percent(30);
+        let shared = !matches!(self.kind, Kind::Falling | Kind::MovingFalling) && random.percent(30);
         let topic = if shared { random.pick(&SHARED_TOPICS) } else { random.pick(&TOPICS) };
         if self.kind.is_exact() {
             return Draft { topic, qos: QoS::ExactlyOnce, retain: false };

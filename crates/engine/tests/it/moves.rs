@@ -1,0 +1,290 @@
+//! Partitions that move between the nodes of a cluster, step by step.
+
+use tidegate_engine::{Durability, OverflowPolicy, Reason, TenantId, partition_of};
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::{PacketType, ReasonCode};
+
+use crate::harness::*;
+
+const T: TenantId = TenantId::DEFAULT;
+
+/// A topic whose group `group` is dealt at a node.
+fn group_at(world: &World, home: u16) -> String {
+    let names = (0..1000).map(|number| format!("t{number}"));
+    names.into_iter().find(|name| world.home_of(&format!("group/{name}")) == home).expect("one of many names")
+}
+
+/// A member of the group of a topic that is away, with its session at node 0.
+fn member(world: &World, topic: &str) -> Connecting {
+    let member = v5(&world.name_on(0, "member ")).clean(false).expiry(u32::MAX);
+    let client = world.connect(member.clone());
+    client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
+    client.lose();
+    member
+}
+
+/// A move of a client from node 0 to node 1 has come so far that all shards send to its new home.
+fn move_until_cut(world: &World, client: &Connecting) {
+    world.begin_move(0, 1, &client.client_id);
+    world.advance_move();
+    world.advance_move();
+}
+
+#[test]
+fn what_a_group_deals_while_each_node_takes_its_member_to_be_at_the_other_waits_for_it() {
+    for (qos, dealer) in [(AtLeastOnce, 1), (ExactlyOnce, 1), (AtLeastOnce, 2), (ExactlyOnce, 2)] {
+        let world = World::cluster(3, 1, |_| {});
+        let topic = group_at(&world, dealer);
+        let member = member(&world, &topic);
+        let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+        move_until_cut(&world, &member);
+        world.call_off_move();
+        // The new home knows that it is none; the old one does not know that it is the home still.
+        world.read_table(1);
+        publisher.publish(message(&topic, "x").qos(qos));
+        assert_eq!(world.dropped(Reason::NoGroupMember), 0, "{qos:?}, dealt at node {dealer}");
+        world.read_table(0);
+        world.read_all_tables();
+        world.run();
+        let client = world.connect(member);
+        assert_eq!(client.payloads(), ["x"], "{qos:?}, dealt at node {dealer}");
+        assert_eq!(world.gauges().kept_deals, 0);
+        world.advance(minutes(5));
+        client.expect_nothing();
+    }
+}
+
+#[test]
+fn what_a_group_deals_to_a_full_member_that_moves_goes_along() {
+    let world = World::cluster(3, 1, |settings| {
+        settings.queue.max_messages = 1;
+        settings.queue.overflow = OverflowPolicy::DropOldest;
+    });
+    let topic = group_at(&world, 0);
+    let member = member(&world, &topic);
+    let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+    publisher.publish(message(&topic, "0").qos1());
+    move_until_cut(&world, &member);
+    for number in 1..=6 {
+        publisher.publish(message(&topic, number.to_string()).qos1());
+    }
+    world.end_move();
+    world.run();
+    assert_eq!(world.connect(member).payloads(), ["6"], "the newest is kept");
+    assert_eq!(world.dropped(Reason::QueueFullOldest), 6);
+}
+
+/// A subscriber at node 0 that moves to node 1, and a publisher that stays at node 0; both are away.
+fn subscriber_and_publisher(world: &World) -> [Connecting; 2] {
+    let subscriber = v5(&world.name_on(0, "subscriber ")).clean(false).expiry(u32::MAX);
+    let client = world.connect(subscriber.clone());
+    client.subscribe("t", ExactlyOnce);
+    client.lose();
+    let is_other = |name: &String| partition_of(T, name) != partition_of(T, &subscriber.client_id);
+    let names = (0..100).map(|number| world.name_on(0, &format!("publisher {number} ")));
+    let publisher = v5(&names.into_iter().find(is_other).expect("one of many names"));
+    [subscriber, publisher.clean(false).expiry(u32::MAX)]
+}
+
+/// The publisher comes back to a node and sends its message again; the subscriber comes there, too, and has got it once.
+fn comes_once(world: &World, node: u16, [subscriber, publisher]: [Connecting; 2]) {
+    let client = world.connect(publisher.accept_on(node));
+    let id = client.next_id();
+    let mut again = message("t", "x").qos2();
+    (again.dup, again.id) = (true, Some(id));
+    client.send_publish(again);
+    assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+    assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+    assert_eq!(world.connect(subscriber.accept_on(node)).payloads(), ["x"]);
+}
+
+#[test]
+fn a_message_to_who_moves_comes_once_when_the_node_dies_from_which_both_come() {
+    // What was sent to the new home has arrived there, or is lost with the node.
+    for arrives in [true, false] {
+        let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
+        let [subscriber, publisher] = subscriber_and_publisher(&world);
+        let client = world.connect(publisher.clone());
+        move_until_cut(&world, &subscriber);
+        world.advance_move();
+        world.advance_move();
+        world.hold(1, 0);
+        if !arrives {
+            world.hold(0, 1);
+        }
+        client.send_publish(message("t", "x").qos2());
+        world.run();
+        assert!(client.answers().is_empty());
+        world.fall_unnoticed(0, usize::MAX, 0);
+        world.run();
+        // The new home has told that all has arrived.
+        world.end_move();
+        world.bury(0);
+        world.fetch_of(0);
+        world.run();
+        world.serve_by_table();
+        world.read_all_tables();
+        world.run();
+        comes_once(&world, 1, [subscriber, publisher]);
+    }
+}
+
+#[test]
+fn a_message_to_who_was_to_move_comes_once_when_the_new_home_dies() {
+    for arrives in [true, false] {
+        let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
+        let [subscriber, publisher] = subscriber_and_publisher(&world);
+        let client = world.connect(publisher.clone());
+        move_until_cut(&world, &subscriber);
+        world.advance_move();
+        world.advance_move();
+        world.hold(1, 0);
+        if !arrives {
+            world.hold(0, 1);
+        }
+        client.send_publish(message("t", "x").qos2());
+        world.run();
+        assert!(client.answers().is_empty());
+        world.fall_unnoticed(1, usize::MAX, 0);
+        world.run();
+        world.bury(1);
+        world.fetch_of(1);
+        world.run();
+        world.serve_by_table();
+        world.read_all_tables();
+        world.run();
+        comes_once(&world, 0, [subscriber, publisher]);
+    }
+}
+
+#[test]
+fn a_message_that_was_lost_on_its_way_to_the_old_home_comes_once_when_the_move_goes_on() {
+    let world = World::cluster(3, 1, |_| {});
+    let [subscriber, _] = subscriber_and_publisher(&world);
+    let publisher = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);
+    let client = world.connect(publisher.clone());
+    world.begin_move(0, 1, &subscriber.client_id);
+    world.advance_move();
+    // Node 2 does not hear of the new home before it sends.
+    world.hold(1, 2);
+    world.advance_move();
+    world.hold(2, 0);
+    let first = client.send_publish(message("t", "x").qos2());
+    assert!(first.is_some());
+    world.run();
+    world.release(1, 2);
+    world.break_link(0, 2, 0);
+    world.run();
+    world.end_move();
+    world.mend_links();
+    world.run();
+    comes_once(&world, 1, [subscriber, publisher]);
+}
+
+#[test]
+fn a_message_that_was_confirmed_before_its_publisher_moved_comes_once_when_the_new_home_dies() {
+    let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
+    let subscriber = world.connect(v5(&world.name_on(2, "subscriber ")));
+    subscriber.subscribe("t", ExactlyOnce);
+    let publisher = v5(&world.name_on(0, "publisher ")).clean(false).expiry(u32::MAX).manual();
+    let client = world.connect(publisher.clone());
+    let first = client.send_publish(message("t", "x").qos2());
+    client.expect(PacketType::PubRec);
+    client.lose();
+    world.begin_move(0, 1, &publisher.client_id);
+    world.end_move();
+    world.run();
+    // Where it was published nobody keeps its name in use.
+    world.connect(v5(&world.name_on(0, "other "))).publish(message("t", "y").qos2());
+    world.fall_unnoticed(1, usize::MAX, 0);
+    world.bury(1);
+    world.fetch_of(1);
+    world.run();
+    world.serve_by_table();
+    world.read_all_tables();
+    world.run();
+    let client = world.connect(publisher.accept_on(2));
+    let mut again = message("t", "x").qos2();
+    (again.dup, again.id) = (true, first);
+    client.send_publish(again);
+    client.expect(PacketType::PubRec);
+    assert_eq!(subscriber.payloads(), ["x", "y"]);
+}
+
+#[test]
+fn a_message_that_a_group_was_dealt_while_its_home_moved_is_not_dealt_again_when_the_old_home_dies() {
+    // It comes before the cut of its publisher's node or behind it, or when the old home has yet to read that it is none.
+    for stage in 0..3 {
+        let world = World::cluster(4, 1, |settings| settings.durability = Durability::Commit);
+        let topic = group_at(&world, 0);
+        let member = v5(&world.name_on(3, "member ")).clean(false).expiry(u32::MAX);
+        let client = world.connect(member.clone());
+        client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
+        client.lose();
+        let publisher = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);
+        let client = world.connect(publisher.clone());
+        world.begin_move(0, 1, &format!("group/{topic}"));
+        world.advance_move();
+        if stage > 0 {
+            world.advance_move();
+        }
+        world.hold(0, 2);
+        if stage == 2 {
+            world.advance_move();
+            world.advance_move();
+            world.advance_move();
+            world.read_table(1);
+        }
+        client.send_publish(message(&topic, "x").qos2());
+        world.run();
+        assert!(client.answers().is_empty(), "the node where it is dealt has not confirmed it");
+        world.end_move();
+        world.run();
+        world.fall_unnoticed(0, usize::MAX, 0);
+        world.run();
+        world.bury(0);
+        world.fetch_of(0);
+        world.run();
+        world.serve_by_table();
+        world.read_all_tables();
+        world.run();
+        let client = world.connect(publisher.accept_on(2));
+        let id = client.next_id();
+        let mut again = message(&topic, "x").qos2();
+        (again.dup, again.id) = (true, Some(id));
+        client.send_publish(again);
+        assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+        client.expect_answer(PacketType::PubComp, id);
+        assert_eq!(world.connect(member.accept_on(2)).payloads(), ["x"], "{stage}");
+    }
+}
+
+#[test]
+fn a_publisher_that_moves_before_nodes_have_confirmed_is_answered_when_they_have() {
+    let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
+    let subscriber = world.connect(v5(&world.name_on(2, "subscriber ")));
+    subscriber.subscribe("t", ExactlyOnce);
+    let publisher = v5(&world.name_on(0, "publisher ")).clean(false).expiry(u32::MAX);
+    let client = world.connect(publisher.clone());
+    world.begin_move(0, 1, &publisher.client_id);
+    world.hold(2, 0);
+    let id = client.send_publish(message("t", "x").qos2());
+    world.run();
+    world.advance_move();
+    world.advance_move();
+    world.release(2, 0);
+    world.end_move();
+    world.run();
+    world.hold(2, 1);
+    let client = world.connect(publisher.accept_on(1));
+    let mut again = message("t", "x").qos2();
+    (again.dup, again.id) = (true, id);
+    client.send_publish(again);
+    world.run();
+    assert!(client.answers().is_empty(), "a node has not confirmed it");
+    world.release(2, 1);
+    let id = id.expect("a packet id");
+    assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+    client.expect_answer(PacketType::PubComp, id);
+    assert_eq!(subscriber.payloads(), ["x"]);
+}
