@@ -267,8 +267,6 @@ impl Placeholder {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn filled(pattern: &str, client: &str, effect: Effect) -> String {

@@ -7,6 +7,9 @@
 //!
 //! The first provider that does not [ignore](Decision::Ignore) a request decides about it; when all ignore it, nobody
 //! comes in. Whether somebody without credentials is let in at all is for the caller to say, before it asks.
+//!
+//! `chain` asks and remembers, `provider` is the seam and `providers` has a file or folder for each, [`password`] hashes and reads files
+//! of users, `fetch` speaks HTTP to other servers, `settings` is what a chain is made from.
 
 mod chain;
 mod clock;

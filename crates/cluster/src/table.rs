@@ -156,7 +156,6 @@ pub(crate) fn is_at(home: Option<&Home>, node: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

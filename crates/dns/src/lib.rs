@@ -15,6 +15,9 @@
 //! What is not of the zone is refused, what the zone does not have is answered with NXDOMAIN or an empty answer and the SOA
 //! (RFC 2308), and ANY with HINFO (RFC 8482). Packets that are no queries are dropped or answered with FORMERR; they are counted in
 //! [`Counters`], as is everything else.
+//!
+//! `server` has the sockets, `wire` the packets, `zone` the names, `policy` the choice, `places` and `location` where askers are,
+//! `flood` how much a network may ask.
 
 mod counters;
 mod endpoint;

@@ -222,8 +222,6 @@ impl<'a> Rest<'a> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn index() -> Files {

@@ -253,8 +253,6 @@ impl fmt::Display for LocalAddress {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn tcp(host: &str, port: u16) -> ListenAddress {

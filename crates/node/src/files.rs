@@ -60,8 +60,6 @@ impl OpenFileLimit {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

@@ -7,6 +7,16 @@
 //!
 //! Nothing here knows what a topic means, and nothing here waits: what may be slow belongs to the control plane, which
 //! talks to shards through a [`NodeHandle`].
+//!
+//! # Where things are
+//!
+//! - `node` starts and stops, `settings` is what it is told, `shard` is a thread and its turn, `limits` has the bounds of a turn.
+//! - A connection comes in: `listener`, `transport` (with `tls`, [`websocket`], [`proxy_protocol`]), `quic`, `admission` (who is let
+//!   in), `access` (what a client may do). `observer` asks who a client is.
+//! - It goes elsewhere: `relay` (to its home at another orchestrator), `identities` (to the node of its user).
+//! - More than one process: [`cluster`] (links between nodes), `moves` (of partitions), `uplink` (brokers of a fleet).
+//! - What stays: `durable`, between shards and the store. What is remembered for `tidegate why`: `flight`.
+//! - For the control plane: `handle` (what it asks), `service` (what services do), `report` (numbers), `tenants`.
 
 mod access;
 pub mod address;

@@ -1,7 +1,5 @@
 //! Parts that threads share, on real threads.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;

@@ -1,6 +1,6 @@
 //! A broker that runs out of files. In a process of its own, since the limit is the whole process's.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::HashSet;
 use std::io::{Read, Write};

@@ -3,7 +3,13 @@
 //!
 //! `cargo bench -p tidegate-store` runs all of it, each case in a process of its own; `STORE_BENCH_DIR` names the directory.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::cast_precision_loss, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_precision_loss,
+    missing_docs,
+    reason = "a benchmark may stop at the first surprise, and its figures are for people"
+)]
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};

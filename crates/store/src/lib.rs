@@ -15,6 +15,11 @@
 //! running.status().is_full();
 //! running.stop();
 //! ```
+//!
+//! - From outside: `store`, [`operation`] (batches), `settings`, `status`, [`inspect`] (a store at rest).
+//! - On the disk: `disk` (the seam, real and simulated), `journal`, `table`, `manifest`, `catalog` (which files are in use).
+//! - What it does: `threads` (they wait and call), `recovery` (a start), `merge` with `pace`, `room` and `sweep` (policies), `load`
+//!   (reads while it runs).
 
 pub mod inspect;
 pub mod operation;

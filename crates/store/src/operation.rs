@@ -160,8 +160,6 @@ pub fn count(batch: &[u8]) -> Result<u64, OperationError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

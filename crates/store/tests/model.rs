@@ -1,6 +1,6 @@
 //! Random operations, merges and restarts against a map in memory.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

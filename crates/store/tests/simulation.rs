@@ -3,7 +3,7 @@
 //!
 //! `STORE_SIM_SEEDS=1000` runs more seeds, `STORE_SIM_FIRST=17` begins with another one.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
 //! The store as the broker uses it: with its threads, over the simulated disk and a real directory.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,12 @@
 //! Tidegate: an MQTT broker for 3.1, 3.1.1 and 5.0, and the clients to talk to it, in one binary.
 //!
 //! Here are the command line and the configuration and nothing else; what a broker does lives in the crates below.
+//!
+//! - A command: `cli` (what is written), `commands` (a file each), `mqtt_commands` (`pub`, `sub`, `rr`), `exit`.
+//! - The configuration: `config`, `reload` (a running broker), `mosquitto_conf` (of another broker).
+//! - What a broker is put together from: `access`, `authentication`, `durable`, `mirror`, `orchestrator`, `homes`, `cluster`, `context`,
+//!   `fleet`. Each stands between a crate and the configuration; `bus_access` is how they reach a bus.
+//! - What is told and asked: `logging`, `observer`, `status`, `operations`, `control`, `drain`, `signals`.
 
 mod access;
 mod admin;

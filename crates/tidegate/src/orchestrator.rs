@@ -351,7 +351,6 @@ pub(crate) fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), Stri
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -63,8 +63,6 @@ pub(crate) fn hindrance(store: &Status) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::sync::Arc;
 
     use tidegate_store::{Durability, Settings, SimulatedDisk, Store, keep_all, open, operation};

@@ -1,6 +1,6 @@
 //! The conformance suite against the built binary, in the configurations that make a difference.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 #[path = "process/broker.rs"]
 #[expect(dead_code, reason = "the tests of the command line use all of it")]

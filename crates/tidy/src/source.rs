@@ -408,8 +408,6 @@ fn attributes_of(item: &syn::Item) -> &[syn::Attribute] {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     const SAMPLE: &str = "use std::{net, time::Instant};\n\nfn long() {\n    net::lookup();\n    Instant::now();\n}\n\n\

@@ -1,6 +1,6 @@
 //! The working tree against the house rules, one test per rule.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,9 @@
 //! Proves or refutes, from outside, that a broker keeps what it has acknowledged. See docs/durability-tests.md.
+//!
+//! - A run: `run` (cycles), `world` (all clients), `workload`, `publisher`, `subscriber`, `session`, `wire`, `ledger` (what follows).
+//! - What is done to a broker: `broker` and `fleet` (processes), `power` (loss of power), `damage` (to files).
+//! - What is measured: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
+//! - What comes out: `report`; `failure` is what keeps the rig itself from going on.
 
 #![expect(clippy::cast_precision_loss, reason = "figures for people: counts stay far below 2^52")]
 

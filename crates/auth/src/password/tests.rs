@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use proptest::prelude::*;

@@ -78,8 +78,6 @@ fn attributes(certificate: &ClientCertificate) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::time::Duration;
 
     use super::*;

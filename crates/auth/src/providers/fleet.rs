@@ -72,7 +72,6 @@ impl Provider for Fleet {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::request::Secret;
 

@@ -1,7 +1,5 @@
 //! Members that join, leave, die and stall, in a simulation with seeds: never two at once, and in the end a fair share.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
 use super::*;
 use std::sync::Arc;
 

@@ -1,5 +1,11 @@
 //! The client from outside: what it sends and tells, byte by byte, without a socket and without waiting.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a test may stop at the first surprise"
+)]
 
 mod broker;
 mod connecting;

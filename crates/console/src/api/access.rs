@@ -177,8 +177,6 @@ pub(crate) async fn guard_metrics(State(access): State<Access>, request: Request
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     const TOKEN: &str = "0123456789abcdef";

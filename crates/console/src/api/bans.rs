@@ -163,8 +163,6 @@ fn read_target(query: Option<&str>) -> Result<(BanTarget, String), ControlError>
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

@@ -310,7 +310,6 @@ const DEFAULT_PER_SECOND: u32 = 500;
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! The console over a real socket: what it answers, and what it does not take.
 
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod broker;
 

@@ -1,17 +1,34 @@
 //! What wakes a service.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Wakes the thread that waits for it. Rings while nobody waits are not lost, and many are one.
 #[derive(Clone, Debug, Default)]
-pub struct Bell(Arc<(Mutex<bool>, Condvar)>);
+pub struct Bell(Arc<(Mutex<State>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct State {
+    rung: bool,
+    /// When it rings by itself.
+    alarm: Option<Instant>,
+}
 
 impl Bell {
     /// Wakes whoever waits, or the next one who would.
     pub fn ring(&self) {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.state().rung = true;
         self.0.1.notify_one();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Rings at this moment, or earlier if that was asked for; for the thread that waits for it.
+    pub(crate) fn ring_at(&self, at: Instant) {
+        let mut state = self.state();
+        state.alarm = Some(state.alarm.map_or(at, |alarm| alarm.min(at)));
     }
 
     /// What to call for a ring.
@@ -22,14 +39,31 @@ impl Bell {
 
     /// Waits until it rings or this moment has come.
     pub(crate) fn wait_until(&self, until: Instant) {
-        let mut rung = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*rung {
+        let mut state = self.state();
+        let until = state.alarm.map_or(until, |alarm| alarm.min(until));
+        while !state.rung {
             let left = until.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
-                return;
+                break;
             }
-            rung = self.0.1.wait_timeout(rung, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.0.1.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        *rung = false;
+        state.rung = false;
+        state.alarm = state.alarm.filter(|alarm| *alarm > Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bell that does not ring would let this test wait for an hour.
+    #[test]
+    fn an_alarm_ends_the_wait_once() {
+        let (bell, now) = (Bell::default(), Instant::now());
+        bell.ring_at(now + Duration::from_secs(3_600));
+        bell.ring_at(now);
+        bell.wait_until(now + Duration::from_secs(3_600));
+        assert_eq!(bell.state().alarm, None);
     }
 }

@@ -13,8 +13,8 @@ use super::{Bell, CoreCounters, Course, KnownContexts};
 use crate::partition::partition_of;
 use crate::register::{RecordLimits, Topic};
 
-/// How often something is asked again while the bus is away.
-const RETRY: Duration = Duration::from_secs(1);
+/// How often something is asked again while the bus is away, or does not do what it is asked for.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
 /// How long a service that ends waits until others know that it has left their group.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
@@ -193,15 +193,40 @@ pub(crate) struct Following {
     partition: u32,
     from: Position,
     reader: Option<Reader>,
+    /// When a log that could not be read is tried again: a bus that refuses is not asked without pause.
+    again: Option<Instant>,
 }
 
 impl Following {
     pub(crate) fn new(courier: &Courier, topic: Topic, partition: u32, from: Position, bell: &Bell) -> Self {
-        Self { topic, partition, from, reader: courier.read(topic, partition, from, bell) }
+        let mut following = Self { topic, partition, from, reader: None, again: None };
+        following.open(courier, bell);
+        following
+    }
+
+    fn open(&mut self, courier: &Courier, bell: &Bell) {
+        self.reader = courier.read(self.topic, self.partition, self.from, bell);
+        if self.reader.is_none() {
+            self.open_later(bell);
+        }
+    }
+
+    fn open_later(&mut self, bell: &Bell) {
+        let again = Instant::now() + RETRY;
+        self.again = Some(again);
+        bell.ring_at(again);
     }
 
     /// Takes what has come, at most so many records.
     pub(crate) fn take(&mut self, courier: &Courier, bell: &Bell, max: usize) -> Vec<Record> {
+        match self.again {
+            Some(again) if Instant::now() < again => bell.ring_at(again),
+            Some(_) => {
+                self.again = None;
+                self.open(courier, bell);
+            }
+            None => {}
+        }
         let Some(reader) = &mut self.reader else { return Vec::new() };
         match reader.take(max) {
             Ok(taken) => {
@@ -213,11 +238,14 @@ impl Following {
                 taken.records
             }
             Err(error) => {
+                tracing::warn!(%error, log = self.topic.name(), "reading a log of the core ended; it is begun again");
+                self.reader = None;
                 if let BusError::Trimmed { first, .. } = &error {
                     self.from = *first;
+                    self.open(courier, bell);
+                } else {
+                    self.open_later(bell);
                 }
-                tracing::warn!(%error, log = self.topic.name(), "reading a log of the core ended; it is begun again");
-                self.reader = courier.read(self.topic, self.partition, self.from, bell);
                 Vec::new()
             }
         }
@@ -226,5 +254,31 @@ impl Following {
     /// Everything below was taken.
     pub(crate) fn next(&self) -> Position {
         self.from
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_bus::{Address, Settings};
+
+    use super::*;
+
+    #[test]
+    fn a_log_that_could_not_be_read_is_read_when_it_can_be() {
+        let address: Address = "embedded".parse().unwrap();
+        let courier = Courier::new(Bus::open(&address, Settings::default(), Arc::new(|_| {})).unwrap(), 1);
+        let (bell, course) = (Bell::default(), Course::new("test"));
+        let mut following = Following::new(&courier, Topic::Handover, 0, Position::START, &bell);
+        assert!(following.reader.is_none(), "there is no such log yet");
+        courier.prepare(&Topic::ALL, &course).unwrap();
+        courier.tell(Topic::Handover, None, "key", b"said".to_vec());
+        let record = loop {
+            // Nothing but the time has to pass: the bell is what wakes the services.
+            if let Some(record) = following.take(&courier, &bell, 1).pop() {
+                break record;
+            }
+            bell.wait_until(Instant::now() + Duration::from_secs(60));
+        };
+        assert_eq!(&record.payload[..], b"said");
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tidegate_bus::{Append, BusError, GroupName, MemberName, Membership, MembershipEvent, Partition, Position, Record};
 
-use super::courier::{Courier, Following, key_of};
+use super::courier::{Courier, Following, RETRY, key_of};
 use super::gateway::read;
 use super::{Bell, Course, Running, ServiceError};
 use crate::groups::{Definition, NodeTable};
@@ -52,34 +52,75 @@ fn run(courier: &Courier, definition: &Arc<Definition>, membership: &Membership,
     if courier.prepare(&Topic::ALL, course).is_none() {
         return;
     }
-    let mut parts: BTreeMap<u32, Part> = BTreeMap::new();
+    let mut parts = Parts::default();
     while !course.is_over() {
         // Asked before what it has: who is a member has its share, too.
         let joined = membership.tenure().is_some();
         for event in membership.take() {
             match event {
                 MembershipEvent::Gained(Partition(number)) => {
-                    parts.extend(Part::begin(courier, definition, number, bell, course).map(|part| (number, part)));
+                    let part = Part::begin(courier, definition, number, bell, course);
+                    parts.worked.extend(part.map(|part| (number, part)));
                 }
                 MembershipEvent::Losing(partition) => {
-                    parts.remove(&partition.0);
+                    parts.end(partition);
                     membership.release(partition);
                 }
-                MembershipEvent::Lost(partition) => drop(parts.remove(&partition.0)),
+                MembershipEvent::Lost(partition) => parts.end(partition),
             }
         }
-        let failed: Vec<u32> =
-            parts.iter().filter(|(_, part)| part.failed.load(Ordering::Acquire)).map(|(number, _)| *number).collect();
-        for number in failed {
-            // What was not stored is worked out again from what is.
-            parts.remove(&number);
-            parts.extend(Part::begin(courier, definition, number, bell, course).map(|part| (number, part)));
+        parts.put_failed_aside(bell);
+        for number in parts.take_rested(bell) {
+            parts.worked.extend(Part::begin(courier, definition, number, bell, course).map(|part| (number, part)));
         }
-        for part in parts.values_mut() {
+        for part in parts.worked.values_mut() {
             part.turn(courier, bell);
         }
-        course.stands(joined && parts.values().all(|part| part.told.is_none()));
+        course.stands(joined && parts.stand());
         bell.wait_until(Instant::now() + Duration::from_secs(60));
+    }
+}
+
+/// The partitions that are this definer's.
+#[derive(Default)]
+struct Parts {
+    worked: BTreeMap<u32, Part>,
+    /// Those of which something was not stored, and when they are begun again.
+    resting: BTreeMap<u32, Instant>,
+}
+
+impl Parts {
+    /// Whether all of them go on from what was told before.
+    fn stand(&self) -> bool {
+        self.resting.is_empty() && self.worked.values().all(|part| part.told.is_none())
+    }
+
+    fn end(&mut self, partition: Partition) {
+        self.worked.remove(&partition.0);
+        self.resting.remove(&partition.0);
+    }
+
+    /// What was not stored is worked out again from what is; after a pause, for a bus that takes nothing is not asked without end.
+    fn put_failed_aside(&mut self, bell: &Bell) {
+        let again = Instant::now() + RETRY;
+        let failed = self.worked.iter().filter(|(_, part)| part.failed.load(Ordering::Acquire));
+        let failed: Vec<u32> = failed.map(|(number, _)| *number).collect();
+        for number in failed {
+            self.worked.remove(&number);
+            self.resting.insert(number, again);
+            bell.ring_at(again);
+        }
+    }
+
+    /// Those whose pause is over.
+    fn take_rested(&mut self, bell: &Bell) -> Vec<u32> {
+        let now = Instant::now();
+        let (rested, resting) = std::mem::take(&mut self.resting).into_iter().partition(|(_, again)| *again <= now);
+        self.resting = resting;
+        if let Some(again) = self.resting.values().min() {
+            bell.ring_at(*again);
+        }
+        BTreeMap::into_keys(rested).collect()
     }
 }
 

@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 

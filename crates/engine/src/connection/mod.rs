@@ -397,7 +397,6 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn ack(id: u16, waits: u32) -> PendingAck {

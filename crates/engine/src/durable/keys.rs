@@ -210,7 +210,6 @@ fn read_session_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireErro
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

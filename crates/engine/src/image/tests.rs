@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use std::num::NonZeroU32;
 use std::sync::Arc;
 

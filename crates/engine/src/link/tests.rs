@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use tidegate_mqtt::QoS;
 
 use super::envelope::ReadHead;

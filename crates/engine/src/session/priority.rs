@@ -60,7 +60,6 @@ fn named_level(properties: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::publish::dead_letter::put_user_property;
 

@@ -121,8 +121,6 @@ impl Sla {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::time::Duration;
 
     use super::*;

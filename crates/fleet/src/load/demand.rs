@@ -111,11 +111,7 @@ fn totals(samples: &[Sample], serving: u32) -> Totals {
 
 #[cfg(test)]
 mod tests {
-    #![allow(
-        clippy::unwrap_used,
-        clippy::float_cmp,
-        reason = "a test may stop at the first surprise; the numbers are exact in binary"
-    )]
+    #![expect(clippy::float_cmp, reason = "the numbers are exact in binary")]
 
     use super::super::Cpu;
     use super::*;

@@ -50,8 +50,6 @@ impl Evaluator for FullAging {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn loads(factor: f64, observed: &[f64]) -> Vec<f64> {

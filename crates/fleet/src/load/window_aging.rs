@@ -73,8 +73,6 @@ impl Evaluator for WindowAging {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

@@ -1,8 +1,4 @@
-#![allow(
-    clippy::unwrap_used,
-    clippy::float_cmp,
-    reason = "a test may stop at the first surprise; the numbers are exact in binary"
-)]
+#![expect(clippy::float_cmp, reason = "the numbers are exact in binary")]
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Tests of the codec through its public interface, one module per packet or rule.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
 #![allow(clippy::large_types_passed_by_value, reason = "packets by value keep the cases short")]
 
 mod acks;

@@ -142,8 +142,6 @@ impl Addresses {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::net::{IpAddr, Ipv4Addr};
 
     use proptest::prelude::*;

@@ -205,8 +205,6 @@ impl Drop for SocketFile {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn listen(text: &str) -> Result<Vec<Acceptor>, BindError> {

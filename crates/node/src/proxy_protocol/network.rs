@@ -94,8 +94,6 @@ impl fmt::Display for Network {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

@@ -168,8 +168,6 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use mio::net::UnixStream;
 
     use super::*;

@@ -138,8 +138,6 @@ fn text(tag: u8, content: &[u8]) -> Option<Box<str>> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use rcgen::{CertificateParams, DnType, DnValue, KeyPair, SanType};
 
     use super::*;

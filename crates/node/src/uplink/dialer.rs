@@ -69,7 +69,7 @@ impl Dialer {
 
 /// Connects to the first address that answers.
 fn connect(place: &Place) -> io::Result<Transport> {
-    let (stream, session) = connect_plainly(place, CONNECT_TIMEOUT)?;
+    let (stream, session) = connect_plainly(place, || Ok(CONNECT_TIMEOUT))?;
     stream.set_read_timeout(None)?;
     stream.set_write_timeout(None)?;
     stream.set_nonblocking(true)?;
@@ -80,14 +80,15 @@ fn connect(place: &Place) -> io::Result<Transport> {
     })
 }
 
-/// A connection that blocks, with TLS where that is spoken. Each address may take as long as `limit`, and again for the handshake.
+/// A connection that blocks, with TLS where that is spoken. `limit` is asked before each address, and again before its handshake: how
+/// long that may take, or that there is no time left.
 pub(super) fn connect_plainly(
     place: &Place,
-    limit: Duration,
+    limit: impl Fn() -> io::Result<Duration>,
 ) -> io::Result<(TcpStream, Option<Box<ClientConnection>>)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in place.at.resolve()? {
-        match connect_to(&address, place, limit) {
+        match connect_to(&address, place, &limit) {
             Ok(connection) => return Ok(connection),
             Err(error) => last = error,
         }
@@ -98,13 +99,43 @@ pub(super) fn connect_plainly(
 fn connect_to(
     address: &SocketAddr,
     place: &Place,
-    limit: Duration,
+    limit: &impl Fn() -> io::Result<Duration>,
 ) -> io::Result<(TcpStream, Option<Box<ClientConnection>>)> {
-    let mut stream = TcpStream::connect_timeout(address, limit)?;
+    let mut stream = TcpStream::connect_timeout(address, limit()?)?;
     stream.set_nodelay(true)?;
     let session = match &place.tls {
-        Some(tls) => Some(Box::new(shake_hands(tls, &place.at.host, &mut stream, limit)?)),
+        Some(tls) => Some(Box::new(shake_hands(tls, &place.at.host, &mut stream, limit()?)?)),
         None => None,
     };
     Ok((stream, session))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use rustls::crypto::ring::default_provider;
+    use rustls::{ClientConfig, RootCertStore};
+
+    use super::*;
+
+    #[test]
+    fn the_time_that_is_left_is_asked_for_before_each_step() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = HostPort { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };
+        // The system accepts the connection, and nobody speaks TLS behind it.
+        let config =
+            ClientConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions();
+        let config = config.unwrap().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        let tls = Some(UplinkTls::new(Arc::new(config)));
+        let asked = Cell::new(0);
+        let limit = || {
+            asked.set(asked.get() + 1);
+            if asked.get() == 1 { Ok(CONNECT_TIMEOUT) } else { Err(io::Error::from(io::ErrorKind::TimedOut)) }
+        };
+        let error = connect_plainly(&Place { at, tls }, limit).map(drop).unwrap_err();
+        assert_eq!((error.kind(), asked.get()), (io::ErrorKind::TimedOut, 2));
+    }
 }

@@ -130,8 +130,6 @@ pub(super) fn put_close(into: &mut Vec<u8>, code: Option<CloseCode>) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

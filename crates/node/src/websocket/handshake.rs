@@ -191,8 +191,6 @@ fn tokens<'a>(fields: &'a [Header<'a>], name: &'a str) -> impl Iterator<Item = &
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::panic)]
-
     use super::*;
 
     const REQUEST: &str = "GET /mqtt HTTP/1.1\r\nHost: example.org:8080\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\

@@ -1,7 +1,5 @@
 //! The codec as a client sees it: bytes of a connection in, bytes of a connection out.
 
-#![allow(clippy::unwrap_used)]
-
 use proptest::prelude::*;
 
 use super::*;

@@ -97,8 +97,6 @@ pub(crate) fn number_at(bytes: &[u8], position: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a store finds when it is opened, and what it makes of it: one test for each outcome.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 mod damage;
 mod room;

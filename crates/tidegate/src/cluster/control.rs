@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Append, BusError, Epoch, GroupName, MemberName, Membership, Position, Reader, Record, Wake};
+use tidegate_bus::{Append, BusError, Epoch, GroupName, MemberName, Membership, Position, Record, Wake};
 use tidegate_cluster::{Addresses, Advert, Follower, PARTITIONS, RecordError, Standing, Step, Table};
 use tidegate_engine::{PartitionId, Partitions};
 use tidegate_node::NodeName;
 
+use super::following::Following;
 use super::lead::{Leader, Outlook};
 use super::logs::Logs;
 use super::memory::Memory;
@@ -22,8 +23,6 @@ use super::work::{TableWork, Work};
 const GROUP: &str = "cluster-nodes";
 /// Longest time between two looks at everything.
 const TICK: Duration = Duration::from_millis(250);
-/// Records that are taken at once.
-const BATCH: usize = 256;
 
 /// What the thread is told.
 pub(super) enum Event {
@@ -86,9 +85,9 @@ pub(super) struct Control {
     /// What others have of it; `None` while it is on its way, or unknown.
     stored: Option<Advert>,
     storing: Option<Advert>,
-    tables: Option<Reader>,
-    words: Option<Reader>,
-    images: Option<Reader>,
+    tables: Following,
+    words: Following,
+    images: Following,
     collector: Collector,
     told: Option<(Told, u64)>,
 }
@@ -127,9 +126,9 @@ impl Control {
             own,
             stored: None,
             storing: None,
-            tables: None,
-            words: None,
-            images: None,
+            tables: Following::default(),
+            words: Following::default(),
+            images: Following::default(),
             collector: Collector::default(),
             told: None,
         }
@@ -230,7 +229,7 @@ impl Control {
                 self.follower = Follower::new(self.setup.name.as_str(), life, holdings).with_arrivals(arrivals);
                 // Every table is read again, on behalf of this life.
                 self.followed = self.followed.max(self.table.epoch);
-                (self.tables, self.table, self.table_read) = (None, Table::default(), Position::START);
+                (self.tables, self.table, self.table_read) = (Following::default(), Table::default(), Position::START);
                 (self.own.life, self.stored) = (life, None);
                 self.own.arrived.clear();
                 self.own.refused.clear();
@@ -244,41 +243,9 @@ impl Control {
         self.life.as_ref()?.tenure.map(|(_, since)| since)
     }
 
-    /// Takes what there is to read.
-    fn take(
-        logs: &Logs,
-        reader: &mut Option<Reader>,
-        place: &tidegate_bus::Place,
-        wake: Wake,
-    ) -> (Vec<Record>, Position) {
-        if reader.is_none() {
-            match logs.bus.read(place, Position::START, wake) {
-                Ok(opened) => *reader = Some(opened),
-                Err(error) => tracing::warn!(%error, log = %place, "cannot be read; it is tried again"),
-            }
-        }
-        let mut all = (Vec::new(), Position::START);
-        while let Some(open) = reader {
-            match open.take(BATCH) {
-                Ok(taken) => {
-                    all.1 = taken.next;
-                    if taken.records.is_empty() {
-                        break;
-                    }
-                    all.0.extend(taken.records);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, log = %place, "cannot be read on; it is read again");
-                    *reader = None;
-                }
-            }
-        }
-        all
-    }
-
     fn read_adverts(&mut self) {
         let wake = self.wake();
-        let (records, _) = Self::take(&self.logs, &mut self.words, &self.logs.adverts, wake);
+        let (records, _) = self.words.take(&self.logs.bus, &self.logs.adverts, wake);
         let mut known = false;
         for record in records {
             let Ok(name) = std::str::from_utf8(&record.key) else { continue };
@@ -301,7 +268,7 @@ impl Control {
             return;
         }
         let wake = self.wake();
-        let (records, next) = Self::take(&self.logs, &mut self.tables, &self.logs.table, wake);
+        let (records, next) = self.tables.take(&self.logs.bus, &self.logs.table, wake);
         for record in records {
             match Table::from_bytes(&record.payload) {
                 Ok(table) => self.follow(table),
@@ -394,11 +361,11 @@ impl Control {
 
     fn read_images(&mut self) {
         if self.collector.is_idle() {
-            self.images = None;
+            self.images = Following::default();
             return;
         }
         let wake = self.wake();
-        let (records, _) = Self::take(&self.logs, &mut self.images, &self.logs.images, wake);
+        let (records, _) = self.images.take(&self.logs.bus, &self.logs.images, wake);
         for record in records {
             if let Some((id, kind, parcel)) = self.collector.take(&record) {
                 let _ = self.work.send(Work::TakeIn { id, kind, parcel });

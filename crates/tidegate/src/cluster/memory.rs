@@ -105,7 +105,6 @@ impl MemoryFile {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

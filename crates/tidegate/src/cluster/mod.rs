@@ -5,6 +5,7 @@
 
 mod addresses;
 mod control;
+mod following;
 mod lead;
 mod logs;
 mod memory;

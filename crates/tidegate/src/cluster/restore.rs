@@ -1,7 +1,9 @@
 //! Goes on with what a dead node had: its store is on the bus, is fenced and fetched, and what it owed is taken in here.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -75,6 +77,8 @@ pub(super) struct Restorer {
     bus: Bus,
     engine: EngineSettings,
     scratch: PathBuf,
+    /// Whether that lies where everybody writes.
+    is_among_others: bool,
 }
 
 /// The store of a dead node, fetched; its files are removed with it.
@@ -98,6 +102,20 @@ fn remove(directory: &Path) {
     }
 }
 
+/// Makes the directory for what is fetched, or finds it made. What is in it is taken in, so it has to be this user's alone.
+fn make_private(directory: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made,
+    }
+    let there = fs::symlink_metadata(directory)?;
+    if there.is_dir() && there.uid() == rustix::process::geteuid().as_raw() && there.mode() & 0o777 == 0o700 {
+        return Ok(());
+    }
+    let text = "it is not a directory of this user alone: remove it, or set store.directory";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
 impl Restorer {
     pub(super) fn new(
         name: String,
@@ -112,7 +130,7 @@ impl Restorer {
         };
         // What a process left that was killed while it fetched.
         remove(&scratch);
-        Self { name, node, bus, engine, scratch }
+        Self { name, node, bus, engine, scratch, is_among_others: directory.is_none() }
     }
 
     /// Does a task. `own` is what is here by this node's own memory.
@@ -151,6 +169,10 @@ impl Restorer {
 
     fn fetch(&self, node: &str, fence: bool) -> Result<Place, Hindrance> {
         let log = log_of(node).map_err(|error| Hindrance::Lasting(error.to_string()))?;
+        if self.is_among_others {
+            let not_ours = |error| Hindrance::Passing(format!("{}: {error}", self.scratch.display()));
+            make_private(&self.scratch).map_err(not_ours)?;
+        }
         let directory = self.scratch.join(node);
         remove(&directory);
         let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(error.to_string());
@@ -220,4 +242,29 @@ impl Restorer {
 fn has(memory: &Memory, partition: u16, former: &Former) -> bool {
     let came = former.by.is_some() && memory.arrived.get(&partition).copied() == former.by;
     came || memory.holdings.get(&partition) == Some(&former.since)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_is_fetched_goes_to_a_directory_that_nobody_else_can_write() {
+        let folder = std::env::temp_dir().join(format!("tidegate-restore-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (own, open, link) = (folder.join("own"), folder.join("open"), folder.join("link"));
+        assert!(make_private(&own).is_ok() && make_private(&own).is_ok());
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+        symlink(&own, &link).unwrap();
+        let refused = |directory: &Path| make_private(directory).unwrap_err().kind();
+        assert_eq!(
+            (refused(&open), refused(&link)),
+            (io::ErrorKind::PermissionDenied, io::ErrorKind::PermissionDenied)
+        );
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

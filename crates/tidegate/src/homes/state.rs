@@ -177,7 +177,6 @@ impl StateFile {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::super::table::Place;
     use super::*;
 

@@ -143,7 +143,6 @@ fn weight(name: &str, partition: u16) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn places(names: &[&str]) -> Vec<Place> {

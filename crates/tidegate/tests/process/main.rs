@@ -1,6 +1,6 @@
 //! The built binary as scripts and people meet it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 mod access;
 mod applications;

@@ -53,8 +53,6 @@ pub fn functions(sources: &Sources, exceptions: &[Exception]) -> Vec<Violation> 
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
     use crate::tree::Tree;
 

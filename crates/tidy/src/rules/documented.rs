@@ -132,8 +132,6 @@ fn is_metric(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     const TABLE: &str = "reasons! {\n    /// Doc.\n    Late = 3, \"late\", Busy, \"came too late\";\n}\n";

@@ -36,8 +36,6 @@ pub fn orphans(sources: &Sources) -> Vec<Violation> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

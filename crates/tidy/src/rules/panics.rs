@@ -74,8 +74,6 @@ fn holder(source: &Source, line: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
     use crate::tree::Tree;
 

@@ -128,8 +128,6 @@ fn banned(path: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn count(text: &str) -> usize {

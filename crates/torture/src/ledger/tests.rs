@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use super::*;
 
 const MESSAGE: MessageId = MessageId { publisher: 0, number: 0 };

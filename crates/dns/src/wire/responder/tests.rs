@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
 mod malformed;
 mod names;
 mod nearest;

@@ -106,7 +106,6 @@ impl Uplinks {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn message<'a>(payload: &'a [u8], properties: &'a [u8]) -> (RawPublish<'a>, PublishProperties<'a>) {

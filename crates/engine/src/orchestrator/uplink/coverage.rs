@@ -172,7 +172,6 @@ impl Walk<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use tidegate_mqtt::{TopicFilter, TopicName};
 
     use super::*;

@@ -1,4 +1,4 @@
-#![allow(clippy::float_cmp, reason = "the numbers are exact in binary")]
+#![expect(clippy::float_cmp, reason = "the numbers are exact in binary")]
 
 use super::*;
 

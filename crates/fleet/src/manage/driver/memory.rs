@@ -49,8 +49,6 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
     use std::fs;
 
     use super::*;

@@ -71,7 +71,6 @@ fn given(container: &Container) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
 
     fn pod(resources: &str) -> Pod {

@@ -97,8 +97,6 @@ fn microseconds(seconds: f64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::super::import::Import;
     use super::*;
 

@@ -163,11 +163,6 @@ impl Import {
 
 #[cfg(test)]
 mod tests {
-    #![allow(
-        clippy::unwrap_used,
-        clippy::float_cmp,
-        reason = "a test may stop at the first surprise; the numbers are exact in binary"
-    )]
 
     use super::*;
 

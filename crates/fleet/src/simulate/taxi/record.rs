@@ -138,11 +138,6 @@ impl fmt::Display for TaxiRecord {
 
 #[cfg(test)]
 mod tests {
-    #![allow(
-        clippy::unwrap_used,
-        clippy::float_cmp,
-        reason = "a test may stop at the first surprise; the numbers are literal"
-    )]
 
     use super::*;
 

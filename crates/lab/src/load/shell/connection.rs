@@ -187,8 +187,6 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use mio::{Events, Interest, Poll, Token};
 
     use super::*;

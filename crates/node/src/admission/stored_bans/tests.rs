@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use tidegate_engine::TenantId;
 use tidegate_store::{Running, Settings, SimulatedDisk, Store, keep_all, open};
 

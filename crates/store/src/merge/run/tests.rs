@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail")]
-
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::fs;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};

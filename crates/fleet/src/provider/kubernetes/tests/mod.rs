@@ -1,7 +1,5 @@
 //! The provider against a recorded conversation: what a real API server has answered, trimmed to what is read and a little more.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
-
 mod lies;
 mod observing;
 mod scaling;

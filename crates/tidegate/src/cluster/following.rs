@@ -1,0 +1,80 @@
+//! A log of the cluster that is read from its beginning, and from there again when that has failed.
+
+use std::time::{Duration, Instant};
+
+use tidegate_bus::{Bus, BusError, Place, Position, Reader, Record, Wake};
+
+/// Records that are taken at once.
+const BATCH: usize = 256;
+/// How long a log that the bus does not let be read is left alone.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What reads it.
+#[derive(Default)]
+pub(super) struct Following {
+    reader: Option<Reader>,
+    /// Until when it is left alone. The control thread looks at everything often enough to go on then.
+    rests_until: Option<Instant>,
+}
+
+impl Following {
+    /// Takes what there is, and says what is read next.
+    pub(super) fn take(&mut self, bus: &Bus, place: &Place, wake: Wake) -> (Vec<Record>, Position) {
+        let mut all = (Vec::new(), Position::START);
+        if self.reader.is_none() && self.rests_until.is_none_or(|until| until <= Instant::now()) {
+            match bus.read(place, Position::START, wake) {
+                Ok(opened) => self.reader = Some(opened),
+                Err(error) => {
+                    tracing::warn!(%error, log = %place, "cannot be read; it is tried again");
+                    self.rest();
+                }
+            }
+        }
+        while let Some(open) = &mut self.reader {
+            match open.take(BATCH) {
+                Ok(taken) => {
+                    all.1 = taken.next;
+                    if taken.records.is_empty() {
+                        break;
+                    }
+                    all.0.extend(taken.records);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, log = %place, "cannot be read on; it is read again");
+                    self.reader = None;
+                    // What was trimmed is gone, and the rest can be read at once. What else is wrong stays so for a while.
+                    if !matches!(error, BusError::Trimmed { .. }) {
+                        self.rest();
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    fn rest(&mut self) {
+        self.rests_until = Some(Instant::now() + PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidegate_bus::{Address, LogName, Settings};
+
+    use super::*;
+
+    #[test]
+    fn a_log_that_cannot_be_read_is_left_alone_for_a_while() {
+        let bus = Bus::open(&Address::Embedded, Settings::default(), Arc::new(|_| {})).unwrap();
+        let place = Place::new(LogName::new("unknown").unwrap(), 0);
+        let mut following = Following::default();
+        let (records, _) = following.take(&bus, &place, Arc::new(|| {}));
+        assert!(records.is_empty() && following.reader.is_none());
+        let until = following.rests_until;
+        assert!(until.is_some());
+        following.take(&bus, &place, Arc::new(|| {}));
+        assert_eq!(following.rests_until, until, "it was not asked for again");
+    }
+}
