@@ -474,7 +474,6 @@ fn passes_parked(packet_type: PacketType) -> bool {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]

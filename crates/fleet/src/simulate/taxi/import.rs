@@ -163,7 +163,6 @@ impl Import {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn import(lines: &[&str]) -> Import {

@@ -138,7 +138,6 @@ impl fmt::Display for TaxiRecord {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     const LINE: &str = "156;2014-02-01 00:00:00.739166+01;POINT(41.8836718276551 12.4877775603346)";
