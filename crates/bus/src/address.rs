@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
+
+use crate::settings::USUAL_LEASE;
 
 /// Why a text is no address of a bus. It never repeats the address, which may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,6 +97,20 @@ pub enum Address {
         /// Who asks (SASL PLAIN), where the brokers want to know.
         credentials: Option<Credentials>,
     },
+}
+
+/// A lease with which groups on Kafka outlast the death of a broker: what they have to (`LEAST_LEASE` of its client), and some seconds
+/// for machines that are busy.
+const KAFKA_LEASE: Duration = Duration::from_secs(30);
+
+impl Address {
+    /// The lease of groups that outlasts what happens to servers of this kind: the death of one of several among them.
+    pub fn usual_lease(&self) -> Duration {
+        match self {
+            Self::Embedded | Self::Nats { .. } => USUAL_LEASE,
+            Self::Kafka { .. } => KAFKA_LEASE,
+        }
+    }
 }
 
 impl FromStr for Address {
@@ -192,6 +209,12 @@ fn unescape(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lease_is_longer_where_servers_take_longer_to_miss_one_of_them() {
+        let lease = |text: &str| text.parse::<Address>().unwrap().usual_lease();
+        assert_eq!(["embedded", "nats://h", "kafka://h"].map(lease).map(|it| it.as_secs()), [10, 10, 30]);
+    }
 
     #[test]
     fn addresses_are_read_and_shown_without_the_password() {

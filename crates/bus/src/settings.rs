@@ -7,6 +7,9 @@ use crate::BusError;
 use crate::bus::in_range;
 use crate::name::is_name;
 
+/// A lease that outlasts elections among servers of NATS and short breaks of a network.
+pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(10);
+
 /// Limits and habits of a bus. The defaults suit a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -26,8 +29,7 @@ pub struct Settings {
     pub max_ahead: usize,
     /// Bytes that are read ahead for a reading or wait in a subscription; a single larger record still passes.
     pub max_ahead_bytes: usize,
-    /// How long a member of a group may be silent before its partitions are given to others. Kafka's servers take 6 s to
-    /// 30 min unless set otherwise.
+    /// How long a member of a group may be silent before its partitions are given to others; `Address::usual_lease` has what suits a bus.
     pub lease: Duration,
     /// How long a member may take to release a partition that it is losing; then it is taken away. Shorter than `lease`.
     pub max_release_time: Duration,
@@ -91,7 +93,7 @@ impl Default for Settings {
             max_record_bytes: 1_000_000,
             max_ahead: 4_096,
             max_ahead_bytes: 8 * 1024 * 1024,
-            lease: Duration::from_secs(10),
+            lease: USUAL_LEASE,
             max_release_time: Duration::from_secs(5),
             replicas: 1,
             directory: None,

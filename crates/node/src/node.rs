@@ -301,6 +301,12 @@ impl Node {
         Stopped { drained, failed }
     }
 
+    /// Stops as [`Self::stop`] does where another process has taken this one's place: the wills of its clients are that one's to publish.
+    pub fn stop_replaced(self, limit: Duration) -> Stopped {
+        self.handle.tell_all(|| Admin::LeaveWills);
+        self.stop(limit)
+    }
+
     /// Asks every shard for the same thing and waits until all have reported that it is done, or until `deadline`; says
     /// whether all have. A shard that is done serves the others until all are.
     fn all_report(&self, deadline: Millis, request: impl Fn(Sender<ShardId>) -> Admin) -> bool {

@@ -1,11 +1,21 @@
 //! How the servers of a bus are spoken to: what the sections that name one have in common.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use tidegate_bus::{Sasl, Settings, TlsIdentity};
+use tidegate_bus::{Address, Sasl, Settings, TlsIdentity};
 
 use crate::config::sections::cluster::{BusSasl, Cluster};
 use crate::config::sections::context::Context;
+use crate::config::value::Lease;
+
+/// How long a member of a group on this bus may be silent.
+pub(crate) fn lease_on(bus: &Address, lease: Lease) -> Duration {
+    match lease {
+        Lease::Auto => bus.usual_lease(),
+        Lease::For(length) => length,
+    }
+}
 
 /// TLS, and what this process shows of itself.
 pub(crate) struct BusAccess<'a> {
@@ -63,6 +73,14 @@ impl<'a> BusAccess<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lease_that_is_set_stays_as_it_is() {
+        let (kafka, nats) = ("kafka://h".parse().unwrap(), "nats://h".parse().unwrap());
+        assert_eq!([&kafka, &nats].map(|bus| lease_on(bus, Cluster::default().lease).as_secs()), [30, 10]);
+        assert_eq!([&kafka, &nats].map(|bus| lease_on(bus, Context::default().lease).as_secs()), [30, 10]);
+        assert_eq!(lease_on(&kafka, Lease::For(Duration::from_secs(2))), Duration::from_secs(2));
+    }
 
     #[test]
     fn the_core_speaks_to_the_bus_of_its_cluster_as_the_cluster_does() {

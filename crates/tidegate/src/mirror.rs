@@ -2,9 +2,8 @@
 //! has them.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -28,8 +27,8 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Mirrored {
     disk: Arc<MirrorDisk>,
-    /// Whether another process has them now.
-    lost: Arc<AtomicBool>,
+    /// Why nothing can be kept any more, once that is so: mostly another process has them.
+    lost: Arc<OnceLock<Lost>>,
     /// Whether the directory had them before: then whoever had them last has ended.
     was_here: bool,
 }
@@ -89,7 +88,7 @@ pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> R
     let Some(Target { key, bus, name, settings }) = target(config) else { return Ok(None) };
     let address: Address = bus.parse().map_err(|error| format!("{key}: {error}"))?;
     let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
-    let lost = Arc::new(AtomicBool::new(false));
+    let lost = Arc::default();
     let settings = Settings::new(&name, directory).map_err(|error| format!("{name}: {error}"))?;
     let settings = Settings {
         local_sync: mirror.local_sync,
@@ -106,10 +105,11 @@ pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> R
 }
 
 /// What is done when nothing can be kept any more: the broker stops, so that its clients turn to who has the files.
-fn stop_on_loss(lost: &Arc<AtomicBool>) -> OnLost {
+fn stop_on_loss(lost: &Arc<OnceLock<Lost>>) -> OnLost {
     let lost = Arc::clone(lost);
-    Arc::new(move |_: &Lost| {
-        lost.store(true, Ordering::SeqCst);
+    Arc::new(move |why: &Lost| {
+        // It is told once.
+        let _ = lost.set(why.clone());
         // As if somebody had asked for it, so that there is one way to stop.
         if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
             tracing::error!(%error, "the broker cannot be stopped; it acknowledges nothing any more");
@@ -121,6 +121,11 @@ impl Mirrored {
     /// The disk, for the store.
     pub(crate) fn disk(&self) -> Arc<MirrorDisk> {
         Arc::clone(&self.disk)
+    }
+
+    /// Whether nothing can be kept any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
     }
 
     /// Whether the directory had the files before.
@@ -203,12 +208,28 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// Ends it, now that the store has stopped. Says whether the files are another's now.
-    pub(crate) fn end(self) -> bool {
+    /// Ends it, now that the store has stopped. Says why nothing could be kept any more, if that was so.
+    pub(crate) fn end(self) -> Option<Lost> {
         let _ = self.stopped.send(());
         let _ = self.watch.join();
         self.mirrored.disk.close(CLOSE_PATIENCE);
-        self.mirrored.lost.load(Ordering::SeqCst)
+        self.mirrored.lost.get().cloned()
+    }
+}
+
+/// What a broker says at its end that could keep nothing any more, and what to do next.
+pub(crate) fn farewell(config: &Config, lost: &Lost) -> String {
+    let name = &config.cluster.name;
+    match lost {
+        Lost::Fenced(_) if is_for_cluster(config) => format!(
+            "node `{name}` has lost its place in the cluster: it was silent on the bus for longer than cluster.lease, or a second process has its \
+             name; others go on with all that it had acknowledged. Start it again with the same data directory, as a supervisor does, and it \
+             gets a share of the work"
+        ),
+        Lost::Fenced(log) => format!(
+            "another process has taken {log}, and goes on with all that was acknowledged here; stop that one before this one is started again"
+        ),
+        other => other.to_string(),
     }
 }
 

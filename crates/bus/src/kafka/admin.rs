@@ -26,6 +26,12 @@ const MIN_IN_SYNC: &str = "min.insync.replicas";
 /// From so many brokers on, one copy is less than people mean.
 const MANY_BROKERS: usize = 3;
 
+/// What a lease has to be at least where one of several brokers may die. The others miss it after `broker.session.timeout.ms`, 9 s unless
+/// set otherwise, then choose new leaders, which clients have to find, and end transactions that it coordinated: nothing was confirmed for
+/// up to 16 s (docs/bus.md has the measurements). A member shows each quarter of its lease that it lives, so three quarters of it have to
+/// be longer than that.
+const LEAST_LEASE: Duration = Duration::from_secs(22);
+
 /// What there is of a topic.
 struct Found {
     partitions: u32,
@@ -40,9 +46,15 @@ fn in_sync(replicas: u8) -> usize {
     usize::from(replicas) / 2 + 1
 }
 
+/// Whether a lease ends before so many brokers go on without one of them. One that is alone is away until it is back, whatever the lease is.
+fn is_short(lease: Duration, brokers: usize) -> bool {
+    brokers > 1 && lease < LEAST_LEASE
+}
+
 pub(super) struct Admin {
     common: Arc<Common>,
     told_of_one_copy: AtomicBool,
+    told_of_short_lease: AtomicBool,
     client: AdminClient<DefaultClientContext>,
     consumer: BaseConsumer,
     /// What the futures of the client are waited for with.
@@ -68,7 +80,8 @@ impl Admin {
         let consumer = common.consumer().create().map_err(|error| client_error(&error))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| BusError::Client(error.to_string()))?;
-        Ok(Self { common, told_of_one_copy: AtomicBool::new(false), client, consumer, runtime })
+        let (told_of_one_copy, told_of_short_lease) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { common, told_of_one_copy, told_of_short_lease, client, consumer, runtime })
     }
 
     fn until<T>(&self, deadline: Instant, mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, BusError> {
@@ -108,6 +121,9 @@ impl Admin {
                 return mismatch("way of keeping records");
             }
             self.warn_of_few_copies(&topic, &there, value(MIN_IN_SYNC).parse().unwrap_or(1));
+            if spec.name.is_of_group() {
+                self.warn_of_short_lease(&topic, there.brokers);
+            }
             Ok(())
         })
     }
@@ -178,6 +194,21 @@ impl Admin {
         }
     }
 
+    /// Says that members of a group will be given up together when a broker dies.
+    fn warn_of_short_lease(&self, topic: &str, brokers: usize) {
+        let lease = self.common.settings.lease;
+        if is_short(lease, brokers) && !self.told_of_short_lease.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                topic,
+                brokers,
+                lease = ?lease,
+                "when one of its brokers dies, Kafka is away for up to 16 s, and whoever has so short a lease loses its place: leave `lease` out, \
+                 or let it be at least {} s",
+                LEAST_LEASE.as_secs()
+            );
+        }
+    }
+
     pub(super) fn bounds(&self, place: &Place, deadline: Instant) -> Result<Bounds, BusError> {
         self.until(deadline, || Ok(self.common.bounds(place)?))
     }
@@ -204,6 +235,15 @@ impl Admin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Address, Settings};
+
+    #[test]
+    fn a_lease_has_to_be_longer_where_one_of_several_brokers_may_die() {
+        let usual = Settings::default().lease;
+        assert!(is_short(usual, 3) && is_short(usual, 2) && !is_short(usual, 1));
+        let of_kafka = "kafka://h".parse::<Address>().unwrap().usual_lease();
+        assert!(!is_short(of_kafka, 3) && !is_short(LEAST_LEASE, 3));
+    }
 
     #[test]
     fn more_than_half_of_all_copies_have_what_is_confirmed() {

@@ -429,7 +429,7 @@ impl Engine {
         self.publish_last_wills(now);
         let keys: Vec<ConnectionKey> = self.desk.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.close_connection(now, key, Reason::ServerShuttingDown, None);
+            self.end_waiting(now, key, Reason::ServerShuttingDown);
         }
         self.after_frame(now);
     }

@@ -81,10 +81,10 @@ impl Engine {
         waiting.filter_map(|(key, _)| of(key)).collect()
     }
 
-    /// What is withheld is another's to say. Who is owed nothing hears the reason.
-    fn end_waiting(&mut self, now: Now, key: ConnectionKey, reason: Reason) {
+    /// Ends a connection, which may be of a client that waits. What is withheld is another's to say. Who is owed nothing hears the reason.
+    pub(crate) fn end_waiting(&mut self, now: Now, key: ConnectionKey, reason: Reason) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        if connection.output.as_ref().is_none_or(|output| output.is_empty()) {
+        if connection.is_suspended() && connection.output.as_ref().is_none_or(|output| output.is_empty()) {
             connection.extra_mut().suspended = false;
             if let Some(output) = connection.output.as_mut() {
                 output.go_on();

@@ -58,6 +58,11 @@ impl Engine {
         self.desk.store_session(key);
     }
 
+    /// Another process has taken this one's place and knows the wills of its clients: they are that one's to publish.
+    pub fn leave_wills_to_another(&mut self) {
+        self.settings.wills_on_shutdown = false;
+    }
+
     /// Takes no more connections, because the server is about to stop, and publishes the wills of all clients if that is
     /// wanted. Where every shard does this before any of them goes on to [`Engine::begin_shutdown`], and hands its batches
     /// over, the clients that these wills are for are still there.

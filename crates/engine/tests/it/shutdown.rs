@@ -63,6 +63,21 @@ fn wills_are_published_where_that_is_wanted() {
     }
 }
 
+#[test]
+fn a_server_whose_place_another_has_taken_leaves_it_the_wills() {
+    everywhere(|world| {
+        let watcher = world.connect(v5("watcher").lasting());
+        watcher.subscribe("wills", AtLeastOnce);
+        watcher.lose();
+        let _client = world.connect(v5("a").will(message("wills", "gone").qos1()));
+        for shard in 0..world.shards() {
+            world.engine(shard, |engine, _| engine.leave_wills_to_another());
+        }
+        world.shut_down();
+        assert_eq!(world.gauges().queued_messages, 0);
+    });
+}
+
 /// Whoever is still there gets the wills of all others, whether their connections end before or after its own.
 #[test]
 fn wills_reach_the_clients_that_are_there() {

@@ -98,6 +98,28 @@ fn whose_place_was_taken_hears_where_and_nothing_that_was_not_said_before() {
     });
 }
 
+/// So a client knows that it has to connect again, and hears no promise of a node whose place may be taken.
+#[test]
+fn a_node_that_stops_without_a_lease_says_so_to_those_who_are_owed_nothing() {
+    in_one_process(|world| {
+        let idle = world.connect(v5("idle"));
+        let subscriber = world.connect(v5("s").lasting().manual());
+        subscriber.subscribe("t", ExactlyOnce);
+        let publisher = world.connect(v5("p"));
+        set_homes(world, Home::Here, Some(seconds(5)));
+        publisher.publish(message("t", "1").qos1());
+        let delivered = subscriber.expect_message();
+        pass(world, seconds(5));
+        subscriber.pubrec(delivered.id.unwrap());
+        publisher.send_publish(message("t", "2").qos1());
+        world.run();
+        world.shut_down();
+        idle.expect_disconnect(ReasonCode::ServerShuttingDown);
+        publisher.expect_disconnect(ReasonCode::ServerShuttingDown);
+        assert!(subscriber.take_arrival().is_none() && subscriber.expect_closed() == Reason::ServerShuttingDown);
+    });
+}
+
 #[test]
 fn in_the_end_who_waits_for_an_answer_is_told_that_there_is_none_and_others_stay() {
     in_one_process(|world| {

@@ -89,6 +89,8 @@ pub(crate) enum Admin {
     Enforce { target: BanTarget, answer: Sender<u64> },
     /// End the connections of these users, and say how many there were.
     DisconnectUsers { users: Arc<BTreeSet<String>>, reason: Reason, answer: Sender<u64> },
+    /// Publish no wills: another process has taken this one's place, and they are that one's.
+    LeaveWills,
     /// Stop accepting, publish the wills of all clients, and report when what they cause is before the other shards.
     LastWills { sent: Sender<ShardId> },
     /// Say goodbye to every client and report when the last connection is closed.

@@ -186,6 +186,7 @@ impl Shard {
                 // Whoever asked may have given up waiting.
                 let _ = answer.send(ended);
             }
+            Admin::LeaveWills => self.engine.leave_wills_to_another(),
             Admin::LastWills { sent } => self.publish_last_wills(&sent),
             Admin::Stop { drained } => self.begin_stop(drained),
             Admin::Serve(journal) => {

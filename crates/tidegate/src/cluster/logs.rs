@@ -10,7 +10,7 @@ use tidegate_bus::{Address, Append, Bus, BusError, Done, LogName, LogSpec, Place
 use zeroize::Zeroizing;
 
 use super::NotJoined;
-use crate::bus_access::BusAccess;
+use crate::bus_access::{BusAccess, lease_on};
 use crate::config::Config;
 use crate::status::BrokerStatus;
 
@@ -37,13 +37,20 @@ pub(super) struct Logs {
     secret: Place,
 }
 
+/// How long nodes of the cluster may be silent.
+pub(super) fn lease(config: &Config) -> Duration {
+    // An address that cannot be read is refused with the configuration.
+    let bus = config.cluster.bus.as_deref().and_then(|bus| bus.parse().ok()).unwrap_or(Address::Embedded);
+    lease_on(&bus, config.cluster.lease)
+}
+
 /// How the bus of a cluster is spoken to.
 pub(crate) fn settings(config: &Config) -> Settings {
-    let cluster = &config.cluster;
+    let (cluster, lease) = (&config.cluster, lease(config));
     BusAccess::of_cluster(cluster).put(Settings {
         prefix: cluster.prefix.clone(),
-        lease: cluster.lease,
-        max_release_time: cluster.lease / 4,
+        lease,
+        max_release_time: lease / 4,
         replicas: cluster.bus_replicas,
         ..Settings::default()
     })

@@ -65,6 +65,11 @@ impl MemoryFile {
         Self { path: directory.map(|directory| Path::new(directory).join(FILE)), mirror }
     }
 
+    /// Whether nothing can be saved any more, since another process has what is on the bus.
+    pub(super) fn is_another_s(&self) -> bool {
+        self.mirror.as_ref().is_some_and(|mirror| mirror.lost().is_some())
+    }
+
     /// What was saved last.
     ///
     /// # Errors

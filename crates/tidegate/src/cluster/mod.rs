@@ -152,7 +152,7 @@ impl Joining {
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
         let (handle, told) = (node.handle(), events.clone());
         let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
-        let setup = control::Setup { name, incarnation, redirect, lease: config.cluster.lease, addresses, kept };
+        let setup = control::Setup { name, incarnation, redirect, lease: logs::lease(config), addresses, kept };
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(|error| format!("cannot start a thread for the cluster: {error}"))?;
@@ -210,6 +210,11 @@ impl ClusterNode {
             }
             pause(LEAVE_PAUSE);
         }
+        self.end();
+    }
+
+    /// Leaves the cluster as it is.
+    pub(crate) fn end(&self) {
         let _ = self.events.send(Event::End);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {

@@ -222,6 +222,8 @@ impl Worker {
         }
         match self.memory.save(memory) {
             Ok(()) => self.saved = Some(memory.clone()),
+            // The process is about to end for it, and says so.
+            Err(_) if self.memory.is_another_s() => {}
             Err(error) => {
                 tracing::error!(%error, "cannot remember what is worked here: a restart would begin it anew");
             }

@@ -28,6 +28,9 @@ use crate::reload::{
 use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 
+/// How long goodbyes may take of a broker whose place another has taken: it has nothing else to say, and its clients are served elsewhere.
+const GOODBYES: Duration = Duration::from_secs(1);
+
 /// How long a signal may wait while the store is opened.
 const STOP_IS_SEEN_WITHIN: Duration = Duration::from_millis(100);
 
@@ -109,19 +112,37 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
         tell_ready(&node, config, console.as_ref());
     }
+    let is_lost = wait_for_the_end(&mut signals, &operations, mirrored.as_ref());
+    status.stopping();
+    drop(core);
+    match &cluster {
+        // Nobody takes anything from a node that cannot keep it.
+        Some(cluster) if is_lost => cluster.end(),
+        Some(cluster) => cluster.leave(config.cluster.leave_timeout),
+        None => {}
+    }
+    stop(node, console, mirrored, config)
+}
+
+/// Waits until the broker is to stop, and has it read its configuration anew meanwhile. Says whether another process has its files.
+fn wait_for_the_end(
+    signals: &mut BrokerSignals,
+    operations: &BrokerOperations,
+    mirrored: Option<&Mirrored>,
+) -> bool {
     let signal = loop {
         match signals.wait() {
             Asked::Stop(signal) => break signal,
             Asked::Reload => operations.reload_and_log(),
         }
     };
-    tracing::info!(signal, "stopping");
-    status.stopping();
-    drop(core);
-    if let Some(cluster) = &cluster {
-        cluster.leave(config.cluster.leave_timeout);
+    let is_lost = mirrored.is_some_and(Mirrored::is_lost);
+    if is_lost {
+        tracing::info!("stopping, since nothing can be kept any more");
+    } else {
+        tracing::info!(signal, "stopping");
     }
-    stop(node, console, mirrored, config)
+    is_lost
 }
 
 /// Opens the store; `None` when a signal stops the broker before that is done. A store on a bus that is away takes half a minute to fail,
@@ -178,16 +199,21 @@ fn settle(written: &Config, mirrored: Option<&Mirrored>) -> Result<Config, Strin
 
 /// Closes everything.
 fn stop(node: Node, console: Option<Admin>, mirrored: Option<Mirrored>, config: &Config) -> Result<Exit, String> {
-    let closing = mirrored.map(|mirrored| mirrored.stop_within(config.shutdown.grace)).transpose()?;
-    let stopped = node.stop(config.shutdown.grace);
+    let is_lost = mirrored.as_ref().is_some_and(Mirrored::is_lost);
+    let grace = if is_lost { config.shutdown.grace.min(GOODBYES) } else { config.shutdown.grace };
+    let closing = mirrored.map(|mirrored| mirrored.stop_within(grace)).transpose()?;
+    let stopped = if is_lost { node.stop_replaced(grace) } else { node.stop(grace) };
     if let Some(console) = console {
         console.running.stop();
     }
-    if !stopped.drained {
+    if !stopped.drained && !is_lost {
         tracing::warn!("not all output was written within the time for stopping; the rest was cut off");
     }
     tracing::info!("stopped");
-    Ok(if stopped.failed.is_empty() && !closing.is_some_and(Closing::end) { Exit::Ok } else { Exit::Failure })
+    if let Some(lost) = closing.and_then(Closing::end) {
+        return Err(crate::mirror::farewell(config, &lost));
+    }
+    Ok(if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure })
 }
 
 /// The parts that take a new configuration while the broker runs. Those that may refuse it come before those that cannot.

@@ -77,6 +77,8 @@ pub(crate) enum Kind {
     Seconds(Range),
     /// A length of time in whole seconds, or `"unlimited"`.
     Lifetime(Range),
+    /// A length of time, or `"auto"`; the range counts milliseconds.
+    Lease(Range),
     /// Text of at most so many bytes; empty means none.
     Text { max_len: usize },
     /// Texts, such as names.
@@ -150,6 +152,7 @@ impl Kind {
                 let range = range.describe(duration::show);
                 format!("a duration in whole seconds, {range}, or `\"unlimited\"`")
             }
+            Self::Lease(range) => format!("a duration, {}, or `\"auto\"`", range.describe(duration::show)),
             Self::Text { max_len } => format!("text of at most {max_len} bytes; empty for none"),
             Self::Texts => "text in quotes, or a list of such".to_owned(),
             Self::Name { empty } => {
@@ -175,7 +178,8 @@ impl Kind {
             | Self::Size(range)
             | Self::Duration(range)
             | Self::Seconds(range)
-            | Self::Lifetime(range) => *range,
+            | Self::Lifetime(range)
+            | Self::Lease(range) => *range,
             _ => Range::of(0, u64::MAX),
         }
     }
@@ -317,6 +321,31 @@ impl Value for Lifetime {
     fn show(&self) -> String {
         match self {
             Self::Unlimited => quote("unlimited"),
+            Self::For(length) => length.show(),
+        }
+    }
+}
+
+/// How long somebody on a bus may be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lease {
+    /// What suits the bus.
+    Auto,
+    /// This long.
+    For(Duration),
+}
+
+impl Value for Lease {
+    fn read(raw: &Raw, kind: &Kind) -> Result<Self, Problem> {
+        match raw {
+            Raw::Text(text) | Raw::Word(text) if text == "auto" => Ok(Self::Auto),
+            raw => Duration::read(raw, kind).map(Self::For),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Auto => quote("auto"),
             Self::For(length) => length.show(),
         }
     }

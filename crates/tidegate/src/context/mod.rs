@@ -22,7 +22,7 @@ use tidegate_context::{
 use tidegate_engine::ListenerId;
 use tidegate_node::Node;
 
-use crate::bus_access::BusAccess;
+use crate::bus_access::{BusAccess, lease_on};
 use crate::config::Config;
 use crate::config::sections::context::{Context, CoreServices, RankingName};
 use crate::status::BrokerStatus;
@@ -119,11 +119,12 @@ fn address_of(config: &Config) -> Result<Address, String> {
 fn open(config: &Config) -> Result<Courier, String> {
     let context = &config.context;
     let address = address_of(config)?;
+    let lease = lease_on(&address, context.lease);
     let settings = BusAccess::of_context(context, &config.cluster).put(Settings {
         prefix: context.bus_prefix.clone(),
         replicas: context.bus_replicas,
-        lease: context.lease,
-        max_release_time: context.lease / 4,
+        lease,
+        max_release_time: lease / 4,
         ..Settings::default()
     });
     let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;

@@ -15,6 +15,10 @@ use tidegate_lab::contextnet::{Gateways, Part, Requests};
 use super::stop_on_signals;
 use crate::exit::{Exit, report};
 
+/// What gateways have for a lease on every bus, so that a death is noticed as fast on one as on another: the bus is one server, which is not
+/// what is killed.
+const LEASE: &str = "10s";
+
 /// How long gateways that have met are left to themselves before anything is asked of them.
 const SETTLE: Duration = Duration::from_secs(10);
 
@@ -135,10 +139,12 @@ fn gateway(args: &Args, executable: &str, number: u32, at: &str) -> Part {
         );
         settings.push(format!("context.name={name}"));
         settings.push(format!("context.bus={}", args.bus));
+        settings.push(format!("context.lease={LEASE}"));
         settings.push(format!("context.balance={}", points == Points::Managed));
     } else {
         command.extend(["--node", &name, "--bus", &args.bus].map(str::to_owned));
         settings.push("cluster.leave_timeout=1s".to_owned());
+        settings.push(format!("cluster.lease={LEASE}"));
     }
     command.extend(settings.into_iter().flat_map(|setting| ["--set".to_owned(), setting]));
     Part { name, command, accepts: Some(at.to_owned()) }
@@ -146,6 +152,7 @@ fn gateway(args: &Args, executable: &str, number: u32, at: &str) -> Part {
 
 fn core(args: &Args, executable: &str) -> Part {
     let mut command = [executable, "core", "--bus", &args.bus, "--member", "core-1"].map(str::to_owned).to_vec();
+    command.extend(["--set".to_owned(), format!("context.lease={LEASE}")]);
     if args.points == Some(Points::Unmanaged) {
         command.extend(["--set", "context.balance=false"].map(str::to_owned));
     }
@@ -172,6 +179,7 @@ mod tests {
         assert_eq!(gateways.bus.and_then(|bus| bus.accepts), Some("h:4222".to_owned()));
         let second = gateways.gateways[1].command.join(" ");
         assert!(second.contains("--node gateway-2 --bus nats://h:4222") && second.contains("/d/gateway-2"), "{second}");
+        assert!(second.contains("cluster.lease=10s"), "{second}");
         assert!(gateways.services.is_empty());
         let apart = made(&format!("{line} --points unmanaged"));
         let second = apart.gateways[1].command.join(" ");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::config::key::{Key, Section, SectionKeys, section};
 use crate::config::list::Networks;
 use crate::config::sections::orchestrator::Redirect;
-use crate::config::value::{Kind, Problem, Range, Raw, Value, Words, words};
+use crate::config::value::{Kind, Lease, Problem, Range, Raw, Value, Words, words};
 
 use super::{HOUR, SECOND};
 
@@ -70,8 +70,9 @@ section! {
         /// the bus, and whoever may read the bus can pose as a node.
         secret_file: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// How long a node may be silent on the bus before others take over what it works. A node that does not reach the bus for so long
-        /// acknowledges nothing until it is known who serves its clients.
-        lease: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(SECOND, HOUR));
+        /// acknowledges nothing until it is known who serves its clients. `"auto"` is 10 s, and 30 s on Kafka, which is away for up to 16 s when one
+        /// of its brokers dies; see [the bus](bus.md#several-servers). Give all nodes the same.
+        lease: Lease = Lease::Auto, in Kind::Lease(Range::of(SECOND, HOUR));
         /// How long clients stay connected, behind the lease, to a node that does not reach the bus. Pings are answered, and what they publish
         /// waits. Beyond it who has published something is told that nobody serves it. 0 ends all connections with the lease.
         patience: Duration = Duration::from_secs(3600), in Kind::Duration(Range::of(0, 24 * HOUR));

@@ -8,7 +8,7 @@ use tidegate_context::ranking::ResourceWeights;
 use crate::config::key::{Key, Section, SectionKeys, section};
 use crate::config::list::{Paths, Texts};
 use crate::config::size::{Bytes, MIB, TIB};
-use crate::config::value::{Kind, Problem, Range, Raw, Value, Words, words};
+use crate::config::value::{Kind, Lease, Problem, Range, Raw, Value, Words, words};
 
 use super::cluster::BusSasl;
 use super::{DAY, HOUR, SECOND};
@@ -120,8 +120,9 @@ section! {
         /// Copies of what is kept on the bus: 1 where one server is the whole bus, 3 where there are three or more. It holds for logs that are made
         /// from now on, whichever gateway or service makes them: give all of them the same.
         bus_replicas: u8 = 1, in Kind::Integer(Range::of(1, 5));
-        /// How long a service, or a gateway that shares records, may be silent on the bus until others take its work over.
-        lease: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(500, HOUR));
+        /// How long a service, or a gateway that shares records, may be silent on the bus until others take its work over. `"auto"` is 10 s, and
+        /// 30 s on Kafka, as `cluster.lease` is. Give all services and gateways the same.
+        lease: Lease = Lease::Auto, in Kind::Lease(Range::of(500, HOUR));
         /// Partitions that nodes are dealt to: the same for all who share the bus, and fixed once there are logs. As many processes can
         /// share the work of one group definer.
         partitions: u16 = 16, in Kind::Integer(Range::of(1, 1_024));

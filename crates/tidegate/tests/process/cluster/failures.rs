@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use super::{A, B, C, Cluster, connect, publish_packet, until};
+use super::{A, B, C, Cluster, connect, connect_with_will, publish_packet, until};
 use crate::homes::pause;
 
 /// How a PUBACK begins.
@@ -64,6 +64,65 @@ fn a_node_that_stood_still_for_longer_than_its_lease_acknowledges_nothing() {
     assert!(rest.first().is_none_or(|first| *first == 0xe0), "it wrote {rest:02x?}");
     until("it is back as another life", || (cluster.view(B)["memberships_lost"] == 1).then_some(()));
     cluster.wait_even();
+}
+
+/// Suspends nodes until the others serve all, and lets them go on: they end by themselves, each with one error. Gives what they said.
+fn suspend_until_replaced(cluster: &mut Cluster, which: &[usize], by: usize) -> Vec<String> {
+    for node in which {
+        cluster.node(*node).signal("STOP");
+    }
+    for node in which {
+        until("all its threads stand still", || stands_still(cluster.node(*node).id()).then_some(()));
+    }
+    until("the other one serves all", || (cluster.view(by)["served"] == 64).then_some(()));
+    cluster.publish(by, "in/x", 2..4);
+    for node in which {
+        cluster.node(*node).signal("CONT");
+    }
+    let ended = which.iter().map(|node| cluster.nodes[*node].take().unwrap().wait());
+    let said = ended.map(|ended| {
+        assert_eq!(ended.code, Some(1), "{}", ended.err);
+        ended.err
+    });
+    said.collect()
+}
+
+#[test]
+fn nodes_whose_places_were_taken_end_with_advice_and_when_they_are_started_again_nobody_has_missed_anything() {
+    let mut cluster = Cluster::durable(3, "2s");
+    let ids = [A, B, C].map(|home| cluster.id_at(home, "keeps"));
+    for (number, id) in ids.iter().enumerate() {
+        cluster.subscribe((number + 1) % 3, id);
+    }
+    cluster.client(A, &["sub", "-i", "mourner", "-c", "-q", "1", "-t", "wills/#", "-E"]);
+    let id = cluster.id_at(B, "idle");
+    let mut idle = connect(cluster.port(B), &id).unwrap();
+    let id = cluster.id_at(C, "mourned");
+    let mut mourned = connect_with_will(cluster.port(C), &id, "wills/x");
+    cluster.publish(B, "in/x", 0..2);
+    for said in suspend_until_replaced(&mut cluster, &[B, C], A) {
+        let error = said.lines().last().unwrap();
+        assert!(error.starts_with("error: node `") && error.contains("has lost its place"), "{said}");
+        assert!(error.contains("Start it again with the same data directory"), "{said}");
+        assert_eq!(said.matches("error: node").count(), 1, "{said}");
+    }
+    // A client that is owed nothing is told that it is not served here: where its home is, or that the node is busy, or stops.
+    let mut goodbye = Vec::new();
+    let _ = idle.read_to_end(&mut goodbye);
+    assert!(matches!(goodbye[..], [0xe0, _, 0x89 | 0x8b | 0x9c, ..]), "{goodbye:02x?}");
+    let _ = mourned.read_to_end(&mut Vec::new());
+    // With the same data directories, as a supervisor starts them.
+    cluster.run(B);
+    cluster.run(C);
+    cluster.wait_even();
+    cluster.publish(C, "in/x", 4..6);
+    for (number, id) in ids.iter().enumerate() {
+        cluster.expect_owed((number + 2) % 3, id, 6);
+    }
+    // The will is there, once.
+    cluster.client(B, &["pub", "-q", "1", "-t", "wills/y", "-m", "last"]);
+    let wills = cluster.client(C, &["sub", "-i", "mourner", "-c", "-q", "1", "-t", "wills/#", "-C", "2", "-W", "20"]);
+    assert_eq!(wills, "gone\nlast\n");
 }
 
 #[test]

@@ -177,9 +177,20 @@ impl Cluster {
 
 /// CONNECT of MQTT 5 with a clean start, and whether it was accepted.
 fn connect(port: u16, id: &str) -> Option<TcpStream> {
+    connect_by(port, 0x02, &[&[id.len() as u8], id.as_bytes()].concat())
+}
+
+/// The same with a will of QoS 1 that says "gone".
+fn connect_with_will(port: u16, id: &str, topic: &str) -> TcpStream {
+    let text = |text: &str| [&[0, text.len() as u8][..], text.as_bytes()].concat();
+    let payload = [&text(id)[1..], &[0], &text(topic), &text("gone")].concat();
+    connect_by(port, 0x0e, &payload).unwrap()
+}
+
+fn connect_by(port: u16, flags: u8, payload: &[u8]) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let head = [&[0x10, 13 + id.len() as u8][..], b"\0\x04MQTT\x05\x02\0\0\0\0", &[id.len() as u8], id.as_bytes()];
+    let head = [&[0x10, 12 + payload.len() as u8][..], b"\0\x04MQTT\x05", &[flags], b"\0\0\0\0", payload];
     stream.write_all(&head.concat()).ok()?;
     let mut answer = [0; 2];
     stream.read_exact(&mut answer).ok()?;
