@@ -62,13 +62,21 @@ impl LoadTable {
         if !named || report.period_ms == 0 || (known.is_none() && self.gateways.len() >= MAX_GATEWAYS) {
             return Err(ReportRefused::Invalid);
         }
-        if known.is_some_and(|known| (known.report.life, known.report.number) >= (report.life, report.number)) {
+        if known.is_some_and(|known| self.is_outdated(known, arrived, &report)) {
             return Err(ReportRefused::Outdated);
         }
         let same_life = known.filter(|known| known.report.life == report.life && known.arrived.is_some());
         let began = same_life.map_or_else(|| arrived.unwrap_or_default(), |known| known.began);
         self.gateways.insert(report.gateway.clone(), GatewayLoad { report, began, arrived });
         Ok(())
+    }
+
+    /// Whether a report is one of before. Lives are numbered by the clock of the gateway, which may have been put back before it was started
+    /// again: so an earlier number is taken for a new life where the known one is silent.
+    fn is_outdated(&self, known: &GatewayLoad, arrived: Option<Duration>, report: &LoadReport) -> bool {
+        let other_life = known.report.life != report.life;
+        let is_silent = arrived.is_some_and(|arrived| self.judge(arrived, known) == Standing::Inactive);
+        (known.report.life, known.report.number) >= (report.life, report.number) && !(other_life && is_silent)
     }
 
     /// Whether a gateway has reported.
@@ -145,6 +153,17 @@ mod tests {
         assert_eq!(table.report(Some(s(2)), report("a", 1, 9)), Err(ReportRefused::Outdated));
         assert_eq!(table.report(Some(s(2)), report("a", 2, 1)), Err(ReportRefused::Outdated));
         assert_eq!(table.report(Some(s(2)), report("", 2, 1)), Err(ReportRefused::Invalid));
+    }
+
+    #[test]
+    fn a_gateway_that_starts_again_with_its_clock_put_back_is_taken_when_its_former_life_is_silent() {
+        let mut table = LoadTable::new(3);
+        table.report(Some(s(1)), report("a", 5_000, 9)).unwrap();
+        assert_eq!(table.report(Some(s(4)), report("a", 70, 1)), Err(ReportRefused::Outdated));
+        table.report(Some(s(5)), report("a", 70, 2)).unwrap();
+        assert_eq!(table.standing(s(5), "a"), Standing::Active);
+        assert_eq!(table.report(Some(s(6)), report("a", 70, 2)), Err(ReportRefused::Outdated));
+        table.report(Some(s(6)), report("a", 70, 3)).unwrap();
     }
 
     #[test]

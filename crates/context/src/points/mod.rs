@@ -159,6 +159,9 @@ impl Points {
             self.counters.refused += 1;
             return None;
         }
+        if self.configured.get(&hello.gateway).is_some_and(|(known, _)| *known > hello.life) {
+            return None;
+        }
         self.configure(&hello.gateway, hello.life)
     }
 
@@ -210,9 +213,6 @@ impl Points {
         };
         let told = (life, config);
         if self.configured.get(gateway) == Some(&told) {
-            return None;
-        }
-        if self.configured.get(gateway).is_some_and(|(known, _)| *known > life) {
             return None;
         }
         self.configured.insert(gateway.to_owned(), told.clone());
