@@ -179,6 +179,10 @@ impl Engine {
             Some(Address::Group(_) | Address::All) => true,
             Some(Address::Receipts(_)) | None => return,
         };
+        if TopicName::new(to).is_err() {
+            // The client id of the sender is so long that no topic has room for it.
+            return;
+        }
         put_user_property(out, GOES_TO, to);
         if several {
             self.nodes.asked += 1;

@@ -201,3 +201,22 @@ fn a_sender_cannot_say_in_place_of_the_broker_where_receipts_go() {
         assert_eq!(other.messages_among_others()[0].user_properties.len(), 2);
     });
 }
+
+/// Each `+` of it takes three bytes of a topic.
+#[test]
+fn a_sender_with_the_longest_client_id_has_no_receipts_and_its_message_arrives() {
+    let world = World::with(1, |settings| {
+        open(settings);
+        settings.listeners[0].max_client_id_len = 65_535;
+    });
+    let sender = world.connect(v5(&"+".repeat(65_535)));
+    let node = world.connect(v5("n"));
+    sender.publish_later(asking("ctx/to/node/n/a", "all"));
+    let got = node.messages_among_others();
+    assert_eq!(got.iter().map(Delivered::text).collect::<Vec<_>>(), ["x"]);
+    assert!(told(&sender).is_empty());
+    let level = "n".repeat(65_535 - "ctx/to/node/".len());
+    let longest = world.connect(v5(&level));
+    sender.publish_later(message(format!("ctx/to/node/{level}"), "longest").qos1());
+    assert_eq!(longest.messages_among_others()[0].text(), "longest");
+}
