@@ -125,11 +125,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
 }
 
 /// Waits until the broker is to stop, and has it read its configuration anew meanwhile. Says whether another process has its files.
-fn wait_for_the_end(
-    signals: &mut BrokerSignals,
-    operations: &BrokerOperations,
-    mirrored: Option<&Mirrored>,
-) -> bool {
+fn wait_for_the_end(signals: &mut BrokerSignals, operations: &BrokerOperations, mirrored: Option<&Mirrored>) -> bool {
     let signal = loop {
         match signals.wait() {
             Asked::Stop(signal) => break signal,

@@ -104,8 +104,7 @@ fn applications_on_kafka_and_nodes_reach_each_other_also_by_kafka_s_own_client()
     reach_each_other(&kafka.address());
     let folder = Folder::new();
     // It waits for as long until it delivers what the one before it did, which was killed.
-    let rest =
-        format!("bus = '{}'\npartitions = {PARTITIONS}\nlease = '1s'\ndelivery = 'shared'\n", kafka.address());
+    let rest = format!("bus = '{}'\npartitions = {PARTITIONS}\nlease = '1s'\ndelivery = 'shared'\n", kafka.address());
     let broker = gateway(&folder, "plain", &rest);
     let mut truck = Node::connect(broker.address("mqtt://"), "truck-8");
     let mut dispatch = crate::cluster::kafka::example("Dispatch", &kafka);
