@@ -32,6 +32,17 @@ const MANY_BROKERS: usize = 3;
 /// be longer than that.
 const LEAST_LEASE: Duration = Duration::from_secs(22);
 
+/// How often a topic that is not as it should be is looked at again, until that is believed: with several brokers one may be asked that has
+/// yet to hear how the topic was made a moment ago.
+const LOOKS: u32 = 10;
+
+/// How a topic is kept.
+struct TopicSettings {
+    is_compacted: bool,
+    /// How many copies have to be in sync.
+    min_in_sync: usize,
+}
+
 /// What there is of a topic.
 struct Found {
     partitions: u32,
@@ -101,9 +112,11 @@ impl Admin {
         let topic = self.common.topic(&spec.name);
         let policy = if spec.keep == Keep::LatestOfKey { "compact,delete" } else { "delete" };
         let age = spec.keep_for.map_or("-1".to_owned(), |age| age.as_millis().to_string());
-        let in_sync = in_sync(self.common.settings.replicas).to_string();
+        let least_in_sync = in_sync(self.common.settings.replicas);
+        let in_sync = least_in_sync.to_string();
         let config =
             [("cleanup.policy", policy), ("retention.ms", &age), ("retention.bytes", "-1"), (MIN_IN_SYNC, &in_sync)];
+        let mut looks = LOOKS;
         self.until(deadline, || {
             self.make(&topic, spec.partitions, &config)?;
             let mismatch = |what| Err(Failure::Final(BusError::Mismatch { log: spec.name.to_string(), what }));
@@ -111,21 +124,33 @@ impl Admin {
             if there.partitions != spec.partitions {
                 return mismatch(PARTITIONS);
             }
-            let options = AdminOptions::new().request_timeout(Some(ANSWER_WITHIN));
-            let topics = [ResourceSpecifier::Topic(&topic)];
-            let found = self.runtime.block_on(self.client.describe_configs(&topics, &options))?.pop();
-            let found = found.ok_or_else(|| Failure::Again("nothing was described".to_owned()))?;
-            let found = found.map_err(|code| Failure::Again(code.to_string()))?;
-            let value = |name| found.get(name).and_then(|entry| entry.value.clone()).unwrap_or_default();
-            if value("cleanup.policy").contains("compact") != (spec.keep == Keep::LatestOfKey) {
+            let settings = self.settings_of(&topic)?;
+            let is_kept_right = settings.is_compacted == (spec.keep == Keep::LatestOfKey);
+            if !(is_kept_right && settings.min_in_sync >= least_in_sync) && looks > 0 {
+                looks -= 1;
+                return Err(Failure::Again("the topic is not as it should be".to_owned()));
+            }
+            if !is_kept_right {
                 return mismatch("way of keeping records");
             }
-            self.warn_of_few_copies(&topic, &there, value(MIN_IN_SYNC).parse().unwrap_or(1));
+            self.warn_of_few_copies(&topic, &there, settings.min_in_sync);
             if spec.name.is_of_group() {
                 self.warn_of_short_lease(&topic, there.brokers);
             }
             Ok(())
         })
+    }
+
+    /// How a topic is kept, as one of the brokers says.
+    fn settings_of(&self, topic: &str) -> Result<TopicSettings, Failure> {
+        let options = AdminOptions::new().request_timeout(Some(ANSWER_WITHIN));
+        let topics = [ResourceSpecifier::Topic(topic)];
+        let found = self.runtime.block_on(self.client.describe_configs(&topics, &options))?.pop();
+        let found = found.ok_or_else(|| Failure::Again("nothing was described".to_owned()))?;
+        let found = found.map_err(|code| Failure::Again(code.to_string()))?;
+        let value = |name| found.get(name).and_then(|entry| entry.value.clone()).unwrap_or_default();
+        let min_in_sync = value(MIN_IN_SYNC).parse().unwrap_or(1);
+        Ok(TopicSettings { is_compacted: value("cleanup.policy").contains("compact"), min_in_sync })
     }
 
     /// The topic of live messages: they are for those who listen now, and a topic has to keep something.

@@ -113,6 +113,9 @@ impl CommandError {
     fn hint(&self, tool: Tool) -> Option<String> {
         match self {
             Self::Usage(_) => Some(format!("`tidegate {} --help` explains the flags", tool.name())),
+            Self::Connect(ConnectError::Tls { source, .. }) if source.to_string().contains("expired") => {
+                Some("the server needs a new certificate, unless the clock of this machine is wrong".to_owned())
+            }
             Self::Connect(ConnectError::Tls { .. }) => Some(
                 "does the server speak TLS there, and does --cafile name the authority of its certificate?".to_owned(),
             ),
@@ -175,4 +178,19 @@ pub(crate) fn finish(tool: Tool, quiet: bool, result: Result<Outcome, CommandErr
         }
     }
     ExitCode::from(error.exit_code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expired_certificate_is_not_a_matter_of_authorities() {
+        let hint = |source: &str| {
+            let (address, source) = ("mqtts://h:8883".to_owned(), io::Error::other(source.to_owned()));
+            CommandError::Connect(ConnectError::Tls { address, source }).hint(Tool::Publish).unwrap()
+        };
+        assert!(hint("invalid peer certificate: certificate expired: verification time 7").contains("new certificate"));
+        assert!(hint("invalid peer certificate: UnknownIssuer").contains("--cafile"));
+    }
 }
