@@ -1,5 +1,7 @@
 //! Wills: whether a connection that has ended leaves one, and when it is published.
 
+use std::sync::Arc;
+
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Attempt;
@@ -60,7 +62,7 @@ impl Engine {
 
     /// Another process has taken this one's place and knows the wills of its clients: they are that one's to publish.
     pub fn leave_wills_to_another(&mut self) {
-        self.settings.wills_on_shutdown = false;
+        Arc::make_mut(&mut self.settings).wills_on_shutdown = false;
     }
 
     /// Takes no more connections, because the server is about to stop, and publishes the wills of all clients if that is

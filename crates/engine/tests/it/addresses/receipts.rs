@@ -217,6 +217,6 @@ fn a_sender_with_the_longest_client_id_has_no_receipts_and_its_message_arrives()
     assert!(told(&sender).is_empty());
     let level = "n".repeat(65_535 - "ctx/to/node/".len());
     let longest = world.connect(v5(&level));
-    sender.publish_later(message(format!("ctx/to/node/{level}"), "longest").qos1());
+    sender.publish_later(message(&format!("ctx/to/node/{level}"), "longest").qos1());
     assert_eq!(longest.messages_among_others()[0].text(), "longest");
 }
