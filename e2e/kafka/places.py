@@ -22,6 +22,8 @@ NAMES = "abc"
 BEFORE, AWAY, AFTER = 10, 40, 10
 # How long anything may take, seconds.
 PATIENCE = 180
+# How long a session takes what it is owed, seconds: many times what it needs.
+FETCHING = 8
 
 
 class Node:
@@ -46,7 +48,8 @@ class Node:
         while not self.is_over:
             with self.log.open("a") as log:
                 self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
-                self.ends.append((time.time(), self.process.wait()))
+                code = self.process.wait()
+                self.ends.append((time.time(), code))
             time.sleep(1)
 
     def is_ready(self):
@@ -104,9 +107,9 @@ class Cluster:
             time.sleep(0.5)
 
     def fetch(self, name, node):
-        """What a lasting session is owed; nothing new is published, so it ends when nothing has come for a while."""
-        got = self.client(node, "sub", "-i", name, "-c", "-q", "1", "-t", "in/#", "-W", "20").stdout.split()
-        return [line for line in got if line]
+        """What a lasting session is owed."""
+        got = self.client(node, "sub", "-i", name, "-c", "-q", "1", "-t", "in/#", "-W", str(FETCHING)).stdout
+        return got.split()
 
 
 def missing(acknowledged, got):
@@ -119,7 +122,7 @@ def main():
     try:
         cluster.until_ready()
         away = [f"away-{number}" for number in range(9)]
-        for number, name in enumerate(away):
+        for number, name in enumerate(away + [f"there-{node.name}" for node in cluster.nodes]):
             made = cluster.client(cluster.nodes[number % 3], "sub", "-i", name, "-c", "-q", "1", "-t", "in/#", "-E")
             assert made.returncode == 0, made.stderr
         threads = [threading.Thread(target=work, args=(node,), daemon=True) for node in cluster.nodes for work in (cluster.stay, cluster.publish)]
