@@ -11,6 +11,7 @@ use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, re
 use crate::access::{self, Names, Tenancy};
 use crate::admin::{self, Admin};
 use crate::authentication::{self, Authentication};
+use crate::bridges::Bridges;
 use crate::cli::ConfigArgs;
 use crate::cluster::NotJoined;
 use crate::config::Config;
@@ -104,6 +105,8 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let core = crate::context::start(config, &node, &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
+    let bridges = Bridges::start(config, &node)?;
+    status.bridges(bridges.numbers());
     warn_of_open_listeners(config);
     tell_of_guarded_addresses(config, has_rules);
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
@@ -117,6 +120,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     };
     tracing::info!(signal, "stopping");
     status.stopping();
+    bridges.stop(config.shutdown.grace);
     drop(core);
     if let Some(cluster) = &cluster {
         cluster.leave(config.cluster.leave_timeout);
