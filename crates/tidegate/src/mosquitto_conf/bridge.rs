@@ -107,6 +107,15 @@ impl<'a> DraftBridge<'a> {
         self.set(key, value, line)
     }
 
+    /// What it lacks to be one.
+    pub(super) fn lacks(&self) -> Option<&'static str> {
+        match (&self.place, self.topics.as_slice()) {
+            (None, _) => Some("left out: it has no `address`"),
+            (Some(_), []) => Some("left out: it has no `topic`"),
+            (Some(_), [_, ..]) => None,
+        }
+    }
+
     /// What it is here, but for its topics.
     pub(super) fn settings(self) -> Vec<Setting<'a>> {
         let scheme = if self.secure { "mqtts" } else { "mqtt" };

@@ -233,6 +233,9 @@ impl<'a> Draft<'a> {
     /// Adds a bridge to the result.
     fn build(&mut self, mut bridge: DraftBridge<'a>, remarks: &mut Vec<(Line<'a>, String)>) {
         let (index, line) = (self.config.bridges.len(), bridge.line);
+        if let Some(reason) = bridge.lacks() {
+            return remarks.push((line, reason.to_owned()));
+        }
         self.config.bridges.push(Bridge::default());
         let topics = Raw::List(std::mem::take(&mut bridge.topics));
         let source = Source::File(line.offset..line.offset + line.key.len());

@@ -305,11 +305,6 @@ fn each_line_that_is_not_carried_over_has_its_reason() {
         ("ciphers x", "only versions, ciphers and certificates that are safe"),
         ("clientid_prefixes x", "have no such setting here"),
         ("remote_username x", "before the first `connection`"),
-        ("connection b\nremote_password x", "name that with `password_file`"),
-        ("connection b\nbridge_protocol_version mqttv31", "bridges do not speak \"mqttv31\""),
-        ("connection b\naddresses h:1 h:2", "a bridge has one broker here, and it is h:1"),
-        ("connection b\ntopic a up", "write out, in or both"),
-        ("connection b\nround_robin true", "bridges have no such setting here"),
         ("plugin /x.so", "plugins cannot be loaded"),
         ("plugin_opt_a 1", "plugins cannot be loaded"),
         ("include_dir /etc/x", "cannot read /etc/x: entity not found"),
@@ -329,6 +324,22 @@ fn each_line_that_is_not_carried_over_has_its_reason() {
         let notes = converted(line).notes;
         assert!(notes.starts_with(&format!("mosquitto.conf:1: {line}\n    ")), "{notes}");
         assert!(notes.contains(reason), "{line}: {notes}");
+    }
+}
+
+#[test]
+fn what_a_bridge_has_no_setting_for_has_its_reason_too() {
+    for (lines, reason) in [
+        ("remote_password x\naddress h\ntopic a", "name that with `password_file`"),
+        ("bridge_protocol_version mqttv31\naddress h\ntopic a", "bridges do not speak \"mqttv31\""),
+        ("addresses h:1 h:2\ntopic a", "a bridge has one broker here, and it is h:1"),
+        ("topic a up\naddress h\ntopic a", "write out, in or both"),
+        ("round_robin true\naddress h\ntopic a", "bridges have no such setting here"),
+        ("topic a", "it has no `address`"),
+        ("address h", "it has no `topic`"),
+    ] {
+        let notes = converted(&format!("connection b\n{lines}\n")).notes;
+        assert!(notes.contains(reason), "{lines}: {notes}");
     }
 }
 
