@@ -33,7 +33,10 @@ pub(super) struct DraftBridge<'a> {
 impl<'a> DraftBridge<'a> {
     /// Opened by this line.
     pub(super) fn new(line: Line<'a>) -> Self {
-        let settings = vec![("name", line.value.to_owned(), line)];
+        // Ours stand in metrics and topics.
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let name = line.value.chars().map(|c| if fits(c) { c } else { '-' }).collect();
+        let settings = vec![("name", name, line)];
         Self { line, topics: Vec::new(), place: None, secure: false, settings }
     }
 
