@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::Instant;
 
 use tidegate_client::net::{Driver, Waker};
 use tidegate_client::{TopicError, TopicNameBuf};
@@ -93,15 +93,19 @@ impl Bridge {
         Arc::clone(&self.status)
     }
 
-    /// Says farewell to both brokers, for as long as `grace`. Brokers keep the sessions, and with them what is under way.
-    pub fn stop(self, grace: Duration) {
+    /// Has both ends say farewell. Brokers keep the sessions, and with them what is under way.
+    pub fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Release);
         for waker in &self.wakers {
             // An end that cannot be woken is left behind.
             let _ = waker.wake();
         }
-        // It ends as soon as both threads have, or when the time is up.
-        let _ = self.ended.recv_timeout(grace);
+    }
+
+    /// Waits until both ends have stopped, but not beyond `deadline`: one that is about to connect takes its time.
+    pub fn wait_until_stopped(&self, deadline: Instant) {
+        // It ends as soon as both threads have.
+        let _ = self.ended.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }
 

@@ -53,7 +53,8 @@ impl Versions {
             Disconnected::Refused(dismissal) => {
                 matches!(dismissal.reason_code, ReasonCode::UnsupportedProtocolVersion)
             }
-            Disconnected::TransportClosed => true,
+            // An older one may answer in words that this version does not have.
+            Disconnected::TransportClosed | Disconnected::Protocol(_) => true,
             _ => false,
         };
         if self.settled || !for_version {

@@ -3,7 +3,7 @@
 mod check;
 mod settings;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_bridge::{Bridge, Side};
 use tidegate_console::BridgeNumbers;
@@ -53,10 +53,12 @@ impl Bridges {
         }
     }
 
-    /// Says farewell to all brokers, each bridge for as long as `grace`.
-    pub(crate) fn stop(self, grace: Duration) {
-        for bridge in self.0 {
-            bridge.stop(grace);
+    /// Says farewell to all brokers, within `grace`.
+    pub(crate) fn stop(&self, grace: Duration) {
+        let deadline = Instant::now() + grace;
+        self.0.iter().for_each(Bridge::ask_to_stop);
+        for bridge in &self.0 {
+            bridge.wait_until_stopped(deadline);
         }
     }
 }
