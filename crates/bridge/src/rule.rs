@@ -35,7 +35,9 @@ impl Direction {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopicRuleError {
     /// There are no words, or too many.
-    #[error("`{0}` is no line of topics: write PATTERN [out|in|both [QOS [LOCAL-PREFIX [REMOTE-PREFIX]]]], with \"\" for no prefix")]
+    #[error(
+        "`{0}` is no line of topics: write PATTERN [out|in|both [QOS [LOCAL-PREFIX [REMOTE-PREFIX]]]], with \"\" for no prefix"
+    )]
     Form(String),
     /// The second word is no direction.
     #[error("`{0}` is no direction: write out, in or both")]

@@ -48,6 +48,9 @@ pub struct EndSettings {
 impl std::fmt::Debug for EndSettings {
     /// Leaves the password out.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EndSettings").field("address", &self.address).field("client_id", &self.client_id).finish_non_exhaustive()
+        f.debug_struct("EndSettings")
+            .field("address", &self.address)
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
     }
 }

@@ -65,7 +65,15 @@ pub(crate) struct Traffic {
 
 impl Traffic {
     pub(crate) fn new(side: Side, routes: Arc<Routes>, status: Arc<BridgeStatus>) -> Self {
-        Self { side, routes, status, limits: ServerLimits::NONE, under_way: BTreeMap::new(), kept: VecDeque::new(), retry_at: None }
+        Self {
+            side,
+            routes,
+            status,
+            limits: ServerLimits::NONE,
+            under_way: BTreeMap::new(),
+            kept: VecDeque::new(),
+            retry_at: None,
+        }
     }
 
     /// The broker here takes this from now on.
@@ -171,9 +179,7 @@ impl Traffic {
             (UndeliveredCause::SessionLost, Some(publish))
             | (
                 // It waited for a connection when nobody knew what this broker takes.
-                UndeliveredCause::NotSendable(
-                    PublishError::QosNotSupported { .. } | PublishError::RetainNotSupported,
-                ),
+                UndeliveredCause::NotSendable(PublishError::QosNotSupported { .. } | PublishError::RetainNotSupported),
                 Some(publish),
             ) => self.publish(client, now, publish, delivery),
             (UndeliveredCause::NotSendable(error), _) => self.drop(delivery, Some(error.to_string())),

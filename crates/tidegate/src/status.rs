@@ -6,7 +6,8 @@ use std::time::{Instant, SystemTime};
 
 use tidegate_bus::{Address, Bus};
 use tidegate_console::{
-    AdmissionStatus, BridgeNumbers, CoreNumbers, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantNumbers, Unavailable,
+    AdmissionStatus, BridgeNumbers, CoreNumbers, Logins, Phase, QuicCounters, Shell, Status, StatusSource,
+    TenantNumbers, Unavailable,
 };
 use tidegate_context::service::{CoreCounters, CoreFigures};
 use tidegate_engine::{Counters, Gauges};

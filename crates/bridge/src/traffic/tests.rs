@@ -146,7 +146,7 @@ fn what_a_broker_that_has_forgotten_the_session_has_not_confirmed_is_sent_anew()
     ends.written(Side::Remote);
     ends.connect(Side::Remote, ACCEPTED);
     ends.work();
-    assert_eq!(ends.written(Side::Remote), b"\x32\x07\0\x01t\0\x01\0x", "not a duplicate of this session");
+    assert_eq!(ends.written(Side::Remote), b"\x32\x07\0\x01t\0\x02\0x", "not a duplicate of this session");
     assert_eq!(ends.written(Side::Local), b"");
 }
 
@@ -173,8 +173,8 @@ fn a_message_without_room_waits_and_is_tried_again() {
     assert_eq!((ends.written(Side::Remote), ends.written(Side::Local)), (Vec::new(), Vec::new()));
     ends.now += RETRY;
     ends.work();
-    assert_eq!(ends.written(Side::Remote), b"\x32\x07\0\x01t\0\x01\0x");
-    ends.says(Side::Remote, &[0x40, 2, 0, 1]);
+    assert_eq!(ends.written(Side::Remote), b"\x32\x07\0\x01t\0\x02\0x");
+    ends.says(Side::Remote, &[0x40, 2, 0, 2]);
     ends.work();
     assert_eq!(ends.written(Side::Local), [0x40, 2, 0, 9]);
     assert_eq!(ends.status.dropped_to(Side::Remote), 0);
@@ -212,7 +212,11 @@ fn the_qos_is_the_lower_one_and_what_a_broker_does_not_take_goes_without() {
     ends.says(Side::Remote, &[0x40, 2, 0, 1]);
     ends.work();
     assert_eq!(ends.written(Side::Local), [0x50, 2, 0, 9], "towards each broker in its words");
-    ends.remote.1.take_limits(ServerLimits { retain_available: false, maximum_qos: QoS::AtMostOnce, ..ServerLimits::NONE });
+    ends.remote.1.take_limits(ServerLimits {
+        retain_available: false,
+        maximum_qos: QoS::AtMostOnce,
+        ..ServerLimits::NONE
+    });
     ends.says(Side::Local, b"\x33\x07\0\x01t\0\x0a\0x");
     ends.work();
     assert_eq!(ends.written(Side::Remote), b"\x30\x05\0\x01t\0x");

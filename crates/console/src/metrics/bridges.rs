@@ -12,7 +12,9 @@ pub(super) static METRICS: &[Metric] = &[
         kind: Gauge,
         labels: &["bridge", "end"],
         help: "1 while the bridge is connected to this broker (`local`) or to the other one (`remote`), 0 otherwise.",
-        read: |it, out| each(it, out, |it| [("local", it.local_connected.into()), ("remote", it.remote_connected.into())]),
+        read: |it, out| {
+            each(it, out, |it| [("local", it.local_connected.into()), ("remote", it.remote_connected.into())])
+        },
     },
     Metric {
         name: "tidegate_bridge_messages_total",

@@ -51,8 +51,12 @@ fn problems(config: &Config, bridge: &Bridge, before: &[Bridge]) -> Vec<(&'stati
         (&bridge.certificate, &bridge.key, "certificate", "key"),
         (&bridge.key, &bridge.certificate, "key", "certificate"),
     ] {
-        if one.is_some() && other.is_none() {
-            found.push((name, Problem::new(format!("`bridge.{name}` is of use only with `bridge.{missing}`: set both"))));
+        let given = |path: &Option<String>| path.as_ref().is_some_and(|path| !path.is_empty());
+        if given(one) && !given(other) {
+            found.push((
+                name,
+                Problem::new(format!("`bridge.{name}` is of use only with `bridge.{missing}`: set both")),
+            ));
         }
     }
     found

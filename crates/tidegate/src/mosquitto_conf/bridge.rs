@@ -10,8 +10,7 @@ const DEFAULT_PORT: u16 = 1883;
 
 const PASSWORD: &str =
     "not carried over: write it into a file that only the broker's user can read, and name that with `password_file`";
-const LOCAL_PASSWORD: &str =
-    "not carried over: write it into a file that only the broker's user can read, and name that with `local_password_file`";
+const LOCAL_PASSWORD: &str = "not carried over: write it into a file that only the broker's user can read, and name that with `local_password_file`";
 const NO_SETTING: &str = "not carried over: bridges have no such setting here";
 
 /// A key of ours with its value, and the line of theirs that says so.
@@ -81,9 +80,9 @@ impl<'a> DraftBridge<'a> {
     fn take_addresses(&mut self, line: &Line<'a>) -> Result<(), Refusal> {
         let mut all = line.value.split_whitespace();
         let first = all.next().ok_or("not carried over: it names no address")?;
-        let has_port = first.rsplit_once(':').is_some_and(|(host, port)| {
-            port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
-        });
+        let has_port = first
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')));
         self.place = Some((if has_port { first.to_owned() } else { format!("{first}:{DEFAULT_PORT}") }, *line));
         match all.count() {
             0 => Ok(()),

@@ -240,7 +240,8 @@ impl<'a> Draft<'a> {
         let topics = Raw::List(std::mem::take(&mut bridge.topics));
         let source = Source::File(line.offset..line.offset + line.key.len());
         // Each line of them was read before.
-        if let Err(problem) = self.config.try_set(KeyPath { section: "bridge", index, key: "topics" }, &topics, source) {
+        if let Err(problem) = self.config.try_set(KeyPath { section: "bridge", index, key: "topics" }, &topics, source)
+        {
             remarks.push((line, format!("not carried over: topics {}", problem.message)));
         }
         for (key, value, line) in bridge.settings() {
