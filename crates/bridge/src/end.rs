@@ -143,7 +143,7 @@ impl End {
                 Ok(Step::Woken | Step::Deadline) => {}
                 Err(error) => {
                     self.tell_failure(&error);
-                    thread::sleep(SYSTEM_PAUSE);
+                    thread::park_timeout(SYSTEM_PAUSE);
                 }
             }
         }
@@ -292,9 +292,9 @@ impl End {
 
     /// Waits before the next attempt; what is wrong is logged once.
     fn try_again(&mut self, why: &dyn Display) {
-        let chance = RandomState::new().build_hasher().finish() % 1_000;
+        let chance = u32::try_from(RandomState::new().build_hasher().finish() % 1_000).unwrap_or_default();
         let half = self.pause / 2;
-        let wait = half + half.mul_f64(chance as f64 / 1_000.0);
+        let wait = half + half * chance / 1_000;
         self.connect_at = Some(Instant::now() + wait);
         self.pause = (self.pause * 2).min(PAUSE.1);
         self.tell_failure(why);

@@ -174,16 +174,18 @@ impl Traffic {
     /// The client has given a message up.
     pub(crate) fn undelivered(&mut self, client: &mut Client, now: Instant, it: Undelivered) -> Verdict {
         let Some(delivery) = self.under_way.remove(&it.token) else { return Verdict::default() };
-        match (it.cause, it.publish) {
+        let again = match it.cause {
             // Whether it has arrived nobody knows: once more is better than not at all.
-            (UndeliveredCause::SessionLost, Some(publish))
-            | (
-                // It waited for a connection when nobody knew what this broker takes.
-                UndeliveredCause::NotSendable(PublishError::QosNotSupported { .. } | PublishError::RetainNotSupported),
-                Some(publish),
-            ) => self.publish(client, now, publish, delivery),
-            (UndeliveredCause::NotSendable(error), _) => self.drop(delivery, Some(error.to_string())),
-            (UndeliveredCause::SessionLost | UndeliveredCause::ConnectionLost, _) => self.drop(delivery, None),
+            UndeliveredCause::SessionLost => true,
+            // It waited for a connection when nobody knew what this broker takes.
+            UndeliveredCause::NotSendable(error) => {
+                matches!(error, PublishError::QosNotSupported { .. } | PublishError::RetainNotSupported)
+            }
+            UndeliveredCause::ConnectionLost => false,
+        };
+        match it.publish {
+            Some(publish) if again => self.publish(client, now, publish, delivery),
+            _ => self.drop(delivery, Some(it.cause.to_string())),
         }
     }
 

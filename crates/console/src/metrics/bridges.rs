@@ -13,7 +13,7 @@ pub(super) static METRICS: &[Metric] = &[
         labels: &["bridge", "end"],
         help: "1 while the bridge is connected to this broker (`local`) or to the other one (`remote`), 0 otherwise.",
         read: |it, out| {
-            each(it, out, |it| [("local", it.local_connected.into()), ("remote", it.remote_connected.into())])
+            each(it, out, |it| [("local", it.local_connected.into()), ("remote", it.remote_connected.into())]);
         },
     },
     Metric {
@@ -21,14 +21,18 @@ pub(super) static METRICS: &[Metric] = &[
         kind: Counter,
         labels: &["bridge", "direction"],
         help: "Messages that the broker at the other end has taken; at QoS 0, that were sent to it.",
-        read: |it, out| each(it, out, |it| [("out", it.carried_out), ("in", it.carried_in)]),
+        read: |it, out| {
+            each(it, out, |it| [("out", it.carried_out), ("in", it.carried_in)]);
+        },
     },
     Metric {
         name: "tidegate_bridge_dropped_total",
         kind: Counter,
         labels: &["bridge", "direction"],
         help: "Messages that the broker at the other end has refused or can never take, and those of QoS 0 while it was not reached.",
-        read: |it, out| each(it, out, |it| [("out", it.dropped_out), ("in", it.dropped_in)]),
+        read: |it, out| {
+            each(it, out, |it| [("out", it.dropped_out), ("in", it.dropped_in)]);
+        },
     },
 ];
 
