@@ -11,17 +11,19 @@ use tidegate_node::Node;
 
 pub(crate) use self::check::{check, check_files};
 use crate::config::Config;
+use crate::status::BrokerStatus;
 
 /// The bridges of a broker.
 #[derive(Debug, Default)]
 pub(crate) struct Bridges(Vec<Bridge>);
 
 impl Bridges {
-    /// Starts those that the configuration names. They come in by a listener of this broker, which has to be open.
+    /// Starts those that the configuration names, whose numbers are in `status` from then on. They come in by a listener of this broker,
+    /// which has to be open.
     ///
     /// # Errors
     /// In words for people, when a file cannot be read, or the system has no sockets or threads left.
-    pub(crate) fn start(config: &Config, node: &Node) -> Result<Self, String> {
+    pub(crate) fn start(config: &Config, node: &Node, status: &BrokerStatus) -> Result<Self, String> {
         let mut running = Vec::new();
         for bridge in &config.bridges {
             let settings = config.bridge_settings(bridge, node).map_err(|error| error.to_string())?;
@@ -33,11 +35,13 @@ impl Bridges {
             }
             running.push(Bridge::start(&settings).map_err(|error| error.to_string())?);
         }
-        Ok(Self(running))
+        let bridges = Self(running);
+        status.bridges(bridges.numbers());
+        Ok(bridges)
     }
 
     /// What reads their numbers.
-    pub(crate) fn numbers(&self) -> impl Fn() -> Vec<BridgeNumbers> + Send + Sync + 'static {
+    fn numbers(&self) -> impl Fn() -> Vec<BridgeNumbers> + Send + Sync + 'static {
         let all: Vec<_> = self.0.iter().map(|bridge| (bridge.name().to_owned(), bridge.status())).collect();
         move || {
             let numbers = all.iter().map(|(name, status)| BridgeNumbers {

@@ -105,10 +105,8 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let core = crate::context::start(config, &node, &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
-    let bridges = Bridges::start(config, &node)?;
-    status.bridges(bridges.numbers());
-    warn_of_open_listeners(config);
-    tell_of_guarded_addresses(config, has_rules);
+    let bridges = Bridges::start(config, &node, &status)?;
+    tell_of_doors(config, has_rules);
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
         tell_ready(&node, config, console.as_ref());
     }
@@ -220,6 +218,12 @@ fn reloadable(
         parts.push(Box::new(authentication::Providers::new(authentication, node.handle())));
     }
     parts
+}
+
+/// Tells what is open, and what is not.
+fn tell_of_doors(config: &Config, has_rules: bool) {
+    warn_of_open_listeners(config);
+    tell_of_guarded_addresses(config, has_rules);
 }
 
 /// What was asked for by name is still worth a line in the log.
