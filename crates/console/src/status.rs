@@ -281,8 +281,8 @@ pub struct CoreNumbers {
     pub records_rejected: u64,
     /// Records of applications whose time was over when they were read.
     pub records_expired: u64,
-    /// Contexts and advertisements that this gateway could not use, by cause.
-    pub left_out: [(&'static str, u64); 7],
+    /// Contexts, advertisements and records that this process could not use, by cause.
+    pub left_out: [(&'static str, u64); 8],
 }
 
 /// How a node stands in its cluster.

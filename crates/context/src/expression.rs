@@ -6,12 +6,12 @@
 
 mod names;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
 use cel::common::ast::{EntryExpr, Expr};
 use cel::objects::{Key, Map};
 use cel::{Context, Env, IdedExpr, Program, Value};
+use tidegate_panics::contain;
 
 /// Longest text of an expression, bytes.
 pub const MAX_EXPRESSION_BYTES: usize = 2_048;
@@ -176,7 +176,7 @@ fn compile(text: &str) -> Result<Program, String> {
 
 /// The library that evaluates is not ours: should it panic, the expression has failed, and nothing else.
 fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|_| "the evaluation broke off".to_owned())
+    contain(work).map_err(|error| brief(&format!("the evaluation broke off: {error}")))
 }
 
 fn wrong_type(got: &Value, wanted: &'static str) -> ExpressionError {

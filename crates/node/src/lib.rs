@@ -74,7 +74,7 @@ pub use listener::preset::Presets;
 pub use memory::program_pages::release_program_pages;
 pub use moves::{Arrived, MoveError};
 pub use node::{Node, StartError, Stopped};
-pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};
+pub use observer::{Answer, Observer, Occasion, Peer, TracingObserver};
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
 pub use service::membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};

@@ -68,7 +68,7 @@ pub trait Observer: Send + Sync + 'static {
     }
 
     /// A shard's thread has panicked. Its clients are stuck and its share of the sessions is lost, so the process must
-    /// end with an error; unless overridden, it ends here.
+    /// end with an error; unless overridden, it ends here, if the panic has not ended it before.
     fn shard_failed(&self, shard: ShardId) {
         tracing::error!(shard = shard.0, "a shard has panicked; the process ends");
         std::process::exit(FAILURE_EXIT_CODE);
@@ -76,7 +76,7 @@ pub trait Observer: Send + Sync + 'static {
 }
 
 /// Exit code of a process that ends because a shard panicked, as for any panic in Rust.
-pub const FAILURE_EXIT_CODE: i32 = 101;
+const FAILURE_EXIT_CODE: i32 = 101;
 
 /// Where the answer to a request for authentication goes.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! - The configuration: `config`, `reload` (a running broker), `mosquitto_conf` (of another broker).
 //! - What a broker is put together from: `access`, `authentication`, `durable`, `mirror`, `orchestrator`, `homes`, `cluster`, `context`,
 //!   `fleet`. Each stands between a crate and the configuration; `bus_access` is how they reach a bus.
-//! - What is told and asked: `logging`, `observer`, `status`, `operations`, `control`, `drain`, `signals`.
+//! - What is told and asked: `logging`, `observer`, `status`, `operations`, `control`, `drain`, `signals`; of the machine `physical_memory`, `control_groups`.
 
 mod access;
 mod admin;
@@ -19,6 +19,7 @@ mod commands;
 mod config;
 mod context;
 mod control;
+mod control_groups;
 mod development;
 mod drain;
 mod durable;

@@ -1,17 +1,15 @@
-//! What the node tells this process: log events go to the log, and a failed shard ends the process with its last words.
+//! What the node tells this process, and asks it: events for the log, and who comes in.
 
 use std::sync::Arc;
 
-use tidegate_engine::{AuthRequest, LogEvent, Reason, ShardId, Verdict};
-use tidegate_node::{Answer, ConnectionFacts, FAILURE_EXIT_CODE, Identities, Observer, Occasion, TracingObserver};
+use tidegate_engine::{AuthRequest, LogEvent, Reason, Verdict};
+use tidegate_node::{Answer, ConnectionFacts, Identities, Observer, Occasion, TracingObserver};
 
 use crate::authentication::Authentication;
-use crate::logging::Log;
 use crate::orchestrator::passing;
 
-/// Logs events, and writes the log out before a failure ends the process.
+/// Logs events, and decides who comes in.
 pub(crate) struct BrokerObserver {
-    log: Log,
     /// Who comes in; nothing where everybody does.
     authentication: Option<Arc<Authentication>>,
     /// The users whose own credentials brokers are shown, where they are.
@@ -19,13 +17,9 @@ pub(crate) struct BrokerObserver {
 }
 
 impl BrokerObserver {
-    /// Writes into this log, and asks this authentication.
-    pub(crate) fn new(
-        log: Log,
-        authentication: Option<Arc<Authentication>>,
-        identities: Option<Arc<Identities>>,
-    ) -> Self {
-        Self { log, authentication, identities }
+    /// Asks this authentication.
+    pub(crate) fn new(authentication: Option<Arc<Authentication>>, identities: Option<Arc<Identities>>) -> Self {
+        Self { authentication, identities }
     }
 }
 
@@ -57,11 +51,5 @@ impl Observer for BrokerObserver {
             authentication.answer_challenge(answer.connection(), &data)
         });
         answer.give(verdict);
-    }
-
-    fn shard_failed(&self, shard: ShardId) {
-        tracing::error!(shard = shard.0, "a shard has panicked; the process ends");
-        self.log.flush();
-        std::process::exit(FAILURE_EXIT_CODE);
     }
 }

@@ -218,6 +218,9 @@ impl StatusSource for BrokerStatus {
     }
 
     fn hindrance(&self) -> Option<String> {
+        if tidegate_panics::is_ending() {
+            return Some("a thread has panicked, and the process ends".to_owned());
+        }
         if let Some(lack) = self.services_lack() {
             return Some(lack.what);
         }

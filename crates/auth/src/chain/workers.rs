@@ -1,9 +1,10 @@
 //! The threads that decide.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+
+use tidegate_panics::{Contained, contain};
 
 use super::cache::Moment;
 use super::provider_set::late;
@@ -68,8 +69,8 @@ fn decide(shared: &Shared, job: &Job) -> Decision {
             shared.tally.late();
             return late();
         }
-        let outcome = catch_unwind(AssertUnwindSafe(|| set.decide(&job.request, &left)));
-        let (decision, limit) = outcome.unwrap_or_else(|_| (broken(), None));
+        let outcome = contain(|| set.decide(&job.request, &left));
+        let (decision, limit) = outcome.unwrap_or_else(|error| (broken(&error), None));
         let at = Moment { monotonic_ms: shared.clock.monotonic_ms(), unix_ms: shared.clock.unix_ms() };
         let mut state = shared.lock();
         // A decision by providers that are no longer in force may let in somebody who was just removed.
@@ -82,7 +83,7 @@ fn decide(shared: &Shared, job: &Job) -> Decision {
 }
 
 /// A provider has panicked. Its thread goes on, and the client is not let in.
-fn broken() -> Decision {
-    tracing::error!("a provider of authentication has panicked; the client is refused");
+fn broken(error: &Contained) -> Decision {
+    tracing::error!(%error, "a provider of authentication has failed; the client is refused");
     Decision::Deny(Refusal::by_chain(RefusalKind::Unavailable, "a provider failed"))
 }

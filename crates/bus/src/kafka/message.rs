@@ -1,10 +1,9 @@
 //! Records as Kafka's records: key, payload and headers as they are; claims are marked by a header of ours.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use bytes::Bytes;
 use rdkafka::Message;
 use rdkafka::message::{Header as KafkaHeader, Headers, OwnedHeaders};
+use tidegate_panics::contain;
 
 use crate::{Append, Header, Place, Position, Record};
 
@@ -51,7 +50,7 @@ fn texts(of_message: Option<&impl Headers>) -> Result<Option<Vec<Header>>, NoTex
         Some(headers)
     };
     // The client panics at such a name, and whoever reads would end with it.
-    catch_unwind(AssertUnwindSafe(read)).map_err(|_| NoText)
+    contain(read).map_err(|_| NoText)
 }
 
 /// An offset as a position.

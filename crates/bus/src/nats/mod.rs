@@ -1,5 +1,6 @@
 //! The bus on NATS: core for live messages, JetStream for logs. The client has a thread of its own.
 
+mod copies;
 mod diagnosis;
 mod lane;
 mod live;
@@ -98,6 +99,7 @@ struct Start {
 /// The thread of the client, until the bus has gone.
 fn run(start: Start, stopped: oneshot::Receiver<()>) {
     let Start { options, addresses, turns, settings, ready } = start;
+    let named = addresses.len();
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return drop(ready.send(Err(BusError::Client(error.to_string())))),
@@ -116,7 +118,8 @@ fn run(start: Start, stopped: oneshot::Receiver<()>) {
             .build(client.clone());
         // The standard library seeds its hashers from the system: no other process has this number.
         let writer = RandomState::new().hash_one(std::process::id());
-        if ready.send(Ok((Server { client, context, turns, settings, writer }, handle))).is_ok() {
+        let server = Server { client, context, turns, settings, writer, named, copies: Arc::default() };
+        if ready.send(Ok((server, handle))).is_ok() {
             // The bus says nothing here; its end is that the sender goes.
             let _ = stopped.await;
         }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout_at};
 
+use super::copies::Copies;
 use super::naming;
 use crate::bus::Target;
 use crate::{Bounds, BusError, Keep, LogSpec, Partition, Place, Position, Settings, Writers};
@@ -41,6 +42,9 @@ pub(super) struct Server {
     pub(super) settings: Arc<Settings>,
     /// Who this bus is, in the ids of its messages.
     pub(super) writer: u64,
+    /// How many servers the configuration names.
+    pub(super) named: usize,
+    pub(super) copies: Arc<Copies>,
 }
 
 /// Why a request failed that reached the servers, or did not.
@@ -140,13 +144,17 @@ impl Server {
             Ok(found) => found,
             Err(Failure::Refused { code: STREAM_NOT_FOUND, .. }) => {
                 match self.ask(deadline, format!("STREAM.CREATE.{stream}"), &config).await {
-                    Ok(_) => return Ok(()),
+                    Ok(made) => {
+                        self.look_at_copies(&made);
+                        return Ok(());
+                    }
                     Err(Failure::Refused { code: STREAM_EXISTS, .. }) => self.info(place, deadline).await?,
                     Err(failure) => return Err(failure),
                 }
             }
             Err(failure) => return Err(failure),
         };
+        self.look_at_copies(&found);
         let (found, limits) = (&found["config"], ["max_msgs", "max_bytes", "max_age"]);
         let description = found["description"].as_str().unwrap_or_default();
         if description != naming::description(spec) || found["subjects"] != config["subjects"] {
@@ -157,6 +165,12 @@ impl Server {
             self.ask(deadline, format!("STREAM.UPDATE.{stream}"), &config).await?;
         }
         Ok(())
+    }
+
+    fn look_at_copies(&self, stream: &Value) {
+        // Servers of a cluster tell of each other, unless they are told not to.
+        let servers = self.named.max(self.client.server_info().connect_urls.len());
+        self.copies.look(stream, self.settings.replicas, servers);
     }
 
     fn config(&self, spec: &LogSpec, place: &Place) -> Value {

@@ -106,7 +106,7 @@ pub(super) static METRICS: &[Metric] = &[
         name: "tidegate_context_left_out_total",
         kind: Counter,
         labels: &["cause"],
-        help: "Contexts of nodes and advertisements of groups that this gateway could not use, by cause; an alarm should watch it.",
+        help: "Contexts of nodes, advertisements of groups and records between services that this process could not use, by cause; an alarm should watch it.",
         read: |it, out| {
             for (cause, count) in it.status.core.iter().flat_map(|core| core.left_out) {
                 out.add(&[cause], count);

@@ -101,10 +101,12 @@ figures! {
     left_out_limit,
     /// Changes of groups that the broker refused.
     left_out_groups,
+    /// Records between services that were none.
+    left_out_records,
 }
 
 impl CoreFigures {
-    /// What was left out of what clients and definers have said of nodes, by cause.
+    /// What was left out of what clients, definers and others on the bus have said, by cause.
     pub fn left_out(&self) -> [(&'static str, u64); LeftOut::ALL.len()] {
         LeftOut::ALL.map(|why| {
             let count = match why {
@@ -115,6 +117,7 @@ impl CoreFigures {
                 LeftOut::Definer => self.left_out_definer,
                 LeftOut::Limit => self.left_out_limit,
                 LeftOut::Groups => self.left_out_groups,
+                LeftOut::Record => self.left_out_records,
             };
             (why.label(), count)
         })

@@ -1,7 +1,7 @@
 //! The bus as services use it: logs by their names in the register, waiting where a service has nothing else to do.
 
-use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -9,7 +9,9 @@ use tidegate_bus::{
     Append, Bounds, Bus, BusError, Done, LogName, Membership, Partition, Place, Position, Reader, Record,
 };
 
-use super::{Bell, CoreCounters, Course, KnownContexts};
+use super::left_out::Complaints;
+use super::{Bell, CoreCounters, Course, KnownContexts, LeftOut};
+use crate::messages::Payload;
 use crate::partition::partition_of;
 use crate::register::{RecordLimits, Topic};
 
@@ -27,6 +29,7 @@ pub struct Courier {
     limits: RecordLimits,
     counters: Arc<CoreCounters>,
     contexts: Arc<KnownContexts>,
+    complaints: Arc<Mutex<Complaints>>,
 }
 
 impl std::fmt::Debug for Courier {
@@ -38,8 +41,8 @@ impl std::fmt::Debug for Courier {
 impl Courier {
     /// Over a bus; nodes are dealt to so many partitions, at least 1. All who share the bus have to agree on the number.
     pub fn new(bus: Bus, partitions: u32) -> Self {
-        let (limits, counters, contexts) = Default::default();
-        Self { bus, partitions: partitions.max(1), limits, counters, contexts }
+        let (limits, counters, contexts, complaints) = Default::default();
+        Self { bus, partitions: partitions.max(1), limits, counters, contexts, complaints }
     }
 
     /// With other limits for the logs between nodes and applications.
@@ -59,6 +62,26 @@ impl Courier {
         &self.contexts
     }
 
+    /// Counts what is left out, which `whose` has said or which is about it, and tells the log now and then.
+    pub(crate) fn leave_out(&self, why: LeftOut, whose: &str) {
+        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).note(&self.counters, why, whose);
+    }
+
+    /// What a record between services says; what is something else is left out, since anybody may append. An empty one says that there is
+    /// nothing any more.
+    pub(crate) fn read_as<P: Payload>(&self, record: &Record) -> Option<P> {
+        if record.payload.is_empty() {
+            return None;
+        }
+        let read = P::read(&record.payload);
+        if let Err(error) = &read {
+            let (key, position) = (key_of(record).unwrap_or_default(), record.position.0);
+            tracing::debug!(key, position, %error, "a record of the core was left out");
+            self.leave_out(LeftOut::Record, &format!("{} {key}", P::NAME));
+        }
+        read.ok()
+    }
+
     /// The bus itself.
     pub fn bus(&self) -> &Bus {
         &self.bus
@@ -75,17 +98,18 @@ impl Courier {
         self.partitions
     }
 
-    /// Makes the logs of topics, as often as it takes. `None` when the service is to end before that.
+    /// Makes the logs of topics, as often as it takes: all at once, since some buses take their time for each. `None` when the service is to
+    /// end before that.
     pub(crate) fn prepare(&self, topics: &[Topic], course: &Course) -> Option<()> {
-        for topic in topics {
-            until(course, || {
-                let spec = topic
-                    .spec(self.partitions, self.limits)
-                    .map_err(|_| BusError::Malformed("a topic's name is none"))?;
-                ask(course, |done| self.bus.create(spec, done))
-            })?;
-        }
-        Some(())
+        let create = |topic: &Topic| {
+            let spec = topic.spec(self.partitions, self.limits);
+            let spec = spec.map_err(|_| BusError::Malformed("a topic's name is none"))?;
+            begin(|done| self.bus.create(spec, done))
+        };
+        until(course, || {
+            let begun = topics.iter().map(create).collect::<Result<Vec<_>, BusError>>()?;
+            begun.into_iter().try_for_each(|outcome| wait(course, &outcome))
+        })
     }
 
     /// What of a partition there is, asked as often as it takes.
@@ -162,12 +186,23 @@ fn until<T>(course: &Course, mut attempt: impl FnMut() -> Result<T, BusError>) -
     }
 }
 
+/// What comes of a call.
+type Outcome<T> = Receiver<Result<T, BusError>>;
+
+fn begin<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<Outcome<T>, BusError> {
+    let (sender, outcome) = sync_channel(1);
+    call(Box::new(move |result| drop(sender.send(result))))?;
+    Ok(outcome)
+}
+
 /// Waits for the end of a call.
 fn ask<T: Send + 'static>(course: &Course, call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
-    let (sender, receiver) = sync_channel(1);
-    call(Box::new(move |outcome| drop(sender.send(outcome))))?;
+    wait(course, &begin(call)?)
+}
+
+fn wait<T>(course: &Course, outcome: &Outcome<T>) -> Result<T, BusError> {
     loop {
-        match receiver.recv_timeout(RETRY) {
+        match outcome.recv_timeout(RETRY) {
             Ok(outcome) => return outcome,
             Err(RecvTimeoutError::Timeout) if course.is_over() => return Err(BusError::Stopped),
             // The bus ends each call by itself.
@@ -262,11 +297,34 @@ mod tests {
     use tidegate_bus::{Address, Settings};
 
     use super::*;
+    use crate::messages::HelloPoA;
+
+    fn courier() -> Courier {
+        let address: Address = "embedded".parse().unwrap();
+        Courier::new(Bus::open(&address, Settings::default(), Arc::new(|_| {})).unwrap(), 1)
+    }
+
+    #[test]
+    fn records_that_are_none_are_counted() {
+        let courier = courier();
+        let hello = HelloPoA { gateway: "gw".to_owned(), address: "gw:1883".to_owned(), life: 1 };
+        let read = |payload: Vec<u8>| {
+            let record =
+                Record { position: Position(7), key: "gw".into(), headers: Vec::new(), payload: payload.into() };
+            courier.read_as::<HelloPoA>(&record)
+        };
+        assert_eq!(read(hello.write()), Some(hello));
+        assert_eq!(read(Vec::new()), None);
+        assert_eq!(courier.counters().figures().left_out_records, 0);
+        for payload in ["{}", "[]", "\0"] {
+            assert_eq!(read(payload.into()), None);
+        }
+        assert_eq!(courier.counters().figures().left_out_records, 3);
+    }
 
     #[test]
     fn a_log_that_could_not_be_read_is_read_when_it_can_be() {
-        let address: Address = "embedded".parse().unwrap();
-        let courier = Courier::new(Bus::open(&address, Settings::default(), Arc::new(|_| {})).unwrap(), 1);
+        let courier = courier();
         let (bell, course) = (Bell::default(), Course::new("test"));
         let mut following = Following::new(&courier, Topic::Handover, 0, Position::START, &bell);
         assert!(following.reader.is_none(), "there is no such log yet");

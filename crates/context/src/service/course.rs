@@ -90,6 +90,19 @@ impl Course {
         *self.watch.here() = Stage::Begins(Some(Hindrance::from(error)));
     }
 
+    /// Its thread is over. Where nobody has asked for that, nothing of the service is left, and it says so.
+    pub(super) fn has_ended(&self) {
+        if self.is_over() {
+            return;
+        }
+        tracing::error!(
+            service = self.watch.service(),
+            "a service of the core has ended by itself; restart the process"
+        );
+        let why = "the service has ended by itself; restart the process".to_owned();
+        *self.watch.here() = Stage::Begins(Some(Hindrance { why, passes: false }));
+    }
+
     /// It works or stands by now, or does not (any more).
     pub(crate) fn stands(&self, stands: bool) {
         let mut stage = self.watch.here();
@@ -119,5 +132,20 @@ mod tests {
         assert_eq!(watch.stage(), Stage::Stands);
         course.stands(false);
         assert_eq!(watch.stage(), Stage::Begins(None), "what was before is over");
+        course.stands(true);
+        course.has_ended();
+        assert!(
+            matches!(watch.stage(), Stage::Begins(Some(Hindrance { passes: false, .. }))),
+            "nobody has asked it to"
+        );
+    }
+
+    #[test]
+    fn a_service_that_was_asked_to_end_lacks_nothing() {
+        let course = Course::new("groups");
+        course.stands(true);
+        course.end();
+        course.has_ended();
+        assert_eq!(course.watch().stage(), Stage::Stands);
     }
 }

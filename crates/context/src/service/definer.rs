@@ -9,7 +9,6 @@ use bytes::Bytes;
 use tidegate_bus::{Append, BusError, GroupName, MemberName, Membership, MembershipEvent, Partition, Position, Record};
 
 use super::courier::{Courier, Following, RETRY, key_of};
-use super::gateway::read;
 use super::{Bell, Course, Running, ServiceError};
 use crate::groups::{Definition, NodeTable};
 use crate::messages::{GroupAdvertisement, Payload};
@@ -155,7 +154,7 @@ impl Part {
         if let Some((told, until)) = &mut self.told {
             if told.next() < *until {
                 for record in told.take(courier, bell, TAKEN_AT_ONCE) {
-                    restore(&mut self.table, &record);
+                    restore(courier, &mut self.table, &record);
                 }
             }
             if told.next() < *until {
@@ -191,8 +190,8 @@ impl Part {
 }
 
 /// Takes in what an earlier process of this definer has told.
-fn restore(table: &mut NodeTable, record: &Record) {
-    let Some(advertisement) = read::<GroupAdvertisement>(record) else { return };
+fn restore(courier: &Courier, table: &mut NodeTable, record: &Record) {
+    let Some(advertisement) = courier.read_as::<GroupAdvertisement>(record) else { return };
     if advertisement.definer == table.definition().definer()
         && let Some(node) = &advertisement.node
     {

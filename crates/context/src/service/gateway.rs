@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tidegate_bus::{Position, Record};
+use tidegate_bus::Position;
 
 use super::courier::{Courier, Following, key_of};
-use super::left_out::{Complaints, MAX_NODE_BYTES, check_context, read_advertisement};
+use super::left_out::{MAX_NODE_BYTES, check_context, read_advertisement};
 use super::{Bell, Course, LeftOut, Running};
 use crate::groups::{AdvertisementRefused, MembershipChange, Memberships};
 use crate::latency::{PingRound, PingWindow};
@@ -41,9 +41,9 @@ pub struct GatewaySettings {
 /// What a node carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostLoad {
-    /// Share of the machine's processors that is busy, 0 to 1.
+    /// Share of the processors that is busy, 0 to 1: of those that it may use, where that is limited.
     pub cpu: f64,
-    /// Memory of the machine, bytes.
+    /// Memory of the machine, or what it may have of it, bytes.
     pub memory_total: u64,
     /// Of that free for use, bytes.
     pub memory_available: u64,
@@ -129,7 +129,6 @@ struct Gateway {
     handovers: Following,
     advertisements: Vec<Following>,
     members: Memberships,
-    complaints: Complaints,
     /// Nodes whose last change of groups was refused.
     refused: HashSet<Box<str>>,
     /// Who was connected when it was last looked.
@@ -184,7 +183,6 @@ impl Gateway {
             handovers,
             advertisements,
             members: Memberships::default(),
-            complaints: Complaints::default(),
             refused: HashSet::new(),
             known: HashSet::new(),
             pings: PingWindow::default(),
@@ -253,7 +251,7 @@ impl Gateway {
         // Only the last one of a node counts, and a log keeps no more than that.
         for NodeContext { node, context } in contexts {
             if let Err(why) = check_context(&node, &context) {
-                self.complaints.note(self.courier.counters(), why, &node);
+                self.courier.leave_out(why, &node);
                 continue;
             }
             self.courier.contexts().put(&node, &context);
@@ -275,7 +273,7 @@ impl Gateway {
                     let (node, key) = (advertisement.node.as_deref(), key.as_deref().unwrap_or(&definer));
                     self.courier.tell(Topic::GroupAdvertisement, Some(node.unwrap_or(&definer)), key, payload);
                 }
-                Err(why) => self.complaints.note(self.courier.counters(), why, &definer),
+                Err(why) => self.courier.leave_out(why, &definer),
             }
         }
     }
@@ -288,7 +286,7 @@ impl Gateway {
 
     fn take_config(&mut self, bell: &Bell) {
         for record in self.config.take(&self.courier, bell, TAKEN_AT_ONCE) {
-            let Some(config) = read::<PingConfig>(&record) else { continue };
+            let Some(config) = self.courier.read_as::<PingConfig>(&record) else { continue };
             if config.gateway == self.settings.name {
                 let interval = Duration::from_millis(config.interval_ms);
                 if interval != self.interval {
@@ -305,10 +303,9 @@ impl Gateway {
 
     fn take_lists(&mut self, bell: &Bell) {
         let records = self.lists.take(&self.courier, bell, TAKEN_AT_ONCE);
-        let newest = records
-            .iter()
-            .rev()
-            .find_map(|record| read::<GWList>(record).map(|list| (list.write(), list.gateways.len() as u64)));
+        let newest = records.iter().rev().find_map(|record| {
+            self.courier.read_as::<GWList>(record).map(|list| (list.write(), list.gateways.len() as u64))
+        });
         if let Some((list, gateways)) = newest {
             self.courier.counters().gateways.set(gateways);
             self.host.tell_list(&list);
@@ -317,7 +314,7 @@ impl Gateway {
 
     fn take_handovers(&mut self, bell: &Bell) {
         for record in self.handovers.take(&self.courier, bell, TAKEN_AT_ONCE) {
-            let Some(handover) = read::<Handover>(&record) else { continue };
+            let Some(handover) = self.courier.read_as::<Handover>(&record) else { continue };
             if handover.from == self.settings.name && handover.to != handover.from {
                 self.courier.counters().handovers.add(1);
                 self.host.hand_over(&handover.node, &handover.address);
@@ -334,7 +331,7 @@ impl Gateway {
                 }
                 let Ok(advertisement) = GroupAdvertisement::read(&record.payload) else {
                     let whose = key_of(&record).unwrap_or_default();
-                    self.complaints.note(self.courier.counters(), LeftOut::Advertisement, whose);
+                    self.courier.leave_out(LeftOut::Advertisement, whose);
                     continue;
                 };
                 match self.members.apply(&advertisement) {
@@ -342,7 +339,7 @@ impl Gateway {
                     // Its node has sent another context since.
                     Err(AdvertisementRefused::Outdated) => {}
                     Err(refused) => {
-                        self.complaints.note(self.courier.counters(), refused.into(), &advertisement.definer);
+                        self.courier.leave_out(refused.into(), &advertisement.definer);
                     }
                 }
             }
@@ -361,7 +358,7 @@ impl Gateway {
         while !changes.is_empty() {
             let rest = changes.split_off(changes.len().min(AT_ONCE));
             for node in self.host.set_groups(std::mem::replace(&mut changes, rest)) {
-                self.complaints.note(self.courier.counters(), LeftOut::Groups, &node);
+                self.courier.leave_out(LeftOut::Groups, &node);
                 self.refused.insert(node.into());
             }
         }
@@ -470,12 +467,4 @@ impl Gateway {
             self.courier.tell(Topic::ConnectionReport, None, &key, report.write());
         }
     }
-}
-
-/// Reads a record; what is something else is left out, since anybody may append.
-pub(super) fn read<P: Payload>(record: &Record) -> Option<P> {
-    if record.payload.is_empty() {
-        return None;
-    }
-    P::read(&record.payload).inspect_err(|error| tracing::warn!(%error, "a record of the core was left out")).ok()
 }

@@ -1,4 +1,4 @@
-//! What clients and definers have said of nodes and no gateway can use: why, how often, and a line in the log now and then.
+//! What clients, definers and others on the bus have said and nobody here can use: why, how often, and a line in the log now and then.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const QUIET: Duration = Duration::from_secs(60);
 /// Bytes of a name that a line of the log shows.
 const SHOWN_BYTES: usize = 64;
 
-/// Why what was said of a node is left out.
+/// Why something that was said is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeftOut {
     /// A context that is too long.
@@ -44,12 +44,23 @@ pub enum LeftOut {
         "a node would be in more groups than addresses.max_groups_per_node; it stays in those that it was in, until they change to fewer"
     )]
     Groups,
+    /// A record between services that is none.
+    #[error("a record on the bus is not what its log is for; look who else appends to the core's logs")]
+    Record,
 }
 
 impl LeftOut {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::TooLong, Self::NotJson, Self::Name, Self::Advertisement, Self::Definer, Self::Limit, Self::Groups];
+    pub const ALL: [Self; 8] = [
+        Self::TooLong,
+        Self::NotJson,
+        Self::Name,
+        Self::Advertisement,
+        Self::Definer,
+        Self::Limit,
+        Self::Groups,
+        Self::Record,
+    ];
 
     /// Its word in metrics.
     pub fn label(self) -> &'static str {
@@ -61,6 +72,7 @@ impl LeftOut {
             Self::Definer => "definer",
             Self::Limit => "limit",
             Self::Groups => "groups",
+            Self::Record => "record",
         }
     }
 }
@@ -157,6 +169,7 @@ impl CoreCounters {
             LeftOut::Definer => &self.left_out_definer,
             LeftOut::Limit => &self.left_out_limit,
             LeftOut::Groups => &self.left_out_groups,
+            LeftOut::Record => &self.left_out_records,
         }
     }
 }
@@ -208,7 +221,7 @@ mod tests {
             (0..times).for_each(|_| complaints.note(&counters, why, "n"));
         }
         let counted = counters.figures().left_out();
-        assert_eq!(counted.map(|(_, count)| count), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(counted.map(|(_, count)| count), [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(counted.map(|(why, _)| why), LeftOut::ALL.map(LeftOut::label));
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tidegate_bus::{GroupName, MemberName, Membership, MembershipEvent, Position};
 
 use super::courier::{Courier, Following};
-use super::gateway::{read, wall_ms};
+use super::gateway::wall_ms;
 use super::{Bell, Course, Running, ServiceError};
 use crate::messages::{ConnectionReport, Handover, HelloPoA, LoadReport, Payload};
 use crate::points::{Points, PointsAction};
@@ -120,20 +120,21 @@ impl Work {
     fn turn(&mut self, courier: &Courier, cycle: Duration, bell: &Bell) -> Instant {
         let now = BEFORE + self.began.elapsed();
         for record in self.handovers.take(courier, bell, TAKEN_AT_ONCE) {
-            if let Some(handover) = read::<Handover>(&record) {
+            if let Some(handover) = courier.read_as::<Handover>(&record) {
                 let age = Duration::from_millis(wall_ms().saturating_sub(handover.at_ms));
                 self.points.remember(now, age, &handover);
             }
         }
         let mut actions = Vec::new();
         for record in self.hellos.take(courier, bell, TAKEN_AT_ONCE) {
-            actions.extend(read::<HelloPoA>(&record).and_then(|hello| self.points.hello(&hello)));
+            actions.extend(courier.read_as::<HelloPoA>(&record).and_then(|hello| self.points.hello(&hello)));
         }
         for record in self.loads.take(courier, bell, TAKEN_AT_ONCE) {
-            actions.extend(read::<LoadReport>(&record).and_then(|report| self.points.load(Some(now), report)));
+            actions
+                .extend(courier.read_as::<LoadReport>(&record).and_then(|report| self.points.load(Some(now), report)));
         }
         for record in self.connections.take(courier, bell, TAKEN_AT_ONCE) {
-            if let Some(report) = read::<ConnectionReport>(&record) {
+            if let Some(report) = courier.read_as::<ConnectionReport>(&record) {
                 self.points.connected(now, report);
             }
         }

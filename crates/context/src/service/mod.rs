@@ -62,7 +62,10 @@ impl Running {
         let course = Course::new(name);
         let (rung, its_course) = (bell.clone(), course.clone());
         let builder = std::thread::Builder::new().name(name.to_owned());
-        let thread = builder.spawn(move || body(&rung, &its_course))?;
+        let thread = builder.spawn(move || {
+            body(&rung, &its_course);
+            its_course.has_ended();
+        })?;
         Ok(Self { course, bell, thread: Some(thread) })
     }
 
@@ -77,7 +80,7 @@ impl Drop for Running {
         self.course.end();
         self.bell.ring();
         if let Some(thread) = self.thread.take() {
-            // A service that panicked has said so already.
+            // One that panicked has said so already.
             let _ = thread.join();
         }
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use tidegate_panics::contain;
 use tokio::sync::oneshot;
 
 use crate::counters::Counters;
@@ -156,21 +157,22 @@ impl Drop for Server {
 fn serve(sockets: Vec<(tokio::net::UdpSocket, tokio::net::TcpListener)>, responder: &Arc<Responder>, limits: Limits) {
     let places = tcp::Places::new(&limits);
     for (socket, listener) in sockets {
-        let (socket, for_datagrams) = (Arc::new(socket), Arc::clone(responder));
-        tokio::spawn(keep_up(move || udp::serve(Arc::clone(&socket), Arc::clone(&for_datagrams))));
+        let for_datagrams = Arc::clone(responder);
+        tokio::spawn(udp::serve(socket, for_datagrams));
         tokio::spawn(tcp::serve(listener, Arc::clone(responder), places.clone(), limits));
     }
 }
 
-/// Goes on with a task for all that should it panic: no packet is known at which the decoder does, and if there is one, it must not
-/// end the answers to everybody else. (A connection is a task of its own and goes alone.)
-async fn keep_up<F: Future<Output = ()> + Send + 'static>(mut task: impl FnMut() -> F) {
-    while let Err(error) = tokio::spawn(task()).await {
-        if error.is_cancelled() {
-            return;
+/// What a query is answered. No packet is known at which the decoder panics, and if there is one, it must not end the answers to
+/// everybody else.
+async fn answered<T>(ask: impl FnOnce() -> Option<T>) -> Option<T> {
+    match contain(ask) {
+        Ok(answer) => answer,
+        Err(error) => {
+            tracing::error!(%error, "a DNS query got no answer; please report it");
+            tokio::time::sleep(FAULT_PAUSE).await;
+            None
         }
-        tracing::error!("a DNS query ended in a panic and got no answer; please report it");
-        tokio::time::sleep(FAULT_PAUSE).await;
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::FAULT_PAUSE;
+use super::{FAULT_PAUSE, answered};
 use crate::counters::{DropReason, Event};
 use crate::flood::{Network, Transport};
 use crate::settings::Limits;
@@ -118,7 +118,7 @@ async fn converse(stream: &mut TcpStream, source: SocketAddr, responder: &Respon
             Ok(Err(_)) => return Ended::Gone,
             Err(_) => return Ended::TooLong,
         }
-        let Some(answer) = responder.respond(&query, source, Transport::Tcp, Instant::now()) else {
+        let Some(answer) = answered(|| responder.respond(&query, source, Transport::Tcp, Instant::now())).await else {
             return Ended::Closed;
         };
         let Ok(length) = u16::try_from(answer.len()) else { return Ended::Closed };

@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use tokio::net::UdpSocket;
 
-use super::FAULT_PAUSE;
+use super::{FAULT_PAUSE, answered};
 use crate::counters::DropReason;
 use crate::flood::Transport;
 use crate::wire::{MAX_QUERY_BYTES, Responder};
 
 /// Answers one datagram after the other. An answer that the system does not take at once is dropped, as the network might have
 /// done: nothing waits, so nothing queues up.
-pub(super) async fn serve(socket: Arc<UdpSocket>, responder: Arc<Responder>) {
+pub(super) async fn serve(socket: UdpSocket, responder: Arc<Responder>) {
     // One more than the longest query, so that a longer one is seen to be longer.
     let mut buffer = vec![0; MAX_QUERY_BYTES + 1];
     loop {
@@ -25,7 +25,7 @@ pub(super) async fn serve(socket: Arc<UdpSocket>, responder: Arc<Responder>) {
             }
         };
         let packet = buffer.get(..length).unwrap_or_default();
-        if let Some(answer) = responder.respond(packet, source, Transport::Udp, Instant::now())
+        if let Some(answer) = answered(|| responder.respond(packet, source, Transport::Udp, Instant::now())).await
             && let Err(error) = socket.try_send_to(&answer, source)
         {
             tracing::debug!(%source, %error, "cannot send a DNS answer");

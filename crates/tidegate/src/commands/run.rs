@@ -83,7 +83,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         status.asks(Arc::clone(authentication));
     }
     status.serves(tenancy.clone());
-    let mut settings = node_settings(config, log, &tenancy, access, authentication.clone(), brokers);
+    let mut settings = node_settings(config, &tenancy, access, authentication.clone(), brokers);
     settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
     if let Some(joining) = &joining {
         settings.cluster = Some(joining.settings());
@@ -238,7 +238,6 @@ fn tell_of_guarded_addresses(config: &Config, has_rules: bool) {
 
 fn node_settings(
     config: &Config,
-    log: &Log,
     tenancy: &Tenancy,
     access: Option<AccessFactory>,
     authentication: Option<Arc<Authentication>>,
@@ -265,11 +264,11 @@ fn node_settings(
         identities: None,
         brokers,
         cluster: None,
-        observer: Arc::new(BrokerObserver::new(log.clone(), authentication.clone(), None)),
+        observer: Arc::new(BrokerObserver::new(authentication.clone(), None)),
     };
     settings.identities = config.identities(&settings);
     if let Some(identities) = settings.identities.clone() {
-        settings.observer = Arc::new(BrokerObserver::new(log.clone(), authentication, Some(identities)));
+        settings.observer = Arc::new(BrokerObserver::new(authentication, Some(identities)));
     }
     settings
 }

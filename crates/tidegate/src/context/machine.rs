@@ -1,31 +1,57 @@
-//! How busy the machine is.
+//! How busy the machine is, or the part of it that this process may use.
 
-use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
 
-use crate::physical_memory::container_limit;
+use crate::control_groups::{ControlGroups, Read, system};
 
 /// Reads the share of the processors that is busy between two looks.
 #[derive(Debug, Default)]
 pub(super) struct Processors {
     busy: u64,
     total: u64,
+    /// What was used of a limit when it was looked last: whose, how much, and when.
+    of_limit: Option<(PathBuf, u64, Instant)>,
 }
 
 impl Processors {
     /// The share since the last look, 0 to 1; 0 where the system does not tell.
     pub(super) fn share(&mut self) -> f64 {
-        let Some((busy, total)) = fs::read_to_string("/proc/stat").ok().and_then(|text| ticks(&text)) else {
-            return 0.0;
-        };
+        self.look(Instant::now(), &system)
+    }
+
+    /// Where a limit is, the share of what may be used; of the machine's processors where that is more: what is busy already is not to be had.
+    fn look(&mut self, now: Instant, read: Read<'_>) -> f64 {
+        self.of_machine(read).max(self.of_limit(now, read))
+    }
+
+    fn of_machine(&mut self, read: Read<'_>) -> f64 {
+        let Some((busy, total)) = read("/proc/stat").and_then(|text| ticks(&text)) else { return 0.0 };
         let (new_busy, new_total) = (busy.saturating_sub(self.busy), total.saturating_sub(self.total));
         (self.busy, self.total) = (busy, total);
         ratio(new_busy, new_total)
     }
+
+    fn of_limit(&mut self, now: Instant, read: Read<'_>) -> f64 {
+        let limit = ControlGroups::find(read).processors();
+        let Some(limit) = limit else {
+            self.of_limit = None;
+            return 0.0;
+        };
+        let before = self.of_limit.replace((limit.folder.clone(), limit.used_us, now));
+        let Some((_, used_us, at)) = before.filter(|(folder, ..)| *folder == limit.folder) else { return 0.0 };
+        let passed_us = u64::try_from(now.saturating_duration_since(at).as_micros()).unwrap_or(u64::MAX);
+        (ratio_of(limit.used_us.saturating_sub(used_us), passed_us) / limit.processors).clamp(0.0, 1.0)
+    }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "ticks between two looks are far below 2^52")]
 fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { (part as f64 / whole as f64).clamp(0.0, 1.0) }
+    ratio_of(part, whole).clamp(0.0, 1.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "ticks and microseconds between two looks are far below 2^52")]
+fn ratio_of(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// Busy and all ticks in the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal.
@@ -38,33 +64,19 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     Some((total - idle, total))
 }
 
-/// Bytes of memory: all, and what is free for use; 0 where the system does not tell. Of a container with a limit, what it may have.
+/// Bytes of memory: all, and what is free for use; 0 where the system does not tell. Where there are limits, what they leave of it.
 pub(super) fn memory() -> (u64, u64) {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    memory_in(&system)
+}
+
+fn memory_in(read: Read<'_>) -> (u64, u64) {
+    let text = read("/proc/meminfo").unwrap_or_default();
     let machine = (field(&text, "MemTotal:"), field(&text, "MemAvailable:"));
-    match container_limit() {
-        Some(limit) if limit < machine.0 => within(machine, limit, used()),
-        _ => machine,
-    }
-}
-
-/// What the container uses and cannot be taken from it: all but the pages of files that were not used lately. `None` where the
-/// system does not tell.
-fn used() -> Option<u64> {
-    let read = |name: &str| fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok();
-    let all: u64 = read("memory.current")?.trim().parse().ok()?;
-    Some(all.saturating_sub(plain_field(&read("memory.stat")?, "inactive_file ")))
-}
-
-/// Memory where no more than a limit of it may be had.
-fn within((_, available): (u64, u64), limit: u64, used: Option<u64>) -> (u64, u64) {
-    let left = used.map_or(limit, |used| limit.saturating_sub(used));
-    (limit, left.min(available))
-}
-
-fn plain_field(text: &str, name: &str) -> u64 {
-    let number = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
-    number.unwrap_or_default()
+    let limits = ControlGroups::find(read).memory().into_iter().filter(|limit| limit.bytes < machine.0);
+    limits.fold(machine, |(total, available), limit| {
+        let left = limit.bytes.saturating_sub(limit.used.unwrap_or_default());
+        (total.min(limit.bytes), available.min(left))
+    })
 }
 
 fn field(text: &str, name: &str) -> u64 {
@@ -75,15 +87,69 @@ fn field(text: &str, name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
     use super::*;
+
+    /// The files of a system, which change.
+    #[derive(Default)]
+    struct Files(BTreeMap<&'static str, String>);
+
+    impl Files {
+        fn put(&mut self, name: &'static str, text: &str) {
+            self.0.insert(name, text.to_owned());
+        }
+
+        fn read(&self) -> impl Fn(&str) -> Option<String> {
+            |path| self.0.get(path).cloned()
+        }
+    }
+
+    #[test]
+    fn the_load_of_a_container_is_that_of_what_it_may_use() {
+        let (mut files, mut processors, start) = (Files::default(), Processors::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        files.put("/proc/self/cgroup", "0::/\n");
+        files.put("/proc/stat", "cpu  100 0 0 900 0 0 0 0\n");
+        files.put("/sys/fs/cgroup/cpu.max", "50000 100000\n");
+        files.put("/sys/fs/cgroup/cpu.stat", "usage_usec 1000000\n");
+        let share = |processors: &mut Processors, files: &Files, seconds| {
+            (processors.look(at(seconds), &files.read()) * 1_000.0).round()
+        };
+        assert!((share(&mut processors, &files, 0) - 100.0).abs() < 1e-9, "of the machine, until there are two looks");
+        // In two seconds it has kept 0.4 processors busy, of the half that it may use; of the machine that is a tenth.
+        files.put("/proc/stat", "cpu  180 0 0 1620 0 0 0 0\n");
+        files.put("/sys/fs/cgroup/cpu.stat", "usage_usec 1800000\n");
+        assert!((share(&mut processors, &files, 2) - 800.0).abs() < 1e-9);
+        // Others take nearly all of the machine.
+        files.put("/proc/stat", "cpu  270 0 0 1630 0 0 0 0\n");
+        files.put("/sys/fs/cgroup/cpu.stat", "usage_usec 1900000\n");
+        assert!((share(&mut processors, &files, 4) - 900.0).abs() < 1e-9);
+        // More than all of it is all of it, and without a limit it is the machine's.
+        files.put("/sys/fs/cgroup/cpu.stat", "usage_usec 9900000\n");
+        assert!((share(&mut processors, &files, 6) - 1_000.0).abs() < 1e-9);
+        files.put("/sys/fs/cgroup/cpu.max", "max 100000\n");
+        files.put("/proc/stat", "cpu  280 0 0 1720 0 0 0 0\n");
+        assert!((share(&mut processors, &files, 8) - 100.0).abs() < 1e-9);
+    }
 
     #[test]
     fn a_container_has_what_it_may_have() {
-        assert_eq!(within((1_000, 600), 400, Some(100)), (400, 300));
-        assert_eq!(within((1_000, 200), 400, Some(100)), (400, 200), "the machine has no more");
-        assert_eq!(within((1_000, 600), 400, Some(500)), (400, 0));
-        assert_eq!(within((1_000, 600), 400, None), (400, 400));
-        assert_eq!(plain_field("anon 5\ninactive_file 70\nactive_file 8\n", "inactive_file "), 70);
+        let mut files = Files::default();
+        files.put("/proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 600 kB\n");
+        assert_eq!(memory_in(&files.read()), (1_024_000, 614_400));
+        files.put("/sys/fs/cgroup/memory.max", "400000\n");
+        assert_eq!(memory_in(&files.read()), (400_000, 400_000), "nobody tells what is used");
+        files.put("/sys/fs/cgroup/memory.current", "150000\n");
+        files.put("/sys/fs/cgroup/memory.stat", "anon 5\ninactive_file 50000\nactive_file 8\n");
+        assert_eq!(memory_in(&files.read()), (400_000, 300_000));
+        files.put("/proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 200 kB\n");
+        assert_eq!(memory_in(&files.read()), (400_000, 204_800), "the machine has no more");
+        files.put("/sys/fs/cgroup/memory.current", "550000\n");
+        assert_eq!(memory_in(&files.read()), (400_000, 0));
+        files.put("/sys/fs/cgroup/memory.max", "9000000\n");
+        assert_eq!(memory_in(&files.read()), (1_024_000, 204_800), "a limit that is none");
     }
 
     #[test]

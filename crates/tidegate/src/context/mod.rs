@@ -216,8 +216,29 @@ pub(crate) fn check_files(config: &Config) -> Result<(), String> {
     definitions(&config.context).map(drop)
 }
 
+impl WrongKey {
+    fn new(key: &'static str, what: &dyn std::fmt::Display) -> Self {
+        Self { key, what: what.to_string() }
+    }
+}
+
+/// What scores gateways. Weights and expression are checked whichever of them counts, so that a mistake is not found only when it does.
+fn ranking(context: &Context) -> Result<Box<dyn Ranking>, WrongKey> {
+    let weights = ResourceWeights::of(context.weights.0.iter().map(String::as_str));
+    let resources = weights.and_then(WeightedResources::new).map_err(|error| WrongKey::new("weights", &error))?;
+    let score = context.score.as_deref().map(ScoreExpression::new).transpose();
+    let score = score.map_err(|error| WrongKey::new("score", &error))?;
+    let missing = || WrongKey::new("ranking", &"`expression` needs context.score");
+    let ranking: Box<dyn Ranking> = match context.ranking {
+        RankingName::Connections => Box::new(ConnectionsInverse),
+        RankingName::Resources => Box::new(resources),
+        RankingName::Expression => Box::new(score.ok_or_else(missing)?),
+    };
+    Ok(ranking)
+}
+
 fn points(context: &Context) -> Result<Points, WrongKey> {
-    let wrong = |key, what: &dyn std::fmt::Display| WrongKey { key, what: what.to_string() };
+    let wrong = WrongKey::new;
     let factors = context.ping_factors.0.iter().map(|text| text.parse()).collect::<Result<_, ReconfigError>>();
     let settings = PointsSettings {
         missed_windows: context.missed_windows,
@@ -239,18 +260,7 @@ fn points(context: &Context) -> Result<Points, WrongKey> {
         list_period: context.list_period,
         ..PointsSettings::default()
     };
-    let ranking: Box<dyn Ranking> = match context.ranking {
-        RankingName::Connections => Box::new(ConnectionsInverse),
-        RankingName::Resources => {
-            let weights = ResourceWeights::of(context.weights.0.iter().map(String::as_str));
-            Box::new(weights.and_then(WeightedResources::new).map_err(|error| wrong("weights", &error))?)
-        }
-        RankingName::Expression => {
-            let text = context.score.as_deref().ok_or_else(|| wrong("ranking", &"`expression` needs context.score"))?;
-            Box::new(ScoreExpression::new(text).map_err(|error| wrong("score", &error))?)
-        }
-    };
-    Points::new(settings, ranking).map_err(|error| match error {
+    Points::new(settings, ranking(context)?).map_err(|error| match error {
         PointsError::Reconfig(ReconfigError::Bounds) => wrong("ping_window_min", &error),
         PointsError::Reconfig(_) => wrong("ping_factors", &error),
         _ => wrong("balance", &error),
@@ -278,6 +288,11 @@ mod tests {
         context.weights.0.push("disk: 3".to_owned());
         assert!(points(context).err().unwrap().to_string().contains("context.weights: `disk: 3` is no weight"));
         context.ranking = RankingName::Connections;
+        assert!(points(context).err().unwrap().to_string().contains("context.weights: `disk: 3` is no weight"));
+        context.weights = Context::default().weights;
+        context.score = Some("gateway.".to_owned());
+        assert!(points(context).err().unwrap().to_string().contains("context.score: the expression cannot be read"));
+        context.score = None;
         context.ping_window_min = std::time::Duration::from_secs(60);
         assert!(points(context).err().unwrap().to_string().contains("shortest ping window"));
         context.ping_factors.0 = vec!["50%: 2".to_owned(), "20%: 1".to_owned()];

@@ -4,6 +4,7 @@
 //! own, because events come from shards, and a shard must not wait for whoever reads the log.
 
 mod line;
+mod panics;
 mod writer;
 
 use std::sync::Arc;
@@ -39,7 +40,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Logs from now on. Called once, before anything is logged; of further calls nothing is seen.
+    /// Logs from now on, and ends the process with its last words when one of its threads panics. Called once, by each command that serves,
+    /// before anything is logged; of further calls nothing is seen.
     ///
     /// # Errors
     /// When the system has no thread left.
@@ -48,7 +50,11 @@ impl Log {
         let level = Arc::new(AtomicU8::new(level as u8));
         let log = StderrLog { level: Arc::clone(&level), format, writer: writer.clone() };
         let _ = tracing::subscriber::set_global_default(log);
-        Ok(Self { writer, level })
+        let log = Self { writer, level };
+        panics::end_in(&log);
+        #[cfg(debug_assertions)]
+        panics::panic_for_a_test()?;
+        Ok(log)
     }
 
     /// Logs as much as this from now on.
@@ -58,9 +64,9 @@ impl Log {
         tracing::callsite::rebuild_interest_cache();
     }
 
-    /// Waits until what was logged so far is written, but not long.
-    pub(crate) fn flush(&self) {
-        self.writer.flush(FLUSH_TIMEOUT);
+    /// Waits until what was logged so far is written, but not long. Whether it is.
+    pub(crate) fn flush(&self) -> bool {
+        self.writer.flush(FLUSH_TIMEOUT)
     }
 }
 

@@ -7,6 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_
 use std::thread;
 use std::time::Duration;
 
+/// The thread's name.
+pub(super) const THREAD: &str = "log";
+
 /// Lines that wait to be written; further ones are lost and counted, since a shard never waits for the log.
 const MAX_WAITING: usize = 1024;
 
@@ -35,7 +38,7 @@ impl Writer {
         let (orders, received) = sync_channel(MAX_WAITING);
         let lost = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&lost);
-        thread::Builder::new().name("log".to_owned()).spawn(move || run(out, &received, &counted))?;
+        thread::Builder::new().name(THREAD.to_owned()).spawn(move || run(out, &received, &counted))?;
         Ok(Self { orders, lost })
     }
 
@@ -46,13 +49,11 @@ impl Writer {
         }
     }
 
-    /// Waits until everything handed over so far is written, or for the time given.
-    pub(super) fn flush(&self, limit: Duration) {
+    /// Waits until everything handed over so far is written, or for the time given. Whether it is written.
+    pub(super) fn flush(&self, limit: Duration) -> bool {
         let (done, wait) = channel();
         // A full queue means that nobody reads the log; then the end does not wait either.
-        if self.orders.try_send(Order::Flush(done)).is_ok() {
-            let _ = wait.recv_timeout(limit);
-        }
+        self.orders.try_send(Order::Flush(done)).is_ok() && wait.recv_timeout(limit).is_ok()
     }
 }
 
@@ -121,7 +122,7 @@ mod tests {
         for number in 0..3 {
             writer.write(format!("{number}\n"));
         }
-        writer.flush(Duration::from_secs(60));
+        assert!(writer.flush(Duration::from_secs(60)));
         assert_eq!(text(taken.try_iter()), "0\n1\n2\n");
     }
 

@@ -23,6 +23,7 @@ mod lab_network;
 mod life;
 mod mirror;
 mod orchestrator_tls;
+mod panics;
 mod quic;
 mod reload;
 mod services;

@@ -1,0 +1,54 @@
+//! What is said of a panic, before it ends the process.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+
+use tidegate_panics::{Panic, end_process};
+
+use super::{Log, writer};
+use crate::exit::report;
+
+/// A panic ends the process from now on, with a line in this log.
+pub(super) fn end_in(log: &Log) {
+    let log = log.clone();
+    end_process(move |panic| {
+        if panic.contained {
+            let Panic { thread, place, said, .. } = panic;
+            tracing::debug!(thread, place, said, "some work has panicked, and is given up");
+        } else {
+            tell_of_the_end(&log, panic);
+        }
+    });
+}
+
+fn tell_of_the_end(log: &Log, panic: &Panic) {
+    let Panic { thread, place, said, .. } = panic;
+    tracing::error!(
+        thread,
+        place,
+        said,
+        "a thread has panicked, and the process ends: it would go on without what the thread was there for. It is a defect; please report it"
+    );
+    let trace = Backtrace::capture();
+    if trace.status() == BacktraceStatus::Captured {
+        tracing::error!(%trace, "where it has panicked");
+    }
+    // Who does not read the log does not keep the process from ending.
+    if !log.flush() && thread == writer::THREAD {
+        report(&format_args!("the thread that writes the log has panicked at {place}: {said}"));
+    }
+}
+
+/// Waits where a test says for its word, and panics then. A build for use does not look for it.
+#[cfg(debug_assertions)]
+pub(super) fn panic_for_a_test() -> std::io::Result<()> {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    let Some(place) = std::env::var_os("TIDEGATE_TEST_PANIC") else { return Ok(()) };
+    let mut test = UnixStream::connect(place)?;
+    let body = move || {
+        let word = test.read(&mut [0]);
+        assert!(!matches!(word, Ok(1)), "a test asked for it");
+    };
+    std::thread::Builder::new().name("of-a-test".to_owned()).spawn(body).map(drop)
+}
