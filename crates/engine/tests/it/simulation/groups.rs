@@ -6,7 +6,8 @@ use tidegate_engine::Reason;
 use tidegate_mqtt::{QoS, SubscriptionOptions};
 
 use super::checks::{reasons, share_of, share_topic};
-use super::{Sent, Simulation};
+use super::profile::Kind;
+use super::{Sent, Simulation, at_least, seeds};
 use crate::harness::*;
 use crate::model::matches;
 
@@ -94,5 +95,31 @@ impl Simulation {
             let visits = self.profile.visit(*device).is_some_and(|(filter, _)| is_in(&filter));
             visits || self.profile.filters_for_good(*device).iter().any(is_in)
         })
+    }
+}
+
+#[test]
+fn each_group_takes_each_message_whatever_moves_in_between() {
+    for seed in seeds() {
+        Simulation::new(Kind::MovingGroups, seed).play();
+    }
+}
+
+#[test]
+fn each_group_takes_each_message_whichever_nodes_die_when_others_take_their_place() {
+    for seed in at_least(12) {
+        Simulation::new(Kind::FallingGroups, seed).play();
+    }
+}
+
+/// Seeds that have found something about groups while nodes died and partitions moved: the node that took a dead home's place did not know what others
+/// had dealt; a message was dealt to a session that was about to leave for a dead node, and one came twice that such a session gave back.
+const FOUND_OF_GROUPS: [u64; 3] = [30, 54, 137];
+
+#[test]
+fn each_group_takes_each_message_whatever_moves_while_nodes_die() {
+    let found = FOUND_OF_GROUPS.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
+    for seed in found.chain(at_least(12)) {
+        Simulation::new(Kind::MovingFallingGroups, seed).play();
     }
 }
