@@ -1,10 +1,13 @@
 //! Topics: made, described, trimmed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, ConfigResourceResult, NewTopic, ResourceSpecifier, TopicReplication, TopicResult,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
@@ -14,6 +17,7 @@ use tokio::runtime::Runtime;
 
 use super::client::{ANSWER_WITHIN, Common, client_error, remaining};
 use super::message::index_of;
+use crate::completion::Completion;
 use crate::{Bounds, BusError, Keep, LogSpec, Place, Position};
 
 /// How long is waited before something is asked again.
@@ -38,6 +42,41 @@ struct Found {
 /// that has it, and Kafka confirms before any of them has written it to its disk.
 fn in_sync(replicas: u8) -> usize {
     usize::from(replicas) / 2 + 1
+}
+
+/// A log that is to be there, and who waits for it.
+pub(super) type Wanted = (Arc<LogSpec>, Completion<()>);
+
+/// The topic of a log.
+struct Topic<'a> {
+    spec: &'a LogSpec,
+    name: String,
+    /// How long a record is kept, milliseconds.
+    age: String,
+}
+
+impl<'a> Topic<'a> {
+    fn of(spec: &'a LogSpec, common: &Common) -> Self {
+        let age = spec.keep_for.map_or("-1".to_owned(), |age| age.as_millis().to_string());
+        Self { spec, name: common.topic(&spec.name), age }
+    }
+
+    /// What Kafka is asked for: with so many copies, of which so many have to be in sync.
+    fn with<'t>(&'t self, copies: u8, in_sync: &'t str) -> NewTopic<'t> {
+        let policy = if self.spec.keep == Keep::LatestOfKey { "compact,delete" } else { "delete" };
+        let replicas = TopicReplication::Fixed(i32::from(copies));
+        NewTopic::new(&self.name, self.spec.partitions.cast_signed(), replicas)
+            .set("cleanup.policy", policy)
+            .set("retention.ms", &self.age)
+            .set("retention.bytes", "-1")
+            .set(MIN_IN_SYNC, in_sync)
+    }
+}
+
+/// The first of each name, and all others: a request may name a topic once.
+fn one_of_each(wanted: Vec<Wanted>) -> (Vec<Wanted>, Vec<Wanted>) {
+    let mut names = HashSet::new();
+    wanted.into_iter().partition(|(spec, _)| names.insert(spec.name.clone()))
 }
 
 pub(super) struct Admin {
@@ -83,63 +122,117 @@ impl Admin {
         }
     }
 
-    /// Makes a log's topic, or finds it as it should be.
-    pub(super) fn create(&self, spec: &LogSpec, deadline: Instant) -> Result<(), BusError> {
-        let topic = self.common.topic(&spec.name);
-        let policy = if spec.keep == Keep::LatestOfKey { "compact,delete" } else { "delete" };
-        let age = spec.keep_for.map_or("-1".to_owned(), |age| age.as_millis().to_string());
-        let in_sync = in_sync(self.common.settings.replicas).to_string();
-        let config =
-            [("cleanup.policy", policy), ("retention.ms", &age), ("retention.bytes", "-1"), (MIN_IN_SYNC, &in_sync)];
-        self.until(deadline, || {
-            self.make(&topic, spec.partitions, &config)?;
-            let mismatch = |what| Err(Failure::Final(BusError::Mismatch { log: spec.name.to_string(), what }));
-            let there = self.found(&topic)?;
-            if there.partitions != spec.partitions {
-                return mismatch(PARTITIONS);
+    /// Makes the topics of logs, or finds them as they should be: all by one request, since Kafka takes its time for each.
+    pub(super) fn create(&self, mut wanted: Vec<Wanted>) {
+        while !wanted.is_empty() {
+            let (together, again) = one_of_each(wanted);
+            self.create_together(together);
+            wanted = again;
+        }
+    }
+
+    fn create_together(&self, mut wanted: Vec<Wanted>) {
+        while !wanted.is_empty() {
+            let outcomes = self.attempt(&wanted);
+            let now = Instant::now();
+            let mut again = Vec::new();
+            for ((spec, completion), outcome) in wanted.into_iter().zip(outcomes) {
+                match outcome {
+                    Ok(()) => completion.finish(Ok(())),
+                    Err(Failure::Final(error)) => completion.finish(Err(error)),
+                    Err(Failure::Again(reason)) if now >= completion.deadline() => {
+                        completion.finish(Err(self.common.away(&reason)));
+                    }
+                    Err(Failure::Again(_)) => again.push((spec, completion)),
+                }
             }
-            let options = AdminOptions::new().request_timeout(Some(ANSWER_WITHIN));
-            let topics = [ResourceSpecifier::Topic(&topic)];
-            let found = self.runtime.block_on(self.client.describe_configs(&topics, &options))?.pop();
-            let found = found.ok_or_else(|| Failure::Again("nothing was described".to_owned()))?;
-            let found = found.map_err(|code| Failure::Again(code.to_string()))?;
-            let value = |name| found.get(name).and_then(|entry| entry.value.clone()).unwrap_or_default();
-            if value("cleanup.policy").contains("compact") != (spec.keep == Keep::LatestOfKey) {
-                return mismatch("way of keeping records");
+            wanted = again;
+            if !wanted.is_empty() {
+                std::thread::park_timeout(AGAIN_AFTER);
             }
-            self.warn_of_few_copies(&topic, &there, value(MIN_IN_SYNC).parse().unwrap_or(1));
-            Ok(())
-        })
+        }
+    }
+
+    /// One attempt for all. An outcome for each of them, in their order.
+    fn attempt(&self, wanted: &[Wanted]) -> Vec<Result<(), Failure>> {
+        let for_all = |reason: String| wanted.iter().map(|_| Err(Failure::Again(reason.clone()))).collect();
+        let first = wanted.iter().map(|(_, completion)| completion.deadline()).min();
+        if first.is_some_and(|deadline| self.common.connected(deadline).is_err()) {
+            return for_all("there is no connection".to_owned());
+        }
+        let topics: Vec<Topic<'_>> = wanted.iter().map(|(spec, _)| Topic::of(spec, &self.common)).collect();
+        let (made, described) = match self.make(&topics).and_then(|made| Ok((made, self.describe(&topics)?))) {
+            Ok(answers) => answers,
+            Err(error) => return for_all(error.to_string()),
+        };
+        if made.len() != topics.len() || described.len() != topics.len() {
+            return for_all("the brokers did not answer for all topics".to_owned());
+        }
+        let judge = |((topic, made), config): ((&Topic<'_>, Result<(), Failure>), ConfigResourceResult)| {
+            made.and_then(|()| self.judge(topic, config))
+        };
+        topics.iter().zip(made).zip(described).map(judge).collect()
+    }
+
+    /// Whether a topic that is there is as it should be.
+    fn judge(&self, topic: &Topic<'_>, config: ConfigResourceResult) -> Result<(), Failure> {
+        let mismatch = |what| Err(Failure::Final(BusError::Mismatch { log: topic.spec.name.to_string(), what }));
+        let there = self.found(&topic.name)?;
+        if there.partitions != topic.spec.partitions {
+            return mismatch(PARTITIONS);
+        }
+        let config = config.map_err(|code| Failure::Again(code.to_string()))?;
+        let value = |name| config.get(name).and_then(|entry| entry.value.clone()).unwrap_or_default();
+        if value("cleanup.policy").contains("compact") != (topic.spec.keep == Keep::LatestOfKey) {
+            return mismatch("way of keeping records");
+        }
+        self.warn_of_few_copies(&topic.name, &there, value(MIN_IN_SYNC).parse().unwrap_or(1));
+        Ok(())
     }
 
     /// The topic of live messages: they are for those who listen now, and a topic has to keep something.
     pub(super) fn create_live(&self, deadline: Instant) -> Result<(), BusError> {
-        let topic = self.common.live_topic();
-        let config = [("cleanup.policy", "delete"), ("retention.ms", "60000"), ("segment.ms", "60000")];
-        self.until(deadline, || self.make(&topic, 1, &config))
+        let name = self.common.live_topic();
+        let replicas = TopicReplication::Fixed(i32::from(self.common.settings.replicas));
+        let new = NewTopic::new(&name, 1, replicas).set("cleanup.policy", "delete");
+        let new = [new.set("retention.ms", "60000").set("segment.ms", "60000")];
+        self.until(deadline, || {
+            self.ask_for(&new)?.pop().unwrap_or_else(|| Err(Failure::Again("no topic was made".to_owned())))?;
+            // It exists when all brokers say so.
+            self.found(&name).map(drop)
+        })
     }
 
-    fn make(&self, topic: &str, partitions: u32, config: &[(&str, &str)]) -> Result<(), Failure> {
-        let replicas = TopicReplication::Fixed(i32::from(self.common.settings.replicas));
-        let mut new = NewTopic::new(topic, partitions.cast_signed(), replicas);
-        for (name, value) in config {
-            new = new.set(name, value);
-        }
+    /// Makes topics, but for those that are there. An outcome for each of them, in their order.
+    fn make(&self, topics: &[Topic<'_>]) -> KafkaResult<Vec<Result<(), Failure>>> {
+        let copies = self.common.settings.replicas;
+        let in_sync = in_sync(copies).to_string();
+        let new: Vec<NewTopic<'_>> = topics.iter().map(|topic| topic.with(copies, &in_sync)).collect();
+        self.ask_for(&new)
+    }
+
+    fn ask_for(&self, new: &[NewTopic<'_>]) -> KafkaResult<Vec<Result<(), Failure>>> {
         let options = AdminOptions::new().request_timeout(Some(ANSWER_WITHIN));
-        let results = self.runtime.block_on(self.client.create_topics(&[new], &options))?;
-        match results.into_iter().next() {
-            Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => Ok(()),
-            Some(Err((_, code @ RDKafkaErrorCode::InvalidReplicationFactor))) => {
+        // The client gives the results in the order of what it was asked for.
+        let results = self.runtime.block_on(self.client.create_topics(new, &options))?;
+        let outcome = |result: TopicResult| match result {
+            Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => Ok(()),
+            Err((_, code @ RDKafkaErrorCode::InvalidReplicationFactor)) => {
                 let copies = self.common.settings.replicas;
                 Err(Failure::Again(format!(
                     "{copies} copies are asked for (`bus_replicas`), and fewer brokers run: {code}"
                 )))
             }
-            Some(Err((_, code))) => Err(Failure::Again(code.to_string())),
-            // It exists when all brokers say so.
-            Some(Ok(_)) => self.found(topic).map(drop),
-            None => Err(Failure::Again("no topic was made".to_owned())),
-        }
+            Err((_, code)) => Err(Failure::Again(code.to_string())),
+        };
+        Ok(results.into_iter().map(outcome).collect())
+    }
+
+    /// How topics are set up, in their order.
+    fn describe(&self, topics: &[Topic<'_>]) -> KafkaResult<Vec<ConfigResourceResult>> {
+        let options = AdminOptions::new().request_timeout(Some(ANSWER_WITHIN));
+        let named: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(&topic.name)).collect();
+        self.runtime.block_on(self.client.describe_configs(&named, &options))
     }
 
     fn found(&self, topic: &str) -> Result<Found, Failure> {

@@ -12,7 +12,7 @@ mod reader;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ use crate::{
     Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogSpec, Observer, Place, Position, Reader, Sasl,
     Settings, SubjectFilter, Subscription, Wake, Writers,
 };
-use admin::Admin;
+use admin::{Admin, Wanted};
 use client::{Common, client_error};
 use diagnosis::Heard;
 use live::Listeners;
@@ -56,6 +56,8 @@ struct Kafka {
     producer: Producer,
     owners: Mutex<HashMap<Place, Sender<Request>>>,
     jobs: Sender<Job>,
+    /// Logs whose topics are made by the next job.
+    wanted: Arc<Mutex<Vec<Wanted>>>,
     listeners: Arc<Listeners>,
     /// Dropped with the bus, which ends the thread that looks whether the brokers answer.
     _stop: Sender<()>,
@@ -87,8 +89,8 @@ pub(crate) fn open(
     let looker: Looker = config.create_with_context(Heard::default()).map_err(|error| client_error(&error))?;
     let (seen, its_link) = (Arc::clone(&common), Arc::clone(&link));
     spawn("bus-kafka", move || look(&looker, &seen, &its_link, &stopped))?;
-    let (owners, listeners) = (Mutex::default(), Arc::default());
-    Ok(Arc::new(Kafka { common, link, producer, owners, jobs, listeners, _stop: stop }))
+    let (owners, listeners, wanted) = (Mutex::default(), Arc::default(), Arc::default());
+    Ok(Arc::new(Kafka { common, link, producer, owners, jobs, wanted, listeners, _stop: stop }))
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), BusError> {
@@ -165,6 +167,10 @@ impl Kafka {
     }
 }
 
+fn all(wanted: &Mutex<Vec<Wanted>>) -> MutexGuard<'_, Vec<Wanted>> {
+    wanted.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn fail(request: Request, error: BusError) {
     match request {
         Request::Own(completion) => completion.finish(Err(error)),
@@ -191,7 +197,18 @@ impl Backend for Kafka {
     }
 
     fn create(&self, spec: Arc<LogSpec>, completion: Completion<()>) {
-        self.job(completion, move |admin, deadline| admin.create(&spec, deadline));
+        all(&self.wanted).push((spec, completion));
+        let wanted = Arc::clone(&self.wanted);
+        // The first of several that come together finds all that have come by then, and the others nothing.
+        let job = move |admin: &Admin| {
+            let together = std::mem::take(&mut *all(&wanted));
+            admin.create(together);
+        };
+        if self.jobs.send(Box::new(job)).is_err() {
+            // Those who wait are told that the bus has stopped.
+            let untold = std::mem::take(&mut *all(&self.wanted));
+            drop(untold);
+        }
     }
 
     fn own(&self, target: Target, completion: Completion<Epoch>) {

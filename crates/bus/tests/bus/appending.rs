@@ -2,7 +2,7 @@
 
 use tidegate_bus::{Append, BusError, LogSpec, Position};
 
-use crate::client::{Client, ask, log, place};
+use crate::client::{Client, Later, ask, log, place};
 use crate::{Deployment, settings};
 
 pub(crate) fn records_are_read_as_they_were_appended<D: Deployment>(deployment: &mut D) {
@@ -119,4 +119,24 @@ pub(crate) fn a_log_keeps_to_what_it_was_made_as<D: Deployment>(deployment: &mut
         let refused = other.create(spec);
         assert!(matches!(refused, Err(BusError::Mismatch { .. })), "{refused:?}");
     }
+}
+
+pub(crate) fn logs_that_are_asked_for_together_are_judged_each_by_itself<D: Deployment>(deployment: &mut D) {
+    let client = Client(deployment.bus());
+    client.create(LogSpec::shared(log("first"), 2)).unwrap();
+    let specs = [
+        LogSpec::shared(log("first"), 3),
+        LogSpec::shared(log("second"), 1),
+        LogSpec::shared(log("second"), 1),
+        LogSpec::fenced(log("third"), 2).latest_of_key(),
+    ];
+    let asked = specs.map(|spec| ask(|done| client.0.create(spec, done)).unwrap());
+    let outcomes = asked.map(Later::wait);
+    assert!(matches!(outcomes, [Err(BusError::Mismatch { .. }), Ok(()), Ok(()), Ok(())]), "{outcomes:?}");
+    client.append(&place("second", 0), Append::new("x")).unwrap();
+    assert_eq!(client.payloads(&place("second", 0)), ["x"]);
+    let third = place("third", 1);
+    let owner = client.own(&third);
+    client.append(&third, Append::new("y").with_key("k").by(owner)).unwrap();
+    assert_eq!(client.payloads(&third), ["y"]);
 }

@@ -52,6 +52,7 @@ macro_rules! suite {
             appending::too_much_waiting_is_refused_at_once,
             appending::a_full_partition_refuses_until_it_is_trimmed,
             appending::a_log_keeps_to_what_it_was_made_as,
+            appending::logs_that_are_asked_for_together_are_judged_each_by_itself,
             reading::a_reader_follows_and_begins_where_it_is_told,
             reading::a_reader_is_woken_at_the_end_of_what_there_is_also_where_nothing_is,
             reading::a_reader_takes_no_more_than_it_has_room_for,

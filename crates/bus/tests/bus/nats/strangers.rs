@@ -20,6 +20,28 @@ fn put(nats: &Nats, subject: &str, headers: &[u8], payload: &str) {
     assert!(lines.any(|line| line == "PONG"));
 }
 
+/// The client takes such a message for a word of the server to itself, and says nothing of it. Servers of late (2.15) store it without the
+/// status; 2.11 keeps it as it is.
+#[test]
+fn what_begins_as_a_word_of_the_server_is_read_though_nothing_follows() {
+    let nats = Nats::start();
+    let client = Client(nats.bus());
+    client.create(LogSpec::shared(log("open"), 1)).unwrap();
+    let mut reader = client.reader(&place("open", 0), Position::START);
+    for (headers, payload) in [
+        (&b"NATS/1.0 404 No Messages\r\n\r\n"[..], "nothing there"),
+        (b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 1\r\n\r\n", "too late"),
+        (b"NATS/1.0 409 Consumer Deleted\r\n\r\n", "gone"),
+        (b"NATS/1.0 503\r\n\r\n", "nobody answers"),
+        (b"NATS/1.0 503 No Responders\r\n\r\n", "nobody, at length"),
+    ] {
+        put(&nats, "tidegate.log.open.0.record", headers, payload);
+        let records = reader.take(1).unwrap();
+        assert_eq!(records.iter().map(text).collect::<Vec<_>>(), [payload]);
+        assert_eq!((&records[0].payload[..], records[0].headers.len()), (payload.as_bytes(), 0));
+    }
+}
+
 /// The client of NATS gives up its connection when it meets such headers, and would do so for ever.
 #[test]
 fn what_nobody_can_read_stops_nobody() {
