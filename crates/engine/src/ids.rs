@@ -147,7 +147,12 @@ pub fn partition_of(tenant: TenantId, name: &str) -> PartitionId {
     if name.starts_with("$SYS/") || (tenant == TenantId::UPLINK && name.starts_with(UPLINK_PREFIX)) {
         return PartitionId(0);
     }
-    PartitionId((crate::hash::hash_name(tenant.of_clients(), name) >> 32) as u16 % PARTITIONS)
+    partition_of_hash(crate::hash::hash_name(tenant.of_clients(), name))
+}
+
+/// The partition of a name of which only the hash is known.
+pub(crate) fn partition_of_hash(hash: u64) -> PartitionId {
+    PartitionId((hash >> 32) as u16 % PARTITIONS)
 }
 
 /// A connection of this shard. The generation keeps an event for a closed connection from reaching its successor.

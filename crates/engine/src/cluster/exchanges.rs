@@ -7,6 +7,7 @@
 //! to the sessions of those partitions that have not got it.
 
 mod again;
+mod dealt_before;
 mod got;
 mod marks;
 

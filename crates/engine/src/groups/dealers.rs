@@ -197,11 +197,21 @@ impl Engine {
             let Some(other) = self.groups.dealers.other(shard).filter(|it| took || it.told_seats != partitions) else {
                 continue;
             };
-            other.told_seats = partitions;
+            let before = std::mem::replace(&mut other.told_seats, partitions);
             other.told_round = other.told_round.wrapping_add(1);
             other.telling = true;
             let round = other.told_round;
             self.send_dealing(shard, DealingWord::Seats { partitions, round, all: false });
+            self.tell_dealt_before(shard, if took { partitions } else { partitions.without(before) });
+        }
+    }
+
+    /// A shard becomes the home of partitions: it is told which messages their groups were dealt here, before it hears that all members have their
+    /// seats and deals. Whoever was told so before may be dead.
+    fn tell_dealt_before(&mut self, home: ShardId, partitions: Partitions) {
+        let all: Vec<_> = self.desk.exchanges.marks.dealt_to(partitions).collect();
+        for (name, partitions) in all {
+            self.send_dealing(home, DealingWord::Dealt { name, partitions });
         }
     }
 
@@ -232,6 +242,12 @@ impl Engine {
         if !partitions.is_empty() {
             partitions = partitions.among(self.groups.dealt.iter().map(|(_, group)| group.partition).collect());
         }
+        self.tell_homes(name, partitions);
+    }
+
+    /// Tells the homes of these partitions, the next ones of those that move, that a message of this name was dealt to their groups.
+    pub(crate) fn tell_homes(&mut self, name: ExchangeName, partitions: Partitions) {
+        let own = self.place.shard;
         let transfers = &mut self.desk.transfers;
         let mut next: Vec<(ShardId, Partitions)> = Vec::new();
         for partition in partitions.iter() {

@@ -5,6 +5,7 @@
 //! with the session that it is owed to, or at its end, acknowledged or dropped with a reason. When the node is gone before, the
 //! message is dealt again: at QoS 1 to whoever is there; at QoS 2 to the same client when that one is back, since it may have it already.
 
+mod bound;
 mod taken_over;
 
 use std::cell::RefCell;
@@ -48,6 +49,17 @@ pub(crate) struct Kept {
 /// What members of this shard have come to the end of: whose it was, and its id there.
 type Done = Rc<RefCell<Vec<(ShardId, u64)>>>;
 
+/// Whether the only client that may get a message may have it already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    /// Whoever had it has said what became of it.
+    None,
+    /// It was at a shard that is gone, or somebody else kept it before.
+    Open,
+    /// The shard is asked where the client's session is, or was.
+    Asked,
+}
+
 #[derive(Debug)]
 struct Deal {
     share: Box<str>,
@@ -60,6 +72,10 @@ struct Deal {
     /// Under which number it is stored; 0 if it is not.
     stored: u64,
     hops: u8,
+    /// The shard that has given it here: it takes this one for the home of the group, and goes on keeping it until it is told that it need not.
+    given_by: Option<ShardId>,
+    /// Whether its client may have it, though who said so has not been heard.
+    doubt: Doubt,
     /// Since when it is where it is.
     since: Millis,
     /// Greater than that of what was kept before.
@@ -136,6 +152,23 @@ impl Kept {
         (deal.at, deal.since) = (at, since);
     }
 
+    /// Whether a message is kept under this id.
+    pub(super) fn has(&self, id: u64) -> bool {
+        self.deals.contains_key(&id)
+    }
+
+    fn note_given_by(&mut self, id: u64, from: ShardId) {
+        if let Some(deal) = self.deals.get_mut(&id) {
+            deal.given_by = Some(from);
+        }
+    }
+
+    fn set_doubt(&mut self, id: u64, doubt: Doubt) {
+        if let Some(deal) = self.deals.get_mut(&id) {
+            deal.doubt = doubt;
+        }
+    }
+
     /// Some of them, in the order in which they were kept.
     fn ids(&self, wanted: impl Fn(&Deal) -> bool) -> Vec<u64> {
         let mut ids: Vec<(u64, u64)> =
@@ -172,27 +205,32 @@ impl Reach<'_> {
         self.keep_message(now, message, group, Some(at), client, hops)
     }
 
-    /// A group of this shard has nobody to deal a message to. If its members were at a node whose place another one is to take, the message
-    /// waits for them; it has come to its end if they were not.
+    /// A group of this shard has nobody to deal a message to. If its members were at a node whose place another one is to take, or are about to
+    /// leave for one that is gone, the message waits for them; it has come to its end if they were not.
     #[cold]
     pub(super) fn keep_for_who_comes(&mut self, now: Now, key: GroupKey, publication: &mut Publication<'_>) {
-        let awaits = self.roster.misses_any() || self.groups.dealers.miss_any();
+        let leave = self.groups.members(key).next().is_some();
+        let awaits = leave || self.roster.misses_any() || self.groups.dealers.miss_any();
         let name = self.groups.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
-            Some((share, filter)) => self.wait_for_member(now, (&share, &filter), publication),
+            Some((share, filter)) => {
+                self.wait_for_member(now, (&share, &filter), publication);
+            }
             None => self.desk.discard_publication(Reason::NoGroupMember, publication),
         }
     }
 
-    /// Keeps a message until its group has a member. Where there is no room it is dropped, and a publisher at QoS 1 hears that it was not taken.
-    fn wait_for_member(&mut self, now: Now, group: (&str, &str), publication: &mut Publication<'_>) {
+    /// Keeps a message until its group has a member; returns its id. Where there is no room it is dropped, and a publisher at QoS 1 hears that
+    /// it was not taken.
+    fn wait_for_member(&mut self, now: Now, group: (&str, &str), publication: &mut Publication<'_>) -> Option<u64> {
         let message = publication.keep();
         if self.groups.kept.bytes + message.cost() > self.desk.settings.limits.kept_deal_bytes {
             self.desk.gave_up = true;
             self.desk.counters.deals_not_kept += 1;
-            return self.desk.discard_publication(Reason::NoGroupMember, publication);
+            self.desk.discard_publication(Reason::NoGroupMember, publication);
+            return None;
         }
-        self.keep_message(now, message, group, None, 0, 1);
+        Some(self.keep_message(now, message, group, None, 0, 1))
     }
 
     /// Keeps a message of a group that is at a shard of another node, or nowhere.
@@ -209,9 +247,12 @@ impl Reach<'_> {
         self.keep_as(now, id, message, (share, filter), at, client, hops)
     }
 
-    /// Keeps what an earlier process had at another node, until it is known who is there.
+    /// Keeps what an earlier process or another shard had given to somebody, until it is known who is there. It may have come before.
     pub(crate) fn keep_left(&mut self, now: Now, message: &MessageRef, group: (&str, &str), client: u64, id: u64) {
-        self.keep_as(now, id, Rc::clone(message), group, None, client, 1);
+        if !self.groups.kept.has(id) {
+            self.keep_as(now, id, Rc::clone(message), group, None, client, 1);
+            self.groups.kept.set_doubt(id, Doubt::Open);
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "all that is kept of a message")]
@@ -234,7 +275,9 @@ impl Reach<'_> {
         }
         self.desk.memory += message.cost();
         let (since, order) = (now.monotonic, self.groups.kept.added);
-        self.groups.kept.add(id, Deal { share, filter, message, at, client, stored, hops, since, order });
+        let (given_by, doubt) = (None, Doubt::None);
+        let deal = Deal { share, filter, message, at, client, stored, hops, given_by, doubt, since, order };
+        self.groups.kept.add(id, deal);
         if at.is_none() && self.groups.kept.due.is_none() {
             self.set_deal_timer(now.monotonic.plus(WAIT_MS));
         }
@@ -285,6 +328,7 @@ impl Engine {
         let lost = self.groups.kept.ids(|deal| deal.at == Some(peer));
         for id in &lost {
             self.groups.kept.put(*id, None, now.monotonic);
+            self.groups.kept.set_doubt(*id, Doubt::Open);
         }
         if !lost.is_empty() && self.groups.kept.due.is_none() {
             reach!(self).set_deal_timer(now.monotonic.plus(WAIT_MS));
@@ -309,7 +353,7 @@ impl Engine {
     /// Deals a message that is nowhere. `last` says that it waits no longer.
     fn deal_kept(&mut self, now: Now, id: u64, last: bool) {
         let Some(deal) = self.groups.kept.deals.get(&id) else { return };
-        let (message, client, hops) = (Rc::clone(&deal.message), deal.client, deal.hops);
+        let (message, client, hops, given_by) = (Rc::clone(&deal.message), deal.client, deal.hops, deal.given_by);
         let (share, filter) = (deal.share.clone(), deal.filter.clone());
         let tenant: TenantId = message.tenant;
         let mut publication = message.publication();
@@ -326,7 +370,11 @@ impl Engine {
         let home = self.roster.home_of(partition);
         let source = Source { hops, ..Source::inside(self.place.shard, now) };
         if home != self.place.shard {
-            return self.send_to_group(now, group, &mut publication, &source, (home, u32::MAX), (0, id));
+            // Whoever takes this one for the home has read another table than this one. The next one says who is right.
+            if given_by != Some(home) || last {
+                self.send_to_group(now, group, &mut publication, &source, (home, u32::MAX), (0, id, client));
+            }
+            return;
         }
         let Some(key) = self.groups.find(group) else {
             if last {
@@ -335,19 +383,21 @@ impl Engine {
             }
             return;
         };
-        let same = (client != 0).then(|| self.groups.place_of_client(key, client));
+        let same = (client != 0).then(|| self.place_of_client(key, client));
         match same {
-            Some(Some(place)) => reach!(self).hand(now, key, place, &mut publication, &source, id),
+            Some(Some(place)) => self.hand_to_client(now, key, place, &mut publication, &source, id),
             Some(None) if !last => {}
-            _ => {
+            Some(None) if self.asks_home_of(now, client, group, &mut publication, &source, id) => {}
+            Some(None) => self.give_up_client(now, key, &mut publication, &source, id),
+            None => {
                 reach!(self).forget_deal(id);
                 reach!(self).deal_to(now, key, &mut publication, &source, None);
             }
         }
     }
 
-    /// Gives a message to the shard where its group is dealt, for the member `not_to`. `of` is the deal that it comes from, `again` the id under which
-    /// it is kept here already.
+    /// Gives a message to the shard where its group is dealt, for any member but `not_to`. `of` is the deal that it comes from, `again` the id under
+    /// which it is kept here already. Where `client` is not 0 it is for this one alone, and is kept there under the same id.
     pub(super) fn send_to_group(
         &mut self,
         now: Now,
@@ -355,18 +405,18 @@ impl Engine {
         publication: &mut Publication<'_>,
         source: &Source,
         (home, not_to): Receiver,
-        (of, again): (u64, u64),
+        (of, again, client): (u64, u64, u64),
     ) {
         let names = (group.share, group.filter);
-        let mut id = 0;
-        if self.roster.is_own(home) {
+        let (mut id, mut crossing) = (0, None);
+        if client == 0 && self.roster.is_own(home) {
             reach!(self).forget_deal(again);
+            crossing = reach!(self).cross_for_group(publication, names, home);
         } else if of == 0 {
             id = reach!(self).keep_deal(now, publication, names, (home, 0), source.hops, again);
         }
-        let crossing = reach!(self).cross_for_group(publication, names, home);
         let envelope = reach!(self).envelope(0, publication, source, None);
-        self.links.send(home, Record::Return { group, not_to, of, id, envelope });
+        self.links.send(home, Record::Return { group, not_to, of, id, client, envelope });
         self.links.send_crossing(home, crossing);
     }
 

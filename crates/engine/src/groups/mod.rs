@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use self::dealers::Dealers;
 use self::kept::{Kept, Promise};
+pub(crate) use self::returns::Returned;
 
 use crate::desk::Desk;
 use crate::engine::Engine;
@@ -340,8 +341,7 @@ impl Reach<'_> {
         let place = place
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
             // Sooner to whoever gave it back than to one whose new home has a copy that stays.
-            .or_else(|| dealt.members.pick(publication.publisher, topic, has_left))
-            .or_else(|| dealt.members.pick(publication.publisher, topic, |_| false));
+            .or_else(|| dealt.members.pick(publication.publisher, topic, has_left));
         match place {
             Some(place) => self.hand(now, key, place, publication, source, 0),
             None => self.keep_for_who_comes(now, key, publication),
@@ -443,12 +443,6 @@ impl Groups {
     /// The partition whose place deals for a group.
     pub(crate) fn partition_of(&self, key: GroupKey) -> Option<PartitionId> {
         self.dealt.get(key.0).map(|dealt| dealt.partition)
-    }
-
-    /// The place of a client among the members of a group.
-    fn place_of_client(&self, key: GroupKey, client: u64) -> Option<usize> {
-        let members = self.dealt.get(key.0)?.members.members();
-        members.iter().position(|member| member.identity == client)
     }
 
     fn find(&self, group: GroupName<'_>) -> Option<GroupKey> {

@@ -14,6 +14,16 @@ use crate::publish::dispatch::{Source, reach};
 use crate::session::Membership;
 use crate::telling::reason::Reason;
 
+/// What comes with a message that is given to be dealt: see [`Record::Return`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Returned<'a> {
+    pub group: GroupName<'a>,
+    pub not_to: u32,
+    pub of: u64,
+    pub id: u64,
+    pub client: u64,
+}
+
 impl Engine {
     /// A message that a member did not take goes back to be dealt to another.
     pub(crate) fn give_back(
@@ -25,12 +35,62 @@ impl Engine {
     ) {
         let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
         let (group, home) = (membership.group(), self.roster.home_of(membership.partition));
+        // Whoever keeps it, though it is the home no longer, forgets it and passes it on in one step.
+        let promised = membership.promised().filter(|(keeper, _)| self.roster.has(*keeper));
+        let (home, of) = promised.unwrap_or((home, 0));
         if home == self.place.shard {
             self.deal_again(now, group, publication, &source, (self.place.shard, from.0));
         } else {
-            let of = membership.promised_to(home);
             self.give_up_deal(of);
-            self.send_to_group(now, group, publication, &source, (home, from.0), (of, 0));
+            self.send_to_group(now, group, publication, &source, (home, from.0), (of, 0, 0));
+        }
+    }
+
+    /// A shard gives a message to be dealt, which it takes for the home of the group.
+    pub(crate) fn handle_return(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        returned: Returned<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        let Returned { group, not_to, of, id, .. } = returned;
+        self.groups.set_full(group, from, not_to);
+        if self.stays_bound(now, of) {
+            return;
+        }
+        let is_known = self.desk.exchanges.marks.has_deal(publication.qos, id) || id != 0 && self.groups.kept.has(id);
+        if !is_known {
+            self.take_returned(now, from, returned, publication, source);
+        }
+        self.handle_dealt(of);
+        if id != 0 {
+            // It is kept here by now.
+            let batch = self.desk.journal.promised_batch();
+            self.links.answer(from, Promised::Dealt { id }, batch);
+        }
+    }
+
+    fn take_returned(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        returned: Returned<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        let Returned { group, not_to, of, id, client } = returned;
+        if client != 0 && id != 0 && publication.qos == QoS::ExactlyOnce {
+            return self.keep_for_client(now, from, group, publication, (client, id));
+        }
+        let partition = group_partition(group.tenant, group.share, group.filter);
+        self.note_taken(publication.qos, id, Some(partition));
+        let would_come_back = self.roster.home_of(partition) == from && self.groups.find(group).is_none();
+        if of == 0 && would_come_back && publication.qos != QoS::AtMostOnce {
+            self.wait_for_table(now, from, group, publication);
+        } else {
+            self.deal_again(now, group, publication, source, (from, not_to));
         }
     }
 
@@ -57,7 +117,7 @@ impl Engine {
                 if home != self.place.shard {
                     // The group is dealt elsewhere by now.
                     let source = Source { hops: source.hops + 1, ..*source };
-                    self.send_to_group(now, group, publication, &source, (home, u32::MAX), (0, 0));
+                    self.send_to_group(now, group, publication, &source, (home, u32::MAX), (0, 0, 0));
                 } else if self.roster.misses_any() || !self.groups.dealers.is_complete(partition) {
                     self.wait_for_members(now, group, publication);
                 } else {
@@ -117,7 +177,7 @@ impl Engine {
             let source = Source { hops: source.hops + 1, ..*source };
             let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), from);
             let envelope = reach!(self).envelope(0, publication, &source, None);
-            self.links.send(from, Record::Return { group, not_to: session.0, of: id, id: 0, envelope });
+            self.links.send(from, Record::Return { group, not_to: session.0, of: id, id: 0, client: 0, envelope });
             self.links.send_crossing(from, crossing);
             return;
         }

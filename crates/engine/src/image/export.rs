@@ -5,7 +5,7 @@ use super::{ImageError, begin, seal};
 use crate::cluster::exchanges::{Exchange, ExchangeName, Got};
 use crate::durable::Key;
 use crate::engine::Engine;
-use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId};
+use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::{Flow, InFlight, Session, Standing, Will};
@@ -53,7 +53,8 @@ impl Engine {
         }
         self.take_retained(&mut out, now, partition);
         self.put_marks(&mut out, partition);
-        self.put_kept(&mut out, now, partition);
+        self.put_kept(&mut out, now, Partitions::of(partition));
+        self.put_dealt_before(&mut out, Partitions::NONE);
         for key in sessions {
             self.forget_session(now, key);
         }

@@ -39,7 +39,8 @@ impl Engine {
         for _ in 0..reader.u32("a number of exchanges")? {
             marks.push((ExchangeName::read(&mut reader)?, read_got(&mut reader, partition)?));
         }
-        let kept = Self::read_kept(&mut reader, now, partition)?;
+        let kept = Self::read_kept(&mut reader, now)?;
+        let dealt_before = Self::read_dealt_before(&mut reader)?;
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of the image" }.into());
         }
@@ -52,7 +53,8 @@ impl Engine {
         for message in retained {
             self.adopt_retained(now, message);
         }
-        self.adopt_kept(now, kept);
+        self.adopt_kept(now, partition, kept);
+        self.adopt_dealt_before(dealt_before);
         // The rules here may be others than those that the subscriptions were allowed by.
         self.rules.recheck();
         self.after_frame(now);

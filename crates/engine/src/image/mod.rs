@@ -31,7 +31,7 @@ use crate::hash::hash_bytes;
 use crate::wire::{WireReader, WireWrite};
 
 /// Version of the layout of a partition's image; a reader refuses others.
-const IMAGE_VERSION: u8 = 6;
+const IMAGE_VERSION: u8 = 7;
 
 /// What stands before the content of an image.
 const SEAL_LEN: usize = 1 + 8;

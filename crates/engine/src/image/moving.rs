@@ -67,6 +67,31 @@ impl Engine {
         partitions: Partitions,
         max_bytes: u64,
     ) -> Result<Snapshot, ImageError> {
+        self.snapshot(now, partitions, max_bytes, Partitions::NONE)
+    }
+
+    /// The same of a dead node, whose store this engine has taken in as a whole. Groups may have left that node before: what it still kept
+    /// for them, and what it had dealt to them, goes along with the first image.
+    ///
+    /// # Errors
+    /// When they hold more than `max_bytes`.
+    pub fn snapshot_of_dead(
+        &mut self,
+        now: Now,
+        partitions: Partitions,
+        max_bytes: u64,
+    ) -> Result<Snapshot, ImageError> {
+        self.snapshot(now, partitions, max_bytes, Partitions::ALL.without(partitions))
+    }
+
+    /// Takes images. What is known here of groups of `others` goes along with the first one.
+    fn snapshot(
+        &mut self,
+        now: Now,
+        partitions: Partitions,
+        max_bytes: u64,
+        others: Partitions,
+    ) -> Result<Snapshot, ImageError> {
         self.desk.journal.now = now;
         let own = self.own(partitions);
         let mut bytes = 0;
@@ -87,10 +112,10 @@ impl Engine {
             }
             return Ok(Snapshot::Loading);
         }
-        let mut images = Vec::new();
+        let (mut images, mut others) = (Vec::new(), others);
         for partition in own {
             // Counted behind the image, in the same turn.
-            let image = self.image_of(now, partition);
+            let image = self.image_of(now, partition, std::mem::take(&mut others));
             images.push(PartitionImage { partition, image, owed: self.owed(partition) });
         }
         self.begin_rest(partitions, false);
@@ -102,8 +127,8 @@ impl Engine {
         partitions.iter().filter(|partition| self.place.owns(*partition)).collect()
     }
 
-    /// The image of a partition of which nothing is forgotten.
-    fn image_of(&self, now: Now, partition: PartitionId) -> Vec<u8> {
+    /// The image of a partition of which nothing is forgotten, with what is known here of groups of some others.
+    fn image_of(&self, now: Now, partition: PartitionId, others: Partitions) -> Vec<u8> {
         let mut out = begin();
         out.put_u16(partition.0);
         let sessions = self.sessions_of(partition);
@@ -115,7 +140,8 @@ impl Engine {
         }
         self.put_retained(&mut out, now, partition);
         self.put_marks(&mut out, partition);
-        self.put_kept(&mut out, now, partition);
+        self.put_kept(&mut out, now, others.with(Partitions::of(partition)));
+        self.put_dealt_before(&mut out, others);
         seal(out)
     }
 

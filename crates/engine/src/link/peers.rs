@@ -8,11 +8,10 @@ use crate::desk::Desk;
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
 use crate::event::Delay;
-use crate::groups::{JOINING_INDEX, Seat, Taker, group_partition};
+use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Batch;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket};
-use crate::link::promised::Promised;
 use crate::link::record::{PUBLISH_KIND, Record};
 use crate::message::Publication;
 use crate::now::Now;
@@ -166,21 +165,10 @@ impl Engine {
                 let to = Taker { session: SessionKey(session), client, group, insists, id };
                 self.handle_deal(now, from, to, &mut envelope.publication, &source);
             }
-            Record::Return { group, not_to, of, id, mut envelope } => {
+            Record::Return { group, not_to, of, id, client, mut envelope } => {
                 let source = source_of(&envelope);
-                self.groups.set_full(group, from, not_to);
-                let qos = envelope.publication.qos;
-                if !self.desk.exchanges.marks.has_deal(qos, id) {
-                    let partition = group_partition(group.tenant, group.share, group.filter);
-                    self.note_taken(qos, id, Some(partition));
-                    self.deal_again(now, group, &mut envelope.publication, &source, (from, not_to));
-                }
-                self.handle_dealt(of);
-                if id != 0 {
-                    // It is kept here by now.
-                    let batch = self.desk.journal.promised_batch();
-                    self.links.answer(from, Promised::Dealt { id }, batch);
-                }
+                let returned = Returned { group, not_to, of, id, client };
+                self.handle_return(now, from, returned, &mut envelope.publication, &source);
             }
             _ => {}
         }

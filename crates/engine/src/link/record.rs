@@ -76,9 +76,9 @@ pub(crate) enum Record<'a> {
         id: u64,
         envelope: Envelope<'a>,
     },
-    /// A message that a member did not finish goes back to its group's home, to be dealt to another. `of` is the id of the deal that it
-    /// comes from, `id` the one under which the sender keeps it; 0 for none.
-    Return { group: GroupName<'a>, not_to: u32, of: u64, id: u64, envelope: Envelope<'a> },
+    /// A message goes back to its group's home, to be dealt to another: from the deal `of`, kept by the sender under `id`; 0 for none. `client`
+    /// is the hash of the client id of the only member that may get it, since it may have it already; 0 for any.
+    Return { group: GroupName<'a>, not_to: u32, of: u64, id: u64, client: u64, envelope: Envelope<'a> },
     /// Nobody has to keep this message of a group any more: the sender has, or it has come to its end.
     Dealt { id: u64 },
     /// A queue is full: the receiver's connection shall wait with publishing.
@@ -351,12 +351,13 @@ impl<'a> Record<'a> {
                 out.put_u64(*id);
                 envelope.write(head, out, shared);
             }
-            Self::Return { group, not_to, of, id, envelope } => {
+            Self::Return { group, not_to, of, id, client, envelope } => {
                 out.put_u8(11);
                 put_group(out, group);
                 out.put_u32(*not_to);
                 out.put_u64(*of);
                 out.put_u64(*id);
+                out.put_u64(*client);
                 envelope.write(head, out, shared);
             }
             _ => {}
@@ -426,6 +427,7 @@ impl<'a> Record<'a> {
                 not_to: reader.u32("a session")?,
                 of: reader.u64("a deal")?,
                 id: reader.u64("a deal")?,
+                client: reader.u64("a client")?,
                 envelope: head.envelope(reader, shared)?,
             },
         })

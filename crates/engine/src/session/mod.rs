@@ -347,9 +347,9 @@ impl Membership {
         same
     }
 
-    /// Under which id the group at `home` keeps the message of this delivery; 0 if it does not.
-    pub(crate) fn promised_to(&self, home: ShardId) -> u64 {
-        self.promise.borrow().as_ref().filter(|promise| promise.home == home).map_or(0, |promise| promise.id)
+    /// The shard that keeps the message of this delivery for its group, and under which id.
+    pub(crate) fn promised(&self) -> Option<(ShardId, u64)> {
+        self.promise.borrow().as_ref().map(|promise| (promise.home, promise.id))
     }
 
     /// Under which id its group keeps the message of this delivery, wherever; 0 if it does not.

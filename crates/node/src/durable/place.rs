@@ -80,7 +80,7 @@ pub fn images_of(
     }
     engine.finish_restore(now).map_err(DurableError::from)?;
     engine.hold_partitions(now, partitions, None);
-    match engine.snapshot_partitions(now, partitions, u64::MAX).map_err(MoveError::from)? {
+    match engine.snapshot_of_dead(now, partitions, u64::MAX).map_err(MoveError::from)? {
         Snapshot::Taken(images) => Ok(images),
         Snapshot::Loading => Err(PlaceError::TooLong),
     }

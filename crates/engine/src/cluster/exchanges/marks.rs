@@ -81,6 +81,17 @@ impl Marks {
         all.map(move |(name, by)| (name, by.of(partition))).filter(|(_, by)| !by.is_nobody())
     }
 
+    /// Those that groups of some partitions were dealt, and of which of these.
+    pub(crate) fn dealt_to(&self, partitions: Partitions) -> impl Iterator<Item = (ExchangeName, Partitions)> + '_ {
+        let all = self.origins.iter().flat_map(move |(origin, marks)| {
+            let named = move |(number, mark): (&u64, &Mark)| {
+                (ExchangeName { origin: *origin, number: *number }, mark.by.groups.among(partitions))
+            };
+            marks.by_number.iter().map(named)
+        });
+        all.filter(|(_, groups)| !groups.is_empty())
+    }
+
     fn add(&mut self, name: ExchangeName, by: Got, stored: u64) -> Mark {
         self.words += 1;
         let origin = self.origins.entry(name.origin).or_default();

@@ -1,13 +1,15 @@
-//! What groups keep, as a part of the image of their partition: another node goes on with it where theirs is dead.
+//! What groups keep, as a part of images: another node goes on with it where theirs is dead.
 //!
 //! Where the old home lives, it keeps what it has given to members until they answer for it, and gives what is nowhere to the new home itself.
+//! If it dies after its groups have moved away, nobody takes its place as their home. So what it still keeps for them goes along with what it was
+//! home to until then, to whoever goes on with that, and from there to the groups' home.
 
 use tidegate_mqtt::QoS;
 
 use super::group_partition;
 use crate::cluster::roster::Shards;
 use crate::engine::Engine;
-use crate::ids::{PartitionId, TenantId};
+use crate::ids::{PartitionId, Partitions, TenantId};
 use crate::image::{put_publication, read_publication};
 use crate::message::MessageRef;
 use crate::now::Now;
@@ -25,11 +27,11 @@ pub(crate) struct KeptImage {
 }
 
 impl Engine {
-    /// Writes what groups of a partition keep, if nobody but the image can tell it to the new home.
-    pub(crate) fn put_kept(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+    /// Writes what groups of some partitions keep, if nobody but the image can tell it to the new home.
+    pub(crate) fn put_kept(&self, out: &mut Vec<u8>, now: Now, partitions: Partitions) {
         let kept = &self.groups.kept;
         let alone = self.roster.peers() == Shards::default();
-        let ids = if alone { kept.ids_of(partition) } else { Vec::new() };
+        let ids = if alone { kept.ids_of(partitions) } else { Vec::new() };
         out.put_u32(ids.len() as u32);
         for (id, deal) in ids.into_iter().filter_map(|id| Some((id, kept.deals.get(&id)?))) {
             out.put_u16(deal.message.tenant.0);
@@ -42,38 +44,40 @@ impl Engine {
     }
 
     /// Reads what [`Engine::put_kept`] has written.
-    pub(crate) fn read_kept(
-        reader: &mut WireReader<'_>,
-        now: Now,
-        partition: PartitionId,
-    ) -> Result<Vec<KeptImage>, WireError> {
+    pub(crate) fn read_kept(reader: &mut WireReader<'_>, now: Now) -> Result<Vec<KeptImage>, WireError> {
         let mut all = Vec::new();
         for _ in 0..reader.u32("a number of messages of groups")? {
             let tenant = TenantId(reader.u16("a tenant")?);
             let (share, filter) = (reader.text("a share name")?, reader.text("a topic filter")?);
             let (client, id) = (reader.u64("a client")?, reader.u64("a number of a message")?);
             let message = read_publication(reader, now, tenant)?;
-            if group_partition(tenant, share, filter) != partition || id == 0 || message.qos == QoS::AtMostOnce {
-                return Err(WireError { reading: "a message of a group of this partition" });
+            if id == 0 || message.qos == QoS::AtMostOnce {
+                return Err(WireError { reading: "a message of a group" });
             }
             all.push(KeptImage { share: share.into(), filter: filter.into(), client, id, message });
         }
         Ok(all)
     }
 
-    /// Goes on keeping what the groups of a partition kept elsewhere. What an earlier attempt has brought is here already.
-    pub(crate) fn adopt_kept(&mut self, now: Now, all: Vec<KeptImage>) {
+    /// Goes on keeping what groups kept elsewhere, with what came in the image of a partition. What an earlier attempt has brought is here already.
+    pub(crate) fn adopt_kept(&mut self, now: Now, partition: PartitionId, all: Vec<KeptImage>) {
         for KeptImage { share, filter, client, id, message } in all {
-            if !self.groups.kept.deals.contains_key(&id) {
+            let of = group_partition(message.tenant, &share, &filter);
+            if of == partition || !self.is_taken_over_elsewhere(of) {
                 reach!(self).keep_left(now, &message, (&share, &filter), client, id);
             }
         }
     }
+
+    /// Whether somebody goes on with what a dead node had of a partition, and so with what is known there of its groups.
+    pub(crate) fn is_taken_over_elsewhere(&self, partition: PartitionId) -> bool {
+        self.roster.misses(partition) && !self.roster.stands_in(partition)
+    }
 }
 
 impl super::Kept {
-    /// What groups of a partition keep, in its order.
-    fn ids_of(&self, partition: PartitionId) -> Vec<u64> {
-        self.ids(|deal| group_partition(deal.message.tenant, &deal.share, &deal.filter) == partition)
+    /// What groups of some partitions keep, in its order.
+    fn ids_of(&self, partitions: Partitions) -> Vec<u64> {
+        self.ids(|deal| partitions.has(group_partition(deal.message.tenant, &deal.share, &deal.filter)))
     }
 }

@@ -64,7 +64,7 @@ impl Fields {
             9 => Record::GroupLeave { group, session },
             10 => Record::GroupPresence { group, session, online },
             11 => Record::Deal { session, client, group, member, insists: session % 2 == 0, id: self.long, envelope },
-            12 => Record::Return { group, not_to, of: client, id: self.long, envelope },
+            12 => Record::Return { group, not_to, of: client, id: self.long, client: client / 2, envelope },
             13 => Record::Park { connection },
             14 => Record::Unpark { connection },
             15 => Record::GiveUp { connection },
@@ -116,7 +116,7 @@ fn rest(record: &Record<'_>) -> String {
         Record::Deal { session, client, group, member, insists, id, .. } => {
             format!("deal {session} {client} {group:?} {member:?} {insists} {id}")
         }
-        Record::Return { group, not_to, of, id, .. } => format!("return {group:?} {not_to} {of} {id}"),
+        Record::Return { group, not_to, of, id, client, .. } => format!("return {group:?} {not_to} {of} {id} {client}"),
         other => format!("{other:?}"),
     }
 }

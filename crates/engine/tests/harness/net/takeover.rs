@@ -119,7 +119,7 @@ impl Net {
         let kept: Pairs = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
         restore(std::slice::from_mut(&mut engine), self.now, &kept).expect("what engines wrote can be taken in");
         engine.hold_partitions(self.now, partitions, None);
-        match engine.snapshot_partitions(self.now, partitions, u64::MAX) {
+        match engine.snapshot_of_dead(self.now, partitions, u64::MAX) {
             Ok(Snapshot::Taken(images)) => images,
             other => panic!("no images: {other:?}"),
         }

@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_engine::Reason;
 use tidegate_mqtt::{PacketType, QoS, SubscriptionOptions, TopicFilter};
 
-use super::profile::Profile;
 use super::{Sent, Simulation};
 use crate::harness::*;
 use crate::model::matches;
 
-fn share_of(filter: &str) -> Option<(&str, &str)> {
+pub(super) fn share_of(filter: &str) -> Option<(&str, &str)> {
     TopicFilter::new(filter).unwrap().shared().map(|(share, filter)| (share, filter.as_str()))
 }
 
@@ -21,7 +20,7 @@ fn number_of(payload: &str) -> Option<usize> {
 
 impl Sent {
     /// Its payload without the padding.
-    fn short(&self) -> &str {
+    pub(super) fn short(&self) -> &str {
         self.payload.rsplit_once('-').map_or(&self.payload, |(short, _)| short)
     }
 }
@@ -29,13 +28,13 @@ impl Sent {
 impl Simulation {
     pub(super) fn subscribe_for_good(&mut self) {
         for device in 0..self.devices.len() {
-            for filter in Profile::filters_for_good(device) {
+            for filter in self.profile.filters_for_good(device) {
                 self.subscribe(device, filter, SubscriptionOptions::new(QoS::ExactlyOnce));
             }
         }
         self.settle();
         for device in 0..self.devices.len() {
-            let filters = Profile::filters_for_good(device);
+            let filters = self.profile.filters_for_good(device);
             assert_eq!(self.devices[device].subscribed.len(), filters.len(), "seed {}", self.seed);
         }
     }
@@ -67,6 +66,7 @@ impl Simulation {
             self.check_received(device);
         }
         match self.profile.kind {
+            kind if kind.deals() => self.check_groups(),
             kind if kind.is_exact() => self.check_accounts(),
             _ => self.check_nothing_lost(),
         }
@@ -177,7 +177,7 @@ impl Simulation {
             assert!(answer.is_some_and(|code| !code.is_error()), "seed {}: {}: {answer:?}", self.seed, sent.short());
             let mut groups = BTreeSet::new();
             for (device, times) in got.iter().enumerate() {
-                let filters = Profile::filters_for_good(device);
+                let filters = self.profile.filters_for_good(device);
                 let ordinary = filters.iter().any(|filter| share_of(filter).is_none() && matches(filter, &sent.topic));
                 owed += u64::from(ordinary);
                 groups.extend(
@@ -260,12 +260,12 @@ impl Simulation {
     }
 }
 
-fn share_topic(topic: &str) -> bool {
+pub(super) fn share_topic(topic: &str) -> bool {
     topic.starts_with("s/")
 }
 
 /// What was not delivered, by reason.
-fn reasons(world: &World) -> Vec<(&'static str, u64)> {
+pub(super) fn reasons(world: &World) -> Vec<(&'static str, u64)> {
     let counters = world.counters();
     let counted = Reason::ALL.iter().map(|reason| (reason.label(), counters.dropped[reason.number()]));
     counted.filter(|(_, count)| *count > 0).collect()

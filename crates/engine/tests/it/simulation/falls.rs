@@ -1,5 +1,7 @@
 //! Nodes that die at any step, and what becomes of their place.
 
+use std::collections::BTreeSet;
+
 use super::Simulation;
 
 /// How far the fall of a node has come.
@@ -23,6 +25,8 @@ enum Stage {
 pub(super) struct Falls {
     stage: Stage,
     pub count: u64,
+    /// Messages to groups that may be lost with a node, by their place in [`Simulation::published`].
+    pub unsure: BTreeSet<usize>,
 }
 
 impl Simulation {
@@ -77,6 +81,7 @@ impl Simulation {
         let waiting = self.world.uncommitted_of(node);
         let kept = self.random.pick(&[0, self.random.clone().below(waiting + 1), waiting]);
         let arrive = self.random.pick(&[0, 1, usize::MAX]);
+        self.note_unsure(node);
         let unnoticed = self.profile.kind.moves();
         if unnoticed {
             self.world.fall_unnoticed(node, kept, arrive);

@@ -7,6 +7,7 @@
 
 mod checks;
 mod falls;
+mod groups;
 mod profile;
 
 use std::time::{Duration, Instant};
@@ -157,6 +158,8 @@ impl Simulation {
     }
 
     fn publish(&mut self, device: usize) {
+        // Nobody remembers what one has begun to send whose session has ended.
+        let device = if self.profile.is_fleeting(device) { 0 } else { device };
         let draft = self.profile.draft(&mut self.random);
         let number = self.published.len();
         let padding = self.random.pick(&[0, 0, 10, 100, 1000]);
@@ -177,6 +180,9 @@ impl Simulation {
     }
 
     fn change_subscription(&mut self, device: usize) {
+        if let Some(visit) = self.profile.visit(device) {
+            return self.come_or_go(device, visit);
+        }
         if self.profile.kind.is_exact() || !self.devices[device].online {
             return;
         }
@@ -302,7 +308,7 @@ impl Simulation {
             }
             let done = |device: &Device| device.is_done() && device.online;
             let gauges = self.world.gauges();
-            let owed = gauges.queued_messages + gauges.inflight_messages + gauges.input_bytes;
+            let owed = gauges.queued_messages + gauges.inflight_messages + gauges.input_bytes + gauges.kept_deals;
             if self.devices.iter().all(done) && owed == 0 && self.world.paged_messages() == 0 {
                 return;
             }

@@ -30,22 +30,36 @@ pub(super) enum Kind {
     MovingFalling,
     /// As [`Kind::Mixed`], in such a cluster.
     MovingFallingMixed,
+    /// As [`Kind::Moving`], with messages of QoS 1 and 2 to shared groups that members join and leave: each group takes each of them, one of
+    /// QoS 2 once.
+    MovingGroups,
+    /// The same in a cluster like that of [`Kind::Falling`].
+    FallingGroups,
+    /// The same in one like that of [`Kind::MovingFalling`].
+    MovingFallingGroups,
 }
 
 impl Kind {
-    /// Whether all is QoS 2 and subscriptions stay.
+    /// Whether all that does not go to groups is QoS 2, and subscriptions of those who are there from the beginning stay.
     pub(super) fn is_exact(self) -> bool {
-        matches!(self, Self::Exact | Self::Lasting | Self::Moving | Self::Falling | Self::MovingFalling)
+        matches!(self, Self::Exact | Self::Lasting | Self::Moving | Self::Falling | Self::MovingFalling) || self.deals()
+    }
+
+    /// Whether it is about groups whose members come and go.
+    pub(super) fn deals(self) -> bool {
+        matches!(self, Self::MovingGroups | Self::FallingGroups | Self::MovingFallingGroups)
     }
 
     /// Whether partitions move.
     pub(super) fn moves(self) -> bool {
-        matches!(self, Self::Moving | Self::MovingMixed | Self::MovingFalling | Self::MovingFallingMixed)
+        let falls_too = matches!(self, Self::MovingFalling | Self::MovingFallingMixed | Self::MovingFallingGroups);
+        falls_too || matches!(self, Self::Moving | Self::MovingMixed | Self::MovingGroups)
     }
 
     /// Whether nodes die and others take their place.
     pub(super) fn falls(self) -> bool {
-        matches!(self, Self::Falling | Self::FallingMixed | Self::MovingFalling | Self::MovingFallingMixed)
+        let moves_too = matches!(self, Self::MovingFalling | Self::MovingFallingMixed | Self::MovingFallingGroups);
+        moves_too || matches!(self, Self::Falling | Self::FallingMixed | Self::FallingGroups)
     }
 
     /// Whether processes die.
@@ -130,7 +144,8 @@ impl Profile {
         let nodes = if kind.moves() { random.pick(&[2, 3]) } else { nodes };
         let nodes = if kind.falls() { 3 } else { nodes };
         let shards = if nodes > 1 { random.pick(&[1, 1, 2]) } else { shards };
-        Self { kind, nodes, shards, causal, devices: 6, settings, tight }
+        let devices = if kind.deals() { 8 } else { 6 };
+        Self { kind, nodes, shards, causal, devices, settings, tight }
     }
 
     /// Shards of the next process.
@@ -140,7 +155,22 @@ impl Profile {
 
     /// Whether a device comes back to its session for ever. The others start anew now and then, or let their sessions end.
     pub(super) fn is_steady(&self, device: usize) -> bool {
-        self.kind.is_exact() || device < 4
+        (self.kind.is_exact() && !self.is_fleeting(device)) || device < 4
+    }
+
+    /// Whether a device has a session that ends with each of its connections, while those of the others stay.
+    pub(super) fn is_fleeting(&self, device: usize) -> bool {
+        self.kind.deals() && device == 7
+    }
+
+    /// What a member of a group that comes and goes subscribes to. A message of QoS 2 that was sent to one whose session has ended is for nobody
+    /// else ([MQTT-4.8.2-5]), so that such a one asks for QoS 1.
+    pub(super) fn visit(&self, device: usize) -> Option<(&'static str, QoS)> {
+        match device {
+            6 if self.kind.deals() => Some(("$share/g/s/#", QoS::ExactlyOnce)),
+            7 if self.kind.deals() => Some(("$share/g/s/#", QoS::AtLeastOnce)),
+            _ => None,
+        }
     }
 
     pub(super) fn connecting(&self, device: usize, random: &mut Random) -> Connecting {
@@ -157,6 +187,9 @@ impl Profile {
         if !self.kind.is_exact() && random.percent(40) {
             connecting = connecting.will(if device % 3 == 1 { will } else { will.delay(random.below(4) as u32) });
         }
+        if self.is_fleeting(device) {
+            return connecting.clean(true);
+        }
         if self.is_steady(device) {
             let lasting = connecting.clean(false);
             return if device % 3 == 1 { lasting } else { lasting.expiry(u32::MAX) };
@@ -168,9 +201,12 @@ impl Profile {
 
     /// A message to be published.
     pub(super) fn draft(&self, random: &mut Random) -> Draft {
-        // What has become of each message of a group is played in `dying`.
-        let shared = !matches!(self.kind, Kind::Falling | Kind::MovingFalling) && random.percent(30);
-        let topic = if shared { random.pick(&SHARED_TOPICS) } else { random.pick(&TOPICS) };
+        if self.kind.deals() && random.percent(60) {
+            let (topic, qos) = (random.pick(&SHARED_TOPICS), random.pick(&[QoS::AtLeastOnce, QoS::ExactlyOnce]));
+            return Draft { topic, qos, retain: false };
+        }
+        let shared = !self.kind.deals() && !matches!(self.kind, Kind::Falling | Kind::MovingFalling);
+        let topic = if shared && random.percent(30) { random.pick(&SHARED_TOPICS) } else { random.pick(&TOPICS) };
         if self.kind.is_exact() {
             return Draft { topic, qos: QoS::ExactlyOnce, retain: false };
         }
@@ -185,8 +221,11 @@ impl Profile {
     }
 
     /// Subscriptions of a run in which they stay.
-    pub(super) fn filters_for_good(device: usize) -> &'static [&'static str] {
+    pub(super) fn filters_for_good(&self, device: usize) -> &'static [&'static str] {
         match device {
+            // Nobody is in two groups, so that it is known for which one a message has come.
+            3 if self.kind.deals() => &["t/1", "t/2/x", "$share/g/s/#"],
+            5 if self.kind.deals() => &["$share/h/s/+"],
             0 => &["t/#", "$share/g/s/#"],
             1 => &["t/+", "u", "$share/g/s/#"],
             2 => &["+", "$w/#", "$share/h/s/+"],

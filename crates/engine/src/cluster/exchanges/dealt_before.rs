@@ -1,0 +1,43 @@
+//! Which messages a dead node has dealt to groups that had moved away from it by then.
+//!
+//! The node tells their next home, but may die before that has heard of it. Then it is in the node's store alone, and whoever goes on with
+//! the node's partitions tells the home in its place: the publisher of such a message may be about to send it again.
+
+use super::{ExchangeName, Got};
+use crate::engine::Engine;
+use crate::ids::Partitions;
+use crate::link::transfer_word::{put_partitions, read_partitions};
+use crate::wire::{WireError, WireReader, WireWrite};
+
+/// Messages, and to groups of which partitions they were dealt.
+pub(crate) type DealtBefore = Vec<(ExchangeName, Partitions)>;
+
+impl Engine {
+    /// Writes which messages groups of some partitions were dealt here.
+    pub(crate) fn put_dealt_before(&self, out: &mut Vec<u8>, partitions: Partitions) {
+        let all: DealtBefore = self.desk.exchanges.marks.dealt_to(partitions).collect();
+        out.put_u32(all.len() as u32);
+        for (name, groups) in all {
+            name.write(out);
+            put_partitions(out, groups);
+        }
+    }
+
+    /// Reads what [`Engine::put_dealt_before`] has written.
+    pub(crate) fn read_dealt_before(reader: &mut WireReader<'_>) -> Result<DealtBefore, WireError> {
+        let count = reader.u32("a number of messages that were dealt")?;
+        (0..count).map(|_| Ok((ExchangeName::read(reader)?, read_partitions(reader)?))).collect()
+    }
+
+    /// Takes note of it, and tells those who are the homes of the groups by now.
+    pub(crate) fn adopt_dealt_before(&mut self, all: DealtBefore) {
+        let left = Partitions::that(|partition| !self.is_taken_over_elsewhere(partition));
+        for (name, groups) in all {
+            let groups = groups.among(left);
+            if !groups.is_empty() {
+                self.put_mark(name, Got { groups, ..Got::NOBODY });
+                self.tell_homes(name, groups);
+            }
+        }
+    }
+}

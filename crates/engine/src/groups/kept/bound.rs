@@ -1,0 +1,135 @@
+//! QoS 2 messages of groups that only one client may get, since it may have them already, and what waits for another shard's table.
+
+use super::{Doubt, WAIT_MS};
+use crate::engine::Engine;
+use crate::groups::{Groups, Receiver};
+use crate::ids::{SessionKey, ShardId, partition_of, partition_of_hash};
+use crate::link::record::{GroupName, MemberOptions, Record};
+use crate::message::Publication;
+use crate::now::Now;
+use crate::publish::dispatch::{Source, reach};
+use crate::topics::GroupKey;
+
+impl Engine {
+    /// Keeps a message that a shard has kept for one client, under the same id: that client's shard knows by it whether the client has
+    /// the message. The client gets it when it has a seat here.
+    pub(in crate::groups) fn keep_for_client(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        (client, id): (u64, u64),
+    ) {
+        let message = publication.keep();
+        reach!(self).keep_left(now, &message, (group.share, group.filter), client, id);
+        self.groups.kept.note_given_by(id, from);
+        self.deal_kept(now, id, false);
+    }
+
+    /// Keeps a message that a shard has given here, which it takes for the group's home while this one takes the other for it: one of them has
+    /// yet to read a table, and would have it come back at once.
+    pub(in crate::groups) fn wait_for_table(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+    ) {
+        if let Some(id) = reach!(self).wait_for_member(now, (group.share, group.filter), publication) {
+            self.groups.kept.note_given_by(id, from);
+        }
+    }
+
+    /// Hands a message to the only client that may get it, by its place in its group. It is noted that a client of this shard has it, for
+    /// whoever gives it here once more.
+    pub(super) fn hand_to_client(
+        &mut self,
+        now: Now,
+        key: GroupKey,
+        place: usize,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        id: u64,
+    ) {
+        let receiver = self.groups.receiver_at(key, place);
+        reach!(self).hand(now, key, place, publication, source, id);
+        let Some((_, session)) = receiver.filter(|(shard, _)| *shard == self.place.shard) else { return };
+        let owner = self.desk.sessions.get(session).map(|session| partition_of(session.tenant, &session.client_id));
+        self.note_taken(publication.qos, id, owner);
+    }
+
+    /// The only client that may get a message has had no seat for long: the shard where its session is or was knows whether it has got it
+    /// there. If not, the message comes back for anybody. Says whether another shard is asked.
+    pub(super) fn asks_home_of(
+        &mut self,
+        now: Now,
+        client: u64,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        id: u64,
+    ) -> bool {
+        let home = self.roster.home_of(partition_of_hash(client));
+        if home == self.place.shard {
+            return false;
+        }
+        let id = reach!(self).keep_deal(now, publication, (group.share, group.filter), (home, client), source.hops, id);
+        self.groups.kept.set_doubt(id, Doubt::Asked);
+        let envelope = reach!(self).envelope(0, publication, source, None);
+        let member = MemberOptions { options: 0, subscription_id: 0 };
+        let deal = Record::Deal { session: u32::MAX, client, group, member, insists: false, id, envelope };
+        self.links.send_deal(home, deal, false);
+        true
+    }
+
+    /// A message comes back that was given under an id. Where it may have come to its client before, at a shard that is gone, it goes on waiting
+    /// for that client: what came back may be from a session that was about to come there, and has not. Says whether that is so.
+    pub(in crate::groups) fn stays_bound(&mut self, now: Now, of: u64) -> bool {
+        let deal = self.groups.kept.deals.get(&of);
+        if deal.is_none_or(|deal| deal.client == 0 || deal.doubt != Doubt::Open) {
+            return false;
+        }
+        self.groups.kept.put(of, None, now.monotonic);
+        if self.groups.kept.due.is_none() {
+            reach!(self).set_deal_timer(now.monotonic.plus(WAIT_MS));
+        }
+        true
+    }
+
+    /// Its session is or was on this shard itself: whoever is there gets the message, unless the client has.
+    pub(super) fn give_up_client(
+        &mut self,
+        now: Now,
+        key: GroupKey,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        id: u64,
+    ) {
+        reach!(self).forget_deal(id);
+        if !self.desk.exchanges.marks.has_deal(publication.qos, id) {
+            // Whoever gives it here once more is told that it is dealt.
+            self.note_taken(publication.qos, id, self.groups.partition_of(key));
+            reach!(self).deal_to(now, key, publication, source, None);
+        }
+    }
+
+    /// The place of a client among the members of a group. What its session gets here that is about to leave is forgotten with it.
+    pub(super) fn place_of_client(&self, key: GroupKey, client: u64) -> Option<usize> {
+        let stays = |(_, (shard, session)): &(usize, Receiver)| {
+            *shard != self.place.shard || !self.desk.has_left(SessionKey(*session), *shard)
+        };
+        self.groups.places_of_client(key, client).find(stays).map(|(place, _)| place)
+    }
+}
+
+impl Groups {
+    fn receiver_at(&self, key: GroupKey, place: usize) -> Option<Receiver> {
+        self.dealt.get(key.0)?.members.members().get(place).map(|member| member.receiver)
+    }
+
+    fn places_of_client(&self, key: GroupKey, client: u64) -> impl Iterator<Item = (usize, Receiver)> + '_ {
+        let members = self.dealt.get(key.0).into_iter().flat_map(|dealt| dealt.members.members()).enumerate();
+        members.filter(move |(_, member)| member.identity == client).map(|(place, member)| (place, member.receiver))
+    }
+}

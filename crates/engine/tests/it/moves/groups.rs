@@ -1,0 +1,132 @@
+//! What groups have dealt, or are to deal, when their home moves and a node dies.
+
+use tidegate_engine::OverflowPolicy;
+
+use super::*;
+
+/// Four nodes of one shard whose stores are on the bus.
+fn four() -> World {
+    World::cluster(4, 1, |settings| settings.durability = Durability::Commit)
+}
+
+/// A member of the group of a topic, with its session at a node and away.
+fn member_at(world: &World, node: u16, topic: &str) -> Connecting {
+    let member = v5(&world.name_on(node, "member ")).clean(false).expiry(u32::MAX);
+    let client = world.connect(member.clone());
+    client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
+    client.lose();
+    member
+}
+
+/// A move of a group from node 0 has been committed, and nobody has read so.
+fn commit_move_of(world: &World, topic: &str, to: usize) {
+    world.begin_move(0, to, &format!("group/{topic}"));
+    for _ in 0..5 {
+        world.advance_move();
+    }
+}
+
+/// A node is gone, others take its place, and all have read that they have.
+fn replace(world: &World, node: usize) {
+    world.bury(node);
+    world.fetch_of(node);
+    world.run();
+    world.serve_by_table();
+    world.read_all_tables();
+    world.run();
+}
+
+/// The member comes back and gets the message once.
+fn comes_to(world: &World, member: Connecting) {
+    let client = world.connect(member.accept_on(2));
+    assert_eq!(client.payloads(), ["x"]);
+    assert_eq!(world.gauges().kept_deals, 0);
+    world.advance(minutes(5));
+    client.expect_nothing();
+}
+
+#[test]
+fn what_the_old_home_of_a_group_has_dealt_reaches_its_member_when_the_old_home_dies() {
+    // Node 1 takes the place of the old home, and is the new one or not.
+    for (qos, to) in [(AtLeastOnce, 1), (ExactlyOnce, 1), (AtLeastOnce, 2), (ExactlyOnce, 2)] {
+        let world = four();
+        let topic = group_at(&world, 0);
+        let member = member_at(&world, 3, &topic);
+        let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+        world.hold(0, 3);
+        assert_eq!(publisher.publish(message(&topic, "x").qos(qos)), ReasonCode::Success);
+        commit_move_of(&world, &topic, to);
+        world.read_all_tables();
+        world.run();
+        assert_eq!(world.gauges().kept_deals, 1, "{qos:?}: the old home has not heard of it");
+        world.fall_unnoticed(0, usize::MAX, 0);
+        world.run();
+        replace(&world, 0);
+        comes_to(&world, member);
+    }
+}
+
+#[test]
+fn what_a_member_has_of_the_old_home_of_its_group_does_not_go_to_another_when_its_node_dies() {
+    let world = four();
+    let topic = group_at(&world, 0);
+    let member = member_at(&world, 3, &topic);
+    let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+    commit_move_of(&world, &topic, 1);
+    world.read_table(1);
+    world.hold(3, 0);
+    assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+    assert_eq!(world.uncommitted_of(3), 0, "it is in the store of its member");
+    world.read_all_tables();
+    world.run();
+    assert_eq!(world.gauges().kept_deals, 1, "and its group does not know");
+    world.fall_unnoticed(3, usize::MAX, 0);
+    world.run();
+    let other = world.connect(v5(&world.name_on(2, "other ")).clean(false).expiry(u32::MAX));
+    other.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
+    replace(&world, 3);
+    comes_to(&world, member);
+    other.expect_nothing();
+}
+
+#[test]
+fn what_waits_for_one_member_is_not_lost_between_two_homes_of_which_one_has_yet_to_read_so() {
+    let world = four();
+    let topic = group_at(&world, 0);
+    let member = member_at(&world, 3, &topic);
+    let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+    world.hold(0, 3);
+    assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+    world.fall_unnoticed(3, usize::MAX, 0);
+    world.run();
+    commit_move_of(&world, &topic, 1);
+    // The old home gives it to the new one, which takes the old one for the home.
+    world.read_table(0);
+    assert_eq!(world.gauges().kept_deals, 1);
+    world.read_all_tables();
+    world.run();
+    replace(&world, 3);
+    comes_to(&world, member);
+}
+
+#[test]
+fn what_the_new_home_of_a_member_gave_back_does_not_go_to_its_old_home() {
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        let world = World::cluster(3, 1, |settings| {
+            settings.queue.max_messages = 1;
+            settings.queue.overflow = OverflowPolicy::DropOldest;
+        });
+        let topic = group_at(&world, 0);
+        let member = member(&world, &topic);
+        let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+        publisher.publish(message(&topic, "a").qos(qos));
+        move_until_cut(&world, &member);
+        // There is no room for it, so that it comes back before it takes the place of the other.
+        publisher.publish(message(&topic, "x").qos(qos));
+        world.end_move();
+        world.run();
+        let client = world.connect(member);
+        assert_eq!(client.payloads(), ["x"], "{qos:?}");
+        assert_eq!(world.dropped(Reason::QueueFullOldest), 1, "{qos:?}");
+    }
+}
