@@ -27,6 +27,7 @@ MANY = BROKERS + ["nats", "mochi", "aedes", "rumqttd", "rabbitmq", "hivemq", "ar
 PROTOCOLS = ["tidegate", "mosquitto", "nats:nats", "qpid:amqp1", "rabbitmq:amqp", "artemis:amqp1", "kafka", "nexus", "mercure", "zeromq"]
 CLUSTERS = [f"tidegate-cluster{bus}-{nodes}" for bus in ("", "-kafka") for nodes in (1, 2, 3)]
 FIVE = [*BROKERS, "nats", "mochi", "rabbitmq"]
+GATEWAYS = ["gateways", "gateways-nats", "gateways-kafka"]
 # An address has about 28,000 ports, of which those of the run before wait for a minute.
 STRESS = ["--source", "127.0.0.2", "--source", "127.0.0.3", "--source", "127.0.0.4"]
 
@@ -55,10 +56,10 @@ ORDERS = [
     Order("middleware", "middleware-survey", "middleware-survey", BROKERS, 1.0, 0.2, []),
     Order("middleware", "middleware-criteria", "middleware-criteria", MANY, 1.0, 1.0, []),
     Order("middleware", "middleware-dynamic-subscribers", "middleware-dynamic-subscribers", BROKERS, 1.0, 0.2, []),
-    Order("contextnet", "contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats", "gateways-kafka"], 0.2, 0.04, []),
-    Order("contextnet", "contextnet-outbound", "contextnet-outbound", ["gateways"], 0.5, 0.1, []),
-    Order("contextnet", "contextnet-processing", "contextnet-processing", ["gateways"], 0.5, 0.15, []),
-    Order("contextnet", "contextnet-both", "contextnet-both", ["gateways"], 0.5, 0.25, []),
+    Order("contextnet", "contextnet-inbound", "contextnet-inbound", GATEWAYS, 0.2, 0.04, []),
+    Order("contextnet", "contextnet-outbound", "contextnet-outbound", GATEWAYS, 0.5, 0.1, []),
+    Order("contextnet", "contextnet-processing", "contextnet-processing", GATEWAYS, 0.5, 0.15, []),
+    Order("contextnet", "contextnet-both", "contextnet-both", GATEWAYS, 0.5, 0.25, []),
     Order("contextnet", "contextnet-points", "contextnet-points", ["gateways-managed", "gateways-unmanaged"], 1.0, 0.4, []),
     Order("contextnet", "contextnet-kill", "contextnet-kill", ["gateways-nats", "gateways-kafka"], 1.0, 0.7, []),
     Order("contextnet", "cluster", "cluster", CLUSTERS, 1.0, 0.4, []),
@@ -71,7 +72,7 @@ ORDERS = [
 FIRST = [Order("first", folder, folder, peers, scale, scale, args) for folder, peers, scale, args in [
     ("middleware-throughput", FIVE, 0.2, []),
     ("middleware-latency", FIVE, 0.2, []),
-    ("contextnet-inbound", ["gateways", "gateways-nats", "gateways-kafka"], 0.02, ["--only", "8: "]),
+    ("contextnet-inbound", GATEWAYS, 0.02, ["--only", "8: "]),
     ("contextnet-kill", ["gateways-nats", "gateways-kafka"], 0.5, []),
     ("cluster", CLUSTERS, 0.2, []),
     ("lavva-2", BROKERS, 0.1, ["--only", "1000 devices"]),
@@ -429,7 +430,7 @@ def trips(results):
 def points(results):
     measures = [("Gateway farthest from its share", "gateway farthest from its share at the end, %"), ("Handovers", "handovers"), ("Round trips complete (TE)", "TE, %"),
                 ("Latency, mean", "mean, ms"), ("Latency, p99", "p99, ms"), ("Duplicates", "deliveries that came twice, requests and answers")]
-    rows = [[name] + [results.shown(results.cases[0], peer, measure) for peer in results.peers] for measure, name in measures]
+    rows = [[f"{case}: {name}"] + [results.shown(case, peer, measure) for peer in results.peers] for case in results.cases for measure, name in measures]
     return table([""] + results.peers, rows)
 
 

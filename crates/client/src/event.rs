@@ -106,6 +106,8 @@ pub struct Published {
     pub reason_code: ReasonCode,
     /// Something for people to read.
     pub reason_string: Option<String>,
+    /// The message, where the server refuses it; its owner may publish it once more.
+    pub refused: Option<Box<Publish>>,
 }
 
 /// A message that was not delivered, as far as the client knows.

@@ -33,7 +33,7 @@ pub struct ServerLimits {
 
 impl ServerLimits {
     /// What a server takes that names no limit.
-    pub(crate) const NONE: Self = Self {
+    pub const NONE: Self = Self {
         receive_maximum: u16::MAX,
         maximum_packet_size: MAX_PACKET_SIZE,
         topic_alias_maximum: 0,

@@ -16,6 +16,9 @@ use crate::{MessageProperties, OpenError, TopicNameBuf};
 pub struct Options {
     /// The version of the protocol.
     pub version: Version,
+    /// Say before MQTT 5.0, by the protocol level, that the client is a bridge of another broker. Some servers know that, and send
+    /// it nothing of its own, and messages as retained as they were published; others refuse it.
+    pub bridge: bool,
     /// The Client Identifier; empty asks the server to assign one, which needs `clean_start` before MQTT 5.0
     /// and does not exist in MQTT 3.1.
     pub client_id: String,
@@ -52,6 +55,7 @@ impl Options {
     pub fn new(client_id: impl Into<String>) -> Self {
         Self {
             version: Version::V311,
+            bridge: false,
             client_id: client_id.into(),
             clean_start: true,
             keep_alive: 60,
@@ -89,7 +93,7 @@ impl Options {
         let will_pairs = borrowed_pairs(will_properties);
         let packet = Connect {
             version: self.version,
-            bridge: false,
+            bridge: self.bridge && !self.version.is_v5(),
             clean_start: self.clean_start,
             keep_alive: self.keep_alive,
             client_id,

@@ -10,6 +10,7 @@ use tidegate_engine::Reason;
 use crate::process::Process;
 use crate::status::Status;
 
+mod bridges;
 mod cluster;
 mod core;
 mod fleet;
@@ -37,6 +38,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         .chain(tenants::METRICS)
         .chain(revocation::METRICS)
         .chain(fleet::METRICS)
+        .chain(bridges::METRICS)
 }
 
 /// How a metric behaves.

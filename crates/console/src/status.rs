@@ -335,6 +335,25 @@ pub struct TenantNumbers {
     pub quotas: [u32; 4],
 }
 
+/// A bridge to another broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgeNumbers {
+    /// Its name.
+    pub name: String,
+    /// Whether it is connected to its own broker.
+    pub local_connected: bool,
+    /// Whether it is connected to the other one.
+    pub remote_connected: bool,
+    /// Messages that the other broker has taken.
+    pub carried_out: u64,
+    /// Messages that its own broker has taken.
+    pub carried_in: u64,
+    /// Messages that the other broker has refused, or of QoS 0 while it was away.
+    pub dropped_out: u64,
+    /// The same for its own broker.
+    pub dropped_in: u64,
+}
+
 /// A broker's numbers at one moment, added up over its shards.
 #[derive(Clone, Debug)]
 pub struct Status {
@@ -362,6 +381,8 @@ pub struct Status {
     pub fleet: Vec<BrokerStatus>,
     /// Its tenants but the default one.
     pub tenants: Vec<TenantNumbers>,
+    /// Its bridges to other brokers.
+    pub bridges: Vec<BridgeNumbers>,
     /// Number of shards.
     pub shards: u16,
     /// When the broker was started.

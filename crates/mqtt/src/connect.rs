@@ -40,16 +40,6 @@ pub struct Connect<'a> {
 }
 
 impl<'a> Connect<'a> {
-    /// Reads the version that a body asks for, whatever else is wrong with it: it tells in which version an
-    /// error is to be answered.
-    ///
-    /// # Errors
-    ///
-    /// When the Protocol Name and Protocol Level cannot be read or go with no version.
-    pub fn peek_version(body: &[u8]) -> Result<Version, DecodeError> {
-        read_version(&mut Reader::new(body)).map(|(version, _)| version)
-    }
-
     /// Decodes what follows the fixed header.
     ///
     /// # Errors

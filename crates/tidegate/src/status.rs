@@ -6,7 +6,8 @@ use std::time::{Instant, SystemTime};
 
 use tidegate_bus::{Address, Bus};
 use tidegate_console::{
-    AdmissionStatus, CoreNumbers, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantNumbers, Unavailable,
+    AdmissionStatus, BridgeNumbers, CoreNumbers, Logins, Phase, QuicCounters, Shell, Status, StatusSource,
+    TenantNumbers, Unavailable,
 };
 use tidegate_context::service::{CoreCounters, CoreFigures};
 use tidegate_engine::{Counters, Gauges};
@@ -33,10 +34,20 @@ pub(crate) struct BrokerStatus {
     core: OnceLock<Arc<CoreCounters>>,
     services: OnceLock<Services>,
     tenancy: OnceLock<Tenancy>,
+    bridges: OnceLock<ReadBridges>,
     drain: Drain,
     started: SystemTime,
     /// The bus that a start waits for.
     awaited: Mutex<Option<AwaitedBus>>,
+}
+
+/// Reads the numbers of bridges.
+struct ReadBridges(Box<dyn Fn() -> Vec<BridgeNumbers> + Send + Sync>);
+
+impl std::fmt::Debug for ReadBridges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReadBridges")
+    }
 }
 
 /// A bus that nothing goes on without.
@@ -70,6 +81,7 @@ impl BrokerStatus {
             core: OnceLock::new(),
             services: OnceLock::new(),
             tenancy: OnceLock::new(),
+            bridges: OnceLock::new(),
             drain: Drain::default(),
             started: SystemTime::now(),
             awaited: Mutex::default(),
@@ -117,6 +129,12 @@ impl BrokerStatus {
     /// Its tenants, once they are known.
     pub(crate) fn tenancy(&self) -> Option<&Tenancy> {
         self.tenancy.get()
+    }
+
+    /// It has bridges, whose numbers are read like this.
+    pub(crate) fn bridges(&self, read: impl Fn() -> Vec<BridgeNumbers> + Send + Sync + 'static) {
+        // Set once, when they are started.
+        let _ = self.bridges.set(ReadBridges(Box::new(read)));
     }
 
     /// It keeps in a store what outlives the process.
@@ -251,6 +269,7 @@ impl StatusSource for BrokerStatus {
             store: self.store.get().map(|store| store_status::numbers(store)),
             fleet: self.fleet_brokers(),
             tenants: self.tenancy.get().map(tenants).unwrap_or_default(),
+            bridges: self.bridges.get().map(|read| read.0()).unwrap_or_default(),
             counters: report.counters,
             gauges: report.gauges,
             slow_sessions: report.slow_sessions,
@@ -276,6 +295,7 @@ impl BrokerStatus {
             store: None,
             fleet: Vec::new(),
             tenants: Vec::new(),
+            bridges: Vec::new(),
             counters: Counters::default(),
             gauges: Gauges::default(),
             slow_sessions: 0,

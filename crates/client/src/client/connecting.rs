@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tidegate_mqtt::{ConnAck, ReasonCode};
+use tidegate_mqtt::{ConnAck, ReasonCode, Version};
 
 use super::{Client, Phase, owned_pairs};
 use crate::aliases::{InboundAliases, OutboundAliases};
@@ -14,6 +14,21 @@ use crate::{
 };
 
 impl Client {
+    /// How the client introduces itself from the next connection on: by which version, and before MQTT 5.0 as a bridge or not.
+    /// Messages that wait stay; what only MQTT 5.0 can say of them is not said before it.
+    ///
+    /// # Errors
+    ///
+    /// When the last connection has not ended.
+    pub fn introduce(&mut self, version: Version, bridge: bool) -> Result<(), OpenError> {
+        if self.phase != Phase::Closed {
+            return Err(OpenError::AlreadyOpen);
+        }
+        self.options.version = version;
+        self.options.bridge = bridge;
+        Ok(())
+    }
+
     /// A transport has been established: sends the CONNECT packet.
     ///
     /// With `clean_start` in the [`Options`](crate::Options) each connection begins a session of its own: messages
@@ -103,6 +118,7 @@ impl Client {
                     packet_id: Some(entry.packet_id),
                     reason_code: ReasonCode::Success,
                     reason_string: None,
+                    refused: None,
                 }),
                 Stage::Publish => Event::Undelivered(Box::new(Undelivered {
                     token: entry.token,

@@ -149,7 +149,7 @@ impl Client {
             return Err(wrong(PacketType::PubAck, entry));
         }
         if let Some(entry) = self.settle(packet.packet_id) {
-            self.settled(&entry, packet.reason_code, packet.reason_string);
+            self.settled(entry, packet.reason_code, packet.reason_string);
         }
         self.send_waiting(now);
         Ok(())
@@ -168,7 +168,7 @@ impl Client {
             if entry.stage == Stage::Publish
                 && let Some(entry) = self.settle(packet.packet_id)
             {
-                self.settled(&entry, packet.reason_code, packet.reason_string);
+                self.settled(entry, packet.reason_code, packet.reason_string);
                 self.send_waiting(now);
             }
             return Ok(());
@@ -187,7 +187,7 @@ impl Client {
         }
         if let Some(entry) = self.settle(packet.packet_id) {
             // Whatever the code is, the server had taken the message over.
-            self.settled(&entry, ReasonCode::Success, packet.reason_string);
+            self.settled(entry, ReasonCode::Success, packet.reason_string);
         }
         self.send_waiting(now);
         Ok(())
@@ -205,12 +205,13 @@ impl Client {
         Some(entry)
     }
 
-    fn settled(&mut self, entry: &InFlight, reason_code: ReasonCode, reason: Option<&str>) {
+    fn settled(&mut self, entry: InFlight, reason_code: ReasonCode, reason: Option<&str>) {
         self.events.push_back(Event::Published(Published {
             token: entry.token,
             packet_id: Some(entry.packet_id),
             reason_code,
             reason_string: reason.map(str::to_owned),
+            refused: reason_code.is_error().then(|| Box::new(entry.publish)),
         }));
     }
 
@@ -221,6 +222,7 @@ impl Client {
             packet_id: None,
             reason_code: ReasonCode::Success,
             reason_string: None,
+            refused: None,
         }));
     }
 

@@ -23,8 +23,22 @@ fn connect_of_each_version() {
     options.version = Version::V311;
     options.clean_start = false;
     assert_eq!(connect_bytes(options.clone()), b"\x10\x0e\0\x04MQTT\x04\0\0\x0a\0\x02ab");
+    options.bridge = true;
+    assert_eq!(connect_bytes(options.clone()), b"\x10\x0e\0\x04MQTT\x84\0\0\x0a\0\x02ab", "the level of a bridge");
     options.version = Version::V5;
-    assert_eq!(connect_bytes(options), b"\x10\x0f\0\x04MQTT\x05\0\0\x0a\0\0\x02ab");
+    assert_eq!(connect_bytes(options), b"\x10\x0f\0\x04MQTT\x05\0\0\x0a\0\0\x02ab", "which 5.0 has not");
+}
+
+#[test]
+fn a_client_introduces_itself_anew_from_one_connection_to_the_next() {
+    let mut script = Script::new(options(Version::V5));
+    script.client.open(script.now).unwrap();
+    assert_eq!(script.client.introduce(Version::V311, true), Err(OpenError::AlreadyOpen));
+    script.client.handle_closed();
+    script.client.introduce(Version::V311, true).unwrap();
+    script.sent();
+    script.client.open(script.now).unwrap();
+    assert_eq!(script.sent().get(8), Some(&0x84));
 }
 
 #[test]

@@ -8,7 +8,13 @@ use tidegate_client::{
 use crate::script::{ACCEPTED, ACCEPTED_V5, RESUMED, RESUMED_V5, Script, message, options, topic};
 
 fn published(token: PublishToken, packet_id: u16, reason_code: ReasonCode) -> Event {
-    Event::Published(Published { token, packet_id: PacketId::new(packet_id), reason_code, reason_string: None })
+    let packet_id = PacketId::new(packet_id);
+    Event::Published(Published { token, packet_id, reason_code, reason_string: None, refused: None })
+}
+
+fn refused(token: PublishToken, packet_id: u16, reason_code: ReasonCode, publish: Publish) -> Event {
+    let (packet_id, refused) = (PacketId::new(packet_id), Some(Box::new(publish)));
+    Event::Published(Published { token, packet_id, reason_code, reason_string: None, refused })
 }
 
 fn success(token: PublishToken, packet_id: u16) -> Event {
@@ -71,9 +77,9 @@ fn a_server_may_refuse_a_message() {
     let second = script.publish("t", "x", QoS::ExactlyOnce);
     script.sent();
     script.receive(&[0x40, 3, 0, 1, 0x87]);
-    assert_eq!(script.event(), published(first, 1, ReasonCode::NotAuthorized));
+    assert_eq!(script.event(), refused(first, 1, ReasonCode::NotAuthorized, message("t", "x", QoS::AtLeastOnce)));
     script.receive(&[0x50, 3, 0, 2, 0x97]);
-    assert_eq!(script.event(), published(second, 2, ReasonCode::QuotaExceeded));
+    assert_eq!(script.event(), refused(second, 2, ReasonCode::QuotaExceeded, message("t", "x", QoS::ExactlyOnce)));
     script.assert_quiet();
     assert!(script.client.is_idle());
 }

@@ -30,9 +30,11 @@ with `mqtt_` count what the protocol knows, those with `tidegate_` what this bro
 
 | label | values |
 | --- | --- |
+| `bridge` | the name of a bridge |
 | `call` | `read`, `write` |
 | `cause` | `limit` (of connections), `engine` (a limit of the listener or of memory), `resources` (files or memory of the system), `connection` (it was gone again), `handshake`, `protocol` |
-| `direction` | `received` (by the broker), `sent` |
+| `direction` | `received` (by the broker), `sent`; of a bridge: `in` (to this broker), `out` |
+| `end` | of a bridge: `local` (this broker), `remote` |
 | `kind` | of a subscription: `plain`, `shared`; of bytes of the store: `journal`, `table` |
 | `le` | an upper bound in seconds, or `+Inf` |
 | `origin` | `configuration`, `operator`, `failed_logins`, `flapping` |

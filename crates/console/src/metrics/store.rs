@@ -138,6 +138,7 @@ mod tests {
             logins: Logins::default(),
             fleet: Vec::new(),
             tenants: Vec::new(),
+            bridges: Vec::new(),
             homes: None,
             cluster: None,
             core: None,

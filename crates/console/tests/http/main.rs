@@ -358,6 +358,10 @@ fn every_line_of_the_exposition_belongs_to_its_metric() {
         "tidegate_tenant_holdings{tenant=\"acme\",kind=\"subscriptions\"} 5",
         "tidegate_tenant_quota{tenant=\"acme\",kind=\"connections\"} 3",
         "tidegate_tenant_refused_total{tenant=\"acme\",kind=\"connections\"} 1",
+        "tidegate_bridge_connected{bridge=\"cloud\",end=\"local\"} 1",
+        "tidegate_bridge_connected{bridge=\"cloud\",end=\"remote\"} 0",
+        "tidegate_bridge_messages_total{bridge=\"cloud\",direction=\"in\"} 8",
+        "tidegate_bridge_dropped_total{bridge=\"cloud\",direction=\"out\"} 9",
         "tidegate_loop_lag_seconds 1.5",
         "tidegate_store_syncs_total 6",
     ] {

@@ -208,21 +208,6 @@ fn a_bridge_says_so_by_its_level() {
     }
 }
 
-#[test]
-fn the_version_shows_although_the_rest_is_wrong() {
-    let cases = [
-        ("<MQIsdp> 03", Ok(Version::V31)),
-        ("<MQTT> 04 ff ff ff", Ok(Version::V311)),
-        ("<MQTT> 05 01", Ok(Version::V5)),
-        ("<MQTT> 07 00", Err(DecodeError::UnsupportedVersion { level: 7 })),
-        ("<MQTT>", Err(DecodeError::Truncated { field: "protocol level" })),
-        ("0005 'MQTT'", Err(DecodeError::Truncated { field: "protocol name" })),
-    ];
-    for (body, version) in cases {
-        assert_eq!(Connect::peek_version(&bytes(body)), version, "{body}");
-    }
-}
-
 /// [MQTT-3.1.3-4], [MQTT-3.1.3-12].
 #[test]
 fn strings_must_be_utf_8() {

@@ -1,7 +1,7 @@
 //! `tidegate config ...`.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use crate::access;
@@ -147,7 +147,8 @@ fn problems_of_files(config: &Config) -> Vec<String> {
     });
     let groups = crate::context::check_files(config);
     let others = [rules, authentication::check_files(config), groups, crate::durable::check_directory(config)];
-    others.into_iter().chain(listeners).filter_map(Result::err).collect()
+    let bridges = crate::bridges::check_files(config);
+    others.into_iter().chain(listeners).chain(bridges).filter_map(Result::err).collect()
 }
 
 fn explain(key: Option<&str>) -> Exit {
@@ -196,12 +197,23 @@ fn convert(path: &Path, output: Option<&Path>) -> Exit {
     let Some(output) = output else {
         return print_and_exit(&converted.toml, Exit::Ok);
     };
-    match fs::write(output, &converted.toml) {
+    match write_new(output, &converted.toml) {
         Ok(()) => Exit::Ok,
         Err(error) => {
             report(&format_args!("cannot write {}: {error}", output.display()));
             Exit::Failure
         }
+    }
+}
+
+/// Writes a file that is not there yet: whoever has worked on the last result keeps it.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    match File::create_new(path) {
+        Ok(mut file) => file.write_all(text.as_bytes()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(io::Error::new(error.kind(), "it is there already; delete it first, or choose another name"))
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -11,6 +11,7 @@ use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, re
 use crate::access::{self, Names, Tenancy};
 use crate::admin::{self, Admin};
 use crate::authentication::{self, Authentication};
+use crate::bridges::Bridges;
 use crate::cli::ConfigArgs;
 use crate::cluster::NotJoined;
 use crate::config::Config;
@@ -104,8 +105,8 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let core = crate::context::start(config, &node, &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
-    warn_of_open_listeners(config);
-    tell_of_guarded_addresses(config, has_rules);
+    let bridges = Bridges::start(config, &node, &status)?;
+    tell_of_doors(config, has_rules);
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
         tell_ready(&node, config, console.as_ref());
     }
@@ -117,6 +118,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     };
     tracing::info!(signal, "stopping");
     status.stopping();
+    bridges.stop(config.shutdown.grace);
     drop(core);
     if let Some(cluster) = &cluster {
         cluster.leave(config.cluster.leave_timeout);
@@ -216,6 +218,12 @@ fn reloadable(
         parts.push(Box::new(authentication::Providers::new(authentication, node.handle())));
     }
     parts
+}
+
+/// Tells what is open, and what is not.
+fn tell_of_doors(config: &Config, has_rules: bool) {
+    warn_of_open_listeners(config);
+    tell_of_guarded_addresses(config, has_rules);
 }
 
 /// What was asked for by name is still worth a line in the log.

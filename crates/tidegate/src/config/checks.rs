@@ -39,6 +39,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     address_settings::check(config, findings);
     crate::context::check(config, findings);
     crate::authentication::check(config, findings);
+    crate::bridges::check(config, findings);
 }
 
 fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {

@@ -39,6 +39,7 @@ use sections::access::AccessRules;
 use sections::address::Addresses;
 use sections::admission::{Admission, Flight};
 use sections::auth::{Auth, Authentication};
+use sections::bridge::Bridge;
 use sections::cluster::Cluster;
 use sections::context::Context;
 use sections::mirror::Mirror;
@@ -87,6 +88,7 @@ pub(crate) struct Config {
     pub(crate) cluster: Cluster,
     pub(crate) mirror: Mirror,
     pub(crate) orchestrator: Orchestrator,
+    pub(crate) bridges: Vec<Bridge>,
     pub(crate) sys: Sys,
     pub(crate) admin: Admin,
     pub(crate) log: Log,
@@ -190,6 +192,7 @@ impl Config {
             "cluster" => vec![&self.cluster],
             "mirror" => vec![&self.mirror],
             "orchestrator" => vec![&self.orchestrator],
+            "bridge" => self.bridges.iter().map(|it| it as &dyn Section).collect(),
             "sys" => vec![&self.sys],
             "admin" => vec![&self.admin],
             "log" => vec![&self.log],
@@ -221,6 +224,7 @@ impl Config {
             "cluster" => &mut self.cluster,
             "mirror" => &mut self.mirror,
             "orchestrator" => &mut self.orchestrator,
+            "bridge" => self.bridges.get_mut(path.index)?,
             "sys" => &mut self.sys,
             "admin" => &mut self.admin,
             "log" => &mut self.log,
@@ -237,6 +241,7 @@ impl Config {
             "priority" => self.priority.resize(count, Priority::default()),
             "tenant" => self.tenants.resize(count, Tenant::default()),
             "auth" => self.auths.resize(count, Auth::default()),
+            "bridge" => self.bridges.resize(count, Bridge::default()),
             _ => {}
         }
     }

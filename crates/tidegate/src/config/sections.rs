@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod admission;
 pub(crate) mod auth;
+pub(crate) mod bridge;
 pub(crate) mod cluster;
 pub(crate) mod context;
 pub(crate) mod mirror;
@@ -365,6 +366,7 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &cluster::CLUSTER,
     &mirror::MIRROR,
     &orchestrator::ORCHESTRATOR,
+    &bridge::BRIDGE,
     &SYS,
     &ADMIN,
     &LOG,

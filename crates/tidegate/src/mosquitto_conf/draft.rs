@@ -3,11 +3,13 @@
 use tidegate_node::ListenAddress;
 
 use super::Line;
+use super::bridge::DraftBridge;
 use super::keys::{Fate, PLUGINS, TLS, Treatment, USERS, treatment, truth};
 use super::tls::Tls;
 use crate::config::Config;
 use crate::config::path::KeyPath;
 use crate::config::sections::auth::Auth;
+use crate::config::sections::bridge::Bridge;
 use crate::config::sections::{Listener, LogLevel};
 use crate::config::source::{FileText, Source};
 use crate::config::value::Raw;
@@ -46,6 +48,7 @@ pub(super) struct Draft<'a> {
     /// The listener of `port` and `bind_address`, once a line opened it.
     default: Option<DraftListener<'a>>,
     listeners: Vec<DraftListener<'a>>,
+    bridges: Vec<DraftBridge<'a>>,
     /// Whether there is a `listener` line anywhere, so that without `port` there is no default listener.
     has_listeners: bool,
     /// Settings of all listeners.
@@ -70,6 +73,7 @@ impl<'a> Draft<'a> {
             config: Config::draft(file.clone()),
             default: None,
             listeners: Vec::new(),
+            bridges: Vec::new(),
             has_listeners: lines.iter().any(|line| line.key == "listener"),
             everywhere: Vec::new(),
             allow_anonymous: None,
@@ -111,6 +115,7 @@ impl<'a> Draft<'a> {
             Treatment::Tls => self.tls(line),
             Treatment::Users => self.users(line),
             Treatment::Rules => self.rules(line),
+            Treatment::Bridge => self.bridge(line),
             Treatment::LogType => self.log_type(line),
             Treatment::Persistence => self.persistence(line),
             Treatment::LogDestination => log_destination(line.value),
@@ -216,6 +221,36 @@ impl<'a> Draft<'a> {
         self.set("access", 0, "acl_file", line.value.to_owned(), line)
     }
 
+    fn bridge(&mut self, line: &Line<'a>) -> Result<(), String> {
+        if line.key == "connection" {
+            self.bridges.push(DraftBridge::new(*line));
+            return Ok(());
+        }
+        let bridge = self.bridges.last_mut().ok_or("not carried over: it stands before the first `connection`")?;
+        bridge.take(line)
+    }
+
+    /// Adds a bridge to the result.
+    fn build(&mut self, mut bridge: DraftBridge<'a>, remarks: &mut Vec<(Line<'a>, String)>) {
+        let (index, line) = (self.config.bridges.len(), bridge.line);
+        if let Some(reason) = bridge.lacks() {
+            return remarks.push((line, reason.to_owned()));
+        }
+        self.config.bridges.push(Bridge::default());
+        let topics = Raw::List(std::mem::take(&mut bridge.topics));
+        let source = Source::File(line.offset..line.offset + line.key.len());
+        // Each line of them was read before.
+        if let Err(problem) = self.config.try_set(KeyPath { section: "bridge", index, key: "topics" }, &topics, source)
+        {
+            remarks.push((line, format!("not carried over: topics {}", problem.message)));
+        }
+        for (key, value, line) in bridge.settings() {
+            if let Err(reason) = self.set("bridge", index, key, value, &line) {
+                remarks.push((line, reason));
+            }
+        }
+    }
+
     /// Refuses what is for one listener there and for all of them here.
     fn for_all_listeners(&mut self, line: &Line<'a>, instead: &str) -> Result<(), String> {
         if self.per_listener {
@@ -268,6 +303,9 @@ impl<'a> Draft<'a> {
                 }
                 Err(reason) => remarks.push((listener.line, reason)),
             }
+        }
+        for bridge in std::mem::take(&mut self.bridges) {
+            self.build(bridge, &mut remarks);
         }
         self.allow_users_without_rules(&mut remarks);
         self.keep(&mut remarks);

@@ -37,6 +37,8 @@ pub(super) enum Treatment {
     Users,
     /// A file of rules.
     Rules,
+    /// Opens a bridge to another broker, or says something of the one that was opened last.
+    Bridge,
     /// Whether sessions and messages outlive the process, and where.
     Persistence,
     /// It is always so.
@@ -48,7 +50,7 @@ pub(super) enum Treatment {
 }
 
 use Treatment::{
-    Always, Anonymous, Broker, EveryListener, Included, Listener, LogDestination, LogType, Not, PerListener,
+    Always, Anonymous, Bridge, Broker, EveryListener, Included, Listener, LogDestination, LogType, Not, PerListener,
     Persistence, Place, Rules, Tls, Users,
 };
 
@@ -60,7 +62,6 @@ const SAVING: &str = "not carried over: with a data directory everything is on t
 const FILE: &str = "not carried over: a data directory has files of its own; what is in Mosquitto's file is not read, and clients begin anew";
 pub(super) const USERS: &str = "not carried over: client ids and user names have no such setting here; listeners that relied on it stay on loopback";
 pub(super) const PLUGINS: &str = "not carried over: Mosquitto's plugins cannot be loaded";
-const BRIDGES: &str = "not carried over: this broker makes no bridges, but takes those of others; keep a Mosquitto that bridges to it and to the other broker";
 const LOG: &str = "not carried over: the log goes to standard error with the time on each line; whoever starts the broker puts it where it belongs";
 const WEBSOCKETS: &str = "not carried over: WebSocket listeners have no such setting";
 
@@ -68,8 +69,8 @@ const WEBSOCKETS: &str = "not carried over: WebSocket listeners have no such set
 const KEYS: &[(&str, Treatment)] = &[
     ("accept_protocol_versions", Not("not carried over: all versions are served; there is no way to switch one off")),
     ("acl_file", Rules),
-    ("address", Not(BRIDGES)),
-    ("addresses", Not(BRIDGES)),
+    ("address", Bridge),
+    ("addresses", Bridge),
     ("allow_anonymous", Anonymous),
     (
         "allow_duplicate_messages",
@@ -89,9 +90,9 @@ const KEYS: &[(&str, Treatment)] = &[
     ("check_retain_source", Not(USERS)),
     ("ciphers", Not(SAFE_TLS)),
     ("ciphers_tls1.3", Not(SAFE_TLS)),
-    ("cleansession", Not(BRIDGES)),
+    ("cleansession", Bridge),
     ("clientid_prefixes", Not(USERS)),
-    ("connection", Not(BRIDGES)),
+    ("connection", Bridge),
     (
         "connection_messages",
         Not(
@@ -111,9 +112,9 @@ const KEYS: &[(&str, Treatment)] = &[
     ("global_max_clients", Broker("limits", "max_sessions", limit)),
     ("global_max_connections", Broker("limits", "max_connections", limit)),
     ("http_dir", Not("not carried over: no files are served")),
-    ("idle_timeout", Not(BRIDGES)),
+    ("idle_timeout", Bridge),
     ("include_dir", Included),
-    ("keepalive_interval", Not(BRIDGES)),
+    ("keepalive_interval", Bridge),
     ("keyfile", Tls),
     ("listener", Place),
     ("listener_allow_anonymous", Anonymous),
@@ -158,24 +159,24 @@ const KEYS: &[(&str, Treatment)] = &[
     ("psk_hint", Not(TLS)),
     ("queue_qos0_messages", Broker("queue", "keep_qos0_offline", truth)),
     ("require_certificate", Tls),
-    ("restart_timeout", Not(BRIDGES)),
+    ("restart_timeout", Bridge),
     ("retain_available", Broker("retained", "available", truth)),
     ("retain_expiry_interval", Not("not carried over: retained messages expire when their publishers say so")),
-    ("round_robin", Not(BRIDGES)),
+    ("round_robin", Bridge),
     ("set_tcp_nodelay", Always),
     (
         "socket_domain",
         Not("not carried over: write the address that you mean into `address` of the listener, such as [::]:1883"),
     ),
-    ("start_type", Not(BRIDGES)),
+    ("start_type", Bridge),
     ("sys_interval", Broker("sys", "interval", seconds)),
-    ("threshold", Not(BRIDGES)),
+    ("threshold", Bridge),
     ("tls_engine", Not(TLS)),
     ("tls_engine_kpass_sha1", Not(TLS)),
     ("tls_keyform", Not(TLS)),
     ("tls_version", Tls),
-    ("topic", Not(BRIDGES)),
-    ("try_private", Not(BRIDGES)),
+    ("topic", Bridge),
+    ("try_private", Bridge),
     ("upgrade_outgoing_qos", Not("not carried over: MQTT delivers at the lower of the two QoS")),
     ("use_identity_as_username", Tls),
     ("use_subject_as_username", Not(TLS)),
@@ -189,12 +190,12 @@ const KEYS: &[(&str, Treatment)] = &[
 /// Beginnings of keys that there are many of.
 const PREFIXES: &[(&str, Treatment)] = &[
     ("auth_", Not(PLUGINS)),
-    ("bridge_", Not(BRIDGES)),
+    ("bridge_", Bridge),
     ("global_plugin", Not(PLUGINS)),
-    ("local_", Not(BRIDGES)),
-    ("notification", Not(BRIDGES)),
+    ("local_", Bridge),
+    ("notification", Bridge),
     ("plugin", Not(PLUGINS)),
-    ("remote_", Not(BRIDGES)),
+    ("remote_", Bridge),
 ];
 
 /// How a key is treated; `None` for one that Mosquitto does not know either.

@@ -3,6 +3,7 @@
 //! What is carried over goes through the same checks as a configuration of ours, so that the result can be run. What is
 //! not carried over is listed with its line and the reason.
 
+mod bridge;
 mod draft;
 mod keys;
 mod tls;

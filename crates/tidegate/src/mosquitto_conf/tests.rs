@@ -251,21 +251,43 @@ fn what_was_kept_is_kept_in_the_same_place() {
 
 #[test]
 fn a_reason_that_holds_for_several_lines_is_said_once() {
-    let notes = converted("connection c\naddress h:1883\nconnection_messages true\ntopic a/#\n").notes;
+    let notes = converted("psk_file /c\npsk_hint h\nconnection_messages true\ntls_engine a\n").notes;
     let whats: Vec<&str> = notes.lines().map(|line| line.trim_start().split(',').next().unwrap_or_default()).collect();
     assert_eq!(
         whats,
         [
-            "mosquitto.conf:1: connection c",
-            "mosquitto.conf:2: address h:1883",
-            "not carried over: this broker makes no bridges",
+            "mosquitto.conf:1: psk_file /c",
+            "mosquitto.conf:2: psk_hint h",
+            "not carried over: TLS has no such setting here",
             "mosquitto.conf:3: connection_messages true",
             "not carried over: connects and disconnects are logged at level `info`",
-            "mosquitto.conf:4: topic a/#",
-            "not carried over: this broker makes no bridges",
+            "mosquitto.conf:4: tls_engine a",
+            "not carried over: TLS has no such setting here",
             "mosquitto.conf: 0 lines carried over",
         ]
     );
+}
+
+#[test]
+fn a_bridge_is_carried_over() {
+    let notes = becomes(
+        "listener 1883 127.0.0.1\nconnection cloud\naddress broker.example\nbridge_cafile /ca.pem\n\
+         topic sensors/# out 1 plant/ plants/7/\ntopic # in\nremote_username me\nremote_clientid plant-7\n\
+         keepalive_interval 30\ncleansession false\nnotifications false\ntry_private true\nstart_type automatic\n",
+        "
+[[listener]]
+address = \"127.0.0.1:1883\"
+[[bridge]]
+name = \"cloud\"
+broker = \"mqtts://broker.example:1883\"
+topics = [\"sensors/# out 1 plant/ plants/7/\", \"# in 0 \\\"\\\" \\\"\\\"\"]
+client_id = \"plant-7\"
+username = \"me\"
+keep_alive = \"30s\"
+ca = \"/ca.pem\"
+notifications = false",
+    );
+    assert!(notes.ends_with("13 lines carried over, 0 remarks\n"), "{notes}");
 }
 
 #[test]
@@ -282,9 +304,7 @@ fn each_line_that_is_not_carried_over_has_its_reason() {
         ("psk_file /x", "TLS has no such setting here"),
         ("ciphers x", "only versions, ciphers and certificates that are safe"),
         ("clientid_prefixes x", "have no such setting here"),
-        ("connection bridge-1", "this broker makes no bridges"),
-        ("remote_username x", "this broker makes no bridges"),
-        ("bridge_protocol_version mqttv50", "this broker makes no bridges"),
+        ("remote_username x", "before the first `connection`"),
         ("plugin /x.so", "plugins cannot be loaded"),
         ("plugin_opt_a 1", "plugins cannot be loaded"),
         ("include_dir /etc/x", "cannot read /etc/x: entity not found"),
@@ -304,6 +324,22 @@ fn each_line_that_is_not_carried_over_has_its_reason() {
         let notes = converted(line).notes;
         assert!(notes.starts_with(&format!("mosquitto.conf:1: {line}\n    ")), "{notes}");
         assert!(notes.contains(reason), "{line}: {notes}");
+    }
+}
+
+#[test]
+fn what_a_bridge_has_no_setting_for_has_its_reason_too() {
+    for (lines, reason) in [
+        ("remote_password x\naddress h\ntopic a", "name that with `password_file`"),
+        ("bridge_protocol_version mqttv31\naddress h\ntopic a", "bridges do not speak \"mqttv31\""),
+        ("addresses h:1 h:2\ntopic a", "a bridge has one broker here, and it is h:1"),
+        ("topic a up\naddress h\ntopic a", "write out, in or both"),
+        ("round_robin true\naddress h\ntopic a", "bridges have no such setting here"),
+        ("topic a", "it has no `address`"),
+        ("address h", "it has no `topic`"),
+    ] {
+        let notes = converted(&format!("connection b\n{lines}\n")).notes;
+        assert!(notes.contains(reason), "{lines}: {notes}");
     }
 }
 

@@ -110,6 +110,9 @@ fn a_configuration_of_mosquitto_is_converted() {
     assert_eq!((written.code, written.out.as_str()), (Some(0), ""));
     assert_eq!(std::fs::read_to_string(&ours).unwrap(), ended.out);
     assert_eq!(run(&["config", "check", &ours]).code, Some(0));
+    let again = run(&["config", "convert", &theirs, "--output", &ours]);
+    assert_eq!(again.code, Some(1));
+    assert!(again.err.contains("it is there already"), "{}", again.err);
     assert_eq!(run(&["config", "convert", &folder.file("none")]).code, Some(1));
 }
 

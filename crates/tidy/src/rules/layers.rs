@@ -29,6 +29,7 @@ const LAYERS: &[Layer] = &[
         others: Some(&["hashbrown", "memchr", "slab", "thiserror", "zeroize"]),
     },
     Layer { name: "client", ours: &["mqtt"], tests: &[], others: None },
+    Layer { name: "bridge", ours: &["client"], tests: &[], others: None },
     Layer { name: "node", ours: &["mqtt", "engine", "store"], tests: &["client", "mirror", "bus"], others: None },
     Layer { name: "store", ours: &[], tests: &[], others: None },
     Layer { name: "auth", ours: &["panics"], tests: &[], others: None },
@@ -45,7 +46,7 @@ const LAYERS: &[Layer] = &[
         name: "tidegate",
         ours: &[
             "panics", "mqtt", "engine", "store", "bus", "mirror", "cluster", "auth", "acl", "node", "client",
-            "console", "fleet", "dns", "lab", "context",
+            "console", "fleet", "dns", "lab", "context", "bridge",
         ],
         tests: &["conformance"],
         others: None,

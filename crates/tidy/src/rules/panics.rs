@@ -7,7 +7,8 @@ use crate::source::{Source, Sources};
 
 /// The crates that work on what a peer sent: clients, other nodes, servers that are asked, and whoever writes to the bus.
 const CAREFUL: &[&str] = &[
-    "mqtt", "engine", "node", "client", "dns", "acl", "auth", "bus", "cluster", "mirror", "context", "console", "fleet",
+    "mqtt", "engine", "node", "client", "dns", "acl", "auth", "bus", "cluster", "mirror", "context", "console",
+    "fleet", "bridge",
 ];
 
 /// The crates in which an index must be shown to lie inside.

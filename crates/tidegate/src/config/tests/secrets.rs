@@ -52,6 +52,13 @@ const OPEN_TEXTS: &[&str] = &[
     "broker_ca",
     "broker_certificate",
     "broker_key",
+    "client_id",
+    "username",
+    "ca",
+    "certificate",
+    "key",
+    "local_listener",
+    "local_username",
 ];
 
 #[test]

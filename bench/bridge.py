@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""How fast bridges carry what has waited for them. Python's standard library, and Mosquitto with its clients.
+
+    cargo build --release -p tidegate
+    bench/bridge.py [--tidegate BINARY] [--messages 50000] [--rounds 3]
+
+Messages of 100 bytes wait in the session of the bridge while the far broker is away; then that is started, and the time counts from the
+first to the last of them at a subscriber there. Prints messages in a second, medians of alternating rounds. The far broker is the same
+for both: Tidegate. `docs/performance.md` keeps results with machine and commit.
+"""
+import argparse
+import pathlib
+import shutil
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
+PATIENCE = 120
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_for(port):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.02)
+    raise SystemExit(f"nobody listens on port {port}")
+
+
+def near_command(name, arguments, folder, near, far, qos):
+    """A broker with a bridge that carries everything below t/ to the far one."""
+    config = folder / "near.conf"
+    if name == "tidegate":
+        config.write_text(f'[[bridge]]\nname = "b"\nbroker = "mqtt://127.0.0.1:{far}"\ntopics = "t/# out {qos}"\n[queue]\nmax_messages = 1000000\n', encoding="utf-8")
+        return [arguments.tidegate, "run", "--config", config, "--listen", f"127.0.0.1:{near}", "--admin", "off", "--log", "error"]
+    config.write_text(
+        f"listener {near} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\nmax_inflight_messages 100\nlog_type error\n"
+        f"connection b\naddress 127.0.0.1:{far}\ntopic t/# out {qos}\nrestart_timeout 1\n",
+        encoding="utf-8",
+    )
+    return [MOSQUITTO, "-c", config]
+
+
+def carry(name, arguments, qos):
+    """Messages in a second."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+        near, far = free_port(), free_port()
+        running = []
+        try:
+            begin = lambda command, **more: running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, **more)) or running[-1]
+            begin(near_command(name, arguments, pathlib.Path(folder), near, far, qos))
+            wait_for(near)
+            far_command = [arguments.tidegate, "run", "--listen", f"127.0.0.1:{far}", "--admin", "off", "--log", "error"]
+            lines = "".join(f"{number:0100}\n" for number in range(arguments.messages))
+            publish = ["mosquitto_pub", "-p", str(near), "-q", str(max(qos, 1)), "-t", "t/x", "-l"]
+            subprocess.run(publish, input=lines, text=True, check=True, timeout=PATIENCE)
+            begin(far_command, stdout=subprocess.DEVNULL)
+            wait_for(far)
+            # Where the bridge is quicker than the subscriber, the first ones are not counted.
+            watching = begin(["mosquitto_sub", "-p", str(far), "-q", str(qos), "-t", "t/#"], stdout=subprocess.PIPE)
+            first = None
+            for count, line in enumerate(watching.stdout, 1):
+                first = first or time.monotonic()
+                if int(line) == arguments.messages - 1:
+                    return count / (time.monotonic() - first)
+            raise SystemExit(f"{name}, QoS {qos}: the last message did not come")
+        finally:
+            for process in running:
+                process.terminate()
+                process.wait(PATIENCE)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tidegate", default=str(ROOT / "target" / "release" / "tidegate"))
+    parser.add_argument("--messages", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    rates = {}
+    for _ in range(arguments.rounds):
+        for qos in (1, 2):
+            for name in ("tidegate", "mosquitto"):
+                rates.setdefault((qos, name), []).append(carry(name, arguments, qos))
+    print("| messages/s from the bridge of | Tidegate | Mosquitto |\n| --- | --- | --- |")
+    for qos in (1, 2):
+        print(f"| QoS {qos} | " + " | ".join(f"{statistics.median(rates[qos, name]):,.0f}" for name in ("tidegate", "mosquitto")) + " |")
+
+
+if __name__ == "__main__":
+    main()

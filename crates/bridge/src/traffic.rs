@@ -1,0 +1,199 @@
+//! What an end does with its client's news; no I/O.
+//!
+//! A message comes to one end and goes on to the other, which publishes it. Only when the broker there has acknowledged it
+//! is it acknowledged here. So each message is always owed by a broker, and the bridge itself keeps nothing that a crash
+//! could lose.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_client::{
+    Client, Delivery, Message, MessageProperties, Publish, PublishError, PublishToken, Published, QoS, ReasonCode,
+    ServerLimits, Undelivered, UndeliveredCause,
+};
+
+use crate::routes::Routes;
+use crate::status::{BridgeStatus, Side};
+
+/// How long a message waits before it is given again to a broker that had no room for it.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What one end asks of the other.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Publish a message, and say when the broker has it if there is a `delivery` to be acknowledged then.
+    Carry { publish: Publish, delivery: Option<Delivery> },
+    /// The broker across has a message: acknowledge it.
+    Settle(Delivery),
+    /// The broker across is reached, or no longer.
+    Reached,
+}
+
+/// What is to be done about a message.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// For the other end.
+    pub(crate) order: Option<Order>,
+    /// To be acknowledged at once.
+    pub(crate) done: Option<Delivery>,
+    /// Why a message was dropped, for people.
+    pub(crate) dropped: Option<String>,
+}
+
+impl Verdict {
+    fn order(order: Option<Order>) -> Self {
+        Self { order, ..Self::default() }
+    }
+}
+
+/// What of an end's messages is under way.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    side: Side,
+    routes: Arc<Routes>,
+    status: Arc<BridgeStatus>,
+    /// What the broker here takes, by its last CONNACK.
+    limits: ServerLimits,
+    /// Published here and not settled; what the other end acknowledges then.
+    under_way: BTreeMap<PublishToken, Option<Delivery>>,
+    /// What found no room, first to last. Each message is one that the broker across waits for, so that its window bounds them.
+    kept: VecDeque<(Publish, Delivery)>,
+    /// When they are tried again.
+    retry_at: Option<Instant>,
+}
+
+impl Traffic {
+    pub(crate) fn new(side: Side, routes: Arc<Routes>, status: Arc<BridgeStatus>) -> Self {
+        Self {
+            side,
+            routes,
+            status,
+            limits: ServerLimits::NONE,
+            under_way: BTreeMap::new(),
+            kept: VecDeque::new(),
+            retry_at: None,
+        }
+    }
+
+    /// The broker here takes this from now on.
+    pub(crate) fn take_limits(&mut self, limits: ServerLimits) {
+        self.limits = limits;
+    }
+
+    /// A message has come.
+    pub(crate) fn message(&self, message: Message) -> Verdict {
+        let (across, delivery) = (self.side.other(), message.delivery);
+        let (topic, highest) = match self.routes.route(self.side, &message.topic) {
+            Some(Ok(found)) => found,
+            // A subscription of an earlier configuration, which the session still has.
+            None => return Verdict { done: delivery, ..Verdict::default() },
+            Some(Err(error)) => {
+                self.status.note_dropped(across);
+                let why = format!("the name that `{}` has there {error}", message.topic);
+                return Verdict { done: delivery, dropped: Some(why), ..Verdict::default() };
+            }
+        };
+        if message.qos == QoS::AtMostOnce && !self.status.is_connected(across) {
+            self.status.note_dropped(across);
+            return Verdict::default();
+        }
+        let publish = Publish {
+            topic,
+            payload: message.payload,
+            qos: message.qos.min(highest),
+            retain: message.retain,
+            properties: message.properties,
+            topic_alias: None,
+        };
+        Verdict::order(Some(Order::Carry { publish, delivery }))
+    }
+
+    /// Publishes a message that came to the other end.
+    pub(crate) fn publish(
+        &mut self,
+        client: &mut Client,
+        now: Instant,
+        mut publish: Publish,
+        delivery: Option<Delivery>,
+    ) -> Verdict {
+        if !client.options().version.is_v5() {
+            publish.properties = MessageProperties::default();
+        }
+        publish.qos = publish.qos.min(self.limits.maximum_qos);
+        publish.retain &= self.limits.retain_available;
+        if let Some(delivery) = delivery.filter(|_| !client.has_room()) {
+            return self.keep(now, publish, delivery);
+        }
+        match client.publish(now, publish) {
+            Ok(token) => {
+                self.under_way.insert(token, delivery);
+                Verdict::default()
+            }
+            Err(error) => self.drop(delivery, Some(error.to_string())),
+        }
+    }
+
+    /// Keeps a message for which there is no room now.
+    fn keep(&mut self, now: Instant, publish: Publish, delivery: Delivery) -> Verdict {
+        self.kept.push_back((publish, delivery));
+        self.retry_at.get_or_insert(now + RETRY);
+        Verdict::default()
+    }
+
+    /// When [`Traffic::retry`] has something to do.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    /// Publishes again what found no room, once it is time.
+    pub(crate) fn retry(&mut self, client: &mut Client, now: Instant) -> Vec<Verdict> {
+        if self.retry_at.is_none_or(|at| now < at) {
+            return Vec::new();
+        }
+        self.retry_at = None;
+        let kept = std::mem::take(&mut self.kept);
+        kept.into_iter().map(|(publish, delivery)| self.publish(client, now, publish, Some(delivery))).collect()
+    }
+
+    /// The broker here has taken a message, or refused it.
+    pub(crate) fn published(&mut self, now: Instant, published: Published) -> Verdict {
+        let Some(delivery) = self.under_way.remove(&published.token) else { return Verdict::default() };
+        let code = published.reason_code;
+        if !code.is_error() {
+            self.status.note_carried(self.side);
+            return Verdict::order(delivery.map(Order::Settle));
+        }
+        if let (ReasonCode::QuotaExceeded, Some(delivery), Some(publish)) = (code, delivery, published.refused) {
+            return self.keep(now, *publish, delivery);
+        }
+        let said = published.reason_string.as_deref().unwrap_or_else(|| code.text());
+        self.drop(delivery, Some(format!("the broker refuses a message: {said}")))
+    }
+
+    /// The client has given a message up.
+    pub(crate) fn undelivered(&mut self, client: &mut Client, now: Instant, it: Undelivered) -> Verdict {
+        let Some(delivery) = self.under_way.remove(&it.token) else { return Verdict::default() };
+        let again = match it.cause {
+            // Whether it has arrived nobody knows: once more is better than not at all.
+            UndeliveredCause::SessionLost => true,
+            // It waited for a connection when nobody knew what this broker takes.
+            UndeliveredCause::NotSendable(error) => {
+                matches!(error, PublishError::QosNotSupported { .. } | PublishError::RetainNotSupported)
+            }
+            UndeliveredCause::ConnectionLost => false,
+        };
+        match it.publish {
+            Some(publish) if again => self.publish(client, now, publish, delivery),
+            _ => self.drop(delivery, Some(it.cause.to_string())),
+        }
+    }
+
+    fn drop(&self, delivery: Option<Delivery>, why: Option<String>) -> Verdict {
+        self.status.note_dropped(self.side);
+        Verdict { order: delivery.map(Order::Settle), done: None, dropped: why }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Two ends without sockets: what brokers say is given as bytes.
+
+use tidegate_client::{Acknowledgement, Event, Options, Version};
+
+use super::*;
+
+/// CONNACK of MQTT 5.0: a new session, and the session that was there.
+const ACCEPTED: &[u8] = &[0x20, 3, 0, 0, 0];
+const RESUMED: &[u8] = &[0x20, 3, 1, 0, 0];
+
+struct Ends {
+    now: Instant,
+    status: Arc<BridgeStatus>,
+    local: (Client, Traffic),
+    remote: (Client, Traffic),
+}
+
+impl Ends {
+    /// Both connected, with these topics.
+    fn new(topics: &[&str]) -> Self {
+        let (now, status) = (Instant::now(), Arc::new(BridgeStatus::default()));
+        let routes = Arc::new(Routes::new(topics.iter().map(|line| line.parse().unwrap()).collect()).unwrap());
+        let end = |side| {
+            let options = Options {
+                version: Version::V5,
+                clean_start: false,
+                acknowledgement: Acknowledgement::Manual,
+                ..Options::new("b")
+            };
+            (Client::new(options, now), Traffic::new(side, Arc::clone(&routes), Arc::clone(&status)))
+        };
+        let mut ends = Self { now, local: end(Side::Local), remote: end(Side::Remote), status };
+        ends.connect(Side::Local, ACCEPTED);
+        ends.connect(Side::Remote, ACCEPTED);
+        ends
+    }
+
+    fn end(&mut self, side: Side) -> &mut (Client, Traffic) {
+        match side {
+            Side::Local => &mut self.local,
+            Side::Remote => &mut self.remote,
+        }
+    }
+
+    fn connect(&mut self, side: Side, answer: &[u8]) {
+        let now = self.now;
+        let client = &mut self.end(side).0;
+        client.handle_closed();
+        client.open(now).unwrap();
+        self.written(side);
+        self.says(side, answer);
+        self.status.note_connected(side, true);
+    }
+
+    fn says(&mut self, side: Side, bytes: &[u8]) {
+        let now = self.now;
+        self.end(side).0.handle_input(now, bytes);
+    }
+
+    /// What was sent to a broker since it was asked for last.
+    fn written(&mut self, side: Side) -> Vec<u8> {
+        let now = self.now;
+        let client = &mut self.end(side).0;
+        let bytes = client.output().to_vec();
+        client.advance_output(now, bytes.len());
+        bytes
+    }
+
+    /// Works until nobody has news.
+    fn work(&mut self) {
+        while self.work_at(Side::Local) || self.work_at(Side::Remote) {}
+    }
+
+    fn work_at(&mut self, side: Side) -> bool {
+        let now = self.now;
+        let (client, traffic) = self.end(side);
+        let mut verdicts = traffic.retry(client, now);
+        let event = client.poll_event();
+        let worked = event.is_some() || !verdicts.is_empty();
+        verdicts.extend(event.map(|event| match event {
+            Event::Message(message) => traffic.message(*message),
+            Event::Published(published) => traffic.published(now, published),
+            Event::Undelivered(it) => traffic.undelivered(client, now, *it),
+            _ => Verdict::default(),
+        }));
+        for verdict in verdicts {
+            if let Some(delivery) = verdict.done {
+                self.end(side).0.acknowledge(now, delivery);
+            }
+            match verdict.order {
+                Some(Order::Carry { publish, delivery }) => {
+                    let (client, traffic) = self.end(side.other());
+                    let verdict = traffic.publish(client, now, publish, delivery);
+                    assert!(verdict.order.is_none(), "nothing here is dropped at once");
+                }
+                Some(Order::Settle(delivery)) => self.end(side.other()).0.acknowledge(now, delivery),
+                Some(Order::Reached) | None => {}
+            }
+        }
+        worked
+    }
+}
+
+/// PUBLISH of `x` to `t` at QoS 1 and 2, with Packet Identifier 9.
+const QOS_1: &[u8] = b"\x32\x07\0\x01t\0\x09\0x";
+const QOS_2: &[u8] = b"\x34\x07\0\x01t\0\x09\0x";
+
+#[test]
+fn a_message_is_acknowledged_when_the_other_broker_has_it_and_not_before() {
+    let mut ends = Ends::new(&["t out 1 \"\" far/"]);
+    ends.says(Side::Local, QOS_1);
+    ends.work();
+    assert_eq!(ends.written(Side::Remote), b"\x32\x0b\0\x05far/t\0\x01\0x");
+    assert_eq!(ends.written(Side::Local), b"", "nobody has it yet");
+    ends.says(Side::Remote, &[0x40, 2, 0, 1]);
+    ends.work();
+    assert_eq!(ends.written(Side::Local), [0x40, 2, 0, 9]);
+    assert_eq!((ends.status.carried_to(Side::Remote), ends.status.carried_to(Side::Local)), (1, 0));
+}
+
+#[test]
+fn a_message_of_qos_2_comes_once_although_both_connections_are_lost_on_its_way() {
+    let mut ends = Ends::new(&["t out 2"]);
+    ends.says(Side::Local, QOS_2);
+    ends.work();
+    assert_eq!(ends.written(Side::Remote), b"\x34\x07\0\x01t\0\x01\0x");
+    // The broker across has it, and its PUBREC is lost; this one sends it again.
+    ends.connect(Side::Remote, RESUMED);
+    ends.connect(Side::Local, RESUMED);
+    ends.says(Side::Local, b"\x3c\x07\0\x01t\0\x09\0x");
+    ends.work();
+    assert_eq!(ends.written(Side::Remote), b"\x3c\x07\0\x01t\0\x01\0x", "the same one again, and no other");
+    ends.says(Side::Remote, &[0x50, 2, 0, 1]);
+    assert_eq!(ends.written(Side::Remote), [0x62, 2, 0, 1]);
+    ends.says(Side::Remote, &[0x70, 2, 0, 1]);
+    ends.work();
+    assert_eq!(ends.written(Side::Local), [0x50, 2, 0, 9]);
+    assert_eq!(ends.status.carried_to(Side::Remote), 1);
+}
+
+#[test]
+fn what_a_broker_that_has_forgotten_the_session_has_not_confirmed_is_sent_anew() {
+    let mut ends = Ends::new(&["t out 1"]);
+    ends.says(Side::Local, QOS_1);
+    ends.work();
+    ends.written(Side::Remote);
+    ends.connect(Side::Remote, ACCEPTED);
+    ends.work();
+    assert_eq!(ends.written(Side::Remote), b"\x32\x07\0\x01t\0\x02\0x", "not a duplicate of this session");
+    assert_eq!(ends.written(Side::Local), b"");
+}
+
+#[test]
+fn a_refused_message_is_counted_and_done_with() {
+    let mut ends = Ends::new(&["t out 1"]);
+    ends.says(Side::Local, QOS_1);
+    ends.work();
+    ends.says(Side::Remote, &[0x40, 3, 0, 1, 0x87]);
+    ends.work();
+    assert_eq!(ends.written(Side::Local), [0x40, 2, 0, 9]);
+    assert_eq!((ends.status.carried_to(Side::Remote), ends.status.dropped_to(Side::Remote)), (0, 1));
+}
+
+#[test]
+fn a_message_without_room_waits_and_is_tried_again() {
+    let mut ends = Ends::new(&["t out 1"]);
+    ends.says(Side::Local, QOS_1);
+    ends.work();
+    ends.written(Side::Remote);
+    // Quota exceeded.
+    ends.says(Side::Remote, &[0x40, 3, 0, 1, 0x97]);
+    ends.work();
+    assert_eq!((ends.written(Side::Remote), ends.written(Side::Local)), (Vec::new(), Vec::new()));
+    ends.now += RETRY;
+    ends.work();
+    assert_eq!(ends.written(Side::Remote), b"\x32\x07\0\x01t\0\x02\0x");
+    ends.says(Side::Remote, &[0x40, 2, 0, 2]);
+    ends.work();
+    assert_eq!(ends.written(Side::Local), [0x40, 2, 0, 9]);
+    assert_eq!(ends.status.dropped_to(Side::Remote), 0);
+}
+
+#[test]
+fn qos_0_is_dropped_while_the_other_broker_is_away_and_the_others_wait() {
+    let mut ends = Ends::new(&["t out 2"]);
+    ends.remote.0.handle_closed();
+    ends.status.note_connected(Side::Remote, false);
+    ends.says(Side::Local, b"\x30\x05\0\x01t\0x");
+    ends.says(Side::Local, QOS_1);
+    ends.work();
+    assert_eq!(ends.status.dropped_to(Side::Remote), 1);
+    ends.connect(Side::Remote, ACCEPTED);
+    ends.work();
+    assert_eq!(ends.written(Side::Remote), b"\x32\x07\0\x01t\0\x01\0x");
+}
+
+#[test]
+fn a_message_of_a_topic_that_is_carried_no_longer_is_done_with() {
+    let mut ends = Ends::new(&["u out 1"]);
+    ends.says(Side::Local, QOS_1);
+    ends.work();
+    assert_eq!((ends.written(Side::Remote), ends.written(Side::Local)), (Vec::new(), vec![0x40, 2, 0, 9]));
+    assert_eq!(ends.status.dropped_to(Side::Remote), 0, "nobody asked for it");
+}
+
+#[test]
+fn the_qos_is_the_lower_one_and_what_a_broker_does_not_take_goes_without() {
+    let mut ends = Ends::new(&["t out 1"]);
+    ends.says(Side::Local, QOS_2);
+    ends.work();
+    assert_eq!(ends.written(Side::Remote), b"\x32\x07\0\x01t\0\x01\0x");
+    ends.says(Side::Remote, &[0x40, 2, 0, 1]);
+    ends.work();
+    assert_eq!(ends.written(Side::Local), [0x50, 2, 0, 9], "towards each broker in its words");
+    ends.remote.1.take_limits(ServerLimits {
+        retain_available: false,
+        maximum_qos: QoS::AtMostOnce,
+        ..ServerLimits::NONE
+    });
+    ends.says(Side::Local, b"\x33\x07\0\x01t\0\x0a\0x");
+    ends.work();
+    assert_eq!(ends.written(Side::Remote), b"\x30\x05\0\x01t\0x");
+    ends.work();
+    assert_eq!(ends.written(Side::Local), [0x40, 2, 0, 10], "it was sent, which is all that there is at QoS 0");
+}

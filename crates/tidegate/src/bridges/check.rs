@@ -1,0 +1,93 @@
+//! What is wrong with bridges before anything is started.
+
+use crate::config::Config;
+use crate::config::finding::Findings;
+use crate::config::path::KeyPath;
+use crate::config::sections::bridge::Bridge;
+use crate::config::value::Problem;
+
+/// Bridges that a broker may have.
+const MAX_BRIDGES: usize = 64;
+
+/// Checks what the keys of bridges say together.
+pub(crate) fn check(config: &Config, findings: &mut Findings) {
+    for (index, bridge) in config.bridges.iter().enumerate() {
+        let before = config.bridges.get(..index).unwrap_or_default();
+        for (key, problem) in problems(config, bridge, before) {
+            let path = KeyPath { section: "bridge", index, key };
+            findings.push(problem, config.source(&path).clone());
+        }
+    }
+}
+
+/// Whether the files that bridges name can be used.
+pub(crate) fn check_files(config: &Config) -> impl Iterator<Item = Result<(), String>> {
+    config.bridges.iter().map(|bridge| bridge.check_files().map_err(|error| error.to_string()))
+}
+
+/// What is wrong with one, and the key that it is about; those `before` it are right.
+fn problems(config: &Config, bridge: &Bridge, before: &[Bridge]) -> Vec<(&'static str, Problem)> {
+    let mut found = Vec::new();
+    if bridge.name.is_empty() {
+        let problem = Problem::new("a bridge without a name");
+        found.push(("name", problem.hint("give it one: name = \"cloud\"")));
+    }
+    if before.iter().any(|other| other.name == bridge.name) {
+        found.push(("name", Problem::new(format!("two bridges have the name `{}`", bridge.name))));
+    }
+    if before.len() == MAX_BRIDGES {
+        found.push(("name", Problem::new(format!("a broker has at most {MAX_BRIDGES} bridges"))));
+    }
+    if let Err(error) = bridge.place() {
+        found.push(("broker", Problem::new(error.to_string())));
+    }
+    if let Err(error) = bridge.routes() {
+        found.push(("topics", Problem::new(error.to_string())));
+    }
+    if let Err(error) = config.listener_of(bridge) {
+        found.push(("local_listener", Problem::new(error.to_string())));
+    }
+    for (one, other, name, missing) in [
+        (&bridge.certificate, &bridge.key, "certificate", "key"),
+        (&bridge.key, &bridge.certificate, "key", "certificate"),
+    ] {
+        let given = |path: &Option<String>| path.as_ref().is_some_and(|path| !path.is_empty());
+        if given(one) && !given(other) {
+            found.push((
+                name,
+                Problem::new(format!("`bridge.{name}` is of use only with `bridge.{missing}`: set both")),
+            ));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::source::FileText;
+    use crate::config::{Config, Inputs};
+
+    fn findings(text: &str) -> String {
+        let inputs = Inputs { file: Some(FileText::new("tidegate.toml", text)), ..Inputs::default() };
+        Config::load(inputs).map_or_else(|findings| findings.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn a_bridge_needs_a_name_a_broker_and_topics() {
+        let right = "[[bridge]]\nname = \"a\"\nbroker = \"mqtt://h:1\"\ntopics = \"t/#\"\n";
+        assert_eq!(findings(right), "");
+        for (text, part) in [
+            ("[[bridge]]\nbroker = \"mqtt://h:1\"\ntopics = \"t/#\"\n", "a bridge without a name"),
+            ("[[bridge]]\nname = \"a\"\ntopics = \"t/#\"\n", "no address of a broker"),
+            ("[[bridge]]\nname = \"a\"\nbroker = \"ws://h:1\"\ntopics = \"t/#\"\n", "mqtt:// or mqtts://"),
+            ("[[bridge]]\nname = \"a\"\nbroker = \"mqtt://h:1\"\n", "carries nothing"),
+            ("[[bridge]]\nname = \"a\"\nbroker = \"mqtt://h:1\"\ntopics = \"t up\"\n", "write out, in or both"),
+            (&format!("{right}local_listener = \"web\"\n"), "no listener `web`"),
+            (&format!("{right}key = \"k\"\n"), "only with `bridge.certificate`"),
+            (&format!("{right}{right}"), "two bridges have the name `a`"),
+        ] {
+            let found = findings(text);
+            assert!(found.contains(part), "{text}: {found}");
+        }
+    }
+}
