@@ -1,12 +1,13 @@
 """A bridge of this broker to a Mosquitto and to a second broker of its own kind."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
 import unittest
 
-from broker import MOSQUITTO, PATIENCE, Broker, Lines, free_ports
+from broker import BINARY, MOSQUITTO, PATIENCE, Broker, Lines, free_ports
 
 SERVER = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 STATE = "$SYS/broker/connection/cloud/state"
@@ -41,14 +42,14 @@ class Mosquitto:
             self.process = None
 
 
-def bridged(test, far_port, topics, *arguments, more=""):
+def bridged(test, far_port, topics, *arguments, scheme="mqtt", more=""):
     """A broker with a bridge to that port."""
     folder = tempfile.TemporaryDirectory(prefix="tidegate-e2e-")
     test.addCleanup(folder.cleanup)
     config = pathlib.Path(folder.name) / "tidegate.toml"
     lines = ", ".join(f"'{line}'" for line in topics)
     config.write_text(
-        f'[[bridge]]\nname = "cloud"\nbroker = "mqtt://127.0.0.1:{far_port}"\nclient_id = "edge"\ntopics = [{lines}]\n{more}',
+        f'[[bridge]]\nname = "cloud"\nbroker = "{scheme}://127.0.0.1:{far_port}"\nclient_id = "edge"\ntopics = [{lines}]\n{more}',
         encoding="utf-8",
     )
     broker = Broker("--config", str(config), *arguments)
@@ -134,6 +135,37 @@ class ToMosquitto(Clients):
 
 @unittest.skipIf(MOSQUITTO, "a bridge between two of ours")
 class ToItsOwnKind(Clients):
+    def test_a_bridge_over_tls_shows_its_certificate_and_its_password(self):
+        folder = tempfile.TemporaryDirectory(prefix="tidegate-e2e-")
+        self.addCleanup(folder.cleanup)
+        place = pathlib.Path(folder.name)
+        subprocess.run([BINARY, "cert", "dev", "--out", place], check=True, capture_output=True, timeout=PATIENCE)
+        (place / "password").write_text("secret\n", encoding="utf-8")
+        subprocess.run([BINARY, "passwd", "-b", "-c", place / "users", "plant", "secret"], check=True, capture_output=True, timeout=PATIENCE)
+        port = free_ports(1)[0]
+        config = place / "far.toml"
+        config.write_text(
+            f'[[listener]]\naddress = "127.0.0.1:0"\nallow_anonymous = true\n[[listener]]\naddress = "mqtts://127.0.0.1:{port}"\n'
+            f'certificate = "{place}/server.pem"\nkey = "{place}/server.key"\nclient_ca = "{place}/ca.pem"\n'
+            f'client_certificate = "required"\n[[auth]]\nkind = "password-file"\nfile = "{place}/users"\n[access]\ndefault = "allow"\n',
+            encoding="utf-8",
+        )
+        command = [BINARY, "run", "--config", config, "--admin", "off"]
+        far = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(far.wait, PATIENCE)
+        self.addCleanup(far.terminate)
+        ready = Lines(far.stdout).wait(lambda line: " ready: " in line)[0]
+        plain = int(re.search(r"mqtt://127\.0\.0\.1:(\d+)", ready)[1])
+        more = (
+            f'username = "plant"\npassword_file = "{place}/password"\nca = "{place}/ca.pem"\n'
+            f'certificate = "{place}/client.pem"\nkey = "{place}/client.key"\n'
+        )
+        near = bridged(self, port, ["t out 1"], scheme="mqtts", more=more)
+        there = self.subscribe(plain, "-t", "t")
+        self.wait_until_reached(near)
+        self.publish(near.port, "t", "over TLS")
+        there.wait(lambda line: line == "t over TLS")
+
     def test_nothing_acknowledged_is_lost_when_the_broker_with_the_bridge_is_killed(self):
         data = tempfile.TemporaryDirectory(prefix="tidegate-e2e-")
         self.addCleanup(data.cleanup)

@@ -72,8 +72,6 @@ struct Deal {
     /// Under which number it is stored; 0 if it is not.
     stored: u64,
     hops: u8,
-    /// The shard that has given it here: it takes this one for the home of the group, and goes on keeping it until it is told that it need not.
-    given_by: Option<ShardId>,
     /// Whether its client may have it, though who said so has not been heard.
     doubt: Doubt,
     /// Since when it is where it is.
@@ -157,12 +155,6 @@ impl Kept {
         self.deals.contains_key(&id)
     }
 
-    fn note_given_by(&mut self, id: u64, from: ShardId) {
-        if let Some(deal) = self.deals.get_mut(&id) {
-            deal.given_by = Some(from);
-        }
-    }
-
     fn set_doubt(&mut self, id: u64, doubt: Doubt) {
         if let Some(deal) = self.deals.get_mut(&id) {
             deal.doubt = doubt;
@@ -213,24 +205,20 @@ impl Reach<'_> {
         let awaits = leave || self.roster.misses_any() || self.groups.dealers.miss_any();
         let name = self.groups.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
-            Some((share, filter)) => {
-                self.wait_for_member(now, (&share, &filter), publication);
-            }
+            Some((share, filter)) => self.wait_for_member(now, (&share, &filter), publication),
             None => self.desk.discard_publication(Reason::NoGroupMember, publication),
         }
     }
 
-    /// Keeps a message until its group has a member; returns its id. Where there is no room it is dropped, and a publisher at QoS 1 hears that
-    /// it was not taken.
-    fn wait_for_member(&mut self, now: Now, group: (&str, &str), publication: &mut Publication<'_>) -> Option<u64> {
+    /// Keeps a message until its group has a member. Where there is no room it is dropped, and a publisher at QoS 1 hears that it was not taken.
+    fn wait_for_member(&mut self, now: Now, group: (&str, &str), publication: &mut Publication<'_>) {
         let message = publication.keep();
         if self.groups.kept.bytes + message.cost() > self.desk.settings.limits.kept_deal_bytes {
             self.desk.gave_up = true;
             self.desk.counters.deals_not_kept += 1;
-            self.desk.discard_publication(Reason::NoGroupMember, publication);
-            return None;
+            return self.desk.discard_publication(Reason::NoGroupMember, publication);
         }
-        Some(self.keep_message(now, message, group, None, 0, 1))
+        self.keep_message(now, message, group, None, 0, 1);
     }
 
     /// Keeps a message of a group that is at a shard of another node, or nowhere.
@@ -275,8 +263,7 @@ impl Reach<'_> {
         }
         self.desk.memory += message.cost();
         let (since, order) = (now.monotonic, self.groups.kept.added);
-        let (given_by, doubt) = (None, Doubt::None);
-        let deal = Deal { share, filter, message, at, client, stored, hops, given_by, doubt, since, order };
+        let deal = Deal { share, filter, message, at, client, stored, hops, doubt: Doubt::None, since, order };
         self.groups.kept.add(id, deal);
         if at.is_none() && self.groups.kept.due.is_none() {
             self.set_deal_timer(now.monotonic.plus(WAIT_MS));
@@ -353,7 +340,7 @@ impl Engine {
     /// Deals a message that is nowhere. `last` says that it waits no longer.
     fn deal_kept(&mut self, now: Now, id: u64, last: bool) {
         let Some(deal) = self.groups.kept.deals.get(&id) else { return };
-        let (message, client, hops, given_by) = (Rc::clone(&deal.message), deal.client, deal.hops, deal.given_by);
+        let (message, client, hops) = (Rc::clone(&deal.message), deal.client, deal.hops);
         let (share, filter) = (deal.share.clone(), deal.filter.clone());
         let tenant: TenantId = message.tenant;
         let mut publication = message.publication();
@@ -370,11 +357,7 @@ impl Engine {
         let home = self.roster.home_of(partition);
         let source = Source { hops, ..Source::inside(self.place.shard, now) };
         if home != self.place.shard {
-            // Whoever takes this one for the home has read another table than this one. The next one says who is right.
-            if given_by != Some(home) || last {
-                self.send_to_group(now, group, &mut publication, &source, (home, u32::MAX), (0, id, client));
-            }
-            return;
+            return self.send_to_group(now, group, &mut publication, &source, (home, u32::MAX), (0, id, client));
         }
         let Some(key) = self.groups.find(group) else {
             if last {

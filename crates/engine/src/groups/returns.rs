@@ -80,18 +80,13 @@ impl Engine {
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
-        let Returned { group, not_to, of, id, client } = returned;
+        let Returned { group, not_to, id, client, .. } = returned;
         if client != 0 && id != 0 && publication.qos == QoS::ExactlyOnce {
-            return self.keep_for_client(now, from, group, publication, (client, id));
+            return self.keep_for_client(now, group, publication, (client, id));
         }
         let partition = group_partition(group.tenant, group.share, group.filter);
         self.note_taken(publication.qos, id, Some(partition));
-        let would_come_back = self.roster.home_of(partition) == from && self.groups.find(group).is_none();
-        if of == 0 && would_come_back && publication.qos != QoS::AtMostOnce {
-            self.wait_for_table(now, from, group, publication);
-        } else {
-            self.deal_again(now, group, publication, source, (from, not_to));
-        }
+        self.deal_again(now, group, publication, source, (from, not_to));
     }
 
     /// Deals a message that came back.

@@ -1,9 +1,9 @@
-//! QoS 2 messages of groups that only one client may get, since it may have them already, and what waits for another shard's table.
+//! QoS 2 messages of groups that only one client may get, since it may have them already.
 
 use super::{Doubt, WAIT_MS};
 use crate::engine::Engine;
 use crate::groups::{Groups, Receiver};
-use crate::ids::{SessionKey, ShardId, partition_of, partition_of_hash};
+use crate::ids::{SessionKey, partition_of, partition_of_hash};
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::Publication;
 use crate::now::Now;
@@ -16,29 +16,13 @@ impl Engine {
     pub(in crate::groups) fn keep_for_client(
         &mut self,
         now: Now,
-        from: ShardId,
         group: GroupName<'_>,
         publication: &mut Publication<'_>,
         (client, id): (u64, u64),
     ) {
         let message = publication.keep();
         reach!(self).keep_left(now, &message, (group.share, group.filter), client, id);
-        self.groups.kept.note_given_by(id, from);
         self.deal_kept(now, id, false);
-    }
-
-    /// Keeps a message that a shard has given here, which it takes for the group's home while this one takes the other for it: one of them has
-    /// yet to read a table, and would have it come back at once.
-    pub(in crate::groups) fn wait_for_table(
-        &mut self,
-        now: Now,
-        from: ShardId,
-        group: GroupName<'_>,
-        publication: &mut Publication<'_>,
-    ) {
-        if let Some(id) = reach!(self).wait_for_member(now, (group.share, group.filter), publication) {
-            self.groups.kept.note_given_by(id, from);
-        }
     }
 
     /// Hands a message to the only client that may get it, by its place in its group. It is noted that a client of this shard has it, for

@@ -90,23 +90,25 @@ fn what_a_member_has_of_the_old_home_of_its_group_does_not_go_to_another_when_it
 }
 
 #[test]
-fn what_waits_for_one_member_is_not_lost_between_two_homes_of_which_one_has_yet_to_read_so() {
-    let world = four();
-    let topic = group_at(&world, 0);
-    let member = member_at(&world, 3, &topic);
-    let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
-    world.hold(0, 3);
-    assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
-    world.fall_unnoticed(3, usize::MAX, 0);
-    world.run();
-    commit_move_of(&world, &topic, 1);
-    // The old home gives it to the new one, which takes the old one for the home.
-    world.read_table(0);
-    assert_eq!(world.gauges().kept_deals, 1);
-    world.read_all_tables();
-    world.run();
-    replace(&world, 3);
-    comes_to(&world, member);
+fn what_waits_for_a_member_is_not_lost_between_two_homes_of_which_one_has_yet_to_read_so() {
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        let world = four();
+        let topic = group_at(&world, 0);
+        let member = member_at(&world, 3, &topic);
+        let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+        world.hold(0, 3);
+        assert_eq!(publisher.publish(message(&topic, "x").qos(qos)), ReasonCode::Success);
+        world.fall_unnoticed(3, usize::MAX, 0);
+        world.run();
+        commit_move_of(&world, &topic, 1);
+        // The old home gives it to the new one, which takes the old one for the home.
+        world.read_table(0);
+        assert_eq!(world.gauges().kept_deals, 1, "{qos:?}");
+        world.read_all_tables();
+        world.run();
+        replace(&world, 3);
+        comes_to(&world, member);
+    }
 }
 
 #[test]
