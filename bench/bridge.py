@@ -6,7 +6,7 @@
 
 Messages of 100 bytes wait in the session of the bridge while the far broker is away; then that is started, and the time counts from the
 first to the last of them at a subscriber there. Prints messages in a second, medians of alternating rounds. The far broker is the same
-for both: Tidegate. `docs/performance.md` keeps results with machine and commit.
+for both: Tidegate.
 """
 import argparse
 import pathlib
