@@ -148,7 +148,9 @@ impl Dealers {
             let (dealer, home) = (self.dealer_of(partition), new.home_of(partition));
             let one = Partitions::that(|it| it == partition);
             let mut next = dealer;
-            if new.stands_in(partition) {
+            if new.stands_in(partition) && new.misses(partition) && new.has(dealer) {
+                // The home that is gone did not deal for this shard yet: whoever does goes on until there is another home.
+            } else if new.stands_in(partition) {
                 next = home;
                 self.open = self.open.with(one);
                 if !new.misses(partition) {
@@ -161,7 +163,7 @@ impl Dealers {
             } else if !new.has(dealer) {
                 next = home;
                 self.unready = self.unready.with(one);
-            } else if new.is_own(dealer) && !old.has(home) {
+            } else if new.is_own(dealer) && !old.has(home) && !old.stands_in(partition) {
                 // This process was alone.
                 self.open = self.open.with(one);
             }
