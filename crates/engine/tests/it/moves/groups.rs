@@ -101,7 +101,8 @@ fn what_waits_for_a_member_is_not_lost_between_two_homes_of_which_one_has_yet_to
         world.fall_unnoticed(3, usize::MAX, 0);
         world.run();
         commit_move_of(&world, &topic, 1);
-        // The old home gives it to the new one, which takes the old one for the home.
+        // The old home gives it to the new one, which takes the old one for the home and yet does not give it back: that one would answer that it
+        // has the message, and both would forget it.
         world.read_table(0);
         assert_eq!(world.gauges().kept_deals, 1, "{qos:?}");
         world.read_all_tables();
