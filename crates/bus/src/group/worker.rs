@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use super::leases::Leases;
 use super::{Accepted, Event, Proposal};
 use crate::assignment::{Seat, Table};
 use crate::budget::Budget;
@@ -39,6 +40,8 @@ pub(super) struct Worker {
     pub(super) leaving: Option<Instant>,
     /// Whether another process has the name, as far as was told.
     pub(super) replaced: bool,
+    pub(super) name: MemberName,
+    pub(super) leases: Leases,
 }
 
 impl Worker {
@@ -160,7 +163,9 @@ impl Worker {
         self.caught_up |= asked.is_some();
         // Whoever sees that it has gained something finds itself among the members.
         if accepted && self.caught_up {
-            self.holdings.set_members(members(&self.accepted.table));
+            let members = members(&self.accepted.table);
+            self.leases.look(self.target.place.log.as_str(), (self.name.as_str(), self.settings.lease), &members);
+            self.holdings.set_members(members);
         }
         if let Some((_, asked)) = asked {
             self.pending = None;
@@ -243,6 +248,8 @@ impl Worker {
 }
 
 fn members(table: &Table) -> Vec<Member> {
-    let members = table.members();
-    members.filter_map(|(name, incarnation)| Some(Member { name: MemberName::new(name).ok()?, incarnation })).collect()
+    let member = |((name, incarnation), lease): ((&str, u64), Option<Duration>)| {
+        Some(Member { name: MemberName::new(name).ok()?, incarnation, lease })
+    };
+    table.members().zip(table.leases()).filter_map(member).collect()
 }

@@ -408,8 +408,15 @@ impl Control {
             table: self.table.clone(),
             adverts: self.adverts.clone(),
             bus: self.logs.bus.connection().is_connected(),
+            leases: self.life.as_ref().map(|life| leases(&life.membership)).unwrap_or_default(),
         });
     }
+}
+
+/// By which lease each member gives others up, as far as they say.
+fn leases(membership: &Membership) -> BTreeMap<String, Duration> {
+    let members = membership.members().into_iter();
+    members.filter_map(|member| Some((member.name.to_string(), member.lease?))).collect()
 }
 
 fn passed_over(record: &Record, error: &RecordError) {
