@@ -17,7 +17,7 @@ use crate::assignment::{Seat, Table};
 use crate::budget::Budget;
 use crate::bus::{Backend, Target};
 use crate::membership::{Holdings, MembershipCommand};
-use crate::{BusError, GroupName, LogName, LogSpec, MemberName, Membership, Place, Position, Settings, Wake};
+use crate::{BusError, GroupName, LogName, LogSpec, MemberName, Membership, Place, Position, Settings, Tally, Wake};
 
 mod leases;
 mod worker;
@@ -112,6 +112,7 @@ pub(crate) fn join(
         replaced: false,
         name: member.clone(),
         leases: leases::Leases::default(),
+        strange: Tally::default(),
     };
     let (leaves, left) = channel();
     let run = move || {

@@ -11,7 +11,7 @@ use crate::budget::Budget;
 use crate::bus::{Backend, Target};
 use crate::completion::Completion;
 use crate::membership::{Holdings, MembershipCommand};
-use crate::{Append, BusError, Member, MemberName, Position, Reader, Record, Settings};
+use crate::{Append, BusError, Member, MemberName, Position, Reader, Record, Settings, Tally};
 
 /// After so many proposals of its own that were accepted, a member trims the log.
 const TRIM_AFTER: u64 = 64;
@@ -42,6 +42,8 @@ pub(super) struct Worker {
     pub(super) replaced: bool,
     pub(super) name: MemberName,
     pub(super) leases: Leases,
+    /// Records in the group's log that are none of ours.
+    pub(super) strange: Tally,
 }
 
 impl Worker {
@@ -151,8 +153,10 @@ impl Worker {
         let proposal: Proposal = match serde_json::from_slice(&record.payload) {
             Ok(proposal) => proposal,
             Err(error) => {
-                let (group, position) = (&self.target.place.log, record.position);
-                tracing::warn!(%group, %position, %error, "passed over a record that is no table of a group");
+                if let Some(times) = self.strange.note() {
+                    let (group, position) = (&self.target.place.log, record.position);
+                    tracing::warn!(%group, %position, %error, times, "passed over a record that is no table of a group");
+                }
                 return;
             }
         };

@@ -15,7 +15,7 @@ use super::naming;
 use super::server::{Failure, Server, bounds_in, told};
 use crate::bus::Target;
 use crate::feed::Feed;
-use crate::{BusError, Keep, Position};
+use crate::{BusError, Keep, Position, Tally};
 
 /// How long is waited before reading begins again after an error.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
@@ -40,6 +40,8 @@ pub(super) struct ReaderTask {
     pub(super) feed: Arc<Feed>,
     /// There is room again, or nobody reads any more.
     pub(super) room: Arc<Notify>,
+    /// Records whose headers cannot be read.
+    pub(super) headless: Tally,
 }
 
 /// How far a consumer has come.
@@ -93,7 +95,9 @@ impl ReaderTask {
         let is_next = stored.position == next || self.target.spec.keep == Keep::LatestOfKey;
         if stored.headers.is_none() && is_next {
             let (place, position) = (&self.target.place, stored.position.0);
-            tracing::warn!(%place, position, "the headers of a record are none that NATS knows; it is read without them");
+            if let Some(times) = self.headless.note() {
+                tracing::warn!(%place, position, times, "the headers of a record are none that NATS knows; it is read without them");
+            }
             if let Some(record) = message::record_of(stored.position, None, stored.payload) {
                 self.feed.push(record);
                 self.feed.wake();
