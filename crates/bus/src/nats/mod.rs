@@ -6,6 +6,7 @@ mod lane;
 mod live;
 mod message;
 mod naming;
+mod pull;
 mod reader;
 mod server;
 mod unreadable;
