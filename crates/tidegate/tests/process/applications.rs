@@ -10,7 +10,8 @@ use tidegate_context::messages::{GroupAdvertisement, Payload};
 use tidegate_context::{RecordLimits, Topic, partition_of};
 
 use crate::broker::{Broker, Folder, PATIENCE};
-use crate::context::{GROUPS, Nats, Node, gateway, retained};
+use crate::context::{GROUPS, Node, gateway, retained};
+use crate::nats::Nats;
 
 const PARTITIONS: u32 = 4;
 
