@@ -193,6 +193,20 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+    use crate::config::sections::cluster::Cluster;
+    use crate::config::value::Lease;
+
+    #[test]
+    fn nodes_on_kafka_have_a_longer_lease_unless_they_are_told_one() {
+        let mut config = Config::default();
+        let lease = |config: &Config| (lease(config).as_secs(), settings(config).lease.as_secs());
+        config.cluster.bus = Some("kafka://h".to_owned());
+        assert_eq!(lease(&config), (30, 30));
+        config.cluster.lease = Lease::For(Duration::from_secs(2));
+        assert_eq!(lease(&config), (2, 2));
+        config.cluster = Cluster { bus: Some("nats://h".to_owned()), ..Cluster::default() };
+        assert_eq!(lease(&config), (10, 10));
+    }
 
     fn specs() -> Vec<LogSpec> {
         ["a", "b", "c", "d"].map(|name| LogSpec::shared(LogName::new(name).unwrap(), 1)).into()

@@ -79,8 +79,10 @@ fn suspend_until_replaced(cluster: &mut Cluster, which: &[usize], by: usize) -> 
     for node in which {
         cluster.node(*node).signal("CONT");
     }
-    let ended = which.iter().map(|node| cluster.nodes[*node].take().unwrap().wait());
-    let said = ended.map(|ended| {
+    let said = which.iter().map(|node| {
+        let mut broker = cluster.nodes[*node].take().unwrap();
+        until("its end", || broker.has_ended().then_some(()));
+        let ended = broker.wait();
         assert_eq!(ended.code, Some(1), "{}", ended.err);
         ended.err
     });
@@ -89,7 +91,9 @@ fn suspend_until_replaced(cluster: &mut Cluster, which: &[usize], by: usize) -> 
 
 #[test]
 fn nodes_whose_places_were_taken_end_with_advice_and_when_they_are_started_again_nobody_has_missed_anything() {
-    let mut cluster = Cluster::durable(3, "2s");
+    // Who has nothing to hand over, and whose clients are served elsewhere, takes none of this time.
+    let patient = ["cluster.leave_timeout=1h", "shutdown.grace=1h"];
+    let mut cluster = Cluster::durable_with(3, "2s", &patient);
     let ids = [A, B, C].map(|home| cluster.id_at(home, "keeps"));
     for (number, id) in ids.iter().enumerate() {
         cluster.subscribe((number + 1) % 3, id);
