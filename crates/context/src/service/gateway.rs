@@ -269,9 +269,10 @@ impl Gateway {
         for (definer, payload) in said {
             match read_advertisement(&definer, &payload) {
                 Ok(advertisement) => {
-                    let key = advertisement.node.as_ref().map(|node| format!("{definer}/{node}"));
-                    let (node, key) = (advertisement.node.as_deref(), key.as_deref().unwrap_or(&definer));
-                    self.courier.tell(Topic::GroupAdvertisement, Some(node.unwrap_or(&definer)), key, payload);
+                    // What a report on all nodes replaces has to come before it, and only within a partition is there an order.
+                    let node = advertisement.node.filter(|_| advertisement.members.is_none());
+                    let key = node.map_or_else(|| definer.clone(), |node| format!("{definer}/{node}"));
+                    self.courier.tell(Topic::GroupAdvertisement, Some(&definer), &key, payload);
                 }
                 Err(why) => self.courier.leave_out(why, &definer),
             }

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Address, Bus, Settings};
+use tidegate_bus::{Address, Bus, Position, Settings};
 
+use super::courier::{Following, key_of};
 use super::*;
 use crate::groups::{MembershipChange, read_groups};
 use crate::messages::{GWList, Payload, PingConfig};
+use crate::partition::partition_of;
 use crate::points::{Points, PointsSettings};
 use crate::ranking::ConnectionsInverse;
 use crate::register::Topic;
@@ -325,6 +327,35 @@ fn a_client_can_be_a_definer() {
     say("other", r#"{"definer": "mine", "node": "n", "groups": ["stolen"]}"#);
     say("mine", r#"{"definer": "mine", "members": {"n": ["g2"]}}"#);
     world.until("its other group", |state| is_in(state, "n", &["g2"]));
+}
+
+/// A gateway that is started again reads the partitions side by side: what was said of one node could come behind the report that has replaced
+/// it, if it were in another one.
+#[test]
+fn what_a_client_says_as_a_definer_keeps_its_order_for_gateways_that_come_later() {
+    let (world, courier) = (World::default(), courier());
+    let (_gateway, bell) = world.gateway(&courier, "a");
+    let of_one = |node: usize| format!(r#"{{"definer": "mine", "node": "n{node}", "groups": ["g1"]}}"#);
+    let of_all = r#"{"definer": "mine", "node": "n1", "groups": ["g2"], "members": {"n0": ["g2"]}}"#.to_owned();
+    for text in (0..8).map(of_one).chain([of_all]) {
+        world.change(|state| state.said.insert("a".into(), ("mine".into(), text.into())));
+        bell.ring();
+        world.until("somebody takes it", |state| state.said.is_empty());
+    }
+    let (heard, partitions) = (Bell::default(), 0..courier.partitions());
+    let read = |partition| Following::new(&courier, Topic::GroupAdvertisement, partition, Position::START, &heard);
+    let (mut logs, mut keys, began) = (partitions.map(read).collect::<Vec<_>>(), Vec::new(), Instant::now());
+    while !keys.contains(&(partition_of(b"mine", courier.partitions()), "mine".to_owned())) {
+        assert!(began.elapsed() < PATIENCE, "{keys:?}");
+        for (partition, log) in (0..).zip(&mut logs) {
+            let records = log.take(&courier, &heard, 16);
+            keys.extend(records.iter().map(|record| (partition, key_of(record).unwrap().to_owned())));
+        }
+        heard.wait_until(Instant::now() + Duration::from_millis(20));
+    }
+    let wanted = (0..8).map(|node| format!("mine/n{node}")).chain(["mine".to_owned()]);
+    let wanted: Vec<_> = wanted.map(|key| (partition_of(b"mine", courier.partitions()), key)).collect();
+    assert_eq!(keys, wanted);
 }
 
 #[test]
