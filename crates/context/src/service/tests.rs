@@ -293,6 +293,21 @@ fn a_context_puts_a_node_into_groups_at_its_gateway() {
 }
 
 #[test]
+fn a_context_that_a_definer_cannot_use_is_counted_whoever_has_put_it_on_the_bus() {
+    let (world, courier) = (World::default(), courier());
+    world.change(|state| state.at.insert("n".into(), "a".into()));
+    let _gateway = world.gateway(&courier, "a");
+    let _definer = definer(&courier, "d1", GROUPS);
+    let put = |node: &str, context: &str| courier.tell(Topic::ContextReport, Some("n"), node, context.into());
+    put("x", "[1]");
+    put("y", &" ".repeat(crate::groups::MAX_CONTEXT_BYTES + 1));
+    put("n", r#"{"speed": 90}"#);
+    world.until("what can be used", |state| is_in(state, "n", &["fast"]));
+    let figures = courier.counters().figures();
+    assert_eq!((figures.left_out_not_json, figures.left_out_too_long), (1, 1));
+}
+
+#[test]
 fn a_definer_that_comes_back_repeats_nothing() {
     let (world, courier) = (World::default(), courier());
     world.change(|state| state.at.extend(["n", "m"].map(|node| (node.to_owned(), "a".to_owned()))));
