@@ -147,6 +147,8 @@ struct Gateway {
     connection_number: u64,
 }
 
+/// Shortest time between two rounds of pings: each ends with a report on all nodes. Who asks for a shorter one gets this.
+const MIN_PING_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is looked who has come, so that those get their groups.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
@@ -289,7 +291,8 @@ impl Gateway {
         for record in self.config.take(&self.courier, bell, TAKEN_AT_ONCE) {
             let Some(config) = self.courier.read_as::<PingConfig>(&record) else { continue };
             if config.gateway == self.settings.name {
-                let interval = Duration::from_millis(config.interval_ms);
+                let asked = Duration::from_millis(config.interval_ms);
+                let interval = if asked.is_zero() { asked } else { asked.max(MIN_PING_INTERVAL) };
                 if interval != self.interval {
                     self.interval = interval;
                     // An hour that was begun is not waited for when it is seconds now.
