@@ -8,6 +8,7 @@ use tidegate_bus::Position;
 
 use super::courier::{Courier, Following, key_of};
 use super::left_out::{MAX_NODE_BYTES, check_context, read_advertisement};
+use super::namesake::Namesakes;
 use super::{Bell, Course, LeftOut, Running};
 use crate::groups::{AdvertisementRefused, MembershipChange, Memberships};
 use crate::latency::{PingRound, PingWindow};
@@ -124,6 +125,8 @@ struct Gateway {
     host: Box<dyn Host>,
     began: Instant,
     life: u64,
+    hellos: Following,
+    namesakes: Namesakes,
     config: Following,
     lists: Following,
     handovers: Following,
@@ -167,8 +170,9 @@ impl Gateway {
         course: &Course,
     ) -> Option<Self> {
         courier.prepare(&Topic::ALL, course)?;
-        // Handovers of before are done, or their nodes have gone anyway.
+        // Handovers of before are done, or their nodes have gone anyway; and who came before may be gone, too.
         let from = courier.bounds(Topic::Handover, 0, course)?.next;
+        let hellos_from = courier.bounds(Topic::HelloPoA, 0, course)?.next;
         let follow = |topic, partition, from| Following::new(&courier, topic, partition, from, bell);
         let partitions = 0..courier.partitions();
         let advertisements =
@@ -176,10 +180,13 @@ impl Gateway {
         let (config, lists) =
             (follow(Topic::PingConfig, 0, Position::START), follow(Topic::GWList, 0, Position::START));
         let handovers = follow(Topic::Handover, 0, from);
+        let hellos = follow(Topic::HelloPoA, 0, hellos_from);
         let (began, life) = (Instant::now(), wall_ms());
         let hello = HelloPoA { gateway: settings.name.clone(), address: settings.address.clone(), life };
         courier.tell(Topic::HelloPoA, None, &settings.name, hello.write());
         Some(Self {
+            hellos,
+            namesakes: Namesakes::default(),
             config,
             lists,
             handovers,
@@ -213,6 +220,7 @@ impl Gateway {
             self.take_contexts(bell);
             self.take_definers(bell);
             self.take_pongs();
+            self.take_hellos(bell);
             self.take_config(bell);
             self.take_lists(bell);
             self.take_handovers(bell);
@@ -284,6 +292,15 @@ impl Gateway {
     fn take_pongs(&mut self) {
         while let Some((node, at)) = self.host.pong() {
             self.pings.pong(self.since(at), self.round, &node);
+        }
+    }
+
+    fn take_hellos(&mut self, bell: &Bell) {
+        for record in self.hellos.take(&self.courier, bell, TAKEN_AT_ONCE) {
+            let Some(hello) = self.courier.read_as::<HelloPoA>(&record) else { continue };
+            if hello.gateway == self.settings.name && hello.life != self.life {
+                self.namesakes.note(&self.settings.name, &hello.address);
+            }
         }
     }
 

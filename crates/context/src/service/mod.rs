@@ -13,6 +13,7 @@ mod definer;
 mod gateway;
 mod left_out;
 mod manager;
+mod namesake;
 #[cfg(test)]
 mod tests;
 
