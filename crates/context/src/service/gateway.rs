@@ -2,14 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use tidegate_bus::Position;
+use tidegate_bus::{Position, Tally};
 
 use super::courier::{Courier, Following, key_of};
 use super::left_out::{MAX_NODE_BYTES, check_context, read_advertisement};
-use super::namesake::Namesakes;
-use super::{Bell, Course, LeftOut, Running};
+use super::{Bell, Course, LeftOut, Running, wall_ms};
 use crate::groups::{AdvertisementRefused, MembershipChange, Memberships};
 use crate::latency::{PingRound, PingWindow};
 use crate::messages::{
@@ -126,7 +125,8 @@ struct Gateway {
     began: Instant,
     life: u64,
     hellos: Following,
-    namesakes: Namesakes,
+    /// Tells of other gateways with this one's name.
+    namesakes: Tally,
     config: Following,
     lists: Following,
     handovers: Following,
@@ -152,14 +152,10 @@ struct Gateway {
 
 /// Shortest time between two rounds of pings: each ends with a report on all nodes. Who asks for a shorter one gets this.
 const MIN_PING_INTERVAL: Duration = Duration::from_millis(100);
+/// Characters of another gateway's address that a line of the log shows.
+const SHOWN_CHARACTERS: usize = 64;
 /// How often it is looked who has come, so that those get their groups.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
-
-/// Milliseconds since 1970.
-pub(super) fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
 
 impl Gateway {
     fn new(
@@ -186,7 +182,7 @@ impl Gateway {
         courier.tell(Topic::HelloPoA, None, &settings.name, hello.write());
         Some(Self {
             hellos,
-            namesakes: Namesakes::default(),
+            namesakes: Tally::default(),
             config,
             lists,
             handovers,
@@ -295,11 +291,20 @@ impl Gateway {
         }
     }
 
+    /// Two gateways of one name are taken for two lives of one: the manager hears the newer one only. Nobody but they can tell the operator.
     fn take_hellos(&mut self, bell: &Bell) {
         for record in self.hellos.take(&self.courier, bell, TAKEN_AT_ONCE) {
             let Some(hello) = self.courier.read_as::<HelloPoA>(&record) else { continue };
-            if hello.gateway == self.settings.name && hello.life != self.life {
-                self.namesakes.note(&self.settings.name, &hello.address);
+            let is_namesake = hello.gateway == self.settings.name && hello.life != self.life;
+            if is_namesake && self.namesakes.note().is_some() {
+                let (name, todo) = (&self.settings.name, "give each gateway a name of its own: context.name");
+                let other: String = hello.address.chars().take(SHOWN_CHARACTERS).collect();
+                tracing::warn!(
+                    name,
+                    other,
+                    todo,
+                    "another gateway on the bus has this one's name, and is taken for it"
+                );
             }
         }
     }
