@@ -76,12 +76,13 @@ impl Engine {
     }
 
     /// Whether a roster misses partitions of which this shard has never heard what is wanted there: it has started while their node was
-    /// dead, or that has died too soon.
+    /// dead, or that has died too soon. Or it may have forgotten so: as far as it knew, the node that is gone was home to nothing, and before it
+    /// was heard of that end these partitions had moved there.
     fn does_not_know(&self, roster: &Roster) -> bool {
         let is_new = |partition: &PartitionId| roster.misses(*partition) && !self.roster.misses(*partition);
         let missed = (0..PARTITIONS).map(PartitionId).filter(is_new);
         let home = |partition| self.roster.home_of(partition);
-        missed.into_iter().any(|partition| !self.heard.has(home(partition)) || self.roster.is_own(home(partition)))
+        missed.into_iter().any(|partition| !self.heard.has(home(partition)) || roster.has(home(partition)))
     }
 
     /// Tells a new shard of another node all that is wanted here.

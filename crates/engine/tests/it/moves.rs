@@ -278,3 +278,38 @@ fn a_publisher_that_moves_before_nodes_have_confirmed_is_answered_when_they_have
     client.expect_answer(PacketType::PubComp, id);
     assert_eq!(subscriber.payloads(), ["x"]);
 }
+
+#[test]
+fn nothing_is_acknowledged_that_is_for_who_has_moved_to_a_node_of_which_nobody_knew_that_it_is_home_to_somebody() {
+    let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
+    // Node 1 is home to nothing.
+    world.fall_unnoticed(1, usize::MAX, 0);
+    world.bury(1);
+    world.fetch_of(1);
+    world.run();
+    world.serve_by_table();
+    world.read_all_tables();
+    world.rejoin(1);
+    world.run();
+    let [subscriber, _] = subscriber_and_publisher(&world);
+    let publisher = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);
+    let client = world.connect(publisher.clone());
+    move_until_cut(&world, &subscriber);
+    for _ in 0..3 {
+        world.advance_move();
+    }
+    world.fall_unnoticed(1, usize::MAX, 0);
+    world.run();
+    world.read_table(2);
+    world.read_table(2);
+    client.send_publish(message("t", "x").qos2());
+    world.run();
+    assert!(client.answers().is_empty(), "whom it is for is at the node that is gone");
+    world.bury(1);
+    world.fetch_of(1);
+    world.run();
+    world.serve_by_table();
+    world.read_all_tables();
+    world.run();
+    comes_once(&world, 2, [subscriber, publisher]);
+}
