@@ -187,7 +187,7 @@ impl Engine {
         let next = flow
             .queue
             .front(self.settings.queue.lower_priority_share)
-            .filter(|_| !session.is_loading() && flow.to_resend == 0);
+            .filter(|_| flow.to_resend == 0);
         let bytes = flow.inflight_bytes == 0 || flow.inflight_bytes < self.settings.queue.max_bytes;
         let stuck = (flow.to_resend > 0 && sent < window)
             || next.is_some_and(|next| next.qos == tidegate_mqtt::QoS::AtMostOnce || (sent < window && bytes));
