@@ -1,4 +1,4 @@
-//! What the service manager is told of this process: systemd's protocol of notifications (sd_notify(3)), one datagram for each change.
+//! What the service manager is told of this process: systemd's protocol of notifications (`sd_notify(3)`), one datagram for each change.
 //!
 //! Whoever was not started by one finds no address in its environment, and nobody is told.
 

@@ -14,8 +14,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     ApplicationMessage, AuthRequest, Batch, ConnectionKey, Counters, DialAttempt, Engine, Event, ListenerId,
-    LoadedQueue, LogEvent, Millis, Now, Preset, Reason, Settings, UplinkOptions, Verdict,
-    WantedQueue,
+    LoadedQueue, LogEvent, Millis, Now, Preset, Reason, Settings, UplinkOptions, Verdict, WantedQueue,
 };
 
 use self::nodes::Nodes;

@@ -100,7 +100,8 @@ fn the_least_priority_makes_room_first() {
 
 #[test]
 fn what_was_collected_is_as_it_was_added() {
-    let queue: SessionQueue = [delivery("t", 0, false, "1"), delivery("t", 1, true, "2"), delivery("t", 0, false, "3")].into_iter().collect();
+    let queue: SessionQueue =
+        [delivery("t", 0, false, "1"), delivery("t", 1, true, "2"), delivery("t", 0, false, "3")].into_iter().collect();
     assert_eq!(queue.iter().map(text).collect::<Vec<_>>(), ["1", "2", "3"]);
     let mut queue: SessionQueue = [delivery("t", 0, false, "1"), delivery("t", 2, false, "2")].into_iter().collect();
     assert_eq!(drain(&mut queue, 0), ["2", "1"]);
