@@ -27,6 +27,16 @@ struct Pulse {
     life: u64,
     /// Counts up.
     beat: u64,
+    /// By which lease it gives others and itself up, milliseconds. A member that does not know of this leaves it out, also where others said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lease_ms: Option<u64>,
+}
+
+impl Pulse {
+    /// Whether it has not beaten since another one was seen.
+    fn stands_still_since(&self, seen: &Self) -> bool {
+        (self.life, self.beat) == (seen.life, seen.beat)
+    }
 }
 
 impl Table {
@@ -38,6 +48,11 @@ impl Table {
     /// The members, with the number of each one's life.
     pub(crate) fn members(&self) -> impl Iterator<Item = (&str, u64)> {
         self.members.iter().map(|(name, pulse)| (name.as_str(), pulse.life))
+    }
+
+    /// The leases that members say they have, in the order of [`Self::members`].
+    pub(crate) fn leases(&self) -> impl Iterator<Item = Option<Duration>> {
+        self.members.values().map(|pulse| pulse.lease_ms.map(Duration::from_millis))
     }
 
     /// Whether two tables differ in more than that somebody lives.
@@ -157,7 +172,7 @@ impl Seat {
         self.seen.retain(|name, _| wish.members.contains_key(name));
         for (name, pulse) in wish.members.clone() {
             let seen = self.seen.entry(name.clone()).or_insert((pulse, now));
-            if seen.0 != pulse {
+            if !pulse.stands_still_since(&seen.0) {
                 *seen = (pulse, now);
             }
             let is_mine = name == self.name && pulse.life == self.life;
@@ -171,15 +186,18 @@ impl Seat {
     }
 
     fn enter(&mut self, wish: &mut Table) -> Option<()> {
+        let lease_ms = u64::try_from(self.lease.as_millis()).ok();
         match wish.members.get_mut(&self.name) {
-            Some(pulse) if pulse.life == self.life => pulse.beat = pulse.beat.wrapping_add(1),
+            Some(pulse) if pulse.life == self.life => {
+                *pulse = Pulse { life: self.life, beat: pulse.beat.wrapping_add(1), lease_ms };
+            }
             // Somebody has taken this name over. The newcomer is right: an operator has restarted a node.
             Some(_) if self.entered => return None,
             // Were it taken back, two processes of one name would drive each other out for ever.
             Some(pulse) if self.former.is_some_and(|former| pulse.life != former) => return None,
             _ => {
                 wish.free(|holder| holder == self.name);
-                wish.members.insert(self.name.clone(), Pulse { life: self.life, beat: 0 });
+                wish.members.insert(self.name.clone(), Pulse { life: self.life, beat: 0, lease_ms });
             }
         }
         Some(())

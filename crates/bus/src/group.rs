@@ -17,8 +17,9 @@ use crate::assignment::{Seat, Table};
 use crate::budget::Budget;
 use crate::bus::{Backend, Target};
 use crate::membership::{Holdings, MembershipCommand};
-use crate::{BusError, GroupName, LogName, LogSpec, MemberName, Membership, Place, Position, Settings, Wake};
+use crate::{BusError, GroupName, LogName, LogSpec, MemberName, Membership, Place, Position, Settings, Tally, Wake};
 
+mod leases;
 mod worker;
 
 /// What is appended: a table, and which one it is based on.
@@ -109,6 +110,9 @@ pub(crate) fn join(
         next_turn: std::time::Instant::now(),
         leaving: None,
         replaced: false,
+        name: member.clone(),
+        leases: leases::Leases::default(),
+        strange: Tally::default(),
     };
     let (leaves, left) = channel();
     let run = move || {

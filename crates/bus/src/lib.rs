@@ -19,7 +19,8 @@
 //! - `bus` checks what is asked and keeps the limits; `embedded`, `nats` and `kafka` are the backends.
 //! - What is asked: `address`, `settings`, `log`, `name`, `record`. What is told: `completion`, `feed`, `live`, `error`.
 //! - `group`, `assignment` and `membership` share partitions among members, over a log of any backend.
-//! - `budget` bounds what waits; `connection` and `complaints` say how the servers are.
+//! - `budget` bounds what waits; `connection` and `complaints` say how the servers are; `tally` keeps lines of the log from being as many as
+//!   records.
 
 mod address;
 mod assignment;
@@ -41,6 +42,7 @@ mod name;
 mod nats;
 mod record;
 mod settings;
+mod tally;
 
 pub use address::{Address, AddressError, Credentials, Server};
 pub use bus::Bus;
@@ -54,3 +56,4 @@ pub use membership::{Member, Membership, MembershipEvent, Tenure};
 pub use name::{GroupName, LogName, MemberName, NameError, Subject, SubjectFilter};
 pub use record::{Append, Epoch, Header, Partition, Position, Record};
 pub use settings::{Sasl, Settings, TlsIdentity};
+pub use tally::Tally;

@@ -14,6 +14,8 @@ pub struct Member {
     pub name: MemberName,
     /// Which process it is: one that joins again, or takes the name over, has another number.
     pub incarnation: u64,
+    /// By which lease it gives others up; none where it does not say.
+    pub lease: Option<Duration>,
 }
 
 /// A time in which a member is one without a break.

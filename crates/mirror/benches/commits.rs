@@ -5,10 +5,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a measurement stops at the first surprise")]
 
 use std::fmt::Write;
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -17,32 +13,14 @@ use tidegate_bus::Bus;
 use tidegate_store::operation::put;
 use tidegate_store::{Disk, RealDisk, Settings, keep_all};
 
+#[path = "../../bus/tests/nats/server.rs"]
+mod server;
+
+use server::Nats;
+
 /// How long each case runs.
 const LENGTH: Duration = Duration::from_secs(3);
 const VALUE: [u8; 256] = [7; 256];
-
-struct Nats(Child, u16);
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn nats(folder: &Path) -> Nats {
-    let installed = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/bin/nats-server"));
-    let program = if installed.exists() { installed } else { "nats-server".into() };
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut command = Command::new(program);
-    command.args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"]).arg(folder.join("js"));
-    let mut child = command.stderr(Stdio::piped()).spawn().expect("nats-server");
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("Server is ready")));
-    // What it says later must not fill the pipe.
-    std::thread::spawn(move || lines.count());
-    Nats(child, port)
-}
 
 /// Commits batches of so many messages, so many at once on their way; gives messages a second and the 99th percentile of a commit.
 fn measure(disk: Arc<dyn Disk>, batch: u64, under_way: u64) -> (f64, Duration) {
@@ -78,8 +56,9 @@ fn measure(disk: Arc<dyn Disk>, batch: u64, under_way: u64) -> (f64, Duration) {
 fn main() {
     let folder = std::env::temp_dir().join(format!("tidegate-mirror-bench-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
-    let server = nats(&folder);
-    let address = format!("nats://127.0.0.1:{}", server.1).parse().unwrap();
+    std::fs::create_dir_all(&folder).unwrap();
+    let server = Nats::start();
+    let address = server.address().parse().unwrap();
     let bus = Bus::open(&address, tidegate_bus::Settings::default(), Arc::new(|_| {})).unwrap();
     println!("| batch | on their way | local, messages/s | p99, ms | bus and local | p99, ms | bus alone | p99, ms |");
     let mut number = 0;

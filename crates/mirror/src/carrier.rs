@@ -135,7 +135,8 @@ impl Carrier {
         drop(state);
         self.line.changed.notify_all();
         if *lost != Lost::Closed {
-            tracing::error!(error = %lost, "the files on the bus cannot be written any more");
+            // Whoever has opened them ends for it, and says why and what to do: one error is enough.
+            tracing::info!(why = %lost, "the files on the bus cannot be written any more");
             (self.settings.on_lost)(lost);
         }
     }

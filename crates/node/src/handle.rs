@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_engine::{
     ClientQuery, ClientSummary, Millis, Now, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of,
@@ -150,7 +150,7 @@ impl NodeHandle {
     }
 
     /// Puts the same question before every shard and collects the answers in their order, behind them those of the nodes within this
-    /// one. All are asked before the first is waited for, so that they answer side by side.
+    /// one. All are asked before the first is waited for, so that they answer side by side, and they have one time for it together.
     pub(crate) fn ask_all<T>(&self, question: impl Fn(Sender<T>) -> Admin) -> Result<Vec<T>, NoAnswer> {
         let ask = |inbox: &InboxSender| {
             let (answer, answers) = channel();
@@ -159,10 +159,10 @@ impl NodeHandle {
         };
         let asked: Vec<_> = self.inboxes.iter().map(ask).collect();
         let inner: Vec<_> = self.inner_inboxes().iter().map(ask).collect();
-        let answers = (0..).map(ShardId).zip(asked).map(|(shard, answers)| wait(shard, &answers));
-        let mut answers = answers.collect::<Result<Vec<T>, NoAnswer>>()?;
+        let until = Instant::now() + ANSWER_TIMEOUT;
+        let mut answers = all_of(&asked, until)?;
         // A node within this one may be ending.
-        answers.extend(inner.iter().filter_map(|answers| wait(ShardId(0), answers).ok()));
+        answers.extend(inner.iter().filter_map(|answers| wait_until(ShardId(0), answers, until).ok()));
         Ok(answers)
     }
 
@@ -266,7 +266,7 @@ impl NodeHandle {
             answers
         });
         let asked: Vec<_> = asked.collect();
-        (0..).map(ShardId).zip(asked).try_for_each(|(shard, answers)| wait(shard, &answers))
+        all_of(&asked, Instant::now() + ANSWER_TIMEOUT).map(drop)
     }
 
     /// Closes the connections of everybody who came in with one of these user names, of all tenants, with a reason; an MQTT 5
@@ -294,8 +294,9 @@ impl NodeHandle {
         };
         let here = ask(self.inboxes.get(usize::from(home.0)).ok_or(NoAnswer { shard: home })?);
         let inner: Vec<_> = self.inner_inboxes().iter().map(ask).collect();
-        let found = inner.iter().filter(|answers| wait(ShardId(0), answers).unwrap_or(false)).count();
-        Ok(wait(home, &here)? || found > 0)
+        let until = Instant::now() + ANSWER_TIMEOUT;
+        let found = inner.iter().filter(|answers| wait_until(ShardId(0), answers, until).unwrap_or(false)).count();
+        Ok(wait_until(home, &here, until)? || found > 0)
     }
 }
 
@@ -339,5 +340,41 @@ impl NodeHandle {
 }
 
 pub(crate) fn wait<T>(shard: ShardId, answers: &Receiver<T>) -> Result<T, NoAnswer> {
-    answers.recv_timeout(ANSWER_TIMEOUT).map_err(|_| NoAnswer { shard })
+    wait_until(shard, answers, Instant::now() + ANSWER_TIMEOUT)
+}
+
+/// What shards answer who were asked together, in their order.
+fn all_of<T>(asked: &[Receiver<T>], until: Instant) -> Result<Vec<T>, NoAnswer> {
+    (0..).map(ShardId).zip(asked).map(|(shard, answers)| wait_until(shard, answers, until)).collect()
+}
+
+/// An answer that is there when its time is over counts.
+fn wait_until<T>(shard: ShardId, answers: &Receiver<T>, until: Instant) -> Result<T, NoAnswer> {
+    let left = until.saturating_duration_since(Instant::now());
+    answers.recv_timeout(left).map_err(|_| NoAnswer { shard })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_that_were_asked_together_have_one_time_together() {
+        let (answers, asked): (Vec<_>, Vec<_>) = (0..3).map(|_| channel()).unzip();
+        let (returned, returns) = channel::<()>();
+        let late = answers[1].clone();
+        let thread = std::thread::spawn(move || {
+            // Within the time that a shard would have for itself.
+            let _ = returns.recv_timeout(ANSWER_TIMEOUT / 5);
+            let _ = late.send(1);
+        });
+        answers[0].send(0).unwrap();
+        let over = Instant::now();
+        assert_eq!(all_of(&asked, over), Err(NoAnswer { shard: ShardId(1) }));
+        drop(returned);
+        thread.join().unwrap();
+        answers[0].send(0).unwrap();
+        answers[2].send(2).unwrap();
+        assert_eq!(all_of(&asked, over), Ok(vec![0, 1, 2]), "all that were in time");
+    }
 }

@@ -179,13 +179,16 @@ impl Status {
     }
 
     /// Whether nothing can be written ever again.
-    pub(crate) fn is_fenced(&self) -> bool {
+    pub fn is_fenced(&self) -> bool {
         self.stuck.load(Ordering::Relaxed) && matches!(self.state(), State::Fenced(_))
     }
 
     pub(crate) fn set_state(&self, state: State) {
-        self.stuck.store(state != State::Ok, Ordering::Relaxed);
-        *held(&self.state) = Some(state);
+        let mut now = held(&self.state);
+        let is_stuck = state != State::Ok;
+        *now = Some(state);
+        // Under the lock: whoever sees that nothing is written, and asks why, is told.
+        self.stuck.store(is_stuck, Ordering::Relaxed);
     }
 
     pub(crate) fn note_error(&self, text: String) {

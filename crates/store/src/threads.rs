@@ -228,7 +228,13 @@ fn finish(shared: &Shared, writer: &mut JournalWriter, commits: &mut dyn Commits
             attempts += 1;
         }
     }
-    if writer.has_work() {
+    if writer.has_work() && shared.status.is_fenced() {
+        let bytes = shared.status.pending_bytes();
+        tracing::info!(
+            bytes,
+            "the last batches are not written, since the store is fenced; they were never acknowledged"
+        );
+    } else if writer.has_work() {
         let bytes = shared.status.pending_bytes();
         tracing::error!(bytes, "the disk refuses the last batches; they were never acknowledged");
     } else if writer.end() == Step::Retry {

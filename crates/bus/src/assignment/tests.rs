@@ -182,3 +182,20 @@ fn a_process_takes_its_own_former_place_at_once() {
     let table = granted(&mut Seat::new("a", 1, 4, LEASE, release), &Table::default(), now, &holdings);
     assert!(Seat::new("a", 2, 4, LEASE, release).behind(Some(1)).wish(&table, now).is_some());
 }
+
+#[test]
+fn who_leaves_out_leases_reads_and_is_read_and_keeps_nobody_alive_by_it() {
+    let (now, release) = (Instant::now(), Duration::from_secs(3));
+    let holdings = Holdings::new(Arc::new(|| {}));
+    let table = granted(&mut Seat::new("a", 1, 4, LEASE, release), &Table::default(), now, &holdings);
+    assert_eq!(table.leases().collect::<Vec<_>>(), [Some(LEASE)]);
+    let mut watcher = Seat::new("b", 2, 4, LEASE, release);
+    let _ = watcher.wish(&table, now);
+    // As a member writes it that knows of no leases.
+    let mut written = serde_json::to_value(&table).unwrap();
+    assert!(written["members"]["a"].as_object_mut().unwrap().remove("lease_ms").is_some());
+    let rewritten: Table = serde_json::from_value(written).unwrap();
+    assert_eq!(rewritten.leases().collect::<Vec<_>>(), [None]);
+    let wish = watcher.wish(&rewritten, now + LEASE).unwrap();
+    assert_eq!(wish.members().collect::<Vec<_>>(), [("b", 2)], "it has not beaten for a lease");
+}

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use super::leases::Leases;
 use super::{Accepted, Event, Proposal};
 use crate::assignment::{Seat, Table};
 use crate::budget::Budget;
 use crate::bus::{Backend, Target};
 use crate::completion::Completion;
 use crate::membership::{Holdings, MembershipCommand};
-use crate::{Append, BusError, Member, MemberName, Position, Reader, Record, Settings};
+use crate::{Append, BusError, Member, MemberName, Position, Reader, Record, Settings, Tally};
 
 /// After so many proposals of its own that were accepted, a member trims the log.
 const TRIM_AFTER: u64 = 64;
@@ -39,6 +40,10 @@ pub(super) struct Worker {
     pub(super) leaving: Option<Instant>,
     /// Whether another process has the name, as far as was told.
     pub(super) replaced: bool,
+    pub(super) name: MemberName,
+    pub(super) leases: Leases,
+    /// Records in the group's log that are none of ours.
+    pub(super) strange: Tally,
 }
 
 impl Worker {
@@ -148,8 +153,10 @@ impl Worker {
         let proposal: Proposal = match serde_json::from_slice(&record.payload) {
             Ok(proposal) => proposal,
             Err(error) => {
-                let (group, position) = (&self.target.place.log, record.position);
-                tracing::warn!(%group, %position, %error, "passed over a record that is no table of a group");
+                if let Some(times) = self.strange.note() {
+                    let (group, position) = (&self.target.place.log, record.position);
+                    tracing::warn!(%group, %position, %error, times, "passed over a record that is no table of a group");
+                }
                 return;
             }
         };
@@ -160,7 +167,9 @@ impl Worker {
         self.caught_up |= asked.is_some();
         // Whoever sees that it has gained something finds itself among the members.
         if accepted && self.caught_up {
-            self.holdings.set_members(members(&self.accepted.table));
+            let members = members(&self.accepted.table);
+            self.leases.look(self.target.place.log.as_str(), (self.name.as_str(), self.settings.lease), &members);
+            self.holdings.set_members(members);
         }
         if let Some((_, asked)) = asked {
             self.pending = None;
@@ -243,6 +252,8 @@ impl Worker {
 }
 
 fn members(table: &Table) -> Vec<Member> {
-    let members = table.members();
-    members.filter_map(|(name, incarnation)| Some(Member { name: MemberName::new(name).ok()?, incarnation })).collect()
+    let member = |((name, incarnation), lease): ((&str, u64), Option<Duration>)| {
+        Some(Member { name: MemberName::new(name).ok()?, incarnation, lease })
+    };
+    table.members().zip(table.leases()).filter_map(member).collect()
 }

@@ -5,7 +5,7 @@ use rdkafka::Message;
 use rdkafka::message::{Header as KafkaHeader, Headers, OwnedHeaders};
 use tidegate_panics::contain;
 
-use crate::{Append, Header, Place, Position, Record};
+use crate::{Append, Header, Place, Position, Record, Tally};
 
 /// On a claim, instead of a record.
 const CLAIM: &str = "Tidegate-Claim";
@@ -20,11 +20,18 @@ pub(super) fn claim_headers() -> OwnedHeaders {
     OwnedHeaders::new().insert(KafkaHeader { key: CLAIM, value: Some(b"1".as_slice()) })
 }
 
-/// The record that a message is; `None` for a claim.
-pub(super) fn record_of(position: Position, message: &impl Message) -> Option<Record> {
+/// The record that a message is; `None` for a claim. `headless` counts those whose headers cannot be read.
+pub(super) fn record_of(position: Position, message: &impl Message, headless: &Tally) -> Option<Record> {
     let headers = texts(message.headers()).unwrap_or_else(|NoText| {
-        let (topic, position) = (message.topic(), position.0);
-        tracing::warn!(topic, position, "the name of a header is no text; the record is read without headers");
+        if let Some(times) = headless.note() {
+            let (topic, position) = (message.topic(), position.0);
+            tracing::warn!(
+                topic,
+                position,
+                times,
+                "the name of a header is no text; the record is read without headers"
+            );
+        }
         Some(Vec::new())
     })?;
     let bytes = |part: Option<&[u8]>| part.map(Bytes::copy_from_slice).unwrap_or_default();
@@ -79,6 +86,54 @@ mod tests {
             assert!(at < self.0, "the client says so of a name that is no text");
             Some(KafkaHeader { key: "h", value: Some(b"\xff") })
         }
+    }
+
+    struct Message;
+
+    impl rdkafka::Message for Message {
+        type Headers = Theirs;
+
+        fn key(&self) -> Option<&[u8]> {
+            None
+        }
+
+        fn payload(&self) -> Option<&[u8]> {
+            Some(b"read")
+        }
+
+        unsafe fn payload_mut(&mut self) -> Option<&mut [u8]> {
+            None
+        }
+
+        fn topic(&self) -> &str {
+            "t"
+        }
+
+        fn partition(&self) -> i32 {
+            0
+        }
+
+        fn offset(&self) -> i64 {
+            0
+        }
+
+        fn timestamp(&self) -> rdkafka::Timestamp {
+            rdkafka::Timestamp::NotAvailable
+        }
+
+        fn headers(&self) -> Option<&Theirs> {
+            Some(&Theirs(1))
+        }
+    }
+
+    #[test]
+    fn of_headers_that_are_no_text_the_log_hears_now_and_then() {
+        let headless = Tally::default();
+        for _ in 0..20 {
+            assert_eq!(record_of(Position(1), &Message, &headless).unwrap().payload, "read");
+        }
+        let later = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        assert_eq!(headless.note_at(later), Some(20), "one was told, and this is one more");
     }
 
     #[test]

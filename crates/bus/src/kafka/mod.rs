@@ -31,7 +31,7 @@ use crate::feed::Feed;
 use crate::live::Mailbox;
 use crate::{
     Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogSpec, Observer, Place, Position, Reader, Sasl,
-    Settings, SubjectFilter, Subscription, Wake, Writers,
+    Settings, SubjectFilter, Subscription, Tally, Wake, Writers,
 };
 use admin::{Admin, Wanted};
 use client::{Common, client_error};
@@ -225,7 +225,8 @@ impl Backend for Kafka {
     fn read(&self, target: Target, from: Position, wake: Wake) -> Result<Reader, BusError> {
         // The thread looks for room and for its end by itself.
         let feed = Feed::new(from, wake, &self.common.settings, Box::new(|| {}));
-        let reader = ReaderThread { common: Arc::clone(&self.common), target, feed: Arc::clone(&feed) };
+        let (common, headless) = (Arc::clone(&self.common), Tally::default());
+        let reader = ReaderThread { common, target, feed: Arc::clone(&feed), headless };
         spawn("bus-reader", move || reader.run())?;
         Ok(Reader::new(feed))
     }

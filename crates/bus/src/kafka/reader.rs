@@ -11,7 +11,7 @@ use super::client::{ANSWER_WITHIN, Common, bounds, client_error};
 use super::message::{index_of, position_of, record_of};
 use crate::bus::Target;
 use crate::feed::Feed;
-use crate::{BusError, Keep, Position};
+use crate::{BusError, Keep, Position, Tally};
 
 /// How long a poll takes when nothing comes: then it is seen whether somebody still reads.
 const POLL: Duration = Duration::from_millis(200);
@@ -20,6 +20,8 @@ pub(super) struct ReaderThread {
     pub(super) common: Arc<Common>,
     pub(super) target: Target,
     pub(super) feed: Arc<Feed>,
+    /// Records whose headers cannot be read.
+    pub(super) headless: Tally,
 }
 
 impl ReaderThread {
@@ -71,7 +73,7 @@ impl ReaderThread {
             None => return self.look(consumer, end),
             Some(Ok(message)) => {
                 let position = position_of(message.offset());
-                match record_of(position, &message) {
+                match record_of(position, &message, &self.headless) {
                     Some(record) => self.feed.push(record),
                     None => self.feed.pass(position.next()),
                 }

@@ -11,13 +11,16 @@ use super::naming;
 use super::server::Server;
 use crate::budget::Ticket;
 use crate::live::Mailbox;
-use crate::{LiveMessage, SubjectFilter};
+use crate::{LiveMessage, SubjectFilter, Tally};
 
 /// Sends live messages in their order. The room that they take is given back when the client has them.
 pub(super) async fn send(client: Client, prefix: String, mut inbox: UnboundedReceiver<(LiveMessage, Ticket)>) {
+    let unsent = Tally::default();
     while let Some((message, room)) = inbox.recv().await {
-        if let Err(error) = client.publish(naming::live(&prefix, &message.subject), message.payload).await {
-            tracing::warn!(subject = %message.subject, %error, "a live message was not sent");
+        if let Err(error) = client.publish(naming::live(&prefix, &message.subject), message.payload).await
+            && let Some(times) = unsent.note()
+        {
+            tracing::warn!(subject = %message.subject, %error, times, "a live message was not sent");
         }
         drop(room);
     }

@@ -6,6 +6,7 @@ mod lane;
 mod live;
 mod message;
 mod naming;
+mod pull;
 mod reader;
 mod server;
 mod unreadable;
@@ -34,7 +35,7 @@ use crate::feed::Feed;
 use crate::live::Mailbox;
 use crate::{
     Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogSpec, Observer, Place, Position, Reader, Settings,
-    SubjectFilter, Subscription, Wake,
+    SubjectFilter, Subscription, Tally, Wake,
 };
 use diagnosis::{Ours, diagnose};
 use lane::{Lane, Request};
@@ -252,7 +253,8 @@ impl Backend for Nats {
         let room = Arc::new(Notify::new());
         let notify = Arc::clone(&room);
         let feed = Feed::new(from, wake, &self.server.settings, Box::new(move || notify.notify_one()));
-        let task = ReaderTask { server: self.server.clone(), target, feed: Arc::clone(&feed), room };
+        let (server, headless) = (self.server.clone(), Tally::default());
+        let task = ReaderTask { server, target, feed: Arc::clone(&feed), room, headless };
         self.handle.spawn(task.run());
         Ok(Reader::new(feed))
     }

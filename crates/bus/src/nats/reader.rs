@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer as Consumer};
-use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::message;
 use super::naming;
+use super::pull::Pull;
 use super::server::{Failure, Server, bounds_in, told};
 use crate::bus::Target;
 use crate::feed::Feed;
-use crate::{BusError, Keep, Position};
+use crate::{BusError, Keep, Position, Tally};
 
 /// How long is waited before reading begins again after an error.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
@@ -23,12 +23,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(200);
 const STUCK_AFTER: u32 = 3;
 /// How long that is looked for.
 const LOOKS_FOR: Duration = Duration::from_secs(5);
-/// How long the server holds a request for which there is nothing.
-const EXPIRES: Duration = Duration::from_secs(20);
 /// After so long without a request the server forgets the consumer.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
-/// A request that ends so long after [`EXPIRES`] at the latest was ended by the server.
-const EXPIRES_WITHIN: Duration = Duration::from_millis(250);
 /// Records that are asked for at once.
 const BATCH: usize = 512;
 /// What headers and subject may add to the largest record, bytes.
@@ -40,6 +36,8 @@ pub(super) struct ReaderTask {
     pub(super) feed: Arc<Feed>,
     /// There is room again, or nobody reads any more.
     pub(super) room: Arc<Notify>,
+    /// Records whose headers cannot be read.
+    pub(super) headless: Tally,
 }
 
 /// How far a consumer has come.
@@ -93,7 +91,9 @@ impl ReaderTask {
         let is_next = stored.position == next || self.target.spec.keep == Keep::LatestOfKey;
         if stored.headers.is_none() && is_next {
             let (place, position) = (&self.target.place, stored.position.0);
-            tracing::warn!(%place, position, "the headers of a record are none that NATS knows; it is read without them");
+            if let Some(times) = self.headless.note() {
+                tracing::warn!(%place, position, times, "the headers of a record are none that NATS knows; it is read without them");
+            }
             if let Some(record) = message::record_of(stored.position, None, stored.payload) {
                 self.feed.push(record);
                 self.feed.wake();
@@ -171,16 +171,14 @@ impl ReaderTask {
             }
             let settings = &self.server.settings;
             let max_bytes = settings.max_ahead_bytes.max(settings.max_record_bytes + SPARE_BYTES);
-            let asked = BATCH.min(settings.max_ahead);
-            let (began, all) = (Instant::now(), reading.delivered.saturating_add(asked as u64));
-            let batch = consumer.batch().max_messages(asked).max_bytes(max_bytes);
-            let mut batch = match batch.expires(EXPIRES).messages().await {
-                Ok(batch) => batch,
-                Err(error) => return End::Again(told(&error)),
+            let records = BATCH.min(settings.max_ahead);
+            let mut pull = match Pull::begin(&self.server, consumer, records, max_bytes).await {
+                Ok(pull) => pull,
+                Err(why) => return End::Again(why),
             };
             loop {
                 let next = tokio::select! {
-                    next = batch.next() => next,
+                    next = pull.next(&self.server) => next,
                     _ = turns.changed() => return End::Again("the connection has changed".to_owned()),
                     () = self.room.notified() => {
                         if self.feed.has_ended() {
@@ -195,27 +193,10 @@ impl ReaderTask {
                         Ok(()) => {}
                         Err(end) => return end,
                     },
-                    Some(Err(error)) => return End::Again(error.to_string()),
+                    Some(Err(why)) => return End::Again(why),
                 }
             }
-            let is_usual = (EXPIRES..EXPIRES + EXPIRES_WITHIN).contains(&began.elapsed());
-            if !is_usual
-                && reading.delivered < all
-                && let Err(end) = self.check_delivered(consumer, &reading).await
-            {
-                return end;
-            }
         }
-    }
-
-    /// A batch has ended before its time. A message of others whose headers begin with a status (`NATS/1.0 404`) does that: the client takes it
-    /// for a word of the server that there is nothing, and waits for the next one; the server has counted it.
-    async fn check_delivered(&self, consumer: &Consumer, reading: &Reading) -> Result<(), End> {
-        let info = consumer.get_info().await.map_err(|error| End::Again(told(&error)))?;
-        if info.delivered.consumer_sequence > reading.delivered {
-            return Err(End::Again("the client has taken a message for a word of the server".to_owned()));
-        }
-        Ok(())
     }
 
     fn put(&self, message: &Message, reading: &mut Reading) -> Result<(), End> {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_bus::{Membership, MembershipEvent, Partition};
 
-use crate::Deployment;
 use crate::client::{Client, until};
+use crate::{Deployment, settings};
 
 type Joined = (Membership, Receiver<()>);
 
@@ -48,6 +48,8 @@ pub(crate) fn members_know_each_other_and_share_partitions<D: Deployment>(deploy
     assert_eq!(names(&a.0), ["a"]);
     let b = two.join("homes", "b", 7);
     settled(&[&a, &b], &[4, 3]);
+    let leases = |membership: &Membership| membership.members().iter().map(|member| member.lease).collect::<Vec<_>>();
+    until(&a.1, "the other's lease", || (leases(&a.0) == [Some(settings().lease); 2]).then_some(()));
     until(&a.1, "the other's name", || (names(&a.0) == ["a", "b"] && names(&b.0) == ["a", "b"]).then_some(()));
     // A group that shares nothing still knows who is there.
     let watcher = two.join("nodes", "b", 0);

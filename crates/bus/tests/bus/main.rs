@@ -7,6 +7,7 @@ mod client;
 mod embedded;
 mod fencing;
 mod groups;
+mod heard;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod live;

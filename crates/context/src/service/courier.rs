@@ -1,12 +1,12 @@
 //! The bus as services use it: logs by their names in the register, waiting where a service has nothing else to do.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tidegate_bus::{
-    Append, Bounds, Bus, BusError, Done, LogName, Membership, Partition, Place, Position, Reader, Record,
+    Append, Bounds, Bus, BusError, Done, LogName, Membership, Partition, Place, Position, Reader, Record, Tally,
 };
 
 use super::left_out::Complaints;
@@ -29,7 +29,27 @@ pub struct Courier {
     limits: RecordLimits,
     counters: Arc<CoreCounters>,
     contexts: Arc<KnownContexts>,
-    complaints: Arc<Mutex<Complaints>>,
+    complaints: Arc<Complaints>,
+    told: Arc<Told>,
+}
+
+/// What comes as often as records do, and is told the log now and then.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Something was not even handed to the bus.
+    pub(crate) not_appended: Tally,
+    /// Something that is said again soon was not stored.
+    pub(crate) not_stored: Tally,
+    /// What a definer has said of a node was not stored.
+    pub(crate) not_advertised: Tally,
+    /// A message for applications was refused by the bus.
+    pub(crate) refused: Tally,
+    /// A record of an application is no message.
+    pub(crate) rejected: Tally,
+    /// Such a record could not be put aside.
+    pub(crate) not_aside: Tally,
+    /// How far records are delivered was not noted.
+    pub(crate) not_noted: Tally,
 }
 
 impl std::fmt::Debug for Courier {
@@ -41,8 +61,8 @@ impl std::fmt::Debug for Courier {
 impl Courier {
     /// Over a bus; nodes are dealt to so many partitions, at least 1. All who share the bus have to agree on the number.
     pub fn new(bus: Bus, partitions: u32) -> Self {
-        let (limits, counters, contexts, complaints) = Default::default();
-        Self { bus, partitions: partitions.max(1), limits, counters, contexts, complaints }
+        let (limits, counters, contexts, complaints, told) = Default::default();
+        Self { bus, partitions: partitions.max(1), limits, counters, contexts, complaints, told }
     }
 
     /// With other limits for the logs between nodes and applications.
@@ -64,7 +84,12 @@ impl Courier {
 
     /// Counts what is left out, which `whose` has said or which is about it, and tells the log now and then.
     pub(crate) fn leave_out(&self, why: LeftOut, whose: &str) {
-        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).note(&self.counters, why, whose);
+        self.complaints.note(&self.counters, why, whose);
+    }
+
+    /// What the log is told now and then.
+    pub(crate) fn told(&self) -> &Arc<Told> {
+        &self.told
     }
 
     /// What a record between services says; what is something else is left out, since anybody may append. An empty one says that there is
@@ -132,8 +157,10 @@ impl Courier {
 
     /// Appends to the partition of a key's node; what comes of it is told to `done`.
     pub(crate) fn append_to(&self, topic: Topic, partition: u32, append: Append, done: Done<Position>) {
-        if let Err(error) = self.try_append(topic, partition, append, done) {
-            tracing::warn!(%error, log = topic.name(), "nothing could be appended to a log of the core");
+        if let Err(error) = self.try_append(topic, partition, append, done)
+            && let Some(times) = self.told.not_appended.note()
+        {
+            tracing::warn!(%error, log = topic.name(), times, "nothing could be appended to a log of the core");
         }
     }
 
@@ -153,9 +180,12 @@ impl Courier {
     pub(crate) fn tell(&self, topic: Topic, node: Option<&str>, key: &str, payload: Vec<u8>) {
         let partition = node.map_or(0, |node| partition_of(node.as_bytes(), topic.partitions(self.partitions)));
         let append = Append::new(payload).with_key(Bytes::copy_from_slice(key.as_bytes()));
+        let told = Arc::clone(&self.told);
         let done: Done<Position> = Box::new(move |outcome| {
-            if let Err(error) = outcome {
-                tracing::warn!(%error, log = topic.name(), "something told by the core was not stored");
+            if let Err(error) = outcome
+                && let Some(times) = told.not_stored.note()
+            {
+                tracing::warn!(%error, log = topic.name(), times, "something told by the core was not stored");
             }
         });
         self.append_to(topic, partition, append, done);
@@ -320,6 +350,16 @@ mod tests {
             assert_eq!(read(payload.into()), None);
         }
         assert_eq!(courier.counters().figures().left_out_records, 3);
+    }
+
+    #[test]
+    fn of_what_could_not_be_appended_the_log_hears_now_and_then() {
+        let courier = courier();
+        for _ in 0..20 {
+            // There is no such log yet.
+            courier.tell(Topic::Handover, None, "key", b"said".to_vec());
+        }
+        assert_eq!(courier.told().not_appended.note_at(Instant::now() + Duration::from_secs(60)), Some(20));
     }
 
     #[test]

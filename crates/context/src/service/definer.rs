@@ -177,10 +177,12 @@ impl Part {
         courier.counters().advertisements.add(1);
         let key = format!("{}/{node}", advertisement.definer);
         let append = Append::new(advertisement.write()).with_key(Bytes::from(key));
-        let (failed, bell) = (Arc::clone(&self.failed), bell.clone());
+        let (failed, bell, told) = (Arc::clone(&self.failed), bell.clone(), Arc::clone(courier.told()));
         let done = Box::new(move |outcome: Result<Position, BusError>| {
             if let Err(error) = outcome {
-                tracing::warn!(%error, "an advertisement of groups was not stored; its partition is worked out again");
+                if let Some(times) = told.not_advertised.note() {
+                    tracing::warn!(%error, times, "an advertisement of groups was not stored; its partition is worked out again");
+                }
                 failed.store(true, Ordering::Release);
                 bell.ring();
             }

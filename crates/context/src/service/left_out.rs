@@ -1,6 +1,8 @@
 //! What clients, definers and others on the bus have said and nobody here can use: why, how often, and a line in the log now and then.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use tidegate_bus::Tally;
 
 use super::counters::{CoreCounters, Count};
 use crate::groups::{AdvertisementRefused, MAX_CONTEXT_BYTES, MAX_DEFINERS, MAX_GROUPS, Memberships};
@@ -9,8 +11,6 @@ use crate::topics::{Said, is_object};
 
 /// Longest client id of a node that takes part, bytes: it is part of keys on the bus. Others are served and not reported.
 pub(super) const MAX_NODE_BYTES: usize = 512;
-/// Time between two lines of the log for one cause.
-const QUIET: Duration = Duration::from_secs(60);
 /// Bytes of a name that a line of the log shows.
 const SHOWN_BYTES: usize = 64;
 
@@ -126,19 +126,11 @@ pub(super) fn read_advertisement(definer: &str, payload: &[u8]) -> Result<GroupA
 
 /// Counts what is left out, and tells the log of each cause once a minute at most.
 #[derive(Debug, Default)]
-pub(super) struct Complaints([Complaint; LeftOut::ALL.len()]);
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Complaint {
-    /// When it was told last.
-    told: Option<Instant>,
-    /// How many came since.
-    since: u64,
-}
+pub(super) struct Complaints([Tally; LeftOut::ALL.len()]);
 
 impl Complaints {
     /// Something was left out, which `whose` has said or which is about it.
-    pub(super) fn note(&mut self, counters: &CoreCounters, why: LeftOut, whose: &str) {
+    pub(super) fn note(&self, counters: &CoreCounters, why: LeftOut, whose: &str) {
         counters.left_out(why).add(1);
         if let Some(times) = self.due(why, Instant::now()) {
             let whose: String = whose.chars().take(SHOWN_BYTES).collect();
@@ -147,14 +139,8 @@ impl Complaints {
     }
 
     /// How many are to be told of now.
-    fn due(&mut self, why: LeftOut, now: Instant) -> Option<u64> {
-        let complaint = LeftOut::ALL.iter().position(|it| *it == why).and_then(|at| self.0.get_mut(at))?;
-        complaint.since += 1;
-        if complaint.told.is_some_and(|told| now.saturating_duration_since(told) < QUIET) {
-            return None;
-        }
-        complaint.told = Some(now);
-        Some(std::mem::take(&mut complaint.since))
+    fn due(&self, why: LeftOut, now: Instant) -> Option<u64> {
+        LeftOut::ALL.iter().position(|it| *it == why).and_then(|at| self.0.get(at))?.note_at(now)
     }
 }
 
@@ -176,6 +162,8 @@ impl CoreCounters {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -206,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_log_hears_of_a_cause_once_a_minute_and_of_all_that_came_meanwhile() {
-        let (mut complaints, start) = (Complaints::default(), Instant::now());
+        let (complaints, start) = (Complaints::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(complaints.due(LeftOut::NotJson, at(0)), Some(1));
         assert_eq!(complaints.due(LeftOut::TooLong, at(0)), Some(1), "another cause");
@@ -216,7 +204,7 @@ mod tests {
 
     #[test]
     fn each_cause_is_counted_by_itself() {
-        let (counters, mut complaints) = (CoreCounters::default(), Complaints::default());
+        let (counters, complaints) = (CoreCounters::default(), Complaints::default());
         for (times, why) in (1..).zip(LeftOut::ALL) {
             (0..times).for_each(|_| complaints.note(&counters, why, "n"));
         }

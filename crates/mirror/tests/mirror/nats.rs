@@ -1,9 +1,5 @@
 //! The mirror on a real NATS server, which each test starts for itself.
 
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -15,64 +11,16 @@ use tidegate_store::{Disk, Running, Settings as StoreSettings, State, keep_all};
 
 use crate::harness::{Folder, PATIENCE, contents, contents_on, mirror, place, stepped, store_settings};
 
-/// A server with JetStream, and what it keeps.
-struct Nats {
-    process: Option<Child>,
-    port: u16,
-    folder: Folder,
-}
+#[path = "../../../bus/tests/nats/server.rs"]
+mod server;
 
-/// The server: from the path, or where `./test` has put it.
-fn program() -> PathBuf {
-    let installed = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/bin/nats-server"));
-    if installed.exists() { installed } else { "nats-server".into() }
-}
+use server::Nats;
 
 impl Nats {
-    fn start() -> Self {
-        let mut nats = Self { process: None, port: 0, folder: Folder::new() };
-        // A port that is free now may be another's a moment later: then it is tried again with another one.
-        while nats.process.is_none() {
-            nats.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            nats.resume();
-        }
-        nats
-    }
-
-    fn resume(&mut self) {
-        let mut command = Command::new(program());
-        command.args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"]).arg(self.folder.path());
-        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap_or_else(|error| {
-            panic!("nats-server cannot be started ({error}); ./test installs it, or go install github.com/nats-io/nats-server/v2")
-        });
-        let log = child.stderr.take().map(BufReader::new);
-        let mut lines = log.into_iter().flat_map(BufRead::lines).map_while(Result::ok);
-        if lines.any(|line| line.contains("Server is ready")) {
-            // What it says later is read, too: writing to a pipe that nobody reads from would end it.
-            std::thread::spawn(move || lines.for_each(drop));
-            self.process = Some(child);
-        } else {
-            let _ = child.wait();
-        }
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill().unwrap();
-            process.wait().unwrap();
-        }
-    }
-
     fn bus(&self, max_waiting_time: Duration) -> Bus {
         let settings = Settings { max_waiting_time, ..Settings::default() };
-        let address = format!("nats://127.0.0.1:{}", self.port).parse().unwrap();
+        let address = self.address().parse().unwrap();
         Bus::open(&address, settings, Arc::new(|_| {})).unwrap()
-    }
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

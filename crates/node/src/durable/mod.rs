@@ -196,7 +196,10 @@ pub(crate) fn start(store: Store, inboxes: Vec<InboxSender>, bans: &Arc<StoredBa
 fn tell_full(status: &Status) {
     let (used, free) = (status.store_bytes(), status.free_bytes());
     let (pending, error) = (status.pending_bytes(), status.last_error());
-    if status.is_full() {
+    if status.is_fenced() {
+        // Another process goes on with it. This one ends, and says why and what to do.
+        tracing::info!(pending, "the store takes no more, since it is another's now");
+    } else if status.is_full() {
         let (min_free, max) = (status.min_free_bytes(), status.max_bytes());
         tracing::error!(
             used,

@@ -12,6 +12,7 @@ use std::time::Instant;
 use tidegate_engine::{InnerPublication, Millis, Place, Reason, RecordTicket, ShardId, TenantId, partition_of};
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
+use crate::listener::Shortage;
 use crate::service::records::{RecordSink, ReportSink};
 use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
@@ -83,6 +84,8 @@ pub(crate) struct Services {
     pongs: Option<(SyncSender<Pong>, ServiceWake)>,
     pub(crate) records: Option<Box<RecordSink>>,
     pub(crate) reports: Option<Box<ReportSink>>,
+    /// What services publish to names that are no topics of their own.
+    pub(crate) misnamed: Shortage,
 }
 
 /// Pongs of all clients.
@@ -194,8 +197,10 @@ impl Shard {
                 if at_home && !self.engine.is_home_of_topic(message.tenant, &message.topic) {
                     return;
                 }
-                if !self.engine.publish_inner(self.now, &message) {
-                    tracing::warn!(topic = %message.topic, "a service published to what is no topic of its own");
+                if !self.engine.publish_inner(self.now, &message)
+                    && let Some(times) = self.services.misnamed.note(self.now.monotonic)
+                {
+                    tracing::warn!(topic = %message.topic, times, "a service published to what is no topic of its own");
                 }
             }
             ServiceOrder::Links { rtt, answer } => {

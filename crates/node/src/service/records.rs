@@ -240,7 +240,9 @@ impl Shard {
 
     pub(crate) fn publish_awaited(&mut self, message: &InnerPublication, number: u64) {
         if !self.engine.publish_awaited(self.now, message, number) {
-            tracing::warn!(topic = %message.topic, "a record names what is no topic of its own; it was left out");
+            if let Some(times) = self.services.misnamed.note(self.now.monotonic) {
+                tracing::warn!(topic = %message.topic, times, "a record names what is no topic of its own; it was left out");
+            }
             self.tell_taken(number, true);
         }
     }

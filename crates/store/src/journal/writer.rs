@@ -489,7 +489,8 @@ impl JournalWriter {
             State::Full => tracing::error!("the store is full: acknowledgements wait until there is room"),
             State::Failing(text) => tracing::error!(error = %text, "the store fails: acknowledgements wait"),
             State::Fenced(text) => {
-                tracing::error!(error = %text, "the store is fenced: nothing is acknowledged any more");
+                // The disk has told whoever made it, who knows what to do and says it.
+                tracing::info!(why = %text, "the store is fenced: nothing is acknowledged any more");
             }
         }
         self.shared.status.set_state(state);

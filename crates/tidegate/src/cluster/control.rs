@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Append, BusError, Epoch, GroupName, MemberName, Membership, Position, Record, Wake};
+use tidegate_bus::{Append, BusError, Epoch, GroupName, MemberName, Membership, Position, Record, Tally, Wake};
 use tidegate_cluster::{Addresses, Advert, Follower, PARTITIONS, RecordError, Standing, Step, Table};
 use tidegate_engine::{PartitionId, Partitions};
 use tidegate_node::NodeName;
@@ -90,6 +90,8 @@ pub(super) struct Control {
     images: Following,
     collector: Collector,
     told: Option<(Told, u64)>,
+    /// Records in the cluster's logs that are none of its own.
+    strange: Tally,
 }
 
 impl Control {
@@ -131,6 +133,7 @@ impl Control {
             images: Following::default(),
             collector: Collector::default(),
             told: None,
+            strange: Tally::default(),
         }
     }
 
@@ -255,7 +258,7 @@ impl Control {
                     known |= before
                         .is_none_or(|it| it.addresses != advert.addresses || it.incarnation != advert.incarnation);
                 }
-                Err(error) => passed_over(&record, &error),
+                Err(error) => passed_over(&self.strange, &record, &error),
             }
         }
         if known && self.follower.epoch() > 0 && !self.awaits_next_life() {
@@ -272,7 +275,7 @@ impl Control {
         for record in records {
             match Table::from_bytes(&record.payload) {
                 Ok(table) => self.follow(table),
-                Err(error) => passed_over(&record, &error),
+                Err(error) => passed_over(&self.strange, &record, &error),
             }
         }
         self.table_read = self.table_read.max(next);
@@ -408,10 +411,20 @@ impl Control {
             table: self.table.clone(),
             adverts: self.adverts.clone(),
             bus: self.logs.bus.connection().is_connected(),
+            leases: self.life.as_ref().map(|life| leases(&life.membership)).unwrap_or_default(),
         });
     }
 }
 
-fn passed_over(record: &Record, error: &RecordError) {
-    tracing::warn!(position = %record.position, %error, "a record of the cluster was passed over");
+/// By which lease each member gives others up, as far as they say.
+fn leases(membership: &Membership) -> BTreeMap<String, Duration> {
+    let members = membership.members().into_iter();
+    members.filter_map(|member| Some((member.name.to_string(), member.lease?))).collect()
+}
+
+/// Tells of a record that is none of the cluster's.
+fn passed_over(strange: &Tally, record: &Record, error: &RecordError) {
+    if let Some(times) = strange.note() {
+        tracing::warn!(position = %record.position, %error, times, "a record of the cluster was passed over");
+    }
 }

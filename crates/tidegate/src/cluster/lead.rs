@@ -63,7 +63,7 @@ impl Leader {
         }
         let members = membership.members();
         self.sightings.retain(|name, _| members.iter().any(|member| member.name.as_str() == name));
-        for Member { name, incarnation } in members {
+        for Member { name, incarnation, .. } in members {
             let sighting = self.sightings.entry(name.to_string()).or_insert((incarnation, now));
             if sighting.0 != incarnation {
                 *sighting = (incarnation, now);

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use tidegate_bus::{Address, Append, Bus, BusError, Done, LogName, LogSpec, Place, Position, Settings, Wake};
@@ -56,15 +56,27 @@ pub(crate) fn settings(config: &Config) -> Settings {
     })
 }
 
+/// What comes of something on the bus.
+type Outcome<T> = Result<Receiver<Result<T, BusError>>, BusError>;
+
+fn begin<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Outcome<T> {
+    let (sender, outcome) = channel();
+    call(Box::new(move |result| drop(sender.send(result)))).map(|()| outcome)
+}
+
 /// Waits for the end of something on the bus, unless the process is to stop.
 fn wait<T: Send + 'static>(
-    begin: impl FnOnce(Done<T>) -> Result<(), BusError>,
+    call: impl FnOnce(Done<T>) -> Result<(), BusError>,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Result<T, BusError>, NotJoined> {
-    let (sender, outcome) = channel();
-    if let Err(error) = begin(Box::new(move |outcome| drop(sender.send(outcome)))) {
-        return Ok(Err(error));
-    }
+    wait_for(begin(call), stop)
+}
+
+fn wait_for<T>(outcome: Outcome<T>, stop: &mut dyn FnMut() -> bool) -> Result<Result<T, BusError>, NotJoined> {
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => return Ok(Err(error)),
+    };
     loop {
         match outcome.recv_timeout(LOOK) {
             Ok(outcome) => return Ok(outcome),
@@ -73,6 +85,37 @@ fn wait<T: Send + 'static>(
             Err(RecvTimeoutError::Disconnected) => return Ok(Err(BusError::Stopped)),
         }
     }
+}
+
+/// Makes logs: all at once, since some buses take their time for each. Those for which the bus was away are made when it is back.
+fn make(
+    mut missing: Vec<LogSpec>,
+    create: impl Fn(LogSpec, Done<()>) -> Result<(), BusError>,
+    address: &Address,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<(), NotJoined> {
+    while !missing.is_empty() {
+        let begun = missing.into_iter().map(|spec| (begin(|done| create(spec.clone(), done)), spec));
+        let begun: Vec<_> = begun.collect();
+        missing = Vec::new();
+        let mut hindrance = None;
+        for (outcome, spec) in begun {
+            match wait_for(outcome, stop)? {
+                Ok(()) => {}
+                Err(error @ (BusError::Away { .. } | BusError::Unconfirmed { .. })) => {
+                    hindrance = Some(error);
+                    missing.push(spec);
+                }
+                Err(error) => {
+                    return Err(NotJoined::Failed(format!("log {} on the bus {address}: {error}", spec.name)));
+                }
+            }
+        }
+        if let Some(error) = hindrance {
+            tracing::warn!(bus = %address, %error, "the node waits for its bus");
+        }
+    }
+    Ok(())
 }
 
 impl Logs {
@@ -97,9 +140,7 @@ impl Logs {
             secret: place("cluster-secret")?,
         };
         tracing::info!(bus = %address, "joining the cluster");
-        for spec in logs.specs() {
-            logs.create(&spec, &address, stop)?;
-        }
+        make(logs.specs().into(), |spec, done| logs.bus.create(spec, done), &address, stop)?;
         Ok(logs)
     }
 
@@ -111,20 +152,6 @@ impl Logs {
             small(LogSpec::shared(self.secret.log.clone(), 1)),
             LogSpec { max_bytes: IMAGE_BYTES, ..LogSpec::shared(self.images.log.clone(), 1) },
         ]
-    }
-
-    fn create(&self, spec: &LogSpec, address: &Address, stop: &mut dyn FnMut() -> bool) -> Result<(), NotJoined> {
-        loop {
-            match wait(|done| self.bus.create(spec.clone(), done), stop)? {
-                Ok(()) => return Ok(()),
-                Err(error @ (BusError::Away { .. } | BusError::Unconfirmed { .. })) => {
-                    tracing::warn!(bus = %address, %error, "the node waits for its bus");
-                }
-                Err(error) => {
-                    return Err(NotJoined::Failed(format!("log {} on the bus {address}: {error}", spec.name)));
-                }
-            }
-        }
     }
 
     /// The secret of the cluster: the first that any node has put on the bus.
@@ -158,5 +185,60 @@ impl Logs {
         let (sender, outcome) = channel();
         self.bus.append(&self.images, append, Box::new(move |outcome| drop(sender.send(outcome))))?;
         outcome.recv().unwrap_or(Err(BusError::Stopped)).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::config::sections::cluster::Cluster;
+    use crate::config::value::Lease;
+
+    #[test]
+    fn nodes_on_kafka_have_a_longer_lease_unless_they_are_told_one() {
+        let mut config = Config::default();
+        let lease = |config: &Config| (lease(config).as_secs(), settings(config).lease.as_secs());
+        config.cluster.bus = Some("kafka://h".to_owned());
+        assert_eq!(lease(&config), (30, 30));
+        config.cluster.lease = Lease::For(Duration::from_secs(2));
+        assert_eq!(lease(&config), (2, 2));
+        config.cluster = Cluster { bus: Some("nats://h".to_owned()), ..Cluster::default() };
+        assert_eq!(lease(&config), (10, 10));
+    }
+
+    fn specs() -> Vec<LogSpec> {
+        ["a", "b", "c", "d"].map(|name| LogSpec::shared(LogName::new(name).unwrap(), 1)).into()
+    }
+
+    #[test]
+    fn all_logs_are_asked_for_before_the_first_is_waited_for() {
+        let (asked, looks) = (RefCell::new(Vec::new()), RefCell::new(0));
+        // A bus that answers when it has all four, as Kafka makes topics that come together.
+        let create = |_: LogSpec, done: Done<()>| {
+            asked.borrow_mut().push(done);
+            if asked.borrow().len() == 4 {
+                asked.take().into_iter().for_each(|done| done(Ok(())));
+            }
+            Ok(())
+        };
+        let mut stop = || looks.replace_with(|looks| *looks + 1) > 0;
+        assert!(make(specs(), create, &Address::Embedded, &mut stop).is_ok());
+    }
+
+    #[test]
+    fn what_was_not_made_is_asked_for_again_and_nothing_else() {
+        let asked = RefCell::new(Vec::new());
+        let create = |spec: LogSpec, done: Done<()>| {
+            let is_again = asked.borrow().contains(&spec.name);
+            let away = BusError::Away { waited: Duration::ZERO, reason: String::new() };
+            done(if spec.name.as_str() == "c" && !is_again { Err(away) } else { Ok(()) });
+            asked.borrow_mut().push(spec.name);
+            Ok(())
+        };
+        assert!(make(specs(), create, &Address::Embedded, &mut || false).is_ok());
+        let names: Vec<String> = asked.take().iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["a", "b", "c", "d", "c"]);
     }
 }

@@ -146,7 +146,7 @@ impl Joining {
             );
         }
         let addresses: Addresses = addresses::advertised(config, node, admin)?;
-        let shared = Arc::new(Shared::new(name.as_str(), node.handle(), config.cluster.patience));
+        let shared = Arc::new(Shared::new(name.as_str(), node.handle(), logs::lease(config), config.cluster.patience));
         let (events, inbox) = channel();
         let engine = config.engine_settings(config.shards());
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);

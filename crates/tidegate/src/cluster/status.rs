@@ -72,6 +72,8 @@ pub(super) struct Standpoint {
     pub(super) table: Table,
     pub(super) adverts: BTreeMap<String, Advert>,
     pub(super) bus: bool,
+    /// The leases that members say they have.
+    pub(super) leases: BTreeMap<String, Duration>,
 }
 
 /// What shards follow.
@@ -94,6 +96,8 @@ struct State {
 pub(super) struct Shared {
     name: String,
     node: NodeHandle,
+    /// How long a node may be silent, as it is set here.
+    lease: Duration,
     /// How long clients wait for the bus, milliseconds.
     pub(super) patience_ms: u64,
     pub(super) counters: Counters,
@@ -103,10 +107,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(name: &str, node: NodeHandle, patience: Duration) -> Self {
+    pub(super) fn new(name: &str, node: NodeHandle, lease: Duration, patience: Duration) -> Self {
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let (name, counters, state, was_ready) = (name.to_owned(), Counters::default(), Mutex::default(), false.into());
-        Self { name, node, patience_ms, counters, state, was_ready }
+        Self { name, node, lease, patience_ms, counters, state, was_ready }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -215,6 +219,11 @@ impl Shared {
     }
 }
 
+/// A lease as it is told.
+fn lease_ms(lease: &Duration) -> u64 {
+    u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// What answers for a node of a cluster.
 #[derive(Clone)]
 pub(crate) struct ClusterApi(pub(super) Arc<Shared>);
@@ -233,7 +242,8 @@ impl ClusterApi {
 
     /// How it stands, for people and machines.
     pub(crate) fn view(&self) -> Value {
-        let Standpoint { member, leads, life, leaving, table, adverts, bus } = self.0.state().standpoint.clone();
+        let standpoint = self.0.state().standpoint.clone();
+        let Standpoint { member, leads, life, leaving, table, adverts, bus, leases } = standpoint;
         let in_force = self.0.state().in_force;
         let numbers = self.numbers();
         let links = self.0.node.cluster();
@@ -248,6 +258,7 @@ impl ClusterApi {
                 "cluster": advert.map(|advert| &advert.addresses.cluster),
                 "mqtt": advert.map(|advert| &advert.addresses.mqtt),
                 "admin": advert.map(|advert| &advert.addresses.admin),
+                "lease_ms": leases.get(name).map(lease_ms),
                 "link": link.map(|link| link.state.label()),
                 "link_failure": link.and_then(|link| link.last_failure.clone()),
             })
@@ -264,6 +275,8 @@ impl ClusterApi {
             "epoch": table.epoch,
             "epoch_in_force": in_force.epoch,
             "served": in_force.served.iter().count(),
+            "lease_ms": lease_ms(&self.0.lease),
+            "leases_differ": leases.values().any(|lease| *lease != self.0.lease),
             "nodes": nodes.collect::<Vec<_>>(),
             "homes": homes.collect::<Vec<_>>(),
             "moves": moves.collect::<Vec<_>>(),

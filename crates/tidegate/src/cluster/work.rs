@@ -3,6 +3,7 @@
 mod moves;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
@@ -101,7 +102,12 @@ impl Worker {
         loop {
             let due = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
             let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
-            match inbox.recv_timeout(wait) {
+            let received = inbox.recv_timeout(wait);
+            if self.memory.is_another_s() {
+                // What is here belongs to others now. The process is about to end for it, and says so.
+                return;
+            }
+            match received {
                 Ok(Work::Table(work)) => self.follow(&work),
                 Ok(Work::TakeIn { id, kind, parcel }) => self.take_in(id, kind, &parcel),
                 Err(RecvTimeoutError::Timeout) => self.restore(),
@@ -193,7 +199,7 @@ impl Worker {
         }
         self.plan_to_restore(work);
         if let Err(error) = self.put_in_force(work) {
-            tracing::error!(%error, "the table of the cluster is not in force everywhere");
+            self.complain(&error, "the table of the cluster is not in force everywhere");
         }
         for step in &work.steps {
             if let Step::Send { id, partitions, to } = step
@@ -212,7 +218,7 @@ impl Worker {
         });
         match forgotten {
             Ok(owed) => tracing::debug!(partitions = partitions.iter().count(), sessions = owed.sessions, "forgotten"),
-            Err(error) => tracing::error!(%error, "what lives elsewhere could not be removed here"),
+            Err(error) => self.complain(&error, "what lives elsewhere could not be removed here"),
         }
     }
 
@@ -222,11 +228,16 @@ impl Worker {
         }
         match self.memory.save(memory) {
             Ok(()) => self.saved = Some(memory.clone()),
-            // The process is about to end for it, and says so.
-            Err(_) if self.memory.is_another_s() => {}
-            Err(error) => {
-                tracing::error!(%error, "cannot remember what is worked here: a restart would begin it anew");
-            }
+            Err(error) => self.complain(&error, "cannot remember what is worked here: a restart would begin it anew"),
+        }
+    }
+
+    /// Tells of what does not go as it should. A process whose place was taken is about to end for that, and says so: one error is enough.
+    fn complain(&self, error: &dyn Error, what: &'static str) {
+        if self.memory.is_another_s() {
+            tracing::debug!(%error, "{what}");
+        } else {
+            tracing::error!(%error, "{what}");
         }
     }
 

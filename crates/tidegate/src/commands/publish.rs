@@ -10,6 +10,7 @@ use crate::mqtt_commands::flags::message_source::{MessageSource, MessageSourceFl
 use crate::mqtt_commands::flags::options_file::with_options_file;
 use crate::mqtt_commands::flags::{Tool, UsageError, heading, parse_qos, parse_seconds};
 use crate::mqtt_commands::outcome::{CommandError, Outcome, finish};
+use crate::mqtt_commands::quoted::Quoted;
 use crate::mqtt_commands::session::{News, Persistence, Session};
 use crate::mqtt_commands::stdin_lines::{Line, StdinLines};
 
@@ -102,7 +103,7 @@ impl Args {
         let topic = self.topic.clone().or_else(|| connection.url_topic.clone());
         let topic = topic.ok_or_else(|| UsageError::new("there is no topic: add -t TOPIC"))?;
         let topic = TopicNameBuf::new(topic.clone())
-            .map_err(|error| UsageError::new(format!("the topic '{topic}' {error}")))?;
+            .map_err(|error| UsageError::new(format!("the topic {} {error}", Quoted(&topic))))?;
         let source = match (self.source.source()?, self.stdin_line) {
             (Some(_), true) => return Err(several()),
             (None, false) => return Err(none()),

@@ -16,6 +16,7 @@ use crate::mqtt_commands::flags::output::{FORMAT_HELP, OutputFlags};
 use crate::mqtt_commands::flags::{Tool, UsageError, heading, parse_qos};
 use crate::mqtt_commands::outcome::{CommandError, Outcome, finish};
 use crate::mqtt_commands::printer::{PrintError, Printer};
+use crate::mqtt_commands::quoted::Quoted;
 use crate::mqtt_commands::session::{News, Persistence, Session};
 
 const ABOUT: &str = "Publish a request and show the response, with the flags of mosquitto_rr";
@@ -115,7 +116,7 @@ impl Args {
         };
         // A topic name is a topic filter, too.
         let filter = TopicFilterBuf::new(response_topic.as_str())
-            .map_err(|error| UsageError::new(format!("-e '{response_topic}' {error}")))?;
+            .map_err(|error| UsageError::new(format!("-e {} {error}", Quoted(response_topic.as_str()))))?;
         let subscribe = SubscribeRequest {
             subscriptions: vec![(filter, SubscriptionOptions::new(qos))],
             subscription_identifier: connection.properties.subscribe.identifier,
@@ -128,7 +129,7 @@ impl Args {
 
 fn name(flag: &str, topic: Option<String>) -> Result<TopicNameBuf, UsageError> {
     let topic = topic.ok_or_else(|| UsageError::new(format!("there is no topic: add {flag} TOPIC")))?;
-    TopicNameBuf::new(topic.clone()).map_err(|error| UsageError::new(format!("{flag} '{topic}' {error}")))
+    TopicNameBuf::new(topic.clone()).map_err(|error| UsageError::new(format!("{flag} {} {error}", Quoted(&topic))))
 }
 
 fn request(args: &Args) -> Result<Outcome, CommandError> {

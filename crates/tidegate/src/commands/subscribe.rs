@@ -16,6 +16,7 @@ use crate::mqtt_commands::flags::output::{FORMAT_HELP, OutputFlags};
 use crate::mqtt_commands::flags::{Tool, UsageError, heading, parse_percentage, parse_qos, parse_retain_handling};
 use crate::mqtt_commands::outcome::{CommandError, Outcome, finish};
 use crate::mqtt_commands::printer::{PrintError, Printer};
+use crate::mqtt_commands::quoted::Quoted;
 use crate::mqtt_commands::session::{News, Persistence, Session};
 
 /// How many removals of retained messages may wait to be sent.
@@ -180,7 +181,7 @@ impl Args {
 
 fn filters(texts: impl Iterator<Item = String>) -> Result<Vec<TopicFilterBuf>, UsageError> {
     let filter = |text: String| {
-        let wrong = |error| UsageError::new(format!("the topic filter '{text}' {error}"));
+        let wrong = |error| UsageError::new(format!("the topic filter {} {error}", Quoted(&text)));
         TopicFilterBuf::new(text.clone()).map_err(wrong)
     };
     texts.map(filter).collect()
@@ -296,7 +297,8 @@ impl Subscriber<'_> {
         }
         for ((filter, _), code) in self.subscribe.subscriptions.iter().zip(&answer.reason_codes) {
             if code.is_error() {
-                self.session.warn(&format_args!("the server refused the subscription to '{filter}': {code}"));
+                let filter = Quoted(filter.as_str());
+                self.session.warn(&format_args!("the server refused the subscription to {filter}: {code}"));
             }
         }
         self.ending |= self.args.exit_after_subscribing;

@@ -116,17 +116,23 @@ fn address_of(config: &Config) -> Result<Address, String> {
     bus_of(config).unwrap_or("embedded").parse().map_err(|error| format!("context.bus: {error}"))
 }
 
-fn open(config: &Config) -> Result<Courier, String> {
+/// How the bus of the core is spoken to.
+fn settings(config: &Config, address: &Address) -> Settings {
     let context = &config.context;
-    let address = address_of(config)?;
-    let lease = lease_on(&address, context.lease);
-    let settings = BusAccess::of_context(context, &config.cluster).put(Settings {
+    let lease = lease_on(address, context.lease);
+    BusAccess::of_context(context, &config.cluster).put(Settings {
         prefix: context.bus_prefix.clone(),
         replicas: context.bus_replicas,
         lease,
         max_release_time: lease / 4,
         ..Settings::default()
-    });
+    })
+}
+
+fn open(config: &Config) -> Result<Courier, String> {
+    let context = &config.context;
+    let address = address_of(config)?;
+    let settings = settings(config, &address);
     let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
     let limits = RecordLimits { keep_for: context.records_keep, max_bytes: context.records_max_bytes.0 };
     Ok(Courier::new(bus, u32::from(context.partitions)).with_limits(limits))
@@ -271,6 +277,7 @@ fn points(context: &Context) -> Result<Points, WrongKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::value::Lease;
 
     #[test]
     fn mistakes_are_told_with_the_key() {
@@ -304,6 +311,15 @@ mod tests {
         assert!(definitions(context).unwrap_err().contains("no-such-file.toml"));
         context.bus = Some("http://127.0.0.1".to_owned());
         assert!(open(&config).unwrap_err().contains("context.bus"));
+    }
+
+    #[test]
+    fn the_core_on_kafka_has_a_longer_lease_unless_it_is_told_one() {
+        let mut config = Config::default();
+        let lease = |config: &Config, bus: &str| settings(config, &bus.parse().unwrap()).lease.as_secs();
+        assert_eq!((lease(&config, "kafka://h"), lease(&config, "nats://h"), lease(&config, "embedded")), (30, 10, 10));
+        config.context.lease = Lease::For(std::time::Duration::from_secs(2));
+        assert_eq!(lease(&config, "kafka://h"), 2);
     }
 
     #[test]

@@ -5,5 +5,6 @@ pub(crate) mod flags;
 pub(crate) mod format;
 pub(crate) mod outcome;
 pub(crate) mod printer;
+pub(crate) mod quoted;
 pub(crate) mod session;
 pub(crate) mod stdin_lines;

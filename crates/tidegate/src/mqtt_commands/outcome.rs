@@ -9,6 +9,7 @@ use tidegate_mqtt::ConnectReturnCode;
 
 use super::flags::message_source::ReadError;
 use super::flags::{Tool, UsageError};
+use super::quoted::Quoted;
 use crate::exit::complain;
 
 /// How a command ended that was not an error.
@@ -53,7 +54,7 @@ pub(crate) enum CommandError {
     #[error("interrupted: the server has not acknowledged {waiting} of the messages")]
     Interrupted { waiting: usize },
     /// A message cannot be published.
-    #[error("cannot publish to '{topic}': {source}")]
+    #[error("cannot publish to {}: {source}", Quoted(.topic))]
     Publish { topic: String, source: PublishError },
     /// The server refuses a message.
     #[error("the server refused the message: {text}")]

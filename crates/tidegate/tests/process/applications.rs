@@ -10,7 +10,8 @@ use tidegate_context::messages::{GroupAdvertisement, Payload};
 use tidegate_context::{RecordLimits, Topic, partition_of};
 
 use crate::broker::{Broker, Folder, PATIENCE};
-use crate::context::{GROUPS, Nats, Node, gateway, retained};
+use crate::context::{GROUPS, Node, gateway, retained};
+use crate::nats::Nats;
 
 const PARTITIONS: u32 = 4;
 
@@ -139,7 +140,9 @@ fn reach_each_other(bus: &str) {
     // It dies in the middle of everything. Meanwhile applications go on, not all of them well.
     broker.signal("KILL");
     broker.wait();
-    application.send(Topic::GroupMessageTopic, "no/group", Append::new("bad"));
+    for _ in 0..3 {
+        application.send(Topic::GroupMessageTopic, "no/group", Append::new("bad"));
+    }
     application.send(Topic::BroadcastMessageTopic, "", Append::new("two"));
     application.send(Topic::PrivateMessageTopic, "truck-7", Append::new("three").with_header("qos", "2"));
     let broker = gateway(&folder, "gw", &rest);
@@ -150,16 +153,23 @@ fn reach_each_other(bus: &str) {
         assert_eq!(first >> 4, 3, "PUBLISH");
         got.push(String::from_utf8_lossy(&rest).into_owned());
     }
-    let aside = application.records(Topic::RejectedRecords, 1);
-    assert_eq!((aside.len(), &aside[0].payload[..]), (1, &b"bad"[..]));
+    let aside = application.records(Topic::RejectedRecords, 3);
+    assert_eq!((aside.len(), &aside[0].payload[..]), (3, &b"bad"[..]));
     let (_, metrics) = broker.get("/metrics");
-    assert!(metrics.contains("tidegate_context_records_rejected_total 1\n"), "{metrics}");
+    assert!(metrics.contains("tidegate_context_records_rejected_total 3\n"), "{metrics}");
     // The receipt of what was sent before the broker died is a record, too.
     for number in 0..got.len() {
         truck.send(&[0x40, 2, 0, u8::try_from(number + 1).unwrap()]);
     }
     let receipts = application.records(Topic::AppModel, 2);
     assert!(receipts.iter().any(|record| record.payload.starts_with(b"{\"receipt\":\"delivered\"")), "{receipts:?}");
+    broker.signal("TERM");
+    let said = broker.wait().err;
+    assert_eq!(
+        said.matches("a record is no message for nodes").count(),
+        1,
+        "the log hears of it once a minute: {said}"
+    );
 }
 
 /// What definers have said of each node, in order.

@@ -103,6 +103,11 @@ impl Broker {
         ended
     }
 
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.as_mut().unwrap().try_wait().unwrap().is_some()
+    }
+
     /// Asks the admin listener for a path, and gives the status code and the body.
     pub(crate) fn get(&self, path: &str) -> (String, String) {
         get(self.address("admin=http://"), path).unwrap()

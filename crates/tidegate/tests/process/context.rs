@@ -1,12 +1,11 @@
 //! Gateways of mobile nodes and their services: one broker with everything, and several on a real NATS server.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::io::{BufReader, Read, Write};
+use std::net::TcpStream;
 use std::time::Instant;
 
 use crate::broker::{Broker, Folder, PATIENCE, run};
+use crate::nats::Nats;
 
 pub(crate) const GROUPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/context/groups-city.toml");
 
@@ -121,49 +120,6 @@ fn nodes_are_told_the_address_of_a_listener_for_nodes() {
     assert!(said.contains("leads nowhere") && said.contains("context.address"), "{said}");
     let said = start(&["--set", "context.address=gw.example:1883"]);
     assert!(!said.contains("leads nowhere"), "{said}");
-}
-
-/// A NATS server with JetStream.
-pub(crate) struct Nats {
-    process: Child,
-    port: u16,
-    _folder: Folder,
-}
-
-impl Nats {
-    pub(crate) fn address(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
-    }
-
-    pub(crate) fn start() -> Self {
-        let installed = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/bin/nats-server"));
-        let program = if installed.exists() { installed } else { "nats-server".into() };
-        let folder = Folder::new();
-        loop {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let mut command = Command::new(&program);
-            command.args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd", &folder.file("js")]);
-            let spawned = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
-            let mut process = spawned.expect("nats-server; ./test installs it");
-            let mut log = BufReader::new(process.stderr.take().unwrap());
-            let mut line = String::new();
-            while log.read_line(&mut line).unwrap() > 0 && !line.contains("Server is ready") {
-                line.clear();
-            }
-            if line.contains("Server is ready") {
-                std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-                return Self { process, port, _folder: folder };
-            }
-            let _ = process.wait();
-        }
-    }
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 #[test]

@@ -22,6 +22,8 @@ mod lab;
 mod lab_network;
 mod life;
 mod mirror;
+#[path = "../../../bus/tests/nats/server.rs"]
+mod nats;
 mod orchestrator_tls;
 mod panics;
 mod quic;

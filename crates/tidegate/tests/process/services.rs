@@ -7,10 +7,9 @@ use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Instant;
 
 use crate::broker::{Broker, Folder, PATIENCE, command, get, run};
-use crate::cluster::Bus as _;
-use crate::cluster::nats::Nats;
 use crate::context::{GROUPS, gateway, retained};
 use crate::homes::pause;
+use crate::nats::Nats;
 
 /// Asks whether a process is ready until it answers like this.
 fn until_it_says(admin: &str, code: &str, words: &[&str]) {

@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use tidegate_bus::{Append, LogSpec, Position};
 
 use super::Nats;
-use crate::Deployment;
-use crate::client::{Client, log, place, text};
+use crate::client::{Client, log, place, text, until};
+use crate::{Deployment, heard};
 
 /// Stores a message whose headers are these bytes.
 fn put(nats: &Nats, subject: &str, headers: &[u8], payload: &str) {
@@ -20,7 +20,7 @@ fn put(nats: &Nats, subject: &str, headers: &[u8], payload: &str) {
     assert!(lines.any(|line| line == "PONG"));
 }
 
-/// The client takes such a message for a word of the server to itself, and says nothing of it. Servers of late (2.15) store it without the
+/// The client would take such a message for a word of the server to itself, and says nothing of it. Servers of late (2.15) store it without the
 /// status; 2.11 keeps it as it is.
 #[test]
 fn what_begins_as_a_word_of_the_server_is_read_though_nothing_follows() {
@@ -29,7 +29,9 @@ fn what_begins_as_a_word_of_the_server_is_read_though_nothing_follows() {
     client.create(LogSpec::shared(log("open"), 1)).unwrap();
     let mut reader = client.reader(&place("open", 0), Position::START);
     for (headers, payload) in [
-        (&b"NATS/1.0 404 No Messages\r\n\r\n"[..], "nothing there"),
+        (&b"NATS/1.0 100 Idle Heartbeat\r\n\r\n"[..], "still there"),
+        (b"NATS/1.0 100\r\nNats-Last-Consumer: 3\r\n\r\n", "as ever"),
+        (b"NATS/1.0 404 No Messages\r\n\r\n", "nothing there"),
         (b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 1\r\n\r\n", "too late"),
         (b"NATS/1.0 409 Consumer Deleted\r\n\r\n", "gone"),
         (b"NATS/1.0 503\r\n\r\n", "nobody answers"),
@@ -45,12 +47,13 @@ fn what_begins_as_a_word_of_the_server_is_read_though_nothing_follows() {
 /// The client of NATS gives up its connection when it meets such headers, and would do so for ever.
 #[test]
 fn what_nobody_can_read_stops_nobody() {
+    heard::listen();
     let nats = Nats::start();
     let client = Client(nats.bus());
-    client.create(LogSpec::shared(log("open"), 1)).unwrap();
-    let open = place("open", 0);
+    client.create(LogSpec::shared(log("headless"), 1)).unwrap();
+    let open = place("headless", 0);
     client.append(&open, Append::new("first")).unwrap();
-    let subject = "tidegate.log.open.0.record";
+    let subject = "tidegate.log.headless.0.record";
     for (headers, payload) in [
         (&b"NATS/1.0\r\na: \xff\xfe\r\n\r\n"[..], "no text"),
         (b"NATS/1.0\r\nno colon\r\n\r\n", "no colon"),
@@ -68,4 +71,24 @@ fn what_nobody_can_read_stops_nobody() {
     assert_eq!(texts, wanted);
     let with: Vec<usize> = records.iter().map(|record| record.headers.len()).collect();
     assert_eq!(with, [0, 0, 1, 0, 1, 0, 1, 0, 1]);
+    let told = heard::lines(&["the headers of a record are none", "headless/0"]);
+    assert_eq!(told.len(), 1, "of three the log hears once a minute: {told:?}");
+}
+
+/// The members go on, and each tells the log once.
+#[test]
+fn what_is_no_table_of_a_group_is_told_now_and_then() {
+    heard::listen();
+    let nats = Nats::start();
+    let (one, two) = (Client(nats.bus()), Client(nats.bus()));
+    let a = one.join("strange", "a", 1);
+    until(&a.1, "a member", || (!a.0.held().is_empty()).then_some(()));
+    for number in 0..20 {
+        put(&nats, "tidegate.log.group-strange.0.record", b"NATS/1.0\r\n\r\n", &format!("no table {number}"));
+    }
+    // Its changes are behind all of that.
+    let b = two.join("strange", "b", 1);
+    until(&a.1, "the other member", || (a.0.members().len() == 2 && b.0.members().len() == 2).then_some(()));
+    let told = heard::lines(&["no table of a group", "group-strange"]);
+    assert!((1..=2).contains(&told.len()), "once by each: {told:?}");
 }

@@ -1,6 +1,7 @@
 //! From applications to nodes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -257,10 +258,13 @@ impl Inbound {
         let (topic, partition) = stream;
         let count = &courier.counters().records_rejected;
         count.add(1);
-        tracing::warn!(
-            topic = topic.name(), partition, position = record.position.0, reason = %rejected,
-            "a record is no message for nodes; it was put into RejectedRecords"
-        );
+        // Each is where it can be looked at.
+        if let Some(times) = courier.told().rejected.note() {
+            tracing::warn!(
+                topic = topic.name(), partition, position = record.position.0, reason = %rejected, times,
+                "a record is no message for nodes; it was put into RejectedRecords"
+            );
+        }
         let reason: String = rejected.0.chars().map(|c| if c.is_control() { ' ' } else { c }).take(512).collect();
         let payload = record.payload.slice(..record.payload.len().min(MAX_REJECTED_BYTES));
         let append = Append::new(payload)
@@ -269,10 +273,12 @@ impl Inbound {
             .with_header("partition", partition.to_string())
             .with_header("position", record.position.0.to_string())
             .with_header("reason", reason.trim());
-        let (aside, bell) = (self.put_aside.clone(), bell.clone());
+        let (aside, bell, told) = (self.put_aside.clone(), bell.clone(), Arc::clone(courier.told()));
         let settle = move |outcome: Result<Position, BusError>| {
-            if let Err(error) = outcome {
-                tracing::warn!(%error, "a record that is no message could not be put aside; it is left out all the same");
+            if let Err(error) = outcome
+                && let Some(times) = told.not_aside.note()
+            {
+                tracing::warn!(%error, times, "a record that is no message could not be put aside; it is left out all the same");
             }
             // The service may have ended.
             let _ = aside.send(number);

@@ -11,7 +11,7 @@ use super::{ApplicationSettings, Confirm};
 use crate::partition::partition_of;
 use crate::records::{NodeMessage, Packing, write_record};
 use crate::register::Topic;
-use crate::service::courier::Courier;
+use crate::service::courier::{Courier, Told};
 use crate::service::gateway::wall_ms;
 use crate::service::{Bell, CoreCounters};
 
@@ -75,7 +75,7 @@ impl Outbound {
     fn append(&self, courier: &Courier, waiting: Waiting) {
         let Waiting { partition, append, confirm } = waiting;
         let (copy, fail, bell) = (append.clone(), self.fail.clone(), self.bell.clone());
-        let counters = Arc::clone(courier.counters());
+        let (counters, told) = (Arc::clone(courier.counters()), Arc::clone(courier.told()));
         let done = Box::new(move |outcome: Result<Position, BusError>| match outcome {
             Ok(_) => {
                 counters.records_waiting.sub(1);
@@ -88,10 +88,10 @@ impl Outbound {
                 let _ = fail.send(Waiting { partition, append: copy, confirm });
                 bell.ring();
             }
-            Err(error) => refuse(&counters, &error),
+            Err(error) => refuse(&counters, &told, &error),
         });
         if let Err(error) = courier.try_append(Topic::AppModel, partition, append, done) {
-            refuse(courier.counters(), &error);
+            refuse(courier.counters(), courier.told(), &error);
         }
     }
 
@@ -116,8 +116,10 @@ impl Outbound {
 }
 
 /// Whoever waits is told by what is dropped.
-fn refuse(counters: &CoreCounters, error: &BusError) {
+fn refuse(counters: &CoreCounters, told: &Told, error: &BusError) {
     counters.records_waiting.sub(1);
     counters.records_refused.add(1);
-    tracing::warn!(%error, "a message for applications was refused: the bus does not take it");
+    if let Some(times) = told.refused.note() {
+        tracing::warn!(%error, times, "a message for applications was refused: the bus does not take it");
+    }
 }

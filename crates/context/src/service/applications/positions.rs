@@ -101,9 +101,12 @@ impl Positions {
             let payload = serde_json::to_vec(&Noted { next: next.0 }).unwrap_or_default();
             let append = Append::new(payload).with_key(Bytes::from(key));
             let (outstanding, failed, bell) = (Arc::clone(&self.outstanding), Arc::clone(&self.failed), bell.clone());
+            let told = Arc::clone(courier.told());
             let settle = move |outcome: Result<(), BusError>| {
                 if let Err(error) = outcome {
-                    tracing::warn!(%error, "how far records of applications are delivered was not noted; it is tried again");
+                    if let Some(times) = told.not_noted.note() {
+                        tracing::warn!(%error, times, "how far records of applications are delivered was not noted; it is tried again");
+                    }
                     failed.store(true, Ordering::Release);
                 }
                 outstanding.fetch_sub(1, Ordering::AcqRel);

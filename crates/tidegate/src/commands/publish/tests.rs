@@ -45,6 +45,8 @@ fn topics() {
     assert!(read(&["-m", "x"]).unwrap_err().contains("add -t TOPIC"));
     assert!(read(&["-m", "x", "-t", "a/#"]).unwrap_err().contains("wildcard"));
     assert!(read(&["-m", "x", "-t", ""]).unwrap_err().contains("empty"));
+    let too_long = read(&["-m", "x", "-t", &"x".repeat(65_536)]).unwrap_err();
+    assert!(too_long.contains("(65536 bytes)") && too_long.len() < 500, "{too_long}");
     let from_url = read(&["-m", "x", "-L", "mqtt://h/a/b"]).unwrap();
     assert_eq!(from_url.message.topic.as_str(), "a/b");
     let last = read(&["-m", "x", "-t", "a", "-t", "b"]).unwrap();

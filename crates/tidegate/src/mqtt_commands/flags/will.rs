@@ -5,6 +5,7 @@ use tidegate_client::{QoS, TopicNameBuf, Will};
 
 use super::property::WillProperties;
 use super::{UsageError, heading, parse_qos};
+use crate::mqtt_commands::quoted::Quoted;
 
 /// Flags that describe the message which the server publishes when the connection breaks.
 #[derive(Clone, Debug, Default, Args)]
@@ -38,7 +39,7 @@ impl WillFlags {
             return Ok(None);
         };
         let topic = TopicNameBuf::new(topic.clone())
-            .map_err(|error| UsageError::new(format!("--will-topic '{topic}' {error}")))?;
+            .map_err(|error| UsageError::new(format!("--will-topic {} {error}", Quoted(topic))))?;
         let payload = self.payload.clone().unwrap_or_default();
         Ok(Some(Will {
             qos: self.qos.unwrap_or_default(),

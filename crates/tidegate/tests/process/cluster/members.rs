@@ -1,6 +1,6 @@
 //! Nodes that join and leave in good order.
 
-use super::{A, B, C, Cluster};
+use super::{A, B, C, Cluster, NAMES, until};
 use crate::broker::run;
 
 #[test]
@@ -29,6 +29,37 @@ fn what_is_owed_moves_to_a_node_that_joins_and_away_from_one_that_stops() {
         let view = cluster.view(which);
         let lost = [&view["taken_anew"], &view["owed_mismatches"], &view["moves_failed"]];
         assert!(lost.iter().all(|number| **number == 0), "{view}");
+    }
+}
+
+/// Each node gives others up by its own lease.
+#[test]
+fn nodes_with_different_leases_say_so_once_of_each_other() {
+    let mut cluster = Cluster::with_lease(2, "10s");
+    let view = cluster.view(A);
+    assert_eq!((&view["lease_ms"], &view["leases_differ"]), (&10_000.into(), &false.into()), "{view}");
+    cluster.lease = "9s";
+    cluster.add();
+    cluster.wait_even();
+    for (which, own) in [(A, 10_000), (C, 9_000)] {
+        let view =
+            until("the leases of all", || Some(cluster.view(which)).filter(|view| view["leases_differ"] == true));
+        let leases = view["nodes"].as_array().unwrap().iter().map(|node| node["lease_ms"].as_u64().unwrap());
+        assert_eq!((leases.collect::<Vec<_>>(), view["lease_ms"].as_u64()), (vec![10_000, 10_000, 9_000], Some(own)));
+    }
+    for (which, others) in [(C, &["a", "b"][..]), (A, &["c"]), (B, &["c"])] {
+        let node = cluster.nodes[which].take().unwrap();
+        node.signal("TERM");
+        let said = node.wait().err;
+        let told: Vec<&str> = said.lines().filter(|line| line.contains("different leases")).collect();
+        assert_eq!(told.len(), others.len(), "{said}");
+        let (own, theirs) = if which == C { ("9s", "10s") } else { ("10s", "9s") };
+        for (line, other) in told.iter().zip(others) {
+            let (name, other) = (format!("member={}", NAMES[which]), format!("other={other}"));
+            let (own, theirs) = (format!("lease={own}"), format!("others_lease={theirs}"));
+            let is_clear = [&name, &other, &own, &theirs].into_iter().all(|word| line.contains(word.as_str()));
+            assert!(is_clear && line.contains("`cluster.lease`"), "{line}");
+        }
     }
 }
 

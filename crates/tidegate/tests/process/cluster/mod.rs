@@ -9,7 +9,6 @@ pub(crate) mod kafka;
 mod members;
 mod messages;
 mod moves;
-pub(crate) mod nats;
 mod outage;
 
 use std::io::{Read, Write};
@@ -19,9 +18,9 @@ use std::time::Instant;
 use serde_json::Value;
 use tidegate_engine::{TenantId, partition_of};
 
-use self::nats::Nats;
 use crate::broker::{Broker, Folder, PATIENCE, run};
 use crate::homes::pause;
+use crate::nats::Nats;
 
 /// The servers of a bus, at an address that they keep.
 pub(crate) trait Bus {
@@ -31,6 +30,20 @@ pub(crate) trait Bus {
     fn kill(&mut self);
 
     fn resume(&mut self);
+}
+
+impl Bus for Nats {
+    fn address(&self) -> String {
+        Self::address(self)
+    }
+
+    fn kill(&mut self) {
+        Self::kill(self);
+    }
+
+    fn resume(&mut self) {
+        Self::resume(self);
+    }
 }
 
 /// Nodes `a`, `b` and so on, and their bus.

@@ -1,0 +1,101 @@
+//! One request for records, and what comes of it.
+//!
+//! The client of NATS has such requests, too. It takes a record whose headers begin with a status (`NATS/1.0 404`), as others may store one, for a
+//! word of the server about the request: at 100 it waits for its own time-out without being woken, and at others it ends. What tells
+//! them apart is where an acknowledgement would go, which only records have.
+
+use std::time::Duration;
+
+use async_nats::jetstream::Message;
+use async_nats::jetstream::consumer::PullConsumer as Consumer;
+use async_nats::jetstream::consumer::pull::BatchConfig;
+use async_nats::{StatusCode, Subject, Subscriber};
+use futures_util::StreamExt;
+use tokio::time::{Instant, timeout_at};
+
+use super::server::{Server, told};
+
+/// How long the server holds a request for which there is nothing.
+const EXPIRES: Duration = Duration::from_secs(20);
+/// How long after that its word of the end may take.
+const GRACE: Duration = Duration::from_secs(5);
+/// Where acknowledgements of records go.
+const ACKNOWLEDGEMENTS: &str = "$JS.ACK.";
+
+/// A request that is under way.
+pub(super) struct Pull {
+    subscriber: Subscriber,
+    /// Records that may still come.
+    left: usize,
+    ends: Instant,
+}
+
+/// What the server says about the request itself.
+#[derive(Debug, PartialEq, Eq)]
+enum Word {
+    /// It is still there.
+    GoesOn,
+    /// Nothing more comes of it.
+    Ends,
+    /// It cannot be done.
+    Fails(String),
+}
+
+impl Pull {
+    /// Asks for so many records and bytes at most.
+    pub(super) async fn begin(
+        server: &Server,
+        consumer: &Consumer,
+        records: usize,
+        max_bytes: usize,
+    ) -> Result<Self, String> {
+        let inbox = Subject::from(server.client.new_inbox());
+        let subscriber = server.client.subscribe(inbox.clone()).await.map_err(|error| told(&error))?;
+        let config = BatchConfig { batch: records, max_bytes, expires: Some(EXPIRES), ..BatchConfig::default() };
+        consumer.request_batch(config, inbox).await.map_err(|error| told(&error))?;
+        Ok(Self { subscriber, left: records, ends: Instant::now() + EXPIRES + GRACE })
+    }
+
+    /// The next record; `None` when nothing more comes of it. Whoever stops waiting misses nothing.
+    ///
+    /// # Errors
+    /// What the server says that it cannot do.
+    pub(super) async fn next(&mut self, server: &Server) -> Option<Result<Message, String>> {
+        while self.left > 0 {
+            let message = timeout_at(self.ends, self.subscriber.next()).await.ok()??;
+            if message.reply.as_ref().is_some_and(|reply| reply.starts_with(ACKNOWLEDGEMENTS)) {
+                self.left -= 1;
+                return Some(Ok(Message { message, context: server.context.clone() }));
+            }
+            match word(message.status, message.description.as_deref()) {
+                Word::GoesOn => {}
+                Word::Ends => return None,
+                Word::Fails(why) => return Some(Err(why)),
+            }
+        }
+        None
+    }
+}
+
+fn word(status: Option<StatusCode>, description: Option<&str>) -> Word {
+    match status {
+        Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => Word::Ends,
+        Some(StatusCode::IDLE_HEARTBEAT) | None => Word::GoesOn,
+        Some(status) => Word::Fails(format!("{status}: {}", description.unwrap_or("no reason given"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_server_end_a_request_or_do_not() {
+        let said = |status: Option<u16>| word(status.map(|status| StatusCode::from_u16(status).unwrap()), Some("why"));
+        assert_eq!((said(None), said(Some(100))), (Word::GoesOn, Word::GoesOn));
+        assert_eq!((said(Some(404)), said(Some(408))), (Word::Ends, Word::Ends));
+        for status in [409, 503, 400] {
+            assert!(matches!(said(Some(status)), Word::Fails(why) if why.ends_with("why")));
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the log hears of now and then, however often it happens: others write records, and as many as they like.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time between two lines of the log.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Counts what is worth a line of the log once a minute at most.
+#[derive(Debug, Default)]
+pub struct Tally(Mutex<Count>);
+
+#[derive(Debug, Default)]
+struct Count {
+    /// When it was told last.
+    told: Option<Instant>,
+    /// How often it has happened since.
+    since: u64,
+}
+
+impl Tally {
+    /// It has happened. Says how often since the last line, this time included, where the log is to be told now.
+    pub fn note(&self) -> Option<u64> {
+        self.note_at(Instant::now())
+    }
+
+    /// The same at a moment, none of which is before an earlier one.
+    pub fn note_at(&self, now: Instant) -> Option<u64> {
+        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        count.since += 1;
+        if count.told.is_some_and(|told| now.saturating_duration_since(told) < QUIET) {
+            return None;
+        }
+        count.told = Some(now);
+        Some(std::mem::take(&mut count.since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_all_the_time_is_told_once_a_minute_with_how_often_it_was() {
+        let (tally, start) = (Tally::default(), Instant::now());
+        let at = |seconds| tally.note_at(start + Duration::from_secs(seconds));
+        assert_eq!(at(0), Some(1));
+        assert_eq!((1..60).filter_map(at).count(), 0);
+        assert_eq!((at(60), at(61), at(200)), (Some(60), None, Some(2)));
+    }
+}
