@@ -4,22 +4,26 @@
     cargo build --release -p tidegate
     bench/bridge.py [--tidegate BINARY] [--messages 50000] [--rounds 3]
 
-Messages of 100 bytes wait in the session of the bridge while the far broker is away; then that is started, and the time counts from the
-first to the last of them at a subscriber there. Prints messages in a second, medians of alternating rounds. The far broker is the same
-for both: Tidegate.
+The far broker stands still (SIGSTOP) while messages of 100 bytes are published at the near one, so that they wait for the bridge; then it
+goes on, and the time counts from the first to the last of them at a subscriber there. Prints messages in a second, medians of alternating
+rounds. The far broker is the same for both: Tidegate.
 """
 import argparse
 import pathlib
+import select
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 PATIENCE = 120
+PROBE = b"probe"
 
 
 def free_port():
@@ -52,6 +56,19 @@ def near_command(name, arguments, folder, near, far, qos):
     return [MOSQUITTO, "-c", config]
 
 
+def publish_at(port):
+    return ["mosquitto_pub", "-p", str(port), "-t", "t/x"]
+
+
+def wait_until_carried(near, watching):
+    """Until what is published at the near broker comes out of the far one. What is read ahead here is a probe, too."""
+    end = time.monotonic() + PATIENCE
+    while not select.select([watching.stdout], [], [], 0.2)[0]:
+        if time.monotonic() > end:
+            raise SystemExit("the bridge carries nothing")
+        subprocess.run([*publish_at(near), "-m", PROBE.decode()], check=True, timeout=PATIENCE)
+
+
 def carry(name, arguments, qos):
     """Messages in a second."""
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
@@ -59,24 +76,33 @@ def carry(name, arguments, qos):
         running = []
         try:
             begin = lambda command, **more: running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, **more)) or running[-1]
-            begin(near_command(name, arguments, pathlib.Path(folder), near, far, qos))
-            wait_for(near)
-            far_command = [arguments.tidegate, "run", "--listen", f"127.0.0.1:{far}", "--admin", "off", "--log", "error"]
-            lines = "".join(f"{number:0100}\n" for number in range(arguments.messages))
-            publish = ["mosquitto_pub", "-p", str(near), "-q", str(max(qos, 1)), "-t", "t/x", "-l"]
-            subprocess.run(publish, input=lines, text=True, check=True, timeout=PATIENCE)
-            begin(far_command, stdout=subprocess.DEVNULL)
+            far_command = [arguments.tidegate, "run", "--listen", f"127.0.0.1:{far}", "--admin", "off", "--log", "error", "--set", "queue.max_messages=1000000"]
+            broker = begin(far_command, stdout=subprocess.DEVNULL)
             wait_for(far)
-            # Where the bridge is quicker than the subscriber, the first ones are not counted.
             watching = begin(["mosquitto_sub", "-p", str(far), "-q", str(qos), "-t", "t/#"], stdout=subprocess.PIPE)
+            begin(near_command(name, arguments, pathlib.Path(folder), near, far, qos), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            wait_for(near)
+            wait_until_carried(near, watching)
+            broker.send_signal(signal.SIGSTOP)
+            lines = "".join(f"{number:0100}\n" for number in range(arguments.messages))
+            subprocess.run([*publish_at(near), "-q", str(qos), "-l"], input=lines, text=True, check=True, timeout=PATIENCE)
+            broker.send_signal(signal.SIGCONT)
             first = None
-            for count, line in enumerate(watching.stdout, 1):
+            # Ends the wait for a message that does not come.
+            patience = threading.Timer(PATIENCE, watching.kill)
+            patience.start()
+            for line in watching.stdout:
+                if line.startswith(PROBE):
+                    continue
                 first = first or time.monotonic()
                 if int(line) == arguments.messages - 1:
-                    return count / (time.monotonic() - first)
+                    patience.cancel()
+                    return arguments.messages / (time.monotonic() - first)
             raise SystemExit(f"{name}, QoS {qos}: the last message did not come")
         finally:
             for process in running:
+                # One that stands still does not end.
+                process.send_signal(signal.SIGCONT)
                 process.terminate()
                 process.wait(PATIENCE)
 

@@ -60,7 +60,7 @@ ORDERS = [
     Order("contextnet", "contextnet-outbound", "contextnet-outbound", GATEWAYS, 0.5, 0.1, []),
     Order("contextnet", "contextnet-processing", "contextnet-processing", GATEWAYS, 0.5, 0.15, []),
     Order("contextnet", "contextnet-both", "contextnet-both", GATEWAYS, 0.5, 0.25, []),
-    Order("contextnet", "contextnet-points", "contextnet-points", ["gateways-managed", "gateways-unmanaged"], 1.0, 0.4, []),
+    Order("contextnet", "contextnet-points", "contextnet-points", ["gateways-managed", "gateways-managed-kafka", "gateways-unmanaged"], 1.0, 0.4, []),
     Order("contextnet", "contextnet-kill", "contextnet-kill", ["gateways-nats", "gateways-kafka"], 1.0, 0.7, []),
     Order("contextnet", "cluster", "cluster", CLUSTERS, 1.0, 0.4, []),
     *(Order("suite", name, name, BROKERS, 1.0, scale, []) for name, scale in [

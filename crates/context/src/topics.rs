@@ -1,6 +1,8 @@
 //! Where nodes say something of themselves: topics of the core's own, and others that are looked at as well (`CTX-31`).
 
-use serde::de::IgnoredAny;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// Longest pattern, bytes.
 const MAX_PATTERN_BYTES: usize = 512;
@@ -154,9 +156,61 @@ impl Pattern {
     }
 }
 
-/// Whether a text is a JSON object.
+/// Whether a text is a JSON object, as definers read one.
 pub(crate) fn is_object(text: &[u8]) -> bool {
-    text.trim_ascii_start().first() == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(text).is_ok()
+    text.trim_ascii_start().first() == Some(&b'{') && serde_json::from_slice::<Readable>(text).is_ok()
+}
+
+/// A value of JSON that is looked at and not kept. Serde's own value of this kind passes over texts that are no UTF-8, numbers that are
+/// none, and nesting without end: a definer would refuse them later, when nobody hears of it any more.
+struct Readable;
+
+impl<'de> Deserialize<'de> for Readable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Readable {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Self, A::Error> {
+        while values.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self, A::Error> {
+        while fields.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
 }
 
 /// Characters of a name that a level of a topic cannot hold, and what stands for them. That of `%` itself is the last to be read.

@@ -184,10 +184,7 @@ impl Engine {
         let room = connection.output_len() <= self.desk.high_water / 2;
         let window = usize::from(session.receive_maximum);
         let sent = flow.inflight.len() - flow.to_resend.min(flow.inflight.len());
-        let next = flow
-            .queue
-            .front(self.settings.queue.lower_priority_share)
-            .filter(|_| !session.is_loading() && flow.to_resend == 0);
+        let next = flow.queue.front(self.settings.queue.lower_priority_share).filter(|_| flow.to_resend == 0);
         let bytes = flow.inflight_bytes == 0 || flow.inflight_bytes < self.settings.queue.max_bytes;
         let stuck = (flow.to_resend > 0 && sent < window)
             || next.is_some_and(|next| next.qos == tidegate_mqtt::QoS::AtMostOnce || (sent < window && bytes));

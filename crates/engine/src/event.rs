@@ -63,13 +63,6 @@ pub enum Event {
         /// Its authentication data.
         data: Vec<u8>,
     },
-    /// The client is back and its queue is outside memory: [`Engine::handle_loaded`](crate::Engine::handle_loaded) brings it.
-    LoadQueue {
-        /// The tenant of the client.
-        tenant: TenantId,
-        /// The client id.
-        client_id: String,
-    },
     /// The store is asked for a part of a queue: [`Engine::handle_read`](crate::Engine::handle_read) brings it,
     /// [`Engine::fail_read`](crate::Engine::fail_read) says why not.
     ReadQueue(WantedQueue),

@@ -32,8 +32,6 @@
 //! - Who may come in: [`Event::Authenticate`] and [`Verdict`]. What a client may do: [`Access`].
 //! - What moves between places is a partition: [`Engine::export_partition`], [`Engine::import_partition`], and the proof
 //!   that nothing was lost, [`Engine::owed`].
-//! - Queues may live elsewhere while their client is away: [`Engine::page_out`], [`Event::LoadQueue`],
-//!   [`Engine::handle_loaded`].
 //!
 //! # Where what is
 //!
@@ -110,7 +108,7 @@ pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQu
 pub use ids::{
     ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of,
 };
-pub use image::{ImageError, Owed, PageError, PagedQueue, PartitionImage, Snapshot};
+pub use image::{ImageError, Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;
 pub use link::Batch;
 pub use now::{Millis, Now};

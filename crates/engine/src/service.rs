@@ -107,7 +107,7 @@ impl Engine {
     fn may_be_pinged(&self, key: SessionKey) -> bool {
         let Some(session) = self.desk.sessions.get(key.0) else { return false };
         let idle = session.flow.as_ref().is_none_or(|flow| flow.inflight.is_empty() && flow.queue.is_empty());
-        session.connection.is_some() && idle && !session.is_loading()
+        session.connection.is_some() && idle
     }
 
     /// A packet id was acknowledged; perhaps it was that of a ping.

@@ -90,14 +90,6 @@ impl NodeHandle {
         self.identities.as_ref().map(|identities| identities.inboxes()).unwrap_or_default()
     }
 
-    /// Puts the same request before every shard, those of the nodes within this one, too.
-    pub(crate) fn tell_everybody(&self, mut request: impl FnMut() -> Admin) {
-        self.tell_all(&mut request);
-        for inbox in self.inner_inboxes() {
-            inbox.send(ToShard::Admin(request()));
-        }
-    }
-
     /// What writes bans into the store.
     pub(crate) fn stored_bans(&self) -> &Arc<StoredBans> {
         &self.stored_bans

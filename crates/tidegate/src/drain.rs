@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use tidegate_console::api::DrainRequest;
+use tidegate_console::Unavailable;
+use tidegate_console::api::{ControlError, DrainRequest};
 use tidegate_engine::Evicted;
 use tidegate_node::NodeHandle;
 
@@ -30,26 +31,28 @@ impl Drain {
     }
 
     /// Begins to send clients elsewhere, in place of an earlier drain: those that can be told so at once, the others after a time in
-    /// which they may leave by themselves.
+    /// which they may leave by themselves. Whoever connects from now on is sent elsewhere.
     ///
     /// # Errors
-    /// When the system gives no thread.
-    pub(crate) fn begin(&self, node: &NodeHandle, request: &DrainRequest) -> Result<(), String> {
+    /// When the system gives no thread. When a shard does not answer, which will join in as soon as it can.
+    pub(crate) fn begin(&self, node: &NodeHandle, request: &DrainRequest) -> Result<(), ControlError> {
         let (goes_on, ended) = channel();
-        *self.current() = Some(goes_on);
-        node.begin_redirecting(request.server_reference.as_deref());
-        let (node, per_second, evict_after) = (node.clone(), request.per_second, request.evict_after);
+        let (evicting, per_second, evict_after) = (node.clone(), request.per_second, request.evict_after);
         Builder::new()
             .name("drain".into())
-            .spawn(move || evict(&node, &ended, per_second, evict_after))
-            .map(drop)
-            .map_err(|error| format!("cannot start a thread for the drain: {error}"))
+            .spawn(move || evict(&evicting, &ended, per_second, evict_after))
+            .map_err(|error| ControlError::Refused(format!("cannot start a thread for the drain: {error}")))?;
+        *self.current() = Some(goes_on);
+        node.begin_redirecting(request.server_reference.as_deref()).map_err(|_| Unavailable.into())
     }
 
-    /// Takes clients again.
-    pub(crate) fn end(&self, node: &NodeHandle) {
+    /// Takes clients again: from now on, whoever connects.
+    ///
+    /// # Errors
+    /// When a shard does not answer, which will take clients again as soon as it can.
+    pub(crate) fn end(&self, node: &NodeHandle) -> Result<(), ControlError> {
         *self.current() = None;
-        node.end_redirecting();
+        node.end_redirecting().map_err(|_| Unavailable.into())
     }
 }
 

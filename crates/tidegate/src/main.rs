@@ -6,7 +6,7 @@
 //! - The configuration: `config`, `reload` (a running broker), `mosquitto_conf` (of another broker).
 //! - What a broker is put together from: `access`, `authentication`, `durable`, `mirror`, `orchestrator`, `homes`, `cluster`, `context`,
 //!   `fleet`, `bridges`. Each stands between a crate and the configuration; `bus_access` is how they reach a bus.
-//! - What is told and asked: `logging`, `observer`, `status`, `operations`, `control`, `drain`, `signals`; of the machine `physical_memory`, `control_groups`.
+//! - What is told and asked: `logging`, `observer`, `status`, `operations`, `control`, `drain`, `signals`, `service_manager`; of the machine `physical_memory`, `control_groups`.
 
 mod access;
 mod admin;
@@ -36,6 +36,7 @@ mod operations;
 mod orchestrator;
 mod physical_memory;
 mod reload;
+mod service_manager;
 mod signals;
 mod status;
 mod store_status;

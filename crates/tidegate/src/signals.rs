@@ -8,6 +8,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
+use crate::service_manager;
+
 /// What asks for a graceful stop.
 const STOP: [i32; 2] = [SIGTERM, SIGINT];
 
@@ -29,6 +31,8 @@ pub(crate) struct BrokerSignals {
     stopping: Arc<AtomicBool>,
     /// One that stops, and has not been given out.
     early: Option<i32>,
+    /// Whether the configuration was to be read anew when one was given out last.
+    reloading: bool,
 }
 
 impl BrokerSignals {
@@ -41,7 +45,7 @@ impl BrokerSignals {
         for signal in STOP {
             flag::register_conditional_shutdown(signal, IMPATIENT_EXIT_CODE, Arc::clone(&stopping))?;
         }
-        Ok(Self { signals: Signals::new([SIGTERM, SIGINT, SIGHUP])?, stopping, early: None })
+        Ok(Self { signals: Signals::new([SIGTERM, SIGINT, SIGHUP])?, stopping, early: None, reloading: false })
     }
 
     /// Whether one has come that stops the broker. [`Self::wait`] gives it out all the same; one that asks to read the configuration anew
@@ -51,12 +55,21 @@ impl BrokerSignals {
         self.early.is_some()
     }
 
-    /// Sleeps until one comes, and says what it asks for. After one that stops another one ends the process at once.
+    /// Sleeps until one comes, and says what it asks for. After one that stops another one ends the process at once. Whoever waits has done
+    /// what the last one asked for, and the service manager hears so.
     pub(crate) fn wait(&mut self) -> Asked {
+        if std::mem::take(&mut self.reloading) {
+            service_manager::tell_reloaded();
+        }
         match self.early.take().or_else(|| self.signals.forever().next()) {
-            Some(SIGHUP) => Asked::Reload,
+            Some(SIGHUP) => {
+                self.reloading = true;
+                service_manager::tell_reloading();
+                Asked::Reload
+            }
             signal => {
                 self.stopping.store(true, Ordering::SeqCst);
+                service_manager::tell_stopping();
                 Asked::Stop(if signal == Some(SIGINT) { "SIGINT" } else { "SIGTERM" })
             }
         }

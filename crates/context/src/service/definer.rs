@@ -168,7 +168,10 @@ impl Part {
             match self.table.context(node, record.position.0, &record.payload) {
                 Ok(Some(advertisement)) => self.tell(courier, bell, node, &advertisement),
                 Ok(None) => {}
-                Err(error) => tracing::debug!(node, %error, "a context was left out"),
+                Err(error) => {
+                    tracing::debug!(node, %error, "a context was left out");
+                    courier.leave_out(error.into(), node);
+                }
             }
         }
     }

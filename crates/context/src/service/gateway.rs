@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use tidegate_bus::Position;
+use tidegate_bus::{Position, Tally};
 
 use super::courier::{Courier, Following, key_of};
 use super::left_out::{MAX_NODE_BYTES, check_context, read_advertisement};
-use super::{Bell, Course, LeftOut, Running};
+use super::{Bell, Course, LeftOut, Running, wall_ms};
 use crate::groups::{AdvertisementRefused, MembershipChange, Memberships};
 use crate::latency::{PingRound, PingWindow};
 use crate::messages::{
@@ -124,6 +124,9 @@ struct Gateway {
     host: Box<dyn Host>,
     began: Instant,
     life: u64,
+    hellos: Following,
+    /// Tells of other gateways with this one's name.
+    namesakes: Tally,
     config: Following,
     lists: Following,
     handovers: Following,
@@ -147,14 +150,12 @@ struct Gateway {
     connection_number: u64,
 }
 
+/// Shortest time between two rounds of pings: each ends with a report on all nodes. Who asks for a shorter one gets this.
+const MIN_PING_INTERVAL: Duration = Duration::from_millis(100);
+/// Characters of another gateway's address that a line of the log shows.
+const SHOWN_CHARACTERS: usize = 64;
 /// How often it is looked who has come, so that those get their groups.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
-
-/// Milliseconds since 1970.
-pub(super) fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
 
 impl Gateway {
     fn new(
@@ -165,8 +166,9 @@ impl Gateway {
         course: &Course,
     ) -> Option<Self> {
         courier.prepare(&Topic::ALL, course)?;
-        // Handovers of before are done, or their nodes have gone anyway.
+        // Handovers of before are done, or their nodes have gone anyway; and who came before may be gone, too.
         let from = courier.bounds(Topic::Handover, 0, course)?.next;
+        let hellos_from = courier.bounds(Topic::HelloPoA, 0, course)?.next;
         let follow = |topic, partition, from| Following::new(&courier, topic, partition, from, bell);
         let partitions = 0..courier.partitions();
         let advertisements =
@@ -174,10 +176,13 @@ impl Gateway {
         let (config, lists) =
             (follow(Topic::PingConfig, 0, Position::START), follow(Topic::GWList, 0, Position::START));
         let handovers = follow(Topic::Handover, 0, from);
+        let hellos = follow(Topic::HelloPoA, 0, hellos_from);
         let (began, life) = (Instant::now(), wall_ms());
         let hello = HelloPoA { gateway: settings.name.clone(), address: settings.address.clone(), life };
         courier.tell(Topic::HelloPoA, None, &settings.name, hello.write());
         Some(Self {
+            hellos,
+            namesakes: Tally::default(),
             config,
             lists,
             handovers,
@@ -211,6 +216,7 @@ impl Gateway {
             self.take_contexts(bell);
             self.take_definers(bell);
             self.take_pongs();
+            self.take_hellos(bell);
             self.take_config(bell);
             self.take_lists(bell);
             self.take_handovers(bell);
@@ -269,9 +275,10 @@ impl Gateway {
         for (definer, payload) in said {
             match read_advertisement(&definer, &payload) {
                 Ok(advertisement) => {
-                    let key = advertisement.node.as_ref().map(|node| format!("{definer}/{node}"));
-                    let (node, key) = (advertisement.node.as_deref(), key.as_deref().unwrap_or(&definer));
-                    self.courier.tell(Topic::GroupAdvertisement, Some(node.unwrap_or(&definer)), key, payload);
+                    // What a report on all nodes replaces has to come before it, and only within a partition is there an order.
+                    let node = advertisement.node.filter(|_| advertisement.members.is_none());
+                    let key = node.map_or_else(|| definer.clone(), |node| format!("{definer}/{node}"));
+                    self.courier.tell(Topic::GroupAdvertisement, Some(&definer), &key, payload);
                 }
                 Err(why) => self.courier.leave_out(why, &definer),
             }
@@ -284,11 +291,30 @@ impl Gateway {
         }
     }
 
+    /// Two gateways of one name are taken for two lives of one: the manager hears the newer one only. Nobody but they can tell the operator.
+    fn take_hellos(&mut self, bell: &Bell) {
+        for record in self.hellos.take(&self.courier, bell, TAKEN_AT_ONCE) {
+            let Some(hello) = self.courier.read_as::<HelloPoA>(&record) else { continue };
+            let is_namesake = hello.gateway == self.settings.name && hello.life != self.life;
+            if is_namesake && self.namesakes.note().is_some() {
+                let (name, todo) = (&self.settings.name, "give each gateway a name of its own: context.name");
+                let other: String = hello.address.chars().take(SHOWN_CHARACTERS).collect();
+                tracing::warn!(
+                    name,
+                    other,
+                    todo,
+                    "another gateway on the bus has this one's name, and is taken for it"
+                );
+            }
+        }
+    }
+
     fn take_config(&mut self, bell: &Bell) {
         for record in self.config.take(&self.courier, bell, TAKEN_AT_ONCE) {
             let Some(config) = self.courier.read_as::<PingConfig>(&record) else { continue };
             if config.gateway == self.settings.name {
-                let interval = Duration::from_millis(config.interval_ms);
+                let asked = Duration::from_millis(config.interval_ms);
+                let interval = if asked.is_zero() { asked } else { asked.max(MIN_PING_INTERVAL) };
                 if interval != self.interval {
                     self.interval = interval;
                     // An hour that was begun is not waited for when it is seconds now.

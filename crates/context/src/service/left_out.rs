@@ -5,12 +5,16 @@ use std::time::Instant;
 use tidegate_bus::Tally;
 
 use super::counters::{CoreCounters, Count};
-use crate::groups::{AdvertisementRefused, MAX_CONTEXT_BYTES, MAX_DEFINERS, MAX_GROUPS, Memberships};
+use crate::groups::{
+    AdvertisementRefused, ContextRefused, MAX_CONTEXT_BYTES, MAX_DEFINERS, MAX_GROUPS, MAX_NODES, Memberships,
+};
 use crate::messages::{GroupAdvertisement, Payload};
 use crate::topics::{Said, is_object};
 
 /// Longest client id of a node that takes part, bytes: it is part of keys on the bus. Others are served and not reported.
 pub(super) const MAX_NODE_BYTES: usize = 512;
+/// Longest advertisement of a client, bytes: what a record of the bus has room for, beside its key.
+const MAX_ADVERTISEMENT_BYTES: usize = 990_000;
 /// Bytes of a name that a line of the log shows.
 const SHOWN_BYTES: usize = 64;
 
@@ -36,8 +40,11 @@ pub enum LeftOut {
     /// An advertisement of somebody else.
     #[error("an advertisement of groups names another definer than its topic")]
     Definer,
-    /// More than a gateway keeps.
-    #[error("there are more than {MAX_DEFINERS} definers, or more than {MAX_GROUPS} groups of one definer for a node")]
+    /// More than a gateway or a definer keeps, or the bus takes.
+    #[error(
+        "there are more than {MAX_DEFINERS} definers, {MAX_GROUPS} groups of one definer for a node, {MAX_NODES} nodes of a partition, \
+         or {MAX_ADVERTISEMENT_BYTES} bytes of an advertisement"
+    )]
     Limit,
     /// More groups than the broker lets a node be in.
     #[error(
@@ -86,6 +93,16 @@ impl From<AdvertisementRefused> for LeftOut {
     }
 }
 
+impl From<ContextRefused> for LeftOut {
+    fn from(refused: ContextRefused) -> Self {
+        match refused {
+            ContextRefused::TooLong(_) => Self::TooLong,
+            ContextRefused::NotJson(_) => Self::NotJson,
+            ContextRefused::TooManyNodes => Self::Limit,
+        }
+    }
+}
+
 impl Said {
     /// Whether it can be used.
     ///
@@ -112,6 +129,9 @@ pub(super) fn check_context(node: &str, context: &[u8]) -> Result<(), LeftOut> {
 
 /// What a client says as a definer.
 pub(super) fn read_advertisement(definer: &str, payload: &[u8]) -> Result<GroupAdvertisement, LeftOut> {
+    if payload.len() > MAX_ADVERTISEMENT_BYTES {
+        return Err(LeftOut::Limit);
+    }
     let advertisement = GroupAdvertisement::read(payload).map_err(|_| LeftOut::Advertisement)?;
     if advertisement.definer != definer {
         return Err(LeftOut::Definer);
@@ -175,6 +195,13 @@ mod tests {
         for text in ["x", "[1]", "7", r#"{"x":"#, "\u{feff}{}", "{} {}", "NaN"] {
             assert_eq!(context("n", text), Err(LeftOut::NotJson), "{text}");
         }
+        // What looks like an object and cannot be read as one.
+        let deep = format!("{{\"x\":{}{}}}", "[".repeat(4_000), "]".repeat(4_000));
+        for text in [r#"{"x":1e400}"#, r#"{"x":"\ud800"}"#, &deep] {
+            assert_eq!(context("n", text), Err(LeftOut::NotJson), "{text:.20}");
+        }
+        assert_eq!(check_context("n", b"{\"x\":\"\xff\"}"), Err(LeftOut::NotJson));
+        assert_eq!(context("n", r#"{"x":[1,-2.5,true,null,{"y":"\u00e9"}]}"#), Ok(()));
         assert_eq!(context("n", &long), Err(LeftOut::TooLong));
         assert_eq!(context("", "{}"), Err(LeftOut::Name));
         assert_eq!(context(&"n".repeat(MAX_NODE_BYTES + 1), "{}"), Err(LeftOut::Name));
@@ -190,6 +217,9 @@ mod tests {
         let groups: Vec<String> = (0..=MAX_GROUPS).map(|group| format!("g{group}")).collect();
         let many = GroupAdvertisement { definer: "gd".into(), node: Some("n".into()), groups, ..Default::default() };
         assert_eq!(read_advertisement("gd", &many.write()).map(drop), Err(LeftOut::Limit));
+        let short = r#"{"definer":"gd","node":"n1","groups":["a"]}"#;
+        let longest = short.to_owned() + &" ".repeat(MAX_ADVERTISEMENT_BYTES - short.len());
+        assert_eq!((said("gd", &longest), said("gd", &(longest.clone() + " "))), (Ok(()), Err(LeftOut::Limit)));
     }
 
     #[test]

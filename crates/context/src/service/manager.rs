@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use tidegate_bus::{GroupName, MemberName, Membership, MembershipEvent, Position};
 
 use super::courier::{Courier, Following};
-use super::gateway::wall_ms;
-use super::{Bell, Course, Running, ServiceError};
+use super::{Bell, Course, Running, ServiceError, wall_ms};
 use crate::messages::{ConnectionReport, Handover, HelloPoA, LoadReport, Payload};
 use crate::points::{Points, PointsAction};
 use crate::register::Topic;

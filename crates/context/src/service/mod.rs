@@ -17,6 +17,7 @@ mod manager;
 mod tests;
 
 use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use applications::{ApplicationEvent, ApplicationHost, ApplicationSettings, Confirm, Sharing, start_applications};
 pub use bell::Bell;
@@ -29,6 +30,12 @@ pub use definer::{DefinerSettings, start_definer};
 pub use gateway::{GatewaySettings, Host, HostLoad, HostNode, NodeContext, start_gateway};
 pub use left_out::LeftOut;
 pub use manager::{ManagerSettings, start_manager};
+
+/// Milliseconds since 1970.
+fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
 
 /// Why a service did not start.
 #[derive(Debug, thiserror::Error)]

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Address, Bus, Settings};
+use tidegate_bus::{Address, Bus, Position, Settings};
 
+use super::courier::{Following, key_of};
 use super::*;
 use crate::groups::{MembershipChange, read_groups};
 use crate::messages::{GWList, Payload, PingConfig};
+use crate::partition::partition_of;
 use crate::points::{Points, PointsSettings};
 use crate::ranking::ConnectionsInverse;
 use crate::register::Topic;
@@ -224,8 +226,13 @@ fn a_gateway_pings_as_it_was_told_last() {
     configure("a", 3_600_000);
     configure("a", 40);
     world.until("pings as told last", |state| state.pongs.contains_key("a"));
-    configure("a", 0);
+    // Whoever may write to the bus may ask for a thousand rounds in a second, each with a report on all nodes.
+    configure("a", 1);
     let counted = || courier.counters().figures();
+    let (before, began) = (counted().pings, Instant::now());
+    world.until("some rounds", |_| counted().pings >= before + 6);
+    assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
+    configure("a", 0);
     let since = std::cell::Cell::new(counted());
     world.until("some reports without a ping between them", |_| {
         let (before, now) = (since.get(), counted());
@@ -291,6 +298,21 @@ fn a_context_puts_a_node_into_groups_at_its_gateway() {
 }
 
 #[test]
+fn a_context_that_a_definer_cannot_use_is_counted_whoever_has_put_it_on_the_bus() {
+    let (world, courier) = (World::default(), courier());
+    world.change(|state| state.at.insert("n".into(), "a".into()));
+    let _gateway = world.gateway(&courier, "a");
+    let _definer = definer(&courier, "d1", GROUPS);
+    let put = |node: &str, context: &str| courier.tell(Topic::ContextReport, Some("n"), node, context.into());
+    put("x", "[1]");
+    put("y", &" ".repeat(crate::groups::MAX_CONTEXT_BYTES + 1));
+    put("n", r#"{"speed": 90}"#);
+    world.until("what can be used", |state| is_in(state, "n", &["fast"]));
+    let figures = courier.counters().figures();
+    assert_eq!((figures.left_out_not_json, figures.left_out_too_long), (1, 1));
+}
+
+#[test]
 fn a_definer_that_comes_back_repeats_nothing() {
     let (world, courier) = (World::default(), courier());
     world.change(|state| state.at.extend(["n", "m"].map(|node| (node.to_owned(), "a".to_owned()))));
@@ -325,6 +347,35 @@ fn a_client_can_be_a_definer() {
     say("other", r#"{"definer": "mine", "node": "n", "groups": ["stolen"]}"#);
     say("mine", r#"{"definer": "mine", "members": {"n": ["g2"]}}"#);
     world.until("its other group", |state| is_in(state, "n", &["g2"]));
+}
+
+/// A gateway that is started again reads the partitions side by side: what was said of one node could come behind the report that has replaced
+/// it, if it were in another one.
+#[test]
+fn what_a_client_says_as_a_definer_keeps_its_order_for_gateways_that_come_later() {
+    let (world, courier) = (World::default(), courier());
+    let (_gateway, bell) = world.gateway(&courier, "a");
+    let of_one = |node: usize| format!(r#"{{"definer": "mine", "node": "n{node}", "groups": ["g1"]}}"#);
+    let of_all = r#"{"definer": "mine", "node": "n1", "groups": ["g2"], "members": {"n0": ["g2"]}}"#.to_owned();
+    for text in (0..8).map(of_one).chain([of_all]) {
+        world.change(|state| state.said.insert("a".into(), ("mine".into(), text.into())));
+        bell.ring();
+        world.until("somebody takes it", |state| state.said.is_empty());
+    }
+    let (heard, partitions) = (Bell::default(), 0..courier.partitions());
+    let read = |partition| Following::new(&courier, Topic::GroupAdvertisement, partition, Position::START, &heard);
+    let (mut logs, mut keys, began) = (partitions.map(read).collect::<Vec<_>>(), Vec::new(), Instant::now());
+    while !keys.contains(&(partition_of(b"mine", courier.partitions()), "mine".to_owned())) {
+        assert!(began.elapsed() < PATIENCE, "{keys:?}");
+        for (partition, log) in (0..).zip(&mut logs) {
+            let records = log.take(&courier, &heard, 16);
+            keys.extend(records.iter().map(|record| (partition, key_of(record).unwrap().to_owned())));
+        }
+        heard.wait_until(Instant::now() + Duration::from_millis(20));
+    }
+    let wanted = (0..8).map(|node| format!("mine/n{node}")).chain(["mine".to_owned()]);
+    let wanted: Vec<_> = wanted.map(|key| (partition_of(b"mine", courier.partitions()), key)).collect();
+    assert_eq!(keys, wanted);
 }
 
 #[test]

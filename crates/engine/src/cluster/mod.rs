@@ -61,6 +61,7 @@ impl Engine {
         }
         self.begin_dealing_anew(&old);
         self.reseat_members(now, &old);
+        self.tell_homes_of_groups(&old);
         self.finish_dealing_anew(now);
         self.forget_those_replaced(now);
         for peer in gone {

@@ -313,9 +313,6 @@ impl Engine {
             // A session that was never to outlive its connection gave up its messages by that.
             _ => Reason::SessionDiscarded,
         };
-        if let Some(paged) = session.rare.as_ref().and_then(|rare| rare.paged.as_ref()) {
-            self.desk.counters.dropped[reason.number()] += paged.messages;
-        }
         let of_uplink = session.is_uplink();
         let Some(mut flow) = session.flow else { return };
         if let Some(tail) = flow.tail.take() {

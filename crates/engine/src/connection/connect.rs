@@ -233,7 +233,6 @@ impl Engine {
         if resumed.is_some() {
             self.ask_for_rights_again(now, session);
             self.announce_presence(session, true);
-            self.ask_for_queue(session);
             self.desk.resume(now.monotonic, &mut self.layouts, session);
         }
     }

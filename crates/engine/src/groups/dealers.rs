@@ -122,6 +122,14 @@ impl Dealers {
         self.complete.has(partition)
     }
 
+    /// Whether all members that live have seats here, or will have them elsewhere. Who stands in for the home deals to those whom it has.
+    pub(super) fn is_told_all(&self, roster: &Roster, partition: PartitionId) -> bool {
+        if roster.home_of(partition) == self.own {
+            return roster.stands_in(partition) || self.is_complete(partition);
+        }
+        !self.others.iter().any(|other| other.claims.has(partition))
+    }
+
     /// Whether there is a partition whose dealer or home is gone, and whose next one is not ready.
     pub(crate) fn miss_any(&self) -> bool {
         !self.unready.is_empty()
@@ -140,7 +148,9 @@ impl Dealers {
             let (dealer, home) = (self.dealer_of(partition), new.home_of(partition));
             let one = Partitions::that(|it| it == partition);
             let mut next = dealer;
-            if new.stands_in(partition) {
+            if new.stands_in(partition) && new.misses(partition) && new.has(dealer) {
+                // The home that is gone did not deal for this shard yet: whoever does goes on until there is another home.
+            } else if new.stands_in(partition) {
                 next = home;
                 self.open = self.open.with(one);
                 if !new.misses(partition) {
@@ -153,7 +163,7 @@ impl Dealers {
             } else if !new.has(dealer) {
                 next = home;
                 self.unready = self.unready.with(one);
-            } else if new.is_own(dealer) && !old.has(home) {
+            } else if new.is_own(dealer) && !old.has(home) && !old.stands_in(partition) {
                 // This process was alone.
                 self.open = self.open.with(one);
             }
@@ -316,7 +326,7 @@ impl Engine {
                 && roster.others().into_iter().all(seated)
         };
         let complete = Partitions::that(has_all);
-        self.groups.dealers.complete = complete;
+        let before = std::mem::replace(&mut self.groups.dealers.complete, complete);
         for shard in self.roster.others() {
             let Some(other) = self.groups.dealers.other(shard) else { continue };
             let partitions = complete.among(other.seated).without(other.answered);
@@ -327,6 +337,9 @@ impl Engine {
             }
         }
         self.deal_at(now, self.place.shard, complete);
+        if !complete.without(before).is_empty() {
+            self.remove_forsaken_groups(now);
+        }
     }
 
     /// The home of partitions knows all members: it deals what is published here from now on.

@@ -202,7 +202,8 @@ impl Reach<'_> {
     #[cold]
     pub(super) fn keep_for_who_comes(&mut self, now: Now, key: GroupKey, publication: &mut Publication<'_>) {
         let leave = self.groups.members(key).next().is_some();
-        let awaits = leave || self.roster.misses_any() || self.groups.dealers.miss_any();
+        let told = self.groups.partition_of(key).is_some_and(|it| self.groups.dealers.is_told_all(self.roster, it));
+        let awaits = leave || !told || self.roster.misses_any() || self.groups.dealers.miss_any();
         let name = self.groups.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
             Some((share, filter)) => self.wait_for_member(now, (&share, &filter), publication),

@@ -2,6 +2,7 @@
 
 mod audit;
 pub(crate) mod dealers;
+mod existence;
 mod fleet;
 mod joins;
 pub(crate) mod kept;
@@ -172,19 +173,12 @@ impl Engine {
         seat: Seat,
         ticket: Option<Ticket>,
     ) -> u16 {
-        let strategy = self.desk.uplinks.strategy(group.tenant).unwrap_or(self.settings.shared.strategy);
-        let key = self.groups.find_or_make(group, strategy);
+        self.tell_home_of_new(group);
+        let (key, told) = self.make_group(now, group, ticket);
         if let Some(dealt) = self.groups.dealt.get_mut(key.0) {
             dealt.members.join(Member { receiver: (shard, session), options: seat, identity: seat.client }, true);
         }
-        let added = self.index.add_group(group.tenant, group.filter, key);
-        if added.first_local {
-            self.note_sys_interest(now, group.tenant, group.filter, true);
-        }
-        if added.first_local {
-            return self.announce_interest(group.tenant, group.filter, true, ticket);
-        }
-        0
+        told
     }
 
     /// A session of another shard joins a group of this one.
@@ -274,19 +268,9 @@ impl Engine {
         let Some(key) = self.groups.find(group) else { return };
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         dealt.members.leave(&(from, session));
-        if dealt.members.is_empty() && !self.awaits_somebody() {
+        let (is_empty, partition) = (dealt.members.is_empty(), dealt.partition);
+        if is_empty && self.knows_all_members(partition) {
             self.remove_group(now, group);
-        }
-    }
-
-    /// Nothing is dealt here to a group any more.
-    fn remove_group(&mut self, now: Now, group: GroupName<'_>) {
-        let Some(key) = self.groups.find(group) else { return };
-        self.groups.remove(key);
-        let removed = self.index.remove_group(group.tenant, group.filter, key);
-        if removed.is_some_and(|removed| removed.last_local) {
-            self.announce_interest(group.tenant, group.filter, false, None);
-            self.note_sys_interest(now, group.tenant, group.filter, false);
         }
     }
 }

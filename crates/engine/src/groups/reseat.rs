@@ -2,8 +2,8 @@
 
 use crate::engine::Engine;
 use crate::hash::hash_name;
-use crate::ids::{Partitions, SessionKey, ShardId, TenantId};
-use crate::link::record::{GroupName, Record};
+use crate::ids::{Partitions, SessionKey, ShardId};
+use crate::link::record::Record;
 use crate::now::Now;
 use crate::session::{Membership, Session};
 
@@ -32,16 +32,6 @@ impl Engine {
             }
         }
         self.groups.joining.retain(|_, joining| joining.shard != peer);
-    }
-
-    /// Forgets groups whose members were at nodes that are gone, when it is known that none of them comes back by another node.
-    pub(crate) fn remove_forsaken_groups(&mut self, now: Now) {
-        let empty = self.groups.dealt.iter().filter(|(_, dealt)| dealt.members.is_empty());
-        let names: Vec<(TenantId, Box<str>, Box<str>)> =
-            empty.map(|(_, dealt)| (dealt.tenant, dealt.share.clone(), dealt.filter.clone())).collect();
-        for (tenant, share, filter) in names {
-            self.remove_group(now, GroupName { tenant, share: &share, filter: &filter });
-        }
     }
 
     /// A session went online or offline: its groups prefer members that are there.

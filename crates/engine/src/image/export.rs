@@ -138,9 +138,6 @@ impl Engine {
             out.put_u8(membership.member.options);
             out.put_u32(membership.member.subscription_id);
         }
-        let paged = rare.and_then(|rare| rare.paged.as_ref());
-        out.put_u64(paged.map_or(0, |paged| paged.messages));
-        out.put_u64(paged.map_or(0, |paged| paged.checksum));
         let exchanges = rare.map_or(&[][..], |rare| &rare.exchanges);
         put_flow(out, now, session.flow.as_deref(), exchanges);
     }

@@ -1,4 +1,4 @@
-//! State as bytes: what a partition holds, and queues that were moved out of memory.
+//! State as bytes: what a partition holds.
 //!
 //! Deadlines are absolute times in images, so that they outlive the process and a step of its wall clock. A message that
 //! has expired on the way is dropped with its reason when its turn comes, like one that expired in memory. Bytes that come
@@ -11,7 +11,6 @@ mod fields;
 mod import;
 mod moving;
 mod owed;
-mod paging;
 mod read_session;
 mod rest;
 
@@ -24,14 +23,13 @@ pub(crate) use fields::{
 pub(crate) use moving::released;
 pub use moving::{PartitionImage, Snapshot};
 pub use owed::Owed;
-pub use paging::{PageError, PagedQueue};
 pub(crate) use rest::{Ahead, Rest};
 
 use crate::hash::hash_bytes;
 use crate::wire::{WireReader, WireWrite};
 
 /// Version of the layout of a partition's image; a reader refuses others.
-const IMAGE_VERSION: u8 = 7;
+const IMAGE_VERSION: u8 = 8;
 
 /// What stands before the content of an image.
 const SEAL_LEN: usize = 1 + 8;

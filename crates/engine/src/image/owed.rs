@@ -15,7 +15,7 @@ pub struct Owed {
     pub subscriptions: u64,
     /// Subscriptions that have not been brought all of their retained messages.
     pub fetches: u64,
-    /// Messages waiting in queues, those moved out of memory included.
+    /// Messages waiting in queues, those in the store alone included.
     pub queued: u64,
     /// Messages sent that wait for PUBACK.
     pub await_pub_ack: u64,
@@ -82,7 +82,6 @@ impl Owed {
         if let Some(rare) = &session.rare {
             self.fetches += rare.fetches.len() as u64;
             self.wills += u64::from(rare.will.is_some());
-            self.queued += rare.paged.as_ref().map_or(0, |paged| paged.messages);
         }
         if let Some(flow) = &session.flow {
             self.add_flow(flow);

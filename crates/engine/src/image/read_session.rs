@@ -16,7 +16,7 @@ use crate::link::record::{GroupName, MemberOptions};
 use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
 use crate::session::packet_ids::{Inflight, State};
-use crate::session::{Delivery, FilterList, InFlight, Membership, Paged, Session, Standing, Will};
+use crate::session::{Delivery, FilterList, InFlight, Membership, Session, Standing, Will};
 use crate::topics::SubscriberOptions;
 use crate::wire::{WireError, WireReader};
 
@@ -61,7 +61,6 @@ impl SessionImage {
             }
             memberships.push(Rc::new(membership));
         }
-        read_paged(reader, &mut session)?;
         read_flow(reader, now, &mut session, &memberships)?;
         session.settle();
         Ok(Self { session, subscriptions, memberships, node_groups })
@@ -177,18 +176,6 @@ fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId) -> Result<Memb
         MemberOptions { options: read_options(reader)?.bits(), subscription_id: read_subscription_id(reader, 0)? };
     let partition = crate::groups::group_partition(tenant, share, filter);
     Ok(Membership::new(GroupName { tenant, share, filter }, partition, member))
-}
-
-fn read_paged(reader: &mut WireReader<'_>, session: &mut Session) -> Result<(), WireError> {
-    let messages = reader.u64("a number of messages outside memory")?;
-    let checksum = reader.u64("a checksum")?;
-    if messages > u64::from(u32::MAX) {
-        return Err(WireError { reading: "a number of messages outside memory" });
-    }
-    if messages > 0 {
-        session.rare_mut().paged = Some(Paged { messages, checksum, loading: false });
-    }
-    Ok(())
 }
 
 fn read_packet_id(reader: &mut WireReader<'_>) -> Result<PacketId, WireError> {

@@ -394,26 +394,4 @@ proptest! {
             other.handle_timers(end);
         }
     }
-
-    #[test]
-    fn a_queue_outside_memory_comes_back_whole_or_not_at_all(at: prop::sample::Index, change in 1..=255_u8, cut: bool) {
-        let (mut engine, partition) = owing();
-        let owed = engine.owed(partition);
-        let queue = engine.page_out(NOW, TenantId::DEFAULT, "subscriber").unwrap();
-        prop_assert_eq!(engine.owed(partition), owed);
-        prop_assert_eq!(engine.gauges().queued_messages, 0);
-        let mut damaged = queue.clone();
-        let at = at.index(damaged.bytes.len());
-        if cut {
-            damaged.bytes.truncate(at);
-        } else {
-            damaged.bytes[at] ^= change;
-        }
-        prop_assert_eq!(engine.handle_loaded(NOW, &damaged), Err(PageError::Damaged));
-        prop_assert_eq!(engine.owed(partition), owed);
-        prop_assert_eq!(engine.handle_loaded(NOW, &queue), Ok(()));
-        prop_assert_eq!(engine.owed(partition), owed);
-        prop_assert_eq!(engine.gauges().queued_messages, queue.messages);
-        prop_assert_eq!(engine.handle_loaded(NOW, &queue), Err(PageError::NothingMissing));
-    }
 }

@@ -155,6 +155,7 @@ impl Engine {
                 self.handle_group_join(now, from, group, session, Seat { client, member, full: false }, ticket);
             }
             Record::GroupLeave { group, session } => self.handle_group_leave(now, from, group, session),
+            Record::GroupExists { group } => self.handle_group_exists(now, group),
             Record::GroupPresence { group, session, online } => {
                 self.groups.set_online(group, from, session, online);
                 self.deal_waiting(now);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_mqtt::{QoS, ReasonCode};
 
-use self::put::{put_awaited, put_numbered, put_waiting};
+use self::put::{put_awaited, put_group, put_member, put_numbered, put_waiting};
 use crate::addresses::Counts;
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::awaited::Awaited;
@@ -65,6 +65,8 @@ pub(crate) enum Record<'a> {
     GroupLeave { group: GroupName<'a>, session: u32 },
     /// A member of a group went online or offline.
     GroupPresence { group: GroupName<'a>, session: u32, online: bool },
+    /// There is a group that is dealt at the sender. The receiver is its next home, whether it hears of members or not.
+    GroupExists { group: GroupName<'a> },
     /// The receiver's session is dealt a message of a group.
     Deal {
         session: u32,
@@ -123,12 +125,6 @@ pub(crate) enum Record<'a> {
     Exchange(ExchangeWord),
 }
 
-fn put_group(out: &mut Vec<u8>, group: &GroupName<'_>) {
-    out.put_u16(group.tenant.0);
-    out.put_bytes(group.share.as_bytes());
-    out.put_bytes(group.filter.as_bytes());
-}
-
 fn read_group<'a>(reader: &mut WireReader<'a>) -> Result<GroupName<'a>, WireError> {
     let tenant = TenantId(reader.u16("a tenant")?);
     Ok(GroupName { tenant, share: reader.text("a share name")?, filter: reader.text("a topic filter")? })
@@ -150,11 +146,6 @@ fn read_refused(reader: &mut WireReader<'_>) -> Result<Option<Reason>, WireError
         NOT_REFUSED => Ok(None),
         number => Reason::of_number(number).map(Some).ok_or(WireError { reading: "a reason" }),
     }
-}
-
-fn put_member(out: &mut Vec<u8>, member: MemberOptions) {
-    out.put_u8(member.options);
-    out.put_u32(member.subscription_id);
 }
 
 fn read_member(reader: &mut WireReader<'_>) -> Result<MemberOptions, WireError> {
@@ -341,6 +332,10 @@ impl<'a> Record<'a> {
                 out.put_u32(*session);
                 out.put_u8(u8::from(*online));
             }
+            Self::GroupExists { group } => {
+                out.put_u8(24);
+                put_group(out, group);
+            }
             Self::Deal { session, client, group, member, insists, id, envelope } => {
                 out.put_u8(10);
                 out.put_u32(*session);
@@ -478,6 +473,7 @@ impl<'a> Record<'a> {
             18 => Self::SysReport { round: reader.u32("a round")?, values: reader.bytes("numbers")? },
             20..=22 => Self::read_crossing(kind, reader)?,
             23 => Self::Dealt { id: reader.u64("a deal")? },
+            24 => Self::GroupExists { group: read_group(reader)? },
             30..=33 => Self::read_reservation(kind, reader)?,
             43 => Self::InterestRefused {
                 ticket: read_some_ticket(reader)?,

@@ -66,7 +66,6 @@ impl Desk {
             flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none() && !flow.waits_alone()
         });
         if !queue_is_empty
-            || session.is_loading()
             || connection.output_len() > self.high_water
             || (qos != QoS::AtMostOnce && !has_window(session, self.settings.queue.max_bytes))
         {
@@ -216,10 +215,6 @@ impl Desk {
                 break;
             }
             let Some(session) = self.sessions.get_mut(to.0) else { return };
-            if session.is_loading() {
-                // What is outside memory is older and goes first.
-                break;
-            }
             let Some(key) = session.connection else { return };
             let Some(connection) = self.connections.get_mut(key) else { return };
             let room = connection.output_len() <= self.high_water / 2;

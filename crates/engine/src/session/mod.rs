@@ -271,24 +271,12 @@ pub(crate) struct Rare {
     pub memberships: Vec<Rc<Membership>>,
     /// Retained messages being fetched, by their numbers.
     pub fetches: Vec<u32>,
-    /// The part of the queue that is outside memory.
-    pub paged: Option<Paged>,
     /// SUBACKs that wait, and fetches behind them.
     pub fetches_expected: u32,
     /// QoS 2 messages of the client that have crossed to other nodes, by their packet ids.
     pub exchanges: Vec<(PacketId, Exchange)>,
     /// Topics that arrived live while a fetch was under way or expected: the fetched value is older.
     pub fresh_topics: HashSet<Box<str>, BuildHasherDefault<NameHasher>>,
-}
-
-/// The part of a queue that is outside memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Paged {
-    pub messages: u64,
-    /// Of the bytes that they were given out as.
-    pub checksum: u64,
-    /// Whether it was asked for.
-    pub loading: bool,
 }
 
 impl Rare {
@@ -298,7 +286,6 @@ impl Rare {
             && self.memberships.is_empty()
             && self.fetches.is_empty()
             && self.fetches_expected == 0
-            && self.paged.is_none()
             && self.exchanges.is_empty()
     }
 }
@@ -380,12 +367,6 @@ impl Session {
         self.listener == UPLINK_LISTENER
     }
 
-    /// Whether a part of the queue is outside memory.
-    #[inline]
-    pub(crate) fn is_loading(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.paged.is_some())
-    }
-
     /// How many subscriptions it has, shared ones included.
     pub(crate) fn subscriptions(&self) -> usize {
         self.filters.len() + self.rare.as_ref().map_or(0, |rare| rare.memberships.len())
@@ -408,9 +389,7 @@ impl Session {
 
     /// Frees what an idle session does not need.
     pub(crate) fn settle(&mut self) {
-        // What is outside memory may be stored under numbers that must not be given out again meanwhile.
-        let numbered = self.stored.is_some() && self.is_loading();
-        if self.flow.as_ref().is_some_and(|flow| flow.is_idle()) && !numbered && !self.is_uplink() {
+        if self.flow.as_ref().is_some_and(|flow| flow.is_idle()) && !self.is_uplink() {
             self.flow = None;
         }
         if self.rare.as_ref().is_some_and(|rare| rare.is_idle()) {

@@ -147,27 +147,6 @@ impl SessionQueue {
         }
     }
 
-    /// Puts deliveries before all that wait, in their order.
-    pub(crate) fn prepend(&mut self, older: Vec<Delivery>) {
-        if let Self::Plain(queue) = self
-            && older.iter().all(|delivery| delivery.message.priority == 0 && !delivery.latest)
-        {
-            for delivery in older.into_iter().rev() {
-                queue.push_front(delivery);
-            }
-            return;
-        }
-        let newer = std::mem::take(self);
-        // A newer message of a topic stands behind the older one here, also where only the newest counts: what was
-        // counted as waiting has to be there.
-        let all: Vec<Delivery> = older.into_iter().chain(newer).collect();
-        *self = if all.iter().any(|delivery| delivery.latest) {
-            Self::Latest(Box::new(all.into_iter().collect()))
-        } else {
-            Self::Levels(Box::new(all.into_iter().collect()))
-        };
-    }
-
     /// Moves the delivery that was added last, if it is the one, before the first that comes after it among the first `limit`. Where
     /// priorities decide it stays where it is.
     pub(crate) fn advance_last(
@@ -230,12 +209,16 @@ impl<'q> IntoIterator for &'q SessionQueue {
 }
 
 impl FromIterator<Delivery> for SessionQueue {
-    /// Each delivery stays one, whatever its topic.
+    /// Each delivery stays one, whatever its topic: what was counted as waiting has to be there.
     fn from_iter<I: IntoIterator<Item = Delivery>>(deliveries: I) -> Self {
-        let mut queue = Self::default();
-        queue.prepend(deliveries.into_iter().collect());
-        queue.settle();
-        queue
+        let all: Vec<Delivery> = deliveries.into_iter().collect();
+        if all.iter().any(|delivery| delivery.latest) {
+            Self::Latest(Box::new(all.into_iter().collect()))
+        } else if all.iter().any(|delivery| delivery.message.priority != 0) {
+            Self::Levels(Box::new(all.into_iter().collect()))
+        } else {
+            Self::Plain(all.into())
+        }
     }
 }
 

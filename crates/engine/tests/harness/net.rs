@@ -14,8 +14,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     ApplicationMessage, AuthRequest, Batch, ConnectionKey, Counters, DialAttempt, Engine, Event, ListenerId,
-    LoadedQueue, LogEvent, Millis, Now, PagedQueue, Preset, Reason, Settings, TenantId, UplinkOptions, Verdict,
-    WantedQueue,
+    LoadedQueue, LogEvent, Millis, Now, Preset, Reason, Settings, UplinkOptions, Verdict, WantedQueue,
 };
 
 use self::nodes::Nodes;
@@ -42,7 +41,6 @@ pub(crate) enum Step {
     Timers(usize),
     Deliver { from: usize, to: usize },
     Adopt(SocketId),
-    Load,
     ReadStore,
     Bring,
     Ship(usize),
@@ -142,10 +140,6 @@ pub(crate) struct Net {
     pub brought: VecDeque<(usize, LoadedQueue)>,
     /// Answers to challenges, by shard and connection.
     pub challenged: VecDeque<(usize, ConnectionKey, Vec<u8>)>,
-    /// Queues that were moved out of memory.
-    paged: BTreeMap<(TenantId, String), PagedQueue>,
-    /// Queues that are wanted back, and by whom.
-    wanted: VecDeque<(usize, TenantId, String)>,
     /// The brokers of a fleet.
     pub brokers: BTreeMap<String, FakeBroker>,
     /// What the engines were told of them.
@@ -154,8 +148,6 @@ pub(crate) struct Net {
     pub dialing: VecDeque<(String, DialAttempt)>,
     /// Clients whose home is elsewhere.
     pub relaying: Vec<(usize, ConnectionKey, u16)>,
-    /// Clients whose queues were asked for, whether there is one or not.
-    pub asked_back: Vec<String>,
     /// Clients that have acknowledged a ping.
     pub pongs: Vec<String>,
     pub records: Vec<(usize, ApplicationMessage)>,
@@ -249,13 +241,10 @@ impl Net {
             reading: VecDeque::new(),
             brought: VecDeque::new(),
             challenged: VecDeque::new(),
-            paged: BTreeMap::new(),
-            wanted: VecDeque::new(),
             brokers: BTreeMap::new(),
             configured: BTreeMap::new(),
             dialing: VecDeque::new(),
             relaying: Vec::new(),
-            asked_back: Vec::new(),
             pongs: Vec::new(),
             records: Vec::new(),
             reports: Vec::new(),
@@ -419,7 +408,7 @@ impl Net {
             Step::Timers(at) | Step::Ship(at) | Step::Deliver { to: at, .. } => at == shard,
             Step::Adopt(id) => matches!(net.sockets[id].stand, Stand::Moving { home, .. } if home == shard),
             Step::Read(id) | Step::Write(id) | Step::Finish(id) => net.shard_of(id) == Some(shard),
-            Step::Load | Step::ReadStore | Step::Bring | Step::Dial | Step::Commit => false,
+            Step::ReadStore | Step::Bring | Step::Dial | Step::Commit => false,
         };
         let kinds: [fn(&Step) -> bool; 7] = [
             |step| matches!(step, Step::Read(_)),
@@ -474,9 +463,6 @@ impl Net {
         let shards = || (0..self.engines.len()).filter(|shard| free(*shard));
         for to in shards() {
             self.deliveries(to, &mut steps);
-        }
-        if !self.wanted.is_empty() {
-            steps.push(Step::Load);
         }
         if !self.reading.is_empty() {
             steps.push(Step::ReadStore);
@@ -537,7 +523,6 @@ impl Net {
                 self.gather(to);
             }
             Step::Adopt(id) => self.adopt(id),
-            Step::Load => self.load(),
             Step::ReadStore => self.read_store(),
             Step::Bring => self.bring(),
             Step::Dial => self.dial(),
@@ -615,34 +600,6 @@ impl Net {
         let Stand::Moving { home, bytes } = std::mem::replace(&mut self.sockets[id].stand, Stand::Gone) else { return };
         self.trace.note(format!("shard {home}: adopts socket {id} with {} bytes", bytes.len()));
         self.accept(id, home, &bytes);
-    }
-
-    /// Moves the queue of a client that is away out of memory; returns how many messages it held.
-    pub(crate) fn page_out(&mut self, shard: usize, tenant: TenantId, client_id: &str) -> u64 {
-        let Some(queue) = self.engines[shard].page_out(self.now, tenant, client_id) else { return 0 };
-        self.trace.note(format!("shard {shard}: gives out {} messages of {client_id}", queue.messages));
-        let messages = queue.messages;
-        self.paged.insert((tenant, client_id.to_owned()), queue);
-        messages
-    }
-
-    /// Throws a queue away that belongs to nobody any more.
-    pub(crate) fn forget_paged(&mut self, tenant: TenantId, client_id: &str) {
-        self.paged.remove(&(tenant, client_id.to_owned()));
-    }
-
-    /// Messages in queues that were moved out of memory.
-    pub(crate) fn paged_messages(&self) -> u64 {
-        self.paged.values().map(|queue| queue.messages).sum()
-    }
-
-    fn load(&mut self) {
-        let Some((shard, tenant, client_id)) = self.wanted.pop_front() else { return };
-        let Some(queue) = self.paged.remove(&(tenant, client_id.clone())) else { return };
-        // The session may have ended meanwhile; its messages are counted then.
-        let loaded = self.engines[shard].handle_loaded(self.now, &queue);
-        self.trace.note(format!("shard {shard}: takes {} messages of {client_id}: {loaded:?}", queue.messages));
-        self.gather(shard);
     }
 
     /// The store brings the part of a queue that was asked for first, as far as it is committed.
@@ -833,10 +790,6 @@ impl Net {
             }
             Event::Authenticate { key, request } => self.asked.push_back(Asked { request, shard, key }),
             Event::AnswerChallenge { key, data } => self.challenged.push_back((shard, key, data)),
-            Event::LoadQueue { tenant, client_id } => {
-                self.asked_back.push(client_id.clone());
-                self.wanted.push_back((shard, tenant, client_id));
-            }
             Event::ReadQueue(wanted) => self.reading.push_back((shard, wanted)),
             Event::Dial { uplink, attempt } => self.dialing.push_back((uplink, attempt)),
             Event::Relay { key, place } if self.nodes.are_several() => self.relay(shard, key, usize::from(place)),

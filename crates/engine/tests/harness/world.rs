@@ -551,12 +551,6 @@ impl World {
         self.0.borrow_mut().with_engine(usize::from(shard), call)
     }
 
-    /// Moves the queue of a client that is away out of memory; returns how many messages it held.
-    pub(crate) fn page_out(&self, client_id: &str) -> u64 {
-        let home = usize::from(self.home_of(client_id));
-        self.0.borrow_mut().page_out(home, TenantId::DEFAULT, client_id)
-    }
-
     pub(crate) fn shut_down(&self) {
         for step in [Engine::publish_last_wills, Engine::begin_shutdown] {
             for shard in 0..self.shards() {
@@ -614,11 +608,6 @@ impl World {
         std::mem::take(&mut self.0.borrow_mut().taken)
     }
 
-    /// Takes the names of the clients whose queues were asked for.
-    pub(crate) fn take_asked_back(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.borrow_mut().asked_back)
-    }
-
     /// Takes what was told to the log.
     pub(crate) fn take_log(&self) -> Vec<LogEvent> {
         std::mem::take(&mut self.0.borrow_mut().log)
@@ -645,16 +634,6 @@ impl World {
 
     pub(crate) fn note(&self, line: String) {
         self.0.borrow_mut().trace.note(line);
-    }
-
-    /// Throws a queue away that was moved out of memory, since its session has ended.
-    pub(crate) fn forget_paged(&self, client_id: &str) {
-        self.0.borrow_mut().forget_paged(TenantId::DEFAULT, client_id);
-    }
-
-    /// Messages in queues that were moved out of memory.
-    pub(crate) fn paged_messages(&self) -> u64 {
-        self.0.borrow().paged_messages()
     }
 
     pub(crate) fn batches_under_way(&self) -> usize {

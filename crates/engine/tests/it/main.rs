@@ -29,7 +29,6 @@ mod loop_lag;
 mod model;
 mod moves;
 mod moving;
-mod paging;
 mod policies;
 mod priorities;
 mod properties;

@@ -96,10 +96,6 @@ impl Model {
         self.sessions.get(&client).is_some_and(|session| session.connected)
     }
 
-    pub(crate) fn has_session(&self, client: ClientNumber) -> bool {
-        self.sessions.contains_key(&client)
-    }
-
     /// Sessions with and without a connection, ordinary subscriptions and memberships.
     pub(crate) fn counts(&self) -> [u64; 4] {
         let mut counts = [0; 4];

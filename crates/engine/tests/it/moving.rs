@@ -246,31 +246,6 @@ fn members_of_a_shared_group_meet_again() {
 }
 
 #[test]
-fn a_queue_outside_memory_is_loaded_in_the_new_place() {
-    moved(
-        seconds(1),
-        |here| {
-            let client = here.connect(v5("a").lasting());
-            client.subscribe("t", AtLeastOnce);
-            client.lose();
-            let publisher = here.connect(v5("p"));
-            publisher.publish(message("t", "1").qos1());
-            publisher.publish(message("t", "2").qos1());
-            let queue = here.engine(here.home_of("a"), |engine, now| engine.page_out(now, T, "a")).expect("a queue");
-            publisher.publish(message("t", "3").qos1());
-            queue
-        },
-        |there, queue| {
-            let client = there.connect(v5("a").lasting());
-            client.expect_nothing();
-            assert_eq!(there.take_asked_back(), ["a"]);
-            there.engine(there.home_of("a"), |engine, now| engine.handle_loaded(now, &queue)).unwrap();
-            assert_eq!(client.payloads(), ["1", "2", "3"]);
-        },
-    );
-}
-
-#[test]
 fn rules_of_the_new_place_are_asked_for_what_was_subscribed_in_the_old() {
     #[derive(Debug)]
     struct NothingSecret;

@@ -79,10 +79,9 @@ fn keep_last_outlives_being_away() {
             publisher.publish(message("u", n.to_string()).qos1());
         }
         assert_eq!(world.gauges().queued_messages, 2);
-        assert_eq!(world.page_out("s"), 2);
         publisher.publish(message("t", "4").qos1());
         let back = world.connect(v5("s").lasting().receive_maximum(1).manual());
-        back.expect_publish("t", "3");
+        back.expect_publish("t", "4");
         publisher.publish(message("t", "5").qos1());
         assert_eq!(world.dropped(Reason::QueueReplaced), 5);
     });

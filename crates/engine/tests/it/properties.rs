@@ -27,7 +27,6 @@ enum Op {
     Publish { client: usize, topic: usize, qos: u8, retain: bool, empty: bool, twice: bool },
     Burst { first: usize, second: usize, topic: usize, qos: u8, count: usize },
     Hold { client: usize, holds: bool },
-    PageOut { client: usize },
     Advance { seconds: u64 },
 }
 
@@ -52,7 +51,6 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (client(), client(), 0..TOPICS.len(), qos(), 2..12_usize)
             .prop_map(|(first, second, topic, qos, count)| Op::Burst { first, second, topic, qos, count }),
         2 => (0..CLIENTS, any::<bool>()).prop_map(|(client, holds)| Op::Hold { client, holds }),
-        1 => (0..CLIENTS).prop_map(|client| Op::PageOut { client }),
         1 => (1..SESSION_SECONDS * 2).prop_map(|seconds| Op::Advance { seconds }),
     ]
 }
@@ -108,9 +106,6 @@ impl Play {
             Op::Publish { .. } => self.publish(op),
             Op::Burst { first, second, topic, qos, count } => self.burst([first, second], topic, qos, count),
             Op::Hold { client, holds } => self.hold(client, holds),
-            Op::PageOut { client } => {
-                self.world.page_out(&self.devices[client].name);
-            }
             Op::Advance { seconds: count } => {
                 self.world.advance(seconds(count));
                 self.model.advance(count);
@@ -157,9 +152,6 @@ impl Play {
         self.settle();
         let present = self.model.connect(client, clean, lasts, version == 2, will);
         let device = &self.devices[client];
-        if !present {
-            self.world.forget_paged(&device.name);
-        }
         assert!(device.online, "{} is not accepted: {:?}", device.name, device.refused);
         if version > 0 {
             assert_eq!(device.session_present, present, "session present of {}", device.name);
@@ -318,9 +310,6 @@ impl Play {
     }
 
     fn check_counts(&self) {
-        for client in (0..CLIENTS).filter(|client| !self.model.has_session(*client)) {
-            self.world.forget_paged(&self.devices[client].name);
-        }
         let gauges = self.world.gauges();
         let model = &self.model;
         let found = [
@@ -332,7 +321,7 @@ impl Play {
         assert_eq!(found, model.counts(), "sessions on and off, subscriptions, memberships");
         assert_eq!(gauges.retained_messages, model.retained.len() as u64, "retained messages");
         let (queued, in_flight) = model.waiting();
-        let outside = gauges.stored_messages + self.world.paged_messages();
+        let outside = gauges.stored_messages;
         assert_eq!(gauges.queued_messages + outside, queued, "queued messages");
         assert_eq!(gauges.inflight_messages, in_flight, "messages in flight");
         assert_eq!((gauges.input_bytes, self.world.batches_under_way()), (0, 0));

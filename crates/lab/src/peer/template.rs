@@ -19,6 +19,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("gateways-kafka", include_str!("../../peers/gateways-kafka.toml")),
     ("gateways-nats", include_str!("../../peers/gateways-nats.toml")),
     ("gateways-managed", include_str!("../../peers/gateways-managed.toml")),
+    ("gateways-managed-kafka", include_str!("../../peers/gateways-managed-kafka.toml")),
     ("gateways-unmanaged", include_str!("../../peers/gateways-unmanaged.toml")),
     ("hivemq", include_str!("../../peers/hivemq.toml")),
     ("kafka", include_str!("../../peers/kafka.toml")),

@@ -308,14 +308,6 @@ impl Shard {
                         self.shared.observer.answer_challenge(data, answer);
                     }
                 }
-                // Nothing here moves queues out of memory, so there is none to load.
-                Event::LoadQueue { client_id, .. } => {
-                    tracing::error!(
-                        shard = self.place.shard.0,
-                        client_id,
-                        "a queue is asked for that was never paged out"
-                    );
-                }
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
                 Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
                 Event::Pong { tenant, client_id } => self.take_pong(tenant, client_id),

@@ -95,7 +95,7 @@ pub(crate) enum FleetOrder {
     /// Give away what brokers owe that are not in the fleet any more.
     ForgetOthers { done: Sender<Result<(), UplinkError>> },
     /// Send clients elsewhere from now on, or no more.
-    Redirect { begin: bool, reference: Option<String> },
+    Redirect { begin: bool, reference: Option<String>, done: Sender<()> },
     /// End the connections of so many clients and say how many there were.
     Evict { clients: usize, whom: Evicted, answer: Sender<usize> },
     /// Say how the fleet is.
@@ -195,15 +195,25 @@ impl NodeHandle {
     }
 
     /// Sends clients elsewhere from now on: who connects is told so (0x9C with `reference` in MQTT 5). With
-    /// [`NodeHandle::evict`] those that are connected follow.
-    pub fn begin_redirecting(&self, reference: Option<&str>) {
-        let order = || FleetOrder::Redirect { begin: true, reference: reference.map(str::to_owned) };
-        self.tell_everybody(|| Admin::Fleet(order()));
+    /// [`NodeHandle::evict`] those that are connected follow. When this returns, it holds on every shard.
+    ///
+    /// # Errors
+    /// When a shard does not answer; it will do so as soon as it can.
+    pub fn begin_redirecting(&self, reference: Option<&str>) -> Result<(), NoAnswer> {
+        self.redirect(true, reference)
     }
 
-    /// Takes clients again.
-    pub fn end_redirecting(&self) {
-        self.tell_everybody(|| Admin::Fleet(FleetOrder::Redirect { begin: false, reference: None }));
+    /// Takes clients again. When this returns, every shard does.
+    ///
+    /// # Errors
+    /// When a shard does not answer; it will do so as soon as it can.
+    pub fn end_redirecting(&self) -> Result<(), NoAnswer> {
+        self.redirect(false, None)
+    }
+
+    fn redirect(&self, begin: bool, reference: Option<&str>) -> Result<(), NoAnswer> {
+        let order = |done| FleetOrder::Redirect { begin, reference: reference.map(str::to_owned), done };
+        self.ask_all(|done| Admin::Fleet(order(done))).map(drop)
     }
 
     /// Ends the connections of up to so many clients on each shard; returns how many there were.
@@ -240,8 +250,14 @@ impl Shard {
                 self.engine.forget_other_uplinks(now);
                 let _ = done.send(Ok(()));
             }
-            FleetOrder::Redirect { begin: true, reference } => self.engine.begin_redirecting(reference),
-            FleetOrder::Redirect { begin: false, .. } => self.engine.end_redirecting(),
+            FleetOrder::Redirect { begin, reference, done } => {
+                if begin {
+                    self.engine.begin_redirecting(reference);
+                } else {
+                    self.engine.end_redirecting();
+                }
+                let _ = done.send(());
+            }
             FleetOrder::Evict { clients, whom, answer } => {
                 let served = self.engine.evict(now, clients, whom);
                 let relayed = self.send_relayed_away(clients.saturating_sub(served), whom);

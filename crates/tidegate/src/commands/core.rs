@@ -11,8 +11,9 @@ use crate::cli::ConfigArgs;
 use crate::config::Config;
 use crate::config::source::Source;
 use crate::context::{Service, Services, start_services};
-use crate::exit::{Exit, print, report};
+use crate::exit::{Exit, report};
 use crate::logging::Log;
+use crate::service_manager;
 use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 
@@ -123,9 +124,7 @@ fn serve(args: &Args, config: &Config) -> Result<Exit, String> {
     status.runs_services(services);
     if wait_until_ready(&status, &mut signals)? {
         status.services_ready();
-        if let Err(error) = print(&line) {
-            tracing::warn!(%error, "standard output is closed; nobody was told that the services run");
-        }
+        service_manager::tell_ready("core", &line);
         release_program_pages();
         while signals.wait() == Asked::Reload {
             tracing::info!("services of the core take a new configuration with a restart");

@@ -17,6 +17,7 @@ use crate::config::sections::{LogFormat, LogLevel};
 use crate::exit::{Exit, print, report};
 use crate::fleet::places_table;
 use crate::logging::Log;
+use crate::service_manager;
 use crate::signals::{Asked, BrokerSignals};
 
 const EXAMPLES: &str = "\
@@ -140,9 +141,7 @@ fn serve(args: &Args) -> Result<Exit, (Exit, String)> {
     let settings = settings(args).map_err(|error| (Exit::Usage, error))?;
     let server = Server::start(&settings).map_err(|error| failure(error.to_string()))?;
     server.zone().set_endpoints(args.endpoints.clone()).map_err(|error| (Exit::Usage, error.to_string()))?;
-    if let Err(error) = print(&ready_line(args, &server)) {
-        tracing::warn!(%error, "standard output is closed; nobody was told that the server is ready");
-    }
+    service_manager::tell_ready("server", &ready_line(args, &server));
     // There is nothing to read anew: the endpoints are on the command line.
     while signals.wait() == Asked::Reload {}
     let counters = server.counters();

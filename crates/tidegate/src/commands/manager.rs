@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use crate::exit::{Exit, print};
+use crate::exit::Exit;
 use crate::fleet::{After, AtItsEnd, Session, SessionArgs};
+use crate::service_manager;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,9 +35,7 @@ pub(crate) fn run(args: &Args) -> Exit {
         Err(no) => return no.into(),
     };
     let line = format!("tidegate {} manager ready: {}\n", env!("CARGO_PKG_VERSION"), session.addresses());
-    if let Err(error) = print(&line) {
-        tracing::warn!(%error, "standard output is closed; nobody was told that the manager is ready");
-    }
+    service_manager::tell_ready("manager", &line);
     let (ended, exit) = session.work(|_| After::Work);
     ended.leave(exit)
 }

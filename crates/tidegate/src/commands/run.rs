@@ -16,7 +16,7 @@ use crate::cli::ConfigArgs;
 use crate::cluster::NotJoined;
 use crate::config::Config;
 use crate::durable::Kept;
-use crate::exit::{Exit, print, report};
+use crate::exit::{Exit, report};
 use crate::homes::HomesKeeper;
 use crate::logging::Log;
 use crate::mirror::{Closing, Mirrored};
@@ -26,6 +26,7 @@ use crate::orchestrator::RELAY_LISTENER;
 use crate::reload::{
     AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloadable, Reloader, TenantSections, TlsFiles,
 };
+use crate::service_manager;
 use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 
@@ -304,9 +305,7 @@ fn node_settings(
 }
 
 fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>) {
-    if let Err(error) = print(&ready_line(node, config, console)) {
-        tracing::warn!(%error, "standard output is closed; nobody was told that the broker is ready");
-    }
+    service_manager::tell_ready("broker", &ready_line(node, config, console));
     release_program_pages();
 }
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use tidegate_fleet::manage::driver::Driver;
 
-use crate::exit::{Exit, complain, print, report};
+use crate::exit::{Exit, complain, report};
 use crate::fleet::{After, AtItsEnd, Session, SessionArgs, text_of};
+use crate::service_manager;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,9 +48,7 @@ pub(crate) fn run(args: &Args) -> Exit {
     let (ended, exit) = session.work(|driver| {
         if !told && driver.manager().is_started() && has_endpoints(driver) {
             told = true;
-            if let Err(error) = print(&ready(driver, &addresses)) {
-                tracing::warn!(%error, "standard output is closed; nobody was told that the fleet is ready");
-            }
+            service_manager::tell_ready("fleet", &ready(driver, &addresses));
         }
         if !told && let Some(waited) = patience.is_over() {
             complain(format_args!("not ready after {} s: {}\n", waited.as_secs(), waits_for(driver)));

@@ -148,11 +148,11 @@ pub(super) fn drain(status: &BrokerStatus, request: &DrainRequest) -> Result<(),
     let (reference, per_second) = (request.server_reference.as_deref(), request.per_second);
     let evict_after_s = request.evict_after.as_secs();
     tracing::info!(reference, per_second, evict_after_s, "clients are sent elsewhere");
-    status.drainer().begin(node, request).map_err(ControlError::Refused)
+    status.drainer().begin(node, request)
 }
 
 pub(super) fn end_drain(status: &BrokerStatus) -> Result<(), ControlError> {
-    status.drainer().end(status.node()?);
+    status.drainer().end(status.node()?)?;
     tracing::info!("clients are taken again");
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! Gateways of mobile nodes and their services: one broker with everything, and several on a real NATS server.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::Instant;
 
-use crate::broker::{Broker, Folder, PATIENCE, run};
+use crate::broker::{Broker, Folder, PATIENCE, command, run};
 use crate::nats::Nats;
 
 pub(crate) const GROUPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/context/groups-city.toml");
@@ -120,6 +121,35 @@ fn nodes_are_told_the_address_of_a_listener_for_nodes() {
     assert!(said.contains("leads nowhere") && said.contains("context.address"), "{said}");
     let said = start(&["--set", "context.address=gw.example:1883"]);
     assert!(!said.contains("leads nowhere"), "{said}");
+}
+
+/// Of two gateways with one name the manager hears the newer one only, and nodes are told of one: what is the matter has to be said. Whichever
+/// comes first, one of them hears of the other.
+#[test]
+fn of_two_gateways_with_one_name_one_says_so() {
+    let nats = Nats::start();
+    let set = ["addresses.enabled=true", "context.enabled=true", "context.name=same", "context.partitions=4"];
+    let bus = format!("context.bus={}", nats.address());
+    let mut arguments = vec!["--listen", "127.0.0.1:0", "--admin", "off"];
+    arguments.extend(set.iter().chain([&bus.as_str()]).flat_map(|key| ["--set", key]));
+    let (tell, said) = std::sync::mpsc::channel();
+    let start = || {
+        let mut gateway = command(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (lines, tell) = (BufReader::new(gateway.stderr.take().unwrap()).lines(), tell.clone());
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
+        gateway
+    };
+    let gateways = [start(), start()];
+    loop {
+        let line = said.recv_timeout(PATIENCE).unwrap();
+        if line.contains("another gateway on the bus has this one's name") {
+            assert!(line.contains("name=same") && line.contains("context.name"), "{line}");
+            break;
+        }
+    }
+    for mut gateway in gateways {
+        let _ = (gateway.kill(), gateway.wait());
+    }
 }
 
 #[test]

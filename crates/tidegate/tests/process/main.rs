@@ -28,6 +28,7 @@ mod orchestrator_tls;
 mod panics;
 mod quic;
 mod reload;
+mod service_manager;
 mod services;
 mod store;
 mod tenants;

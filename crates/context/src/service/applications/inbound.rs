@@ -12,8 +12,7 @@ use super::{ApplicationHost, ApplicationSettings, Sharing};
 use crate::records::{Delivery, Packing, Rejected, read_record};
 use crate::register::Topic;
 use crate::service::courier::{Courier, Following};
-use crate::service::gateway::wall_ms;
-use crate::service::{Bell, Course};
+use crate::service::{Bell, Course, wall_ms};
 
 /// Records of a partition that are given to the broker and not answered for.
 const MAX_IN_FLIGHT: usize = 1_024;

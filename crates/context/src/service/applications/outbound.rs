@@ -12,8 +12,7 @@ use crate::partition::partition_of;
 use crate::records::{NodeMessage, Packing, write_record};
 use crate::register::Topic;
 use crate::service::courier::{Courier, Told};
-use crate::service::gateway::wall_ms;
-use crate::service::{Bell, CoreCounters};
+use crate::service::{Bell, CoreCounters, wall_ms};
 
 /// After how long what the bus did not take is tried again.
 const RETRY: Duration = Duration::from_secs(1);

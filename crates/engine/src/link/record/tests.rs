@@ -21,7 +21,7 @@ struct Fields {
     content: Content,
 }
 
-const KINDS: usize = 31;
+const KINDS: usize = 33;
 
 fn ticket() -> impl Strategy<Value = Ticket> {
     (connection(), any::<u32>()).prop_map(|(connection, sequence)| Ticket { connection, sequence })
@@ -94,6 +94,7 @@ impl Fields {
                 let covered = Got { sessions: partitions(client), groups: partitions(self.long) };
                 Record::Exchange(ExchangeWord { name, done_below: client / 2, covered })
             }
+            31 => Record::GroupExists { group },
             _ => Record::InterestRefused {
                 ticket: some_ticket,
                 filter,

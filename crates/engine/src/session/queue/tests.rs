@@ -99,15 +99,13 @@ fn the_least_priority_makes_room_first() {
 }
 
 #[test]
-fn what_was_elsewhere_comes_before_what_waits() {
-    let mut queue = filled([delivery("t", 0, false, "3"), delivery("t", 1, true, "4")]);
-    queue.prepend(vec![delivery("t", 0, false, "1"), delivery("t", 1, true, "2")]);
-    assert_eq!(queue.iter().map(text).collect::<Vec<_>>(), ["1", "2", "3", "4"]);
-    assert_eq!(drain(&mut queue, 0), ["2", "4", "1", "3"]);
-    let mut queue = filled([delivery("t", 0, false, "2")]);
-    queue.prepend(vec![delivery("t", 0, false, "1")]);
-    assert!(matches!(queue, SessionQueue::Plain(_)));
-    assert_eq!(drain(&mut queue, 0), ["1", "2"]);
+fn what_was_collected_is_as_it_was_added() {
+    let queue: SessionQueue =
+        [delivery("t", 0, false, "1"), delivery("t", 1, true, "2"), delivery("t", 0, false, "3")].into_iter().collect();
+    assert_eq!(queue.iter().map(text).collect::<Vec<_>>(), ["1", "2", "3"]);
+    let mut queue: SessionQueue = [delivery("t", 0, false, "1"), delivery("t", 2, false, "2")].into_iter().collect();
+    assert_eq!(drain(&mut queue, 0), ["2", "1"]);
+    assert!(matches!([delivery("t", 0, false, "1")].into_iter().collect(), SessionQueue::Plain(_)));
 }
 
 proptest! {

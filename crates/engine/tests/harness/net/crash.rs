@@ -99,11 +99,8 @@ impl Net {
         self.behind.clear();
         self.asked.clear();
         self.challenged.clear();
-        self.paged.clear();
-        self.wanted.clear();
         self.reading.clear();
         self.brought.clear();
-        self.asked_back.clear();
         let pairs = self.store.swept();
         restore(&mut self.engines, now, &pairs).expect("what the engines wrote can be taken in");
         self.settle();

@@ -343,33 +343,6 @@ fn messages_expire_while_nobody_is_there() {
 }
 
 #[test]
-fn a_queue_outside_memory_is_in_memory_after_a_restart_and_forgotten_when_it_is_done() {
-    restarted(
-        0,
-        |world| {
-            let client = world.connect(v5("a").lasting());
-            client.subscribe("t", AtLeastOnce);
-            client.lose();
-            let publisher = world.connect(v5("p"));
-            publisher.publish(message("t", "1").qos1());
-            publisher.publish(message("t", "2").qos1());
-            assert_eq!(world.page_out("a"), 2);
-            publisher.publish(message("t", "3").qos1());
-        },
-        |world, ()| {
-            let publisher = world.connect(v5("p"));
-            assert_eq!(world.page_out("a"), 3);
-            publisher.publish(message("t", "4").qos1());
-            let client = world.connect(v5("a").lasting());
-            assert_eq!(client.payloads(), ["1", "2", "3", "4"]);
-            client.disconnect();
-            world.crash(Crash::now(world.shards()));
-            assert_eq!(world.gauges().queued_messages + world.gauges().inflight_messages, 0);
-        },
-    );
-}
-
-#[test]
 fn no_number_stands_for_two_things_whatever_died_in_between() {
     let world = stored(3);
     let mut sessions: BTreeMap<String, String> = BTreeMap::new();

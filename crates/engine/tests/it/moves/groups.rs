@@ -101,7 +101,8 @@ fn what_waits_for_a_member_is_not_lost_between_two_homes_of_which_one_has_yet_to
         world.fall_unnoticed(3, usize::MAX, 0);
         world.run();
         commit_move_of(&world, &topic, 1);
-        // The old home gives it to the new one, which takes the old one for the home.
+        // The old home gives it to the new one, which takes the old one for the home and yet does not give it back: that one would answer that it
+        // has the message, and both would forget it.
         world.read_table(0);
         assert_eq!(world.gauges().kept_deals, 1, "{qos:?}");
         world.read_all_tables();
@@ -130,5 +131,159 @@ fn what_the_new_home_of_a_member_gave_back_does_not_go_to_its_old_home() {
         let client = world.connect(member);
         assert_eq!(client.payloads(), ["x"], "{qos:?}");
         assert_eq!(world.dropped(Reason::QueueFullOldest), 1, "{qos:?}");
+    }
+}
+
+/// A group of node 0 whose only steady member is at node 3, which dies before or while the group moves to node 1. Then all have read that it has.
+fn move_while_members_die(world: &World, topic: &str, stage: u32) -> Connecting {
+    let filter = format!("$share/group/{topic}");
+    let early = (stage != 4).then(|| member_at(world, 3, topic));
+    if stage == 0 {
+        world.fall_unnoticed(3, usize::MAX, 0);
+        world.run();
+    }
+    let other = world.connect(v5(&world.name_on(2, "other ")));
+    if stage == 3 {
+        other.subscribe(&filter, ExactlyOnce);
+    }
+    commit_move_of(world, topic, 1);
+    // The new home is told of the group as long as nobody knows that its members are about to be gone.
+    if stage > 0 {
+        world.read_table(0);
+    }
+    if stage >= 2 {
+        world.read_table(1);
+    }
+    if stage == 3 {
+        world.read_table(2);
+        other.unsubscribe(&filter);
+    }
+    let member = early.unwrap_or_else(|| member_at(world, 3, topic));
+    if stage > 0 {
+        world.fall_unnoticed(3, usize::MAX, 0);
+        world.run();
+    }
+    world.read_all_tables();
+    world.run();
+    member
+}
+
+#[test]
+fn a_group_whose_members_are_all_at_a_node_that_dies_takes_what_is_published_when_its_home_has_moved() {
+    // The node dies before the move, when the old home has read that it is none, when the new one has as well; then while another member leaves,
+    // or when the group has begun at the old home.
+    for stage in 0..5 {
+        for qos in [AtLeastOnce, ExactlyOnce] {
+            let world = four();
+            let topic = group_at(&world, 0);
+            let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+            let member = move_while_members_die(&world, &topic, stage);
+            assert_eq!(publisher.publish(message(&topic, "x").qos(qos)), ReasonCode::Success, "{stage}, {qos:?}");
+            assert_eq!(world.gauges().kept_deals, 1, "{stage}, {qos:?}: it waits");
+            replace(&world, 3);
+            comes_to(&world, member);
+        }
+    }
+}
+
+#[test]
+fn a_group_that_moved_without_members_is_forgotten_when_none_of_them_comes_back() {
+    for stage in 0..4 {
+        let world = four();
+        let topic = group_at(&world, 0);
+        let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+        let member = move_while_members_die(&world, &topic, stage);
+        replace(&world, 3);
+        let client = world.connect(member.accept_on(2));
+        assert_eq!(client.unsubscribe(&format!("$share/group/{topic}")), [ReasonCode::Success]);
+        assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::NoMatchingSubscribers, "{stage}");
+    }
+}
+
+#[test]
+fn a_group_takes_a_message_once_when_its_next_home_dies_before_all_have_changed() {
+    for (qos, at) in [(AtLeastOnce, 0), (ExactlyOnce, 0), (AtLeastOnce, 2), (ExactlyOnce, 2), (ExactlyOnce, 3)] {
+        let world = four();
+        let topic = group_at(&world, 0);
+        let member = member_at(&world, 3, &topic);
+        let publisher = world.connect(v5(&world.name_on(at, "publisher ")));
+        commit_move_of(&world, &topic, 1);
+        // Nobody hears that anything is wanted there.
+        for node in [0, 2, 3] {
+            world.hold(1, node);
+        }
+        world.read_table(0);
+        world.fall_unnoticed(1, usize::MAX, 0);
+        world.run();
+        world.read_all_tables();
+        world.run();
+        assert_eq!(publisher.publish(message(&topic, "x").qos(qos)), ReasonCode::Success, "{qos:?} at node {at}");
+        replace(&world, 1);
+        comes_to(&world, member);
+    }
+}
+
+/// A member whose session ends with its connection, with a message of the group that it has yet to be sent; the old home of the group keeps it.
+fn with_a_message_that_waits(world: &World, topic: &str) -> Client {
+    let client = world.connect(v5(&world.name_on(3, "fleeting ")).clean(true).receive_maximum(1).manual());
+    client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
+    client.subscribe("first", AtLeastOnce);
+    let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+    publisher.publish(message("first", "").qos1());
+    assert_eq!(publisher.publish(message(topic, "x").qos2()), ReasonCode::Success);
+    assert_eq!(world.gauges().kept_deals, 1);
+    client
+}
+
+#[test]
+fn what_a_member_gives_back_goes_to_who_keeps_it_though_that_is_the_home_no_longer() {
+    // The node of the member dies before the old home, or the new one, has heard of it.
+    for unheard in [0, 1] {
+        let world = four();
+        let topic = group_at(&world, 0);
+        let client = with_a_message_that_waits(&world, &topic);
+        commit_move_of(&world, &topic, 1);
+        world.read_all_tables();
+        world.run();
+        let other = world.connect(v5(&world.name_on(2, "other ")).clean(false).expiry(u32::MAX));
+        other.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
+        world.hold(3, unheard);
+        client.disconnect();
+        world.run();
+        world.fall_unnoticed(3, usize::MAX, 0);
+        world.run();
+        replace(&world, 3);
+        world.advance(minutes(5));
+        assert_eq!(other.payloads(), ["x"], "node {unheard} has not heard of it");
+        assert_eq!(world.gauges().kept_deals, 0);
+    }
+}
+
+#[test]
+fn what_waits_for_a_client_that_has_left_its_group_goes_to_another_unless_the_client_has_it() {
+    for arrives in [true, false] {
+        let world = four();
+        // Not where the place of node 3 is taken: that node knows by itself what the client has.
+        let topic = group_at(&world, 1);
+        let filter = format!("$share/group/{topic}");
+        let member = v5(&world.name_on(3, "member ")).clean(false).expiry(u32::MAX);
+        let client = world.connect(member.clone());
+        client.subscribe(&filter, ExactlyOnce);
+        let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+        world.hold(3, 1);
+        if !arrives {
+            world.hold(1, 3);
+        }
+        assert_eq!(publisher.publish(message(&topic, "x").qos2()), ReasonCode::Success);
+        assert_eq!(client.payloads().len(), usize::from(arrives));
+        client.unsubscribe(&filter);
+        world.fall_unnoticed(3, usize::MAX, 0);
+        world.run();
+        let other = world.connect(v5(&world.name_on(2, "other ")).clean(false).expiry(u32::MAX));
+        other.subscribe(&filter, ExactlyOnce);
+        replace(&world, 3);
+        world.advance(minutes(5));
+        assert_eq!(other.payloads().len(), usize::from(!arrives), "it came to the client: {arrives}");
+        assert_eq!(world.gauges().kept_deals, 0);
     }
 }

@@ -111,11 +111,7 @@ impl Simulation {
             92..=93 => self.change_acknowledging(device),
             94..=95 => self.let_time_pass(),
             _ if self.profile.kind.moves() && self.random.percent(30) => self.world.step_move(&mut self.random),
-            96 if self.profile.kind.moves() || self.profile.kind.falls() => self.process(device),
             98 | 99 if self.profile.kind.falls() => self.step_fall(),
-            96 => {
-                self.world.page_out(&self.devices[device].name.clone());
-            }
             97 if online => {
                 self.devices[device].repeat_last();
             }
@@ -128,7 +124,7 @@ impl Simulation {
                     self.world.release_commits_later();
                 }
             }
-            // 30 to 49, and whatever does not apply.
+            // 30 to 49, 96, and whatever does not apply.
             _ => self.process(device),
         }
     }
@@ -302,14 +298,10 @@ impl Simulation {
             // Parked publishers, delayed wills and whatever else waits for its time.
             self.world.advance(seconds(1));
             self.settle();
-            for device in (0..self.devices.len()).filter(|device| !self.profile.is_steady(*device)) {
-                // Its session has ended with its queue outside memory, which was counted.
-                self.world.forget_paged(&self.devices[device].name);
-            }
             let done = |device: &Device| device.is_done() && device.online;
             let gauges = self.world.gauges();
             let owed = gauges.queued_messages + gauges.inflight_messages + gauges.input_bytes + gauges.kept_deals;
-            if self.devices.iter().all(done) && owed == 0 && self.world.paged_messages() == 0 {
+            if self.devices.iter().all(done) && owed == 0 {
                 return;
             }
         }

@@ -50,6 +50,8 @@ impl Plan<'_> {
         for text in &self.template.args {
             command.arg(self.fill(text)?);
         }
+        // systemd is told how the manager is, not how its brokers are.
+        command.env_remove("NOTIFY_SOCKET");
         for (name, text) in &self.template.environment {
             command.env(name, self.fill(text)?);
         }

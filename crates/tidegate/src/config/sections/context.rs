@@ -171,9 +171,9 @@ section! {
         handover_cooldown: Duration = Duration::from_secs(600), in Kind::Duration(Range::of(0, DAY));
         /// Most handovers of a cycle.
         handovers_per_cycle: u32 = 1_000, in Kind::Integer(Range::of(1, 1_000_000));
-        /// Time between two rounds of pings to nodes: QoS 1 messages, whose acknowledgements are the pongs. 0 is none; round trips of
-        /// transports are reported all the same.
-        ping_interval: Duration = Duration::from_secs(0), in Kind::Duration(Range::of(0, DAY));
+        /// Time between two rounds of pings to nodes: QoS 1 messages, whose acknowledgements are the pongs. Without them, round
+        /// trips of transports are reported all the same.
+        ping_interval: Duration = Duration::from_secs(0), in Kind::Duration(Range::of(100, DAY).or_zero("none"));
         /// How long pongs count at first.
         ping_window: Duration = Duration::from_secs(2), in Kind::Duration(Range::of(10, HOUR));
         /// Whether the window follows the ping rate.
