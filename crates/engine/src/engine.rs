@@ -1,6 +1,6 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::access::Rules;
@@ -105,8 +105,8 @@ pub struct Engine {
     pub(crate) others_restored: u16,
     /// Other shards that have delivered what was left on its way.
     pub(crate) others_replayed: u16,
-    /// Sessions and packet ids of pings that were not acknowledged so far.
-    pub(crate) pings: BTreeSet<(u32, u16)>,
+    /// Sessions and packet ids of pings that were not acknowledged so far; whether they are of this round, so that what acknowledges them is told.
+    pub(crate) pings: BTreeMap<(u32, u16), bool>,
     /// What the shell has given and wants to know more of.
     pub(crate) awaited: Awaited,
     /// Whether [`Engine::work_off`] is running.
@@ -179,7 +179,7 @@ impl Engine {
             replayed: Vec::new(),
             others_restored: 0,
             others_replayed: 0,
-            pings: BTreeSet::new(),
+            pings: BTreeMap::new(),
             awaited: Awaited::default(),
             working_off: false,
             settings,

@@ -76,11 +76,16 @@ impl Engine {
     }
 
     /// Publishes to one connected client at QoS 1, whatever it has subscribed to; [`Event::Pong`] tells when it acknowledges. Says
-    /// whether it was sent: one who is away, or still owes acknowledgements or has messages waiting, is not asked.
+    /// whether it is asked: one who is away, or still owes acknowledgements or has messages waiting, is not. One who owes that of an earlier
+    /// ping is, without another message: a client that answers none would be taken for one of which nothing is known.
     pub fn ping(&mut self, now: Now, tenant: TenantId, client_id: &str, topic: &str, expires_at: Millis) -> bool {
-        let Some(key) = self.session_named(tenant, client_id).filter(|key| self.may_be_pinged(*key)) else {
+        let Some(key) = self.session_named(tenant, client_id) else { return false };
+        if self.owes_pong(key) {
+            return true;
+        }
+        if !self.may_be_pinged(key) {
             return false;
-        };
+        }
         let mut publication = Publication::new(tenant, topic, QoS::AtLeastOnce, false, &[], expires_at, &[], 0);
         let terms = Terms {
             qos: QoS::AtLeastOnce,
@@ -95,13 +100,31 @@ impl Engine {
         self.after_frame(now);
         let flow = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref());
         let Some(sent) = flow.and_then(|flow| flow.inflight.iter().next_back()) else { return false };
-        self.pings.insert((key.0, sent.id().get()));
+        self.pings.insert((key.0, sent.id().get()), true);
         true
     }
 
-    /// Forgets the pings that have not been acknowledged: what acknowledges them is told no more.
+    /// Begins a new round of pings: what acknowledges earlier ones is told no more.
     pub fn forget_pings(&mut self) {
-        self.pings.clear();
+        let mut pings = std::mem::take(&mut self.pings);
+        pings.retain(|(session, id), counts| {
+            *counts = false;
+            self.is_under_way(SessionKey(*session), *id)
+        });
+        self.pings = pings;
+    }
+
+    /// Whether a client that is connected has not acknowledged its last ping.
+    fn owes_pong(&self, key: SessionKey) -> bool {
+        let mut pings = self.pings.range((key.0, 0)..=(key.0, u16::MAX));
+        pings.any(|((_, id), _)| self.is_under_way(key, *id))
+    }
+
+    /// Whether a client that is connected has yet to acknowledge a packet.
+    fn is_under_way(&self, key: SessionKey, id: u16) -> bool {
+        let session = self.desk.sessions.get(key.0).filter(|session| session.connection.is_some());
+        let flow = session.and_then(|session| session.flow.as_ref());
+        flow.is_some_and(|flow| flow.inflight.iter().any(|sent| sent.id().get() == id))
     }
 
     fn may_be_pinged(&self, key: SessionKey) -> bool {
@@ -113,7 +136,7 @@ impl Engine {
     /// A packet id was acknowledged; perhaps it was that of a ping.
     #[cold]
     pub(crate) fn note_pong(&mut self, session: SessionKey, packet_id: u16) {
-        if self.pings.remove(&(session.0, packet_id))
+        if self.pings.remove(&(session.0, packet_id)) == Some(true)
             && let Some(session) = self.desk.sessions.get(session.0)
         {
             let (tenant, client_id) = (session.tenant, session.client_id.to_string());

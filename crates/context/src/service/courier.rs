@@ -50,6 +50,8 @@ pub(crate) struct Told {
     pub(crate) not_aside: Tally,
     /// How far records are delivered was not noted.
     pub(crate) not_noted: Tally,
+    /// A log could not be read, which is tried again each second for each of them.
+    pub(crate) not_read: Tally,
 }
 
 impl std::fmt::Debug for Courier {
@@ -149,7 +151,9 @@ impl Courier {
         match self.bus.read(&place, from, bell.wake()) {
             Ok(reader) => Some(reader),
             Err(error) => {
-                tracing::error!(%error, log = topic.name(), "a log of the core cannot be read");
+                if let Some(times) = self.told.not_read.note() {
+                    tracing::error!(%error, log = topic.name(), times, "a log of the core cannot be read");
+                }
                 None
             }
         }
@@ -303,7 +307,10 @@ impl Following {
                 taken.records
             }
             Err(error) => {
-                tracing::warn!(%error, log = self.topic.name(), "reading a log of the core ended; it is begun again");
+                if let Some(times) = courier.told().not_read.note() {
+                    let log = self.topic.name();
+                    tracing::warn!(%error, log, times, "reading a log of the core ended; it is begun again");
+                }
                 self.reader = None;
                 if let BusError::Trimmed { first, .. } = &error {
                     self.from = *first;
@@ -360,6 +367,15 @@ mod tests {
             courier.tell(Topic::Handover, None, "key", b"said".to_vec());
         }
         assert_eq!(courier.told().not_appended.note_at(Instant::now() + Duration::from_secs(60)), Some(20));
+    }
+
+    #[test]
+    fn of_logs_that_cannot_be_read_the_log_hears_now_and_then() {
+        let (courier, bell) = (courier(), Bell::default());
+        for _ in 0..20 {
+            assert!(courier.read(Topic::Handover, 0, Position::START, &bell).is_none(), "there is no such log yet");
+        }
+        assert_eq!(courier.told().not_read.note_at(Instant::now() + Duration::from_secs(60)), Some(20));
     }
 
     #[test]

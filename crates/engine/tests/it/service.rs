@@ -49,7 +49,7 @@ fn a_ping_is_answered_by_its_acknowledgement() {
         assert!(ping(world, "node") && !ping(world, "nobody"));
         world.run();
         let pinged = node.expect_message();
-        assert!(!ping(world, "node"), "it owes the acknowledgement of the first one");
+        assert!(ping(world, "node"), "it is asked still");
         assert!(world.take_pongs().is_empty());
         node.puback(pinged.id.expect("a packet id at QoS 1"));
         assert_eq!(world.take_pongs(), ["node"]);
@@ -58,8 +58,27 @@ fn a_ping_is_answered_by_its_acknowledgement() {
         for shard in 0..world.shards() {
             world.engine(shard, |engine, _| engine.forget_pings());
         }
+        assert!(ping(world, "node"), "who has not answered in a round is one that does not in the next");
         node.puback(late.id.expect("a packet id at QoS 1"));
         assert!(world.take_pongs().is_empty(), "its round is over");
+        node.expect_nothing();
+        assert!(ping(world, "node"));
+        node.puback(node.expect_message().id.expect("a packet id at QoS 1"));
+        assert_eq!(world.take_pongs(), ["node"], "who answers again is asked again");
+    });
+}
+
+#[test]
+fn who_owes_other_acknowledgements_is_not_pinged() {
+    everywhere(|world| {
+        let node = world.connect(v5("node").manual());
+        node.subscribe("t", QoS::AtLeastOnce);
+        world.connect(v5("p")).publish(message("t", "x").qos1());
+        let owed = node.expect_message();
+        assert!(!ping(world, "node"));
+        node.puback(owed.id.expect("a packet id at QoS 1"));
+        world.run();
+        assert!(ping(world, "node"));
     });
 }
 

@@ -146,7 +146,7 @@ impl NodeHandle {
     }
 
     /// Publishes to each of these clients at QoS 1 on a topic of its own, for a pong. Who is away, or has something to
-    /// acknowledge, is not asked. Returns when each was, in the order of `pings`.
+    /// acknowledge, is not asked; who owes the pong of an earlier round is, without another message. Returns when each was, in the order of `pings`.
     ///
     /// # Errors
     /// When a shard does not answer.
