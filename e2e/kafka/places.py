@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Nodes lose their places when a broker of Kafka dies, are started again, and nobody has missed anything: by hand.
+"""Nodes lose their places on three brokers of Kafka of which one dies, are started again, and nobody has missed anything: by hand.
 
     e2e/kafka/places.py DIR PORT TIDEGATE [LEASE [BROKER]]
 
 Starts three brokers of Kafka (three.sh, at PORT) and three nodes (at PORT+20 to PORT+22), which are started again when they end. Three
 publishers of QoS 1, one at each node, note what was acknowledged. There are nine lasting sessions that are away, and a subscriber that
-stays at each node. With a LEASE of 10s, unless another is given, the death of BROKER (3) takes places. It says how often each node ended,
-and fails when a message that was acknowledged is missing at anybody. Everything is kept in DIR.
+stays at each node. BROKER (3) is killed, and node b stands still (SIGSTOP) as long as that is away: others take its place, and it has to end
+with exit code 1 when it goes on. With a LEASE of 10s, unless another is given, all nodes lose their leases as well; those that come back in
+time keep their places. It says when each node ended, and fails when b did not, or when a message that was acknowledged is missing at
+anybody. Everything is kept in DIR.
 """
 
+import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +21,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NAMES = "abc"
+# The node that stands still.
+SUSPENDED = 1
 # How long is published before the broker dies, while it is away, and afterwards, seconds.
 BEFORE, AWAY, AFTER = 10, 40, 10
 # How long anything may take, seconds.
@@ -59,6 +64,12 @@ class Node:
         except OSError:
             return False
 
+    def until_ended(self):
+        deadline = time.time() + PATIENCE
+        while not self.ends:
+            assert time.time() < deadline, f"node {self.name} does not end; see its log"
+            time.sleep(0.1)
+
     def stop(self):
         self.is_over = True
         self.process.kill()
@@ -71,6 +82,8 @@ class Cluster:
         self.nodes = [Node(self, number) for number in range(len(NAMES))]
         self.is_over = threading.Event()
         self.acknowledged = []
+        # The clients that stay, by their nodes.
+        self.staying = {}
 
     def kafka(self, *words):
         command = [HERE / "three.sh", words[0], str(self.directory / "kafka"), *words[1:]]
@@ -103,7 +116,9 @@ class Cluster:
         words = ["-i", f"there-{node.name}", "-c", "-q", "1", "-t", "in/#", "-W", "600"]
         while not self.is_over.is_set():
             with path.open("a") as out:
-                subprocess.run([self.tidegate, "sub", "-h", "127.0.0.1", "-p", str(node.port), *words], stdout=out, stderr=subprocess.DEVNULL)
+                command = [self.tidegate, "sub", "-h", "127.0.0.1", "-p", str(node.port), *words]
+                client = self.staying[node.name] = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
+                client.wait()
             time.sleep(0.5)
 
     def fetch(self, name, node):
@@ -132,8 +147,12 @@ def main():
         print("kill -9 of broker", cluster.broker, flush=True)
         died = time.time()
         cluster.kafka("kill", cluster.broker)
+        suspended = cluster.nodes[SUSPENDED]
+        suspended.process.send_signal(signal.SIGSTOP)
         time.sleep(AWAY)
         cluster.kafka("again", cluster.broker)
+        suspended.process.send_signal(signal.SIGCONT)
+        suspended.until_ended()
         cluster.until_ready()
         time.sleep(AFTER)
         cluster.is_over.set()
@@ -141,6 +160,7 @@ def main():
             thread.join(PATIENCE)
         for node in cluster.nodes:
             print("node", node.name, "ended:", [f"{at - died:.1f} s after with {code}" for at, code in node.ends])
+        failed |= [code for at, code in suspended.ends if at > died] != [1]
         print(len(cluster.acknowledged), "messages were acknowledged")
         for number, name in enumerate(away):
             got = cluster.fetch(name, cluster.nodes[(number + 1) % 3])
@@ -153,8 +173,11 @@ def main():
             failed |= bool(lost)
             print("there", node.name, "got", len(got), "misses", lost)
     finally:
+        cluster.is_over.set()
         for node in cluster.nodes:
             node.stop()
+        for client in cluster.staying.values():
+            client.kill()
         cluster.kafka("stop")
     sys.exit(1 if failed else 0)
 

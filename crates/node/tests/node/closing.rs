@@ -58,30 +58,43 @@ fn stopping_tells_every_client_and_closes_every_listener() {
     }
 }
 
+/// How many wills each of six clients gets that have one and are there when the node is stopped.
+fn wills_at_the_end(shards: u16, stop: impl FnOnce(Node) -> Stopped) -> Vec<usize> {
+    let node = node(shards);
+    let [tcp, ..] = addresses(&node);
+    let mut clients = Vec::new();
+    for number in 0..6 {
+        let mut client = Client::dial(&tcp);
+        client.send(&connect_with_will(&format!("c{number}"), "wills", &number.to_string()));
+        client.expect(&CONNACK);
+        client.send(&subscribe("wills"));
+        client.expect(&SUBACK);
+        clients.push(client);
+    }
+    let threads: Vec<_> = clients.into_iter().map(|client| std::thread::spawn(|| client.rest())).collect();
+    assert!(stop(node).drained);
+    let got = threads.into_iter().map(|thread| {
+        let rest = thread.join().unwrap();
+        let wills = (0..6).map(|number| publish("wills", number.to_string().as_bytes()));
+        wills.filter(|will| rest.windows(will.len()).any(|part| part == will)).count()
+    });
+    got.collect()
+}
+
 /// Each client is there until all wills have been published, whichever shard it lives on.
 #[test]
 fn stopping_publishes_wills_to_the_clients_that_are_there() {
     for shards in [1, 3] {
-        let node = node(shards);
-        let [tcp, ..] = addresses(&node);
-        let mut clients = Vec::new();
-        for number in 0..6 {
-            let mut client = Client::dial(&tcp);
-            client.send(&connect_with_will(&format!("c{number}"), "wills", &number.to_string()));
-            client.expect(&CONNACK);
-            client.send(&subscribe("wills"));
-            client.expect(&SUBACK);
-            clients.push(client);
-        }
-        let threads: Vec<_> = clients.into_iter().map(|client| std::thread::spawn(|| client.rest())).collect();
-        assert!(node.stop(Duration::from_secs(60)).drained);
-        for thread in threads {
-            let rest = thread.join().unwrap();
-            for number in 0..6 {
-                let will = publish("wills", number.to_string().as_bytes());
-                assert!(rest.windows(will.len()).any(|part| part == will), "{shards} shards, {number}: {rest:02x?}");
-            }
-        }
+        assert_eq!(wills_at_the_end(shards, |node| node.stop(Duration::from_secs(60))), [6; 6], "{shards} shards");
+    }
+}
+
+/// Whoever has its place publishes them.
+#[test]
+fn a_node_whose_place_another_has_taken_publishes_no_wills() {
+    for shards in [1, 3] {
+        let got = wills_at_the_end(shards, |node| node.stop_replaced(Duration::from_secs(60)));
+        assert_eq!(got, [0; 6], "{shards} shards");
     }
 }
 

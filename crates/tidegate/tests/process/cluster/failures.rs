@@ -1,8 +1,11 @@
 //! Nodes that die, stand still, or lose the bus.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
 
 use super::{A, B, C, Cluster, connect, connect_with_will, publish_packet, until};
+use crate::broker::{Broker, Folder, command};
 use crate::homes::pause;
 
 /// How a PUBACK begins.
@@ -128,6 +131,52 @@ fn nodes_whose_places_were_taken_end_with_advice_and_when_they_are_started_again
     cluster.client(B, &["pub", "-q", "1", "-t", "wills/y", "-m", "last"]);
     let wills = cluster.client(C, &["sub", "-i", "mourner", "-c", "-q", "1", "-t", "wills/#", "-C", "2", "-W", "20"]);
     assert_eq!(wills, "gone\nlast\n");
+}
+
+/// A client that has subscribed to `much` and reads nothing of so much that it does not all fit into its socket.
+fn deaf(cluster: &Cluster, which: usize) -> TcpStream {
+    let mut deaf = connect(cluster.port(which), "deaf").unwrap();
+    deaf.write_all(b"\x82\x0a\0\x01\0\0\x04much\0").unwrap();
+    deaf.read_exact(&mut [0; 6]).unwrap();
+    let mut writer = connect(cluster.port(which), "writer").unwrap();
+    for _ in 0..100 {
+        // 200,000 bytes at QoS 1.
+        let length = 2 + 4 + 2 + 1 + 200_000_u32;
+        let head = [0x32, (length & 0x7f) as u8 | 0x80, (length >> 7 & 0x7f) as u8 | 0x80, (length >> 14) as u8];
+        writer.write_all(&[&head[..], b"\0\x04much\0\x01\0", &vec![7; 200_000]].concat()).unwrap();
+        let mut answer = [0; 2];
+        writer.read_exact(&mut answer).unwrap();
+        writer.read_exact(&mut vec![0; answer[1].into()]).unwrap();
+        assert_eq!(answer[0], PUBACK);
+    }
+    deaf
+}
+
+/// It is a member still, and there are clients that it would wait for; but nothing of what it has is its own any more.
+#[test]
+fn a_node_whose_log_another_process_has_taken_ends_at_once() {
+    let patient = ["cluster.leave_timeout=1h", "shutdown.grace=1h"];
+    let mut cluster = Cluster::durable_with(2, "10s", &patient);
+    let _deaf = deaf(&cluster, B);
+    let folder = Folder::new();
+    let (data, bus, port) = (folder.file("data"), cluster.bus.address(), cluster.port(B).to_string());
+    let taking = ["--data", &data, "--mirror", &bus, "--mirror-name", "b", "--set", "mirror.max_bytes=256MiB"];
+    let _taker = Broker::start(&taking);
+    // It finds out with the next that it has to keep.
+    let id = cluster.id_at(B, "lasting");
+    let mut kept = command(&["sub", "-h", "127.0.0.1", "-p", &port, "-i", &id, "-c", "-q", "1", "-t", "in/#"]);
+    let mut kept = kept.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut node = cluster.nodes[B].take().unwrap();
+    until("its end", || node.has_ended().then_some(()));
+    kept.kill().unwrap();
+    kept.wait().unwrap();
+    let ended = node.wait();
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    assert!(
+        ended.err.contains("error: node `b` has lost its place") && !ended.err.contains(" ERROR "),
+        "{}",
+        ended.err
+    );
 }
 
 #[test]
