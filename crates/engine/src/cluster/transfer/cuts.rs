@@ -199,7 +199,10 @@ impl Engine {
     pub(crate) fn give_back_aside(&mut self, now: Now, all: Vec<Aside>) {
         for aside in all {
             if let Some(group) = &aside.delivery.group {
-                self.give_back(now, group, aside.to, &mut aside.delivery.message.publication());
+                let message = &aside.delivery.message;
+                if !self.keeps_for_dead(now, group, message, aside.client) {
+                    self.give_back(now, group, aside.to, &mut message.publication());
+                }
             }
         }
     }

@@ -1,13 +1,16 @@
 //! QoS 2 messages of groups that only one client may get, since it may have them already.
 
+use tidegate_mqtt::QoS;
+
 use super::{Doubt, WAIT_MS};
 use crate::engine::Engine;
 use crate::groups::{Groups, Receiver};
 use crate::ids::{SessionKey, partition_of, partition_of_hash};
 use crate::link::record::{GroupName, MemberOptions, Record};
-use crate::message::Publication;
+use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::publish::dispatch::{Source, reach};
+use crate::session::Membership;
 use crate::topics::GroupKey;
 
 impl Engine {
@@ -23,6 +26,17 @@ impl Engine {
         let message = publication.keep();
         reach!(self).keep_left(now, &message, (group.share, group.filter), client, id);
         self.deal_kept(now, id, false);
+    }
+
+    /// What a group has dealt is not for this shard, since its receiver does not come. If whoever kept it is gone, whoever goes on for that one
+    /// deals it to the same client, as nobody has heard what became of it. So at QoS 2 it is kept under the same id for that client, and is
+    /// taken once. Says whether it is so.
+    pub(crate) fn keeps_for_dead(&mut self, now: Now, group: &Membership, message: &MessageRef, client: u64) -> bool {
+        let keeper = group.promised().filter(|(keeper, _)| !self.roster.has(*keeper));
+        let Some((_, id)) = keeper.filter(|_| message.qos == QoS::ExactlyOnce) else { return false };
+        reach!(self).keep_left(now, message, (&group.share, &group.filter), client, id);
+        self.deal_kept(now, id, false);
+        true
     }
 
     /// Hands a message to the only client that may get it, by its place in its group. It is noted that a client of this shard has it, for

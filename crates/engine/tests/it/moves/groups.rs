@@ -134,6 +134,42 @@ fn what_the_new_home_of_a_member_gave_back_does_not_go_to_its_old_home() {
     }
 }
 
+#[test]
+fn what_was_set_aside_for_a_member_that_does_not_come_is_dealt_once_when_its_dealer_dies() {
+    for (qos, called_off_first) in
+        [(AtLeastOnce, true), (ExactlyOnce, true), (AtLeastOnce, false), (ExactlyOnce, false)]
+    {
+        let world = four();
+        let topic = group_at(&world, 2);
+        let member = member(&world, &topic);
+        let publisher = world.connect(v5(&world.name_on(3, "publisher ")));
+        move_until_cut(&world, &member);
+        assert_eq!(publisher.publish(message(&topic, "x").qos(qos)), ReasonCode::Success);
+        assert_eq!(world.gauges().kept_deals, 1, "{qos:?}: its dealer keeps it for as long as the member may not come");
+        world.fall_unnoticed(2, usize::MAX, 0);
+        world.run();
+        if called_off_first {
+            world.call_off_move();
+            world.read_all_tables();
+            world.run();
+            replace(&world, 2);
+        } else {
+            replace(&world, 2);
+            world.call_off_move();
+            world.read_all_tables();
+            world.run();
+        }
+        let client = world.connect(member.accept_on(2));
+        let mut got = client.payloads();
+        world.advance(minutes(5));
+        got.extend(client.payloads());
+        // At QoS 1 the node that goes on for the dealer may deal it once more.
+        got.truncate(if qos == ExactlyOnce { usize::MAX } else { 1 });
+        assert_eq!(got, ["x"], "{qos:?}");
+        assert_eq!(world.gauges().kept_deals, 0, "{qos:?}");
+    }
+}
+
 /// A group of node 0 whose only steady member is at node 3, which dies before or while the group moves to node 1. Then all have read that it has.
 fn move_while_members_die(world: &World, topic: &str, stage: u32) -> Connecting {
     let filter = format!("$share/group/{topic}");
