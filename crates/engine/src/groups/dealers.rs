@@ -298,12 +298,14 @@ impl Engine {
         match word {
             DealingWord::Elsewhere { partitions } => {
                 other.elsewhere = partitions;
+                self.unseat_those_elsewhere(from);
                 self.drop_groups_dealt_elsewhere(now);
                 self.confirm_late_joins(now);
             }
             DealingWord::Seats { partitions, round, all } => {
                 other.seated = if all { partitions } else { other.seated.among(other.claims).among(partitions) };
                 (other.claims, other.round, other.answered) = (partitions, round, Partitions::NONE);
+                self.unseat_those_elsewhere(from);
                 self.become_ready(now);
                 self.drop_groups_dealt_elsewhere(now);
             }
@@ -314,6 +316,14 @@ impl Engine {
             }
             DealingWord::Dealt { .. } => {}
         }
+    }
+
+    /// A shard for which this one neither deals nor is the home tells it of no member that leaves. So its members keep no seats here for the case
+    /// that this shard is the home once more before it has forgotten the group.
+    fn unseat_those_elsewhere(&mut self, peer: ShardId) {
+        let Some(other) = self.groups.dealers.other(peer) else { return };
+        let partitions = other.elsewhere.without(other.claims);
+        self.unseat(peer, partitions);
     }
 
     /// Tells those who wait for it that this shard knows all members of groups.

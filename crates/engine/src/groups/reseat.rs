@@ -21,8 +21,14 @@ impl Engine {
     /// A shard of another node is gone, and all members there with it. Groups that have none any more are not forgotten before it is known that
     /// nobody comes back by another node.
     pub(crate) fn leave_groups_of(&mut self, peer: ShardId) {
+        self.unseat(peer, Partitions::that(|_| true));
+        self.groups.joining.retain(|_, joining| joining.shard != peer);
+    }
+
+    /// Members of another shard have no seats here any more in groups of some partitions.
+    pub(super) fn unseat(&mut self, peer: ShardId, partitions: Partitions) {
         let mut gone = Vec::new();
-        for (group, dealt) in self.groups.dealt.iter() {
+        for (group, dealt) in self.groups.dealt.iter().filter(|(_, dealt)| partitions.has(dealt.partition)) {
             let receivers = dealt.members.members().iter().map(|member| member.receiver);
             gone.extend(receivers.filter(|(shard, _)| *shard == peer).map(|receiver| (group, receiver)));
         }
@@ -31,7 +37,6 @@ impl Engine {
                 dealt.members.leave(&receiver);
             }
         }
-        self.groups.joining.retain(|_, joining| joining.shard != peer);
     }
 
     /// A session went online or offline: its groups prefer members that are there.

@@ -72,7 +72,7 @@ fn a_mirror_that_is_closed_fails_what_waits() {
     submit(&mut store, 1);
     assert!(!store.step() && *committed.lock().unwrap() == 0);
     assert!(matches!(store.status().state(), State::Failing(_)));
-    let second = mirror(&bus, "a", folder.path());
+    let second = tidegate_mirror::open(&bus, mirror_settings("a", folder.path()));
     assert!(matches!(second, Err(MirrorError::Locked { .. })), "the directory is in use until the disk is dropped");
 }
 

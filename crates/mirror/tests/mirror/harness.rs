@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_bus::{Address, Append, Bounds, Bus, BusError, Done, LogSpec, Place, Position, Record, Settings};
 use tidegate_mirror::{MirrorDisk, MirrorError, OpenedMirror};
@@ -83,8 +83,16 @@ pub(crate) fn mirror_settings(node: &str, directory: &Path) -> tidegate_mirror::
     tidegate_mirror::Settings { local_sync: false, ..tidegate_mirror::Settings::new(node, directory).unwrap() }
 }
 
+/// Opens a mirror whose directory nobody uses any more. A process that another test starts has the lock of this one's directory for as long as it is
+/// not yet another program.
 pub(crate) fn mirror(bus: &Bus, node: &str, directory: &Path) -> Result<OpenedMirror, MirrorError> {
-    tidegate_mirror::open(bus, mirror_settings(node, directory))
+    let begun = Instant::now();
+    loop {
+        match tidegate_mirror::open(bus, mirror_settings(node, directory)) {
+            Err(MirrorError::Locked { .. }) if begun.elapsed() < PATIENCE => std::thread::yield_now(),
+            opened => return opened,
+        }
+    }
 }
 
 pub(crate) fn store_settings() -> StoreSettings {

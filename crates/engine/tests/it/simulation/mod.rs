@@ -428,9 +428,13 @@ fn every_message_comes_exactly_once_whatever_moves_while_nodes_die() {
     }
 }
 
+/// A seed in which a group kept the seat of a member that had left: its home had moved away and back before all had changed.
+const FOUND_WHILE_MIXED: [u64; 1] = [216];
+
 #[test]
 fn nothing_is_lost_invented_or_repeated_while_partitions_move_and_nodes_die() {
-    for seed in at_least(12) {
+    let found = FOUND_WHILE_MIXED.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
+    for seed in found.chain(at_least(12)) {
         Simulation::new(Kind::MovingFallingMixed, seed).play();
     }
 }
