@@ -317,16 +317,31 @@ impl<'a> Envelope<'a> {
     }
 }
 
+impl Envelope<'_> {
+    /// Takes from the message's life what the reader's present lies before its entry: it has as long to live as when it
+    /// entered, never longer ([MQTT-3.3.2-6]). A shard reads its clock once a turn, so that a neighbour may have stamped a
+    /// message later, and clocks of nodes agree only roughly.
+    #[inline]
+    fn live_no_longer_from(&mut self, now: Millis) {
+        let expires_at = &mut self.publication.expires_at;
+        if self.entered_at > now && *expires_at != Millis::NEVER {
+            expires_at.0 = expires_at.0.saturating_sub(self.entered_at.since(now));
+        }
+    }
+}
+
 /// Numbers the envelopes of a batch while it is read.
 #[derive(Debug)]
 pub(crate) struct ReadHead {
     head: BatchHead,
     sequence: u64,
+    /// The reader's present.
+    now: Millis,
 }
 
 impl ReadHead {
-    pub(crate) fn new(head: BatchHead) -> Self {
-        Self { head, sequence: head.first_sequence }
+    pub(crate) fn new(head: BatchHead, now: Millis) -> Self {
+        Self { head, sequence: head.first_sequence, now }
     }
 
     /// The envelope that stands next.
@@ -338,7 +353,9 @@ impl ReadHead {
     ) -> Result<Envelope<'a>, WireError> {
         let sequence = self.sequence;
         self.sequence += 1;
-        Envelope::read(self.head, sequence, reader, shared)
+        let mut envelope = Envelope::read(self.head, sequence, reader, shared)?;
+        envelope.live_no_longer_from(self.now);
+        Ok(envelope)
     }
 }
 

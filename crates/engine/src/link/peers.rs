@@ -46,7 +46,7 @@ impl Engine {
     /// Works off the records of a batch, as far as it can be read: what is behind is lost and counted once.
     fn read_batch(&mut self, now: Now, batch: &Batch) -> Result<(), WireError> {
         let mut reader = WireReader::new(&batch.bytes);
-        let mut head = ReadHead::new(batch.head);
+        let mut head = ReadHead::new(batch.head, now.monotonic);
         let mut shared = batch.shared.iter();
         while !reader.is_empty() {
             // Nearly all records carry messages; those are not moved through the enumeration of all kinds.

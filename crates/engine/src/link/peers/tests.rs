@@ -115,6 +115,20 @@ fn a_dealt_message_that_comes_twice_is_delivered_once() {
     here.finish_batch(batch);
 }
 
+/// A shard reads its clock once a turn: its neighbour's reading may be a later one.
+#[test]
+fn a_message_that_was_stamped_later_than_it_is_read_does_not_live_longer() {
+    let (mut here, key, mut there) = pair();
+    let late = Now { monotonic: NOW.monotonic.plus(8), unix: NOW.unix + 8 };
+    let expires_at = late.monotonic.plus_seconds(100);
+    let mut message = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], expires_at, b"x", 0);
+    there.publish_inside(late, &mut message, None);
+    here.handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
+    let flow = here.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()).unwrap();
+    let kept: Vec<Millis> = flow.queue.iter().map(|delivery| delivery.message.expires_at).collect();
+    assert_eq!(kept, [NOW.monotonic.plus_seconds(100)]);
+}
+
 #[test]
 fn a_message_that_goes_round_in_a_circle_is_stopped() {
     let (mut here, key, mut there) = pair();

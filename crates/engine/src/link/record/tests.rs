@@ -4,6 +4,7 @@ use super::*;
 use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::ids::{PartitionId, Partitions};
 use crate::link::envelope::tests::{Content, HEAD, connection, content, same};
+use crate::now::Millis;
 
 /// Everything that any record can carry.
 #[derive(Clone, Debug)]
@@ -131,7 +132,7 @@ proptest! {
         for fields in &all {
             fields.record(0).write(HEAD, &mut out, &mut shared);
         }
-        let (mut reader, mut head, mut payloads) = (WireReader::new(&out), ReadHead::new(HEAD), shared.iter());
+        let (mut reader, mut head, mut payloads) = (WireReader::new(&out), ReadHead::new(HEAD, Millis::NEVER), shared.iter());
         let mut sequence = HEAD.first_sequence;
         for fields in &all {
             let read = Record::read(&mut head, &mut reader, &mut payloads).unwrap();
@@ -154,14 +155,14 @@ proptest! {
         let (mut out, mut shared) = (Vec::new(), Vec::new());
         fields.record(0).write(HEAD, &mut out, &mut shared);
         let mut reader = WireReader::new(&out[..cut.index(out.len())]);
-        prop_assert!(Record::read(&mut ReadHead::new(HEAD), &mut reader, &mut shared.iter()).is_err());
+        prop_assert!(Record::read(&mut ReadHead::new(HEAD, Millis::NEVER), &mut reader, &mut shared.iter()).is_err());
     }
 
     #[test]
     fn no_bytes_make_reading_panic(kind in 0..46_u8, bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
         let bytes = [&[kind][..], &bytes].concat();
         let mut reader = WireReader::new(&bytes);
-        let mut head = ReadHead::new(HEAD);
+        let mut head = ReadHead::new(HEAD, Millis::NEVER);
         while !reader.is_empty() && Record::read(&mut head, &mut reader, &mut [].iter()).is_ok() {}
     }
 }
