@@ -66,7 +66,10 @@ impl Engine {
         match word {
             TransferWord::Ask { id, partitions } => self.cut(now, from, id, partitions),
             TransferWord::Cut { id, partitions } => self.note_cut(from, id, partitions),
-            TransferWord::End { id } => self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, from)),
+            TransferWord::End { id } => {
+                self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, from));
+                self.fetches.wake_moved();
+            }
         }
     }
 
@@ -123,6 +126,7 @@ impl Engine {
     pub(crate) fn end_transfers_of(&mut self, peer: ShardId) {
         let transfers = &mut self.desk.transfers;
         let gone = Shards::of(peer);
+        transfers.moved_from.retain(|_, from| *from != peer);
         transfers.undecided.extend(transfers.cuts.extract_if(.., |cut| cut.to == peer));
         for leaving in transfers.leaving.values_mut() {
             leaving.link_lost |= leaving.uncut.has(peer);
@@ -199,6 +203,7 @@ impl Engine {
                 self.send_transfer(shard, TransferWord::End { id });
             }
         }
+        self.fetches.wake_moved();
         all
     }
 
