@@ -77,11 +77,16 @@ impl Engine {
     fn cut(&mut self, now: Now, to: ShardId, id: u64, partitions: Partitions) {
         // What has reached some of its receivers here went to the old home alone: it was sent before.
         self.finish_fan_outs(now);
-        for cut in &mut self.desk.transfers.cuts {
-            cut.partitions = cut.partitions.without(partitions);
+        // One who asks late, for a move that was called off, takes nothing from the next.
+        let cuts = &mut self.desk.transfers.cuts;
+        let later = cuts.iter().filter(|cut| cut.id > id);
+        let later = later.fold(Partitions::NONE, |all, cut| all.with(cut.partitions));
+        let own = partitions.without(later);
+        for cut in cuts.iter_mut() {
+            cut.partitions = cut.partitions.without(own);
         }
-        self.desk.transfers.cuts.retain(|cut| !cut.partitions.is_empty());
-        self.desk.transfers.cuts.push(Cut { id, partitions, to });
+        cuts.push(Cut { id, partitions: own, to });
+        cuts.retain(|cut| !cut.partitions.is_empty());
         for shard in self.roster.others() {
             self.send_transfer(shard, TransferWord::Cut { id, partitions });
         }

@@ -106,10 +106,14 @@ fn who_waits_for_a_move_goes_on_when_it_is_called_off_or_its_nodes_die() {
     }
 }
 
+/// A seed in which a shard was asked to cut for a move that had been called off, after it had cut for the next one.
+const FOUND: [u64; 1] = [99];
+
 /// Whoever subscribes gets each value: once by the name of its topic.
 #[test]
 fn who_subscribes_gets_each_value_whatever_moves_meanwhile() {
-    for seed in seeds() {
+    let found = FOUND.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
+    for seed in found.chain(seeds()) {
         let world = World::seeded_cluster(3, 2, seed, &format!("values that move, TIDEGATE_SEED={seed}"), |settings| {
             settings.retained.step = 3;
         });
