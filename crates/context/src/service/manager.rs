@@ -198,7 +198,8 @@ mod tests {
         (work.next_cycle, work.listens_since) = (Instant::now(), Instant::now());
         let again = work.turn(&courier, hour, &bell);
         assert!(lists() == none && again < Instant::now() + hour / 2, "it looks again soon");
-        (work.next_cycle, work.listens_since) = (Instant::now(), Instant::now() - Duration::from_secs(3));
+        let long_since = Instant::now().checked_sub(Duration::from_secs(3)).unwrap();
+        (work.next_cycle, work.listens_since) = (Instant::now(), long_since);
         work.turn(&courier, hour, &bell);
         while lists() == none {}
     }

@@ -33,6 +33,6 @@ fn a_reader_of_large_records_keeps_its_consumer() {
         client.append(&large, Append::new(vec![number as u8; size])).unwrap();
     }
     let read = client.reader(&large, Position::START).take(count).unwrap();
-    assert!(read.iter().zip(0..).all(|(record, number)| record.payload[0] == number as u8));
+    assert!(read.iter().zip(0_usize..).all(|(record, number)| record.payload[0] == number as u8));
     assert_eq!(consumers(&nats, "tidegate_large_0"), 1);
 }
