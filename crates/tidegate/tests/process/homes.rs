@@ -158,7 +158,7 @@ impl Fleet {
     /// Takes what a session is owed, by way of a place: each message once, in their order.
     fn expect_owed(&self, by: usize, id: &str, number: u32) {
         let count = number.to_string();
-        let out = self.client(by, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", &count, "-W", "20"]);
+        let out = self.client(by, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", &count, "-W", "60"]);
         let expected: Vec<String> = (0..number).map(|number| number.to_string()).collect();
         assert_eq!(out.lines().collect::<Vec<_>>(), expected);
     }

@@ -136,6 +136,11 @@ impl Cluster {
         serde_json::from_str(&body).unwrap_or_default()
     }
 
+    /// How often a node was silent on the bus for longer than its lease.
+    fn lost_memberships(&self, which: usize) -> u64 {
+        self.view(which)["memberships_lost"].as_u64().unwrap_or_default()
+    }
+
     /// Waits until all that run serve even shares, and know it of each other.
     fn wait_even(&self) {
         let running: Vec<usize> = (0..self.nodes.len()).filter(|which| self.nodes[*which].is_some()).collect();
@@ -182,7 +187,7 @@ impl Cluster {
     /// Takes what a session is owed, by way of a node: each message once, in their order.
     fn expect_owed(&self, by: usize, id: &str, number: u32) {
         let count = number.to_string();
-        let out = self.client(by, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", &count, "-W", "20"]);
+        let out = self.client(by, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", &count, "-W", "60"]);
         let expected: Vec<String> = (0..number).map(|number| number.to_string()).collect();
         assert_eq!(out.lines().collect::<Vec<_>>(), expected, "{id}");
     }
