@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::table::MOVES_PER_TABLE;
 use crate::{Move, Table};
 
 /// Partitions that move at once from one node to another: while they move, nobody serves them.
 pub const MOVE_AT_ONCE: usize = 8;
-/// Moves that may begin with one table, so that each has an id of its own.
-const MOVES_PER_TABLE: u64 = 256;
 
 /// Begins moves from nodes that have more than their share to those that have less. A node takes part in one move at a time.
 /// What a node has that is not there now stays until it is back, or dead.

@@ -24,6 +24,9 @@ pub enum RecordError {
     Partitions(usize),
 }
 
+/// Moves that may begin with one table, so that each has an id of its own, greater than those of earlier tables.
+pub(crate) const MOVES_PER_TABLE: u64 = 256;
+
 /// Most nodes that are remembered of those who died one after the other before a partition was restored.
 const MAX_FORMER: usize = 8;
 
@@ -123,6 +126,11 @@ impl Table {
     /// The move of a partition.
     pub fn move_of(&self, partition: u16) -> Option<&Move> {
         self.moves.iter().find(|it| it.partitions.contains(&partition))
+    }
+
+    /// The greatest id of a move that can have begun by now.
+    pub fn last_move(&self) -> u64 {
+        self.epoch.saturating_add(1).saturating_mul(MOVES_PER_TABLE).saturating_sub(1)
     }
 
     /// Whether its home serves a partition, as far as a table can say: it does not move, and all that a dead node had of it is there.

@@ -104,6 +104,10 @@ fn a_move_ends_by_its_arrival_or_is_called_off() {
     let [it] = moving.moves.as_slice() else { panic!("{:?}", moving.moves) };
     assert_eq!((it.from.as_str(), it.to.as_str(), it.partitions.len()), ("a", "b", MOVE_AT_ONCE));
     assert_eq!(decide(&moving, &both), None);
+    assert!(
+        one.last_move() < it.id && it.id <= moving.last_move(),
+        "who has read neither table knows that it has not begun there"
+    );
 
     let calm = |seen: Seen| Seen { may_move: false, ..seen };
     let mut refused = calm(both.clone());

@@ -50,6 +50,7 @@ impl Engine {
         self.desk.exchanges.set_roster(self.place, &roster);
         let old = std::mem::replace(&mut self.roster, roster);
         self.end_cuts(&old);
+        let decided = self.settle_undecided();
         for peer in after.without(before) {
             // It comes back, and says anew what is wanted there.
             if self.gone.has(peer) {
@@ -59,7 +60,7 @@ impl Engine {
             self.forget_gone(Shards::of(peer));
             self.welcome_peer(peer);
         }
-        self.begin_dealing_anew(&old);
+        self.begin_dealing_anew(&old, decided);
         self.reseat_members(now, &old);
         self.tell_homes_of_groups(&old);
         self.finish_dealing_anew(now);
@@ -123,7 +124,10 @@ impl Engine {
     /// Whether clients of nodes that are gone may be at others soon, or be there without this shard knowing of it.
     pub(crate) fn awaits_somebody(&self) -> bool {
         let unheard = self.roster.peers().without(self.heard);
-        self.roster.misses_any() || self.groups.dealers.miss_any() || unheard != Shards::default()
+        self.roster.misses_any()
+            || self.groups.dealers.miss_any()
+            || unheard != Shards::default()
+            || self.desk.transfers.has_undecided()
     }
 
     fn forget_gone(&mut self, peers: Shards) {
@@ -140,8 +144,10 @@ impl Engine {
     pub(crate) fn would_miss_somebody(&self, slot: RouteSlot, tenant: TenantId, retain: bool) -> bool {
         let (topic, route) = self.cache.get(slot);
         let remote = route.remote_bits();
-        let is_home_gone = || retain && self.roster.misses(partition_of(tenant, topic));
-        let is_node_gone = || self.home_of_address(tenant, topic).is_some_and(|home| self.roster.misses(home));
+        let undecided = self.desk.transfers.undecided();
+        let is_gone = |home| self.roster.misses(home) || undecided.has(home);
+        let is_home_gone = || retain && is_gone(partition_of(tenant, topic));
+        let is_node_gone = || self.home_of_address(tenant, topic).is_some_and(is_gone);
         let returns = self.returning != Shards::default();
         self.is_blind
             || self.misses_somebody()
@@ -155,6 +161,7 @@ impl Engine {
             || self.roster.misses_any()
             || self.gone != Shards::default()
             || self.returning != Shards::default()
+            || self.desk.transfers.has_undecided()
     }
 
     /// The publisher of a message that would miss somebody waits until all is known that is wanted, which is soon: where it is to take

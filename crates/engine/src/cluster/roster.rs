@@ -17,6 +17,10 @@ pub struct Roster {
     /// Partitions whose homes cannot be reached, and which this process works for its own clients meanwhile, one bit each.
     stood_in_for: u64,
     homes: [ShardId; PARTITIONS as usize],
+    /// The greatest id of a move that can have begun by now.
+    moves_begun: u64,
+    /// Moves that have begun and are not decided.
+    open_moves: Vec<u64>,
 }
 
 const _: () = assert!(MAX_SHARDS as u32 == u64::BITS, "a set of shards is a number");
@@ -27,7 +31,7 @@ impl Roster {
     pub fn alone(place: Place) -> Self {
         let own = u64::MAX >> (u64::BITS - u32::from(place.shards.clamp(1, MAX_SHARDS)));
         let homes = std::array::from_fn(|at| place.home_of(PartitionId(at as u16)));
-        Self { place, live: own, absent: 0, stood_in_for: 0, homes }
+        Self { place, live: own, absent: 0, stood_in_for: 0, homes, moves_begun: u64::MAX, open_moves: Vec::new() }
     }
 
     /// Adds a shard of another node; a number of this process's own shards, or beyond [`MAX_SHARDS`], changes nothing.
@@ -62,6 +66,18 @@ impl Roster {
     pub fn with_stand_in(mut self, partition: PartitionId) -> Self {
         self.stood_in_for |= 1 << (partition.0 & 63);
         self
+    }
+
+    /// Says which moves have begun: all with ids up to `begun`, of which those that are not `open` are decided. Without this word none is under way.
+    #[must_use]
+    pub fn with_moves(mut self, begun: u64, open: &[u64]) -> Self {
+        (self.moves_begun, self.open_moves) = (begun, open.to_vec());
+        self
+    }
+
+    /// Whether it is known how a move has ended.
+    pub(crate) fn has_decided(&self, id: u64) -> bool {
+        id <= self.moves_begun && !self.open_moves.contains(&id)
     }
 
     /// Whether this process works a partition only as long as its home cannot be reached.

@@ -142,8 +142,8 @@ impl Dealers {
         }
     }
 
-    /// A table has come.
-    fn follow(&mut self, old: &Roster, new: &Roster) {
+    /// A table has come. `taken` are partitions whose homes are known again.
+    fn follow(&mut self, old: &Roster, new: &Roster, taken: Partitions) {
         for partition in (0..PARTITIONS).map(PartitionId) {
             let (dealer, home) = (self.dealer_of(partition), new.home_of(partition));
             let one = Partitions::that(|it| it == partition);
@@ -168,7 +168,7 @@ impl Dealers {
                 self.open = self.open.with(one);
             }
             self.by_partition[usize::from(partition.0)] = next;
-            if old.misses(partition) && !new.misses(partition) && !new.stands_in(partition) {
+            if taken.has(partition) && !new.stands_in(partition) {
                 // Its new home may still be telling what is wanted there.
                 self.unready = self.unready.with(one);
             }
@@ -191,19 +191,22 @@ impl Dealers {
 }
 
 impl Engine {
-    /// A table has come: begins to tell who deals. Members take their seats next.
-    pub(crate) fn begin_dealing_anew(&mut self, old: &Roster) {
+    /// A table has come: begins to tell who deals. Members take their seats next. `decided` are partitions of which it says whether they had moved to a
+    /// node that is gone.
+    pub(crate) fn begin_dealing_anew(&mut self, old: &Roster, decided: Partitions) {
         for peer in old.peers().without(self.roster.peers()) {
             self.groups.dealers.forget(peer);
         }
         for peer in self.roster.peers().without(old.peers()) {
             self.groups.dealers.forget(peer);
         }
-        self.groups.dealers.follow(old, &self.roster);
+        let was_missed = |partition| old.misses(partition) || decided.has(partition);
+        let taken = Partitions::that(|partition| was_missed(partition) && !self.roster.misses(partition));
+        self.groups.dealers.follow(old, &self.roster, taken);
         for shard in self.roster.others() {
             let partitions = Partitions::that(|partition| self.roster.home_of(partition) == shard);
             // Whoever has taken a place answers anew, behind all that is wanted there.
-            let took = partitions.iter().any(|partition| old.misses(partition) && !self.roster.misses(partition));
+            let took = !partitions.among(taken).is_empty();
             let Some(other) = self.groups.dealers.other(shard).filter(|it| took || it.told_seats != partitions) else {
                 continue;
             };

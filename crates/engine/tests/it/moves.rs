@@ -279,37 +279,99 @@ fn a_publisher_that_moves_before_nodes_have_confirmed_is_answered_when_they_have
     assert_eq!(subscriber.payloads(), ["x"]);
 }
 
-#[test]
-fn nothing_is_acknowledged_that_is_for_who_has_moved_to_a_node_of_which_nobody_knew_that_it_is_home_to_somebody() {
+/// Of three nodes the second one is home to nothing.
+fn with_a_node_that_works_nothing() -> World {
     let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
-    // Node 1 is home to nothing.
     world.fall_unnoticed(1, usize::MAX, 0);
-    world.bury(1);
-    world.fetch_of(1);
+    replace(&world, 1);
+    world.rejoin(1);
+    world.run();
+    world
+}
+
+/// Others take the place of a node that is gone.
+fn replace(world: &World, node: usize) {
+    world.bury(node);
+    world.fetch_of(node);
     world.run();
     world.serve_by_table();
     world.read_all_tables();
-    world.rejoin(1);
     world.run();
+}
+
+#[test]
+fn nothing_is_acknowledged_that_is_for_who_has_moved_to_a_node_of_which_nobody_knew_that_it_is_home_to_somebody() {
+    // The publisher's node, the old home or a third one, has read both tables, or that the move begins, or nothing, when it hears of the end.
+    for (node, tables) in [(0, 0), (2, 0), (2, 1), (2, 2)] {
+        let world = with_a_node_that_works_nothing();
+        let [subscriber, publisher] = subscriber_and_publisher(&world);
+        let elsewhere = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);
+        let publisher = if node == 0 { publisher } else { elsewhere };
+        let client = world.connect(publisher.clone());
+        move_until_cut(&world, &subscriber);
+        for _ in 0..3 {
+            world.advance_move();
+        }
+        world.fall_unnoticed(1, usize::MAX, 0);
+        world.run();
+        for _ in 0..tables {
+            world.read_table(node);
+        }
+        client.send_publish(message("t", "x").qos2());
+        world.run();
+        assert!(client.answers().is_empty(), "whom it is for is at the node that is gone: {node}, {tables}");
+        replace(&world, 1);
+        if client.closed().is_some() {
+            comes_once(&world, 2, [subscriber, publisher]);
+        } else {
+            // It has waited, which is over when the place is taken.
+            assert_eq!(client.answers().len(), 2, "{node}, {tables}");
+            assert_eq!(world.connect(subscriber.accept_on(2)).payloads(), ["x"]);
+        }
+    }
+}
+
+#[test]
+fn no_value_is_acknowledged_whose_topic_has_moved_to_a_node_of_which_nobody_knew_that_it_is_home_to_something() {
+    for node in [0, 2] {
+        let world = with_a_node_that_works_nothing();
+        let topic = world.name_on(0, "topic ");
+        let is_other = |name: &String| partition_of(T, name) != partition_of(T, &topic);
+        let names = (0..100).map(|number| world.name_on(node, &format!("publisher {number} ")));
+        let publisher = v5(&names.into_iter().find(is_other).expect("one of many names")).clean(false);
+        let client = world.connect(publisher.expiry(u32::MAX));
+        world.begin_move(0, 1, &topic);
+        for _ in 0..5 {
+            world.advance_move();
+        }
+        world.fall_unnoticed(1, usize::MAX, 0);
+        world.run();
+        client.send_publish(message(&topic, "x").qos1().retain());
+        world.run();
+        assert!(client.answers().is_empty(), "where it is to be kept nobody serves: {node}");
+        replace(&world, 1);
+        assert_eq!(client.answers().len(), 1, "its publisher is told when it is kept: {node}");
+        let reader = world.connect(v5(&world.name_on(2, "reader ")));
+        reader.subscribe(&topic, AtLeastOnce);
+        assert_eq!(reader.payloads(), ["x"]);
+    }
+}
+
+#[test]
+fn a_move_that_was_called_off_when_its_new_home_died_keeps_nobody_waiting() {
+    let world = with_a_node_that_works_nothing();
     let [subscriber, _] = subscriber_and_publisher(&world);
     let publisher = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);
     let client = world.connect(publisher.clone());
     move_until_cut(&world, &subscriber);
-    for _ in 0..3 {
-        world.advance_move();
-    }
     world.fall_unnoticed(1, usize::MAX, 0);
     world.run();
-    world.read_table(2);
-    world.read_table(2);
     client.send_publish(message("t", "x").qos2());
     world.run();
-    assert!(client.answers().is_empty(), "whom it is for is at the node that is gone");
-    world.bury(1);
-    world.fetch_of(1);
-    world.run();
-    world.serve_by_table();
+    assert!(client.answers().is_empty(), "whether it has moved is not known");
+    world.call_off_move();
     world.read_all_tables();
     world.run();
-    comes_once(&world, 2, [subscriber, publisher]);
+    assert_eq!(client.answers().len(), 2);
+    assert_eq!(world.connect(subscriber).payloads(), ["x"]);
 }

@@ -14,7 +14,7 @@ pub(super) fn roster(
     oneself: &NodeName,
     seats: &BTreeMap<NodeName, Vec<ShardId>>,
 ) -> Roster {
-    let mut roster = Roster::alone(place);
+    let mut roster = Roster::alone(place).with_moves(view.moves_begun, &view.open_moves);
     for shard in seats.values().flatten() {
         roster = roster.with_peer(*shard);
     }
@@ -47,13 +47,13 @@ mod tests {
     fn a_partition_is_worked_by_the_shard_that_its_node_would_choose() {
         let name = |name| NodeName::new(name).unwrap();
         let place = Place { shard: ShardId(1), shards: 2 };
-        let mut view = ClusterView::alone();
+        let mut view = ClusterView { moves_begun: 9, open_moves: vec![8], ..ClusterView::alone() };
         view.homes[5] = Some(name("b"));
         view.homes[6] = Some(name("c"));
         view.homes[7] = Some(name("a"));
         let seats = BTreeMap::from([(name("b"), vec![ShardId(7), ShardId(9), ShardId(8)])]);
         let roster = roster(place, &view, &name("a"), &seats);
-        let mut expected = Roster::alone(place);
+        let mut expected = Roster::alone(place).with_moves(9, &[8]);
         for shard in [7, 8, 9] {
             expected = expected.with_peer(ShardId(shard));
         }

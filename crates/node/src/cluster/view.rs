@@ -29,6 +29,10 @@ pub struct ClusterView {
     pub kept: Partitions,
     /// Partitions of a dead node that their new home, maybe this one, is still fetching.
     pub restoring: Partitions,
+    /// The greatest id of a move that can have begun by now.
+    pub moves_begun: u64,
+    /// Moves that have begun and are not decided.
+    pub open_moves: Vec<u64>,
     /// The number of the view, for whoever looks at [`ClusterStatus`](super::ClusterStatus).
     pub epoch: u64,
 }
@@ -36,7 +40,14 @@ pub struct ClusterView {
 impl ClusterView {
     /// That of a node that knows of no other.
     pub fn alone() -> Self {
-        let homes = [const { None }; PARTITIONS as usize];
-        Self { peers: Vec::new(), homes, kept: Partitions::default(), restoring: Partitions::default(), epoch: 0 }
+        Self {
+            peers: Vec::new(),
+            homes: [const { None }; PARTITIONS as usize],
+            kept: Partitions::default(),
+            restoring: Partitions::default(),
+            moves_begun: 0,
+            open_moves: Vec::new(),
+            epoch: 0,
+        }
     }
 }

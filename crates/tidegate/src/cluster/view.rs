@@ -89,6 +89,8 @@ pub(super) fn tell(
         }
         *works = NodeName::new(at).ok().filter(|name| view.peers.iter().any(|peer| peer.name == *name));
     }
+    view.moves_begun = table.last_move();
+    view.open_moves = table.moves.iter().map(|it| it.id).collect();
     told.view = view;
     told
 }
@@ -128,6 +130,7 @@ mod tests {
         assert_eq!(peers, [("b", 5)]);
         let works = |at: usize| told.view.homes[at].as_ref().map(NodeName::as_str);
         assert_eq!((works(0), works(3)), (None, Some("b")));
+        assert_eq!((told.view.moves_begun, told.view.open_moves), (table.last_move(), vec![1]));
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Engine {
     pub(crate) fn end_transfers_of(&mut self, peer: ShardId) {
         let transfers = &mut self.desk.transfers;
         let gone = Shards::of(peer);
-        transfers.cuts.retain(|cut| cut.to != peer);
+        transfers.undecided.extend(transfers.cuts.extract_if(.., |cut| cut.to == peer));
         for leaving in transfers.leaving.values_mut() {
             leaving.link_lost |= leaving.uncut.has(peer);
             leaving.uncut = leaving.uncut.without(gone);
@@ -146,6 +146,14 @@ impl Engine {
             cut.partitions = cut.partitions.without(cut.partitions.iter().filter(arrived).collect());
         }
         self.desk.transfers.cuts.retain(|cut| !cut.partitions.is_empty());
+    }
+
+    /// A table has come: it may say how moves have ended whose new homes are gone. Returns the partitions of those, whoever is their home now.
+    pub(crate) fn settle_undecided(&mut self) -> Partitions {
+        let transfers = &mut self.desk.transfers;
+        let before = transfers.undecided();
+        transfers.undecided.retain(|cut| !self.roster.has_decided(cut.id));
+        before.without(transfers.undecided())
     }
 
     /// The moves of these partitions have come to their end: what has come is served, what was to leave stays.

@@ -51,6 +51,8 @@ pub(crate) struct Transfers {
     leaving: BTreeMap<PartitionId, Leaving>,
     coming: BTreeMap<PartitionId, Coming>,
     cuts: Vec<Cut>,
+    /// Those for new homes that are gone. Whether these have become the homes before is not known until a table says how the move has ended.
+    undecided: Vec<Cut>,
 }
 
 /// A partition of which images were given out.
@@ -110,8 +112,8 @@ struct Cut {
 
 impl Transfers {
     pub(crate) fn new(own: ShardId) -> Self {
-        let (leaving, coming, cuts) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Self { source: own, dealer: None, late: false, leaving, coming, cuts }
+        let (leaving, coming) = (BTreeMap::new(), BTreeMap::new());
+        Self { source: own, dealer: None, late: false, leaving, coming, cuts: Vec::new(), undecided: Vec::new() }
     }
 
     /// Whether nothing leaves or comes.
@@ -133,6 +135,17 @@ impl Transfers {
     pub(crate) fn cut_for(&self, is_meant: impl Fn(ShardId) -> bool) -> Partitions {
         let cuts = self.cuts.iter().filter(|cut| is_meant(cut.to));
         cuts.fold(Partitions::NONE, |all, cut| all.with(cut.partitions))
+    }
+
+    /// Whether some partition may have moved to a node that is gone.
+    #[inline]
+    pub(crate) fn has_undecided(&self) -> bool {
+        !self.undecided.is_empty()
+    }
+
+    /// Partitions that may have moved to a node that is gone.
+    pub(crate) fn undecided(&self) -> Partitions {
+        self.undecided.iter().fold(Partitions::NONE, |all, cut| all.with(cut.partitions))
     }
 
     /// Whether a retained value is kept here for a partition that comes.

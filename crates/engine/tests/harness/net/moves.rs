@@ -82,7 +82,7 @@ impl Net {
     pub(crate) fn begin_move(&mut self, from: usize, to: usize, partitions: Partitions) {
         self.moves += 1;
         self.trace.note(format!("move {} from node {from} to node {to}", self.moves));
-        self.nodes.set_moving(partitions);
+        self.nodes.begin_move(self.moves, partitions);
         let moved = Moved { id: self.moves, partitions, from, to };
         self.moving = Some(Move { moved, stage: Stage::Begun, until: 0 });
         self.publish_table(&[Order::Begin(moved)]);
@@ -166,7 +166,7 @@ impl Net {
     pub(crate) fn end_of_move(&mut self, committed: bool) {
         let Some(Move { moved, .. }) = self.moving.take() else { return };
         self.trace.note(format!("move {} is over: {committed}", moved.id));
-        self.nodes.set_moving(Partitions::NONE);
+        self.nodes.end_move();
         if committed {
             self.nodes.give(moved.partitions, moved.to);
         }

@@ -21,6 +21,8 @@ pub(super) struct Table {
     absent: Partitions,
     /// Partitions that nobody serves, since they move.
     moving: Partitions,
+    /// How many moves have begun.
+    moves_begun: u64,
     /// The nodes that partitions have moved to, [`NOT_GIVEN`] for none.
     given: [u8; PARTITIONS as usize],
 }
@@ -45,7 +47,7 @@ impl Nodes {
 
     pub(crate) fn new(nodes: u16, shards: u16) -> Self {
         let given = [NOT_GIVEN; PARTITIONS as usize];
-        let newest = Table { dead: 0, absent: Partitions::NONE, moving: Partitions::NONE, given };
+        let newest = Table { dead: 0, absent: Partitions::NONE, moving: Partitions::NONE, moves_begun: 0, given };
         Self { count: nodes, shards, gone: 0, unlinked: 0, newest }
     }
 
@@ -59,8 +61,13 @@ impl Nodes {
     }
 
     /// These move, and no others.
-    pub(crate) fn set_moving(&mut self, partitions: Partitions) {
-        self.newest.moving = partitions;
+    pub(crate) fn begin_move(&mut self, id: u64, partitions: Partitions) {
+        (self.newest.moves_begun, self.newest.moving) = (id, partitions);
+    }
+
+    /// Nothing moves any more.
+    pub(crate) fn end_move(&mut self) {
+        self.newest.moving = Partitions::NONE;
     }
 
     /// These are at home on a node from now on.
@@ -223,6 +230,8 @@ impl Nodes {
                     homes[usize::from(partition.0)] = Home::At(home as u16);
                 }
             }
+            let open = if table.moving.is_empty() { Vec::new() } else { vec![table.moves_begun] };
+            let roster = roster.with_moves(table.moves_begun, &open);
             let references = Vec::new();
             let table = Homes { homes, references, redirect: false, lease_until: Millis::NEVER, patience_ms: 0 };
             engines[of].set_homes(now, Some(table));
