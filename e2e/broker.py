@@ -19,7 +19,7 @@ BINARY = os.environ.get("TIDEGATE", str(ROOT / "target" / "release" / "tidegate"
 MOSQUITTO = os.environ.get("E2E_BROKER") == "mosquitto"
 
 # Seconds after which something that should have happened counts as missing. Nothing waits this long when all is well.
-PATIENCE = 20
+PATIENCE = 60
 
 
 def free_ports(number):

@@ -59,6 +59,8 @@ pub(crate) struct Traffic {
     under_way: BTreeMap<PublishToken, Option<Delivery>>,
     /// What found no room, first to last. Each message is one that the broker across waits for, so that its window bounds them.
     kept: VecDeque<(Publish, Delivery)>,
+    /// Whether those that come now wait behind them: there was no room, and messages of a topic keep their order.
+    is_full: bool,
     /// When they are tried again.
     retry_at: Option<Instant>,
 }
@@ -72,6 +74,7 @@ impl Traffic {
             limits: ServerLimits::NONE,
             under_way: BTreeMap::new(),
             kept: VecDeque::new(),
+            is_full: false,
             retry_at: None,
         }
     }
@@ -122,7 +125,8 @@ impl Traffic {
         }
         publish.qos = publish.qos.min(self.limits.maximum_qos);
         publish.retain &= self.limits.retain_available;
-        if let Some(delivery) = delivery.filter(|_| !client.has_room()) {
+        if let Some(delivery) = delivery.filter(|_| self.is_full || !client.has_room()) {
+            self.is_full = true;
             return self.keep(now, publish, delivery);
         }
         match client.publish(now, publish) {
@@ -151,7 +155,7 @@ impl Traffic {
         if self.retry_at.is_none_or(|at| now < at) {
             return Vec::new();
         }
-        self.retry_at = None;
+        (self.retry_at, self.is_full) = (None, false);
         let kept = std::mem::take(&mut self.kept);
         kept.into_iter().map(|(publish, delivery)| self.publish(client, now, publish, Some(delivery))).collect()
     }

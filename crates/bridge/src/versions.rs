@@ -50,16 +50,18 @@ impl Versions {
     /// its version, or has closed the connection without a word, as some do that do not know it.
     pub(crate) fn refused(&mut self, why: &Disconnected) -> bool {
         let for_version = match why {
+            // So it says also when another broker has come in the place of one that has taken it.
             Disconnected::Refused(dismissal) => {
                 matches!(dismissal.reason_code, ReasonCode::UnsupportedProtocolVersion)
             }
             // An older one may answer in words that this version does not have.
-            Disconnected::TransportClosed | Disconnected::Protocol(_) => true,
+            Disconnected::TransportClosed | Disconnected::Protocol(_) => !self.settled,
             _ => false,
         };
-        if self.settled || !for_version {
+        if !for_version {
             return false;
         }
+        self.settled = false;
         self.at = (self.at + 1) % self.ways.len().max(1);
         self.at != 0
     }
@@ -100,6 +102,16 @@ mod tests {
         versions.accepted();
         assert!(!versions.refused(&Disconnected::TransportClosed), "it was taken before");
         assert_eq!(versions.present().version, Version::V5);
+    }
+
+    #[test]
+    fn an_older_broker_in_the_place_of_a_newer_one_is_spoken_to_in_its_version() {
+        let mut versions = Versions::new(None);
+        versions.accepted();
+        assert!(versions.refused(&refused(ReasonCode::UnsupportedProtocolVersion)));
+        assert_eq!(versions.present(), Introduction { version: Version::V311, bridge: true });
+        assert!(versions.refused(&Disconnected::TransportClosed), "which it may not know either");
+        assert_eq!(versions.present(), Introduction { version: Version::V311, bridge: false });
     }
 
     #[test]

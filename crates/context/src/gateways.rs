@@ -109,6 +109,11 @@ impl LoadTable {
         self.gateways.values().map(move |load| (load, self.judge(now, load)))
     }
 
+    /// The longest time between two reports of a gateway, as they say themselves; nothing where none has reported.
+    pub fn longest_period(&self) -> Option<Duration> {
+        self.gateways.values().map(|load| Duration::from_millis(load.report.period_ms)).max()
+    }
+
     /// Forgets gateways that have been silent for so long; those never heard as well.
     pub fn forget(&mut self, now: Duration, silent: Duration) {
         self.gateways.retain(|_, load| load.arrived.is_some_and(|arrived| now.saturating_sub(arrived) < silent));

@@ -16,19 +16,29 @@ use crate::exit::print;
 /// The variable with the address of the manager's socket: a path, or `@` and an abstract name.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
+/// Longest status, bytes: systemd drops a whole datagram of more than 4,096, and with it the news that the service is up.
+const MAX_STATUS: usize = 1_024;
+
 /// How long the manager may leave a datagram waiting. It is told of later changes all the same.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whether the service is up, as far as anybody was told.
 static IS_UP: AtomicBool = AtomicBool::new(false);
 
-/// Says that the service is up: to whoever reads its standard output, in one line, and to the service manager. `who` is for the log.
+/// Says that the service is up: to whoever reads its standard output, and to the service manager, in one line. `who` is for the log.
 pub(crate) fn tell_ready(who: &str, line: &str) {
     if let Err(error) = print(line) {
         tracing::warn!(%error, "standard output is closed; nobody was told there that the {who} is ready");
     }
     IS_UP.store(true, Ordering::Relaxed);
-    tell(&format!("READY=1\nSTATUS={}", line.trim_end()));
+    tell(&format!("READY=1\nSTATUS={}", status(line)));
+}
+
+/// The first line of what is said, as far as it fits: a fleet has a line for each of its brokers.
+fn status(said: &str) -> &str {
+    let line = said.lines().next().unwrap_or_default();
+    let end = (0..=MAX_STATUS.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
+    line.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
 /// Says that the configuration is read anew. Before the service is up that is a part of the start.
@@ -92,6 +102,15 @@ mod tests {
         let mut told = [0; 16];
         let length = manager.recv(&mut told).unwrap();
         assert_eq!(&told[..length], b"READY=1");
+    }
+
+    #[test]
+    fn the_status_is_one_line_that_the_manager_takes() {
+        assert_eq!(status("fleet ready: a b\n  broker-1 mqtt://h:1\n"), "fleet ready: a b");
+        assert_eq!(status(""), "");
+        let long = format!("x{}", "\u{e4}".repeat(3_000));
+        assert_eq!(status(&long).len(), MAX_STATUS - 1, "whole characters");
+        assert_eq!(status(&"x".repeat(MAX_STATUS)).len(), MAX_STATUS);
     }
 
     #[test]

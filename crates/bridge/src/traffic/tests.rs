@@ -18,15 +18,21 @@ struct Ends {
 impl Ends {
     /// Both connected, with these topics.
     fn new(topics: &[&str]) -> Self {
+        Self::with(topics, |_| {})
+    }
+
+    /// The same with other options of the clients.
+    fn with(topics: &[&str], change: impl Fn(&mut Options)) -> Self {
         let (now, status) = (Instant::now(), Arc::new(BridgeStatus::default()));
         let routes = Arc::new(Routes::new(topics.iter().map(|line| line.parse().unwrap()).collect()).unwrap());
         let end = |side| {
-            let options = Options {
+            let mut options = Options {
                 version: Version::V5,
                 clean_start: false,
                 acknowledgement: Acknowledgement::Manual,
                 ..Options::new("b")
             };
+            change(&mut options);
             (Client::new(options, now), Traffic::new(side, Arc::clone(&routes), Arc::clone(&status)))
         };
         let mut ends = Self { now, local: end(Side::Local), remote: end(Side::Remote), status };
@@ -178,6 +184,36 @@ fn a_message_without_room_waits_and_is_tried_again() {
     ends.work();
     assert_eq!(ends.written(Side::Local), [0x40, 2, 0, 9]);
     assert_eq!(ends.status.dropped_to(Side::Remote), 0);
+}
+
+#[test]
+fn what_found_no_room_is_not_overtaken_by_what_comes_later() {
+    let mut ends = Ends::with(&["t out 1"], |options| {
+        (options.max_in_flight, options.max_queued_messages) = (1.try_into().unwrap(), 1);
+    });
+    let mut sent = Vec::new();
+    let acknowledge = |ends: &mut Ends, sent: &mut Vec<u8>| {
+        sent.extend(ends.written(Side::Remote));
+        ends.says(Side::Remote, &[0x40, 2, 0, (sent.len() / 9) as u8]);
+        ends.work();
+    };
+    for number in 1..=3 {
+        ends.says(Side::Local, &[0x32, 7, 0, 1, b't', 0, number, 0, number]);
+        ends.work();
+    }
+    // There is room again, and the third one has yet to be tried again.
+    acknowledge(&mut ends, &mut sent);
+    for number in 4..=5 {
+        ends.says(Side::Local, &[0x32, 7, 0, 1, b't', 0, number, 0, number]);
+        ends.work();
+    }
+    for _ in 0..4 {
+        acknowledge(&mut ends, &mut sent);
+        ends.now += RETRY;
+        ends.work();
+    }
+    let payloads: Vec<u8> = sent.chunks(9).map(|packet| packet[8]).collect();
+    assert_eq!(payloads, [1, 2, 3, 4, 5]);
 }
 
 #[test]

@@ -21,12 +21,16 @@ const EXPIRES: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(5);
 /// Where acknowledgements of records go.
 const ACKNOWLEDGEMENTS: &str = "$JS.ACK.";
+/// The server's word that the next record does not fit into what is left of the bytes that were asked for.
+const NO_ROOM: &str = "Message Size Exceeds MaxBytes";
 
 /// A request that is under way.
 pub(super) struct Pull {
     subscriber: Subscriber,
     /// Records that may still come.
     left: usize,
+    /// Whether one has come.
+    has_begun: bool,
     ends: Instant,
 }
 
@@ -53,7 +57,7 @@ impl Pull {
         let subscriber = server.client.subscribe(inbox.clone()).await.map_err(|error| told(&error))?;
         let config = BatchConfig { batch: records, max_bytes, expires: Some(EXPIRES), ..BatchConfig::default() };
         consumer.request_batch(config, inbox).await.map_err(|error| told(&error))?;
-        Ok(Self { subscriber, left: records, ends: Instant::now() + EXPIRES + GRACE })
+        Ok(Self { subscriber, left: records, has_begun: false, ends: Instant::now() + EXPIRES + GRACE })
     }
 
     /// The next record; `None` when nothing more comes of it. Whoever stops waiting misses nothing.
@@ -65,9 +69,10 @@ impl Pull {
             let message = timeout_at(self.ends, self.subscriber.next()).await.ok()??;
             if message.reply.as_ref().is_some_and(|reply| reply.starts_with(ACKNOWLEDGEMENTS)) {
                 self.left -= 1;
+                self.has_begun = true;
                 return Some(Ok(Message { message, context: server.context.clone() }));
             }
-            match word(message.status, message.description.as_deref()) {
+            match word(message.status, message.description.as_deref(), self.has_begun) {
                 Word::GoesOn => {}
                 Word::Ends => return None,
                 Word::Fails(why) => return Some(Err(why)),
@@ -77,9 +82,11 @@ impl Pull {
     }
 }
 
-fn word(status: Option<StatusCode>, description: Option<&str>) -> Word {
+/// `has_begun` is whether records have come: then the next one has room in the next request, and the consumer goes on.
+fn word(status: Option<StatusCode>, description: Option<&str>, has_begun: bool) -> Word {
     match status {
         Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => Word::Ends,
+        Some(_) if has_begun && description.is_some_and(|said| said.starts_with(NO_ROOM)) => Word::Ends,
         Some(StatusCode::IDLE_HEARTBEAT) | None => Word::GoesOn,
         Some(status) => Word::Fails(format!("{status}: {}", description.unwrap_or("no reason given"))),
     }
@@ -91,11 +98,14 @@ mod tests {
 
     #[test]
     fn words_of_the_server_end_a_request_or_do_not() {
-        let said = |status: Option<u16>| word(status.map(|status| StatusCode::from_u16(status).unwrap()), Some("why"));
+        let code = |status| StatusCode::from_u16(status).unwrap();
+        let said = |status: Option<u16>| word(status.map(code), Some("why"), true);
         assert_eq!((said(None), said(Some(100))), (Word::GoesOn, Word::GoesOn));
         assert_eq!((said(Some(404)), said(Some(408))), (Word::Ends, Word::Ends));
         for status in [409, 503, 400] {
             assert!(matches!(said(Some(status)), Word::Fails(why) if why.ends_with("why")));
         }
+        assert_eq!(word(Some(code(409)), Some(NO_ROOM), true), Word::Ends, "what is left comes by the next request");
+        assert!(matches!(word(Some(code(409)), Some(NO_ROOM), false), Word::Fails(_)), "it would never have room");
     }
 }

@@ -52,6 +52,7 @@ impl Outages for Nats {
     }
 }
 
+mod reading;
 mod servers;
 mod strangers;
 

@@ -23,6 +23,12 @@ use nodes::GatewayNodes;
 /// After how long in silence a gateway is forgotten altogether.
 const FORGET_AFTER: Duration = Duration::from_secs(3_600);
 
+/// How much later than it should a load report may come to a manager that begins.
+const LATE: Duration = Duration::from_millis(500);
+
+/// How long a manager that begins waits for reports at the most, however seldom a gateway says that it reports.
+const MAX_LISTENING: Duration = Duration::from_secs(10);
+
 /// How the manager works.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointsSettings {
@@ -175,6 +181,13 @@ impl Points {
                 None
             }
         }
+    }
+
+    /// Whether all gateways have had their time to report to whoever has listened for so long, as far as those say that have. Before that, a
+    /// gateway that has yet to report would seem to be gone, and be left out of the list.
+    pub fn has_listened(&self, listened: Duration) -> bool {
+        let longest = self.table.longest_period();
+        longest.is_some_and(|period| listened >= period.min(MAX_LISTENING) + LATE)
     }
 
     /// A gateway says who is connected to it.

@@ -70,6 +70,18 @@ fn a_gateway_whose_hello_was_missed_is_told_with_its_first_report() {
 }
 
 #[test]
+fn a_manager_that_begins_listens_until_every_gateway_has_had_its_time_to_report() {
+    let mut points = points(|_| {});
+    assert!(!points.has_listened(s(100)), "nobody has reported");
+    points.load(Some(s(1)), load("a", 1));
+    assert!(!points.has_listened(s(2)) && points.has_listened(s(2) + LATE));
+    points.load(Some(s(2)), LoadReport { period_ms: 4_000, ..load("b", 1) });
+    assert!(!points.has_listened(s(4)) && points.has_listened(s(4) + LATE));
+    points.load(Some(s(3)), LoadReport { period_ms: u64::MAX, ..load("c", 1) });
+    assert!(points.has_listened(MAX_LISTENING + LATE), "whoever may write to the bus may say anything");
+}
+
+#[test]
 fn nodes_go_to_the_new_gateway_and_are_not_sent_twice() {
     let mut points = points(|settings| settings.reallocation.gain = 1.0);
     points.load(Some(s(1)), load("a", 1));

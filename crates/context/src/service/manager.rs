@@ -12,7 +12,7 @@ use crate::register::Topic;
 
 /// Records that are taken at once.
 const TAKEN_AT_ONCE: usize = 1_024;
-/// How long a manager listens before its first decisions.
+/// How long a manager listens at the least before its first decisions, and how often it looks then whether it has listened for long enough.
 const FIRST_CYCLE: Duration = Duration::from_millis(500);
 /// The group in which one manager is chosen.
 const GROUP: &str = "points-of-access";
@@ -93,6 +93,10 @@ struct Work {
     connections: Following,
     handovers: Following,
     next_cycle: Instant,
+    /// Since when reports are taken in.
+    listens_since: Instant,
+    /// Whether it has listened for long enough.
+    decides: bool,
 }
 
 impl Work {
@@ -112,6 +116,8 @@ impl Work {
             connections: fresh(Topic::ConnectionReport)?,
             handovers: Following::new(courier, Topic::Handover, 0, Position::START, bell),
             next_cycle: now + FIRST_CYCLE,
+            listens_since: Instant::now(),
+            decides: false,
         })
     }
 
@@ -138,8 +144,11 @@ impl Work {
             }
         }
         if self.next_cycle <= Instant::now() {
-            self.next_cycle = Instant::now() + cycle;
-            actions.extend(self.points.cycle(now, wall_ms()));
+            self.decides |= self.points.has_listened(self.listens_since.elapsed());
+            if self.decides {
+                actions.extend(self.points.cycle(now, wall_ms()));
+            }
+            self.next_cycle = Instant::now() + if self.decides { cycle } else { cycle.min(FIRST_CYCLE) };
         }
         for action in actions {
             tell(courier, &action);
@@ -156,5 +165,42 @@ fn tell(courier: &Courier, action: &PointsAction) {
         PointsAction::Configure(config) => courier.tell(Topic::PingConfig, None, &config.gateway, config.write()),
         PointsAction::List(list) => courier.tell(Topic::GWList, None, Topic::GWList.name(), list.write()),
         PointsAction::HandOver(handover) => courier.tell(Topic::Handover, None, &handover.node, handover.write()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidegate_bus::{Address, Bus, Settings};
+
+    use super::*;
+    use crate::points::PointsSettings;
+    use crate::ranking::ConnectionsInverse;
+
+    /// Whoever has reported in the first moment is not all that there is.
+    #[test]
+    fn a_manager_that_begins_tells_no_list_before_all_have_had_their_time_to_report() {
+        let bus = Bus::open(&Address::Embedded, Settings::default(), Arc::new(|_| {})).unwrap();
+        let (courier, bell, course) = (Courier::new(bus, 1), Bell::default(), Course::new("points"));
+        courier.prepare(&Topic::ALL, &course).unwrap();
+        let points = Points::new(PointsSettings::default(), Box::new(ConnectionsInverse)).unwrap();
+        let mut work = Work::begin(&courier, points, &bell, &course).unwrap();
+        let hour = Duration::from_secs(3_600);
+        let report = LoadReport { gateway: "a".into(), life: 1, number: 1, period_ms: 2_000, ..LoadReport::default() };
+        courier.tell(Topic::LoadReport, None, "a", report.write());
+        work.next_cycle = Instant::now() + hour;
+        while !work.points.has_listened(hour) {
+            work.turn(&courier, hour, &bell);
+        }
+        let lists = || courier.bounds(Topic::GWList, 0, &course).unwrap();
+        let none = lists();
+        (work.next_cycle, work.listens_since) = (Instant::now(), Instant::now());
+        let again = work.turn(&courier, hour, &bell);
+        assert!(lists() == none && again < Instant::now() + hour / 2, "it looks again soon");
+        let long_since = Instant::now().checked_sub(Duration::from_secs(3)).unwrap();
+        (work.next_cycle, work.listens_since) = (Instant::now(), long_since);
+        work.turn(&courier, hour, &bell);
+        while lists() == none {}
     }
 }

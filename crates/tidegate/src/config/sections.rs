@@ -325,7 +325,8 @@ words! {
 section! {
     /// The log, which goes to standard error.
     "log" => Log, LOG {
-        /// How much is logged; each level includes those before it.
+        /// How much is logged; each level includes those before it. Up to `info` a line that comes again and again is told
+        /// [100 times a minute](operations.md#lines-without-end) at most, from `debug` on each time.
         level: LogLevel = LogLevel::Info, in Kind::OneOf(<LogLevel as super::value::Words>::WORDS), flag "--log";
         /// How a line is written.
         format: LogFormat = LogFormat::Text, in Kind::OneOf(<LogFormat as super::value::Words>::WORDS), flag "--log-format";

@@ -6,17 +6,29 @@ use std::time::SystemTime;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
+use super::limit::Told;
 use crate::config::sections::LogFormat;
 
 /// Name of the field that holds an event's message.
 const MESSAGE: &str = "message";
 
-/// Writes an event as a line, with its end.
-pub(super) fn render(event: &Event<'_>, format: LogFormat, now: SystemTime) -> String {
+/// Field of a line after others of its kind that were left out: how many.
+const UNTOLD: &str = "untold";
+/// Field of a line after which others of its kind are left out, and what it says.
+const FURTHER: (&str, &str) = ("further", "one a minute");
+
+/// Writes an event as a line, with its end, and what is to be said of lines that are not told.
+pub(super) fn render(event: &Event<'_>, told: Told, format: LogFormat, now: SystemTime) -> String {
     let time = humantime::format_rfc3339_millis(now);
     let level = *event.metadata().level();
     let mut fields = Fields { format, message: String::new(), rest: String::new() };
     event.record(&mut fields);
+    if told.untold > 0 {
+        fields.plain(UNTOLD, told.untold);
+    }
+    if told.is_last {
+        fields.plain(FURTHER.0, quote(FURTHER.1));
+    }
     let Fields { message, rest, .. } = fields;
     match format {
         LogFormat::Text => format!("{time} {:5} {message}{rest}\n", name(level)),
@@ -50,10 +62,10 @@ struct Fields {
 
 impl Fields {
     /// Adds a field whose value is neither text nor in need of quotes.
-    fn plain(&mut self, field: &Field, value: impl fmt::Display) {
+    fn plain(&mut self, name: &str, value: impl fmt::Display) {
         let _ = match self.format {
-            LogFormat::Text => write!(self.rest, " {}={value}", field.name()),
-            LogFormat::Json => write!(self.rest, ",{}:{value}", quote(field.name())),
+            LogFormat::Text => write!(self.rest, " {name}={value}"),
+            LogFormat::Json => write!(self.rest, ",{}:{value}", quote(name)),
         };
     }
 
@@ -65,9 +77,9 @@ impl Fields {
         }
         let bare = |byte: u8| byte.is_ascii_graphic() && !b"\"'\\=".contains(&byte);
         if self.format == LogFormat::Text && !value.is_empty() && value.bytes().all(bare) {
-            self.plain(field, value);
+            self.plain(field.name(), value);
         } else {
-            self.plain(field, quote(value));
+            self.plain(field.name(), quote(value));
         }
     }
 }
@@ -82,29 +94,29 @@ impl Visit for Fields {
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.plain(field, value);
+        self.plain(field.name(), value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.plain(field, value);
+        self.plain(field.name(), value);
     }
 
     fn record_u128(&mut self, field: &Field, value: u128) {
-        self.plain(field, value);
+        self.plain(field.name(), value);
     }
 
     fn record_i128(&mut self, field: &Field, value: i128) {
-        self.plain(field, value);
+        self.plain(field.name(), value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.plain(field, value);
+        self.plain(field.name(), value);
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
         // JSON has no word for what is no number.
         if value.is_finite() {
-            self.plain(field, value);
+            self.plain(field.name(), value);
         } else {
             self.text(field, &value.to_string());
         }
@@ -149,6 +161,7 @@ mod tests {
     /// Keeps lines instead of writing them.
     struct Kept {
         format: LogFormat,
+        told: Told,
         lines: Arc<Mutex<String>>,
     }
 
@@ -159,7 +172,7 @@ mod tests {
 
         fn event(&self, event: &Event<'_>) {
             let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
-            self.lines.lock().unwrap().push_str(&render(event, self.format, time));
+            self.lines.lock().unwrap().push_str(&render(event, self.told, self.format, time));
         }
 
         fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -173,8 +186,12 @@ mod tests {
     }
 
     fn logged(format: LogFormat, log: impl FnOnce()) -> String {
+        logged_with(Told::default(), format, log)
+    }
+
+    fn logged_with(told: Told, format: LogFormat, log: impl FnOnce()) -> String {
         let lines = Arc::new(Mutex::new(String::new()));
-        let kept = Kept { format, lines: Arc::clone(&lines) };
+        let kept = Kept { format, told, lines: Arc::clone(&lines) };
         tracing::subscriber::with_default(kept, log);
         lines.lock().unwrap().clone()
     }
@@ -200,5 +217,17 @@ mod tests {
             "{\"time\":\"1970-01-01T00:00:01.500Z\",\"level\":\"warn\",\"target\":\"here\",\"message\":\"slow\",\
              \"client\":\"a\\\"\\u0001\",\"ratio\":\"NaN\",\"share\":0.5}\n"
         );
+    }
+
+    #[test]
+    fn a_line_says_how_many_before_it_are_not_told_and_that_further_ones_are_not() {
+        let line = |told, format| logged_with(told, format, || tracing::info!(count = 3, "again"));
+        let told = Told { untold: 7, is_last: true };
+        assert_eq!(
+            line(told, LogFormat::Text),
+            "1970-01-01T00:00:01.500Z INFO  again count=3 untold=7 further=\"one a minute\"\n"
+        );
+        let json = line(told, LogFormat::Json);
+        assert!(json.ends_with(",\"count\":3,\"untold\":7,\"further\":\"one a minute\"}\n"), "{json}");
     }
 }

@@ -1,21 +1,24 @@
 //! Writes events to standard error, one line each, as text or JSON.
 //!
-//! This is all that we need of a subscriber: no spans, and of filters only one for a library that says what is told in better words. The lines are written by a thread of their
+//! This is all that we need of a subscriber: no spans, and of filters only one for a library that says what is told in better words. Of lines that come again and again some are left out. The lines are written by a thread of their
 //! own, because events come from shards, and a shard must not wait for whoever reads the log.
 
+mod limit;
 mod line;
 mod panics;
 mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use tracing::callsite::Identifier;
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::config::sections::{LogFormat, LogLevel};
+use limit::{Limits, Told};
 use writer::Writer;
 
 /// How long the end of the process waits for the last lines to be written.
@@ -29,6 +32,8 @@ struct StderrLog {
     /// The number of a [`LogLevel`]; changes with a reload.
     level: Arc<AtomicU8>,
     format: LogFormat,
+    /// How many lines are told, where nobody has asked for all of them.
+    limits: Limits,
     writer: Writer,
 }
 
@@ -48,7 +53,7 @@ impl Log {
     pub(crate) fn start(level: LogLevel, format: LogFormat) -> std::io::Result<Self> {
         let writer = Writer::start(std::io::stderr())?;
         let level = Arc::new(AtomicU8::new(level as u8));
-        let log = StderrLog { level: Arc::clone(&level), format, writer: writer.clone() };
+        let log = StderrLog { level: Arc::clone(&level), format, limits: Limits::default(), writer: writer.clone() };
         let _ = tracing::subscriber::set_global_default(log);
         let log = Self { writer, level };
         panics::end_in(&log);
@@ -77,6 +82,11 @@ impl StderrLog {
         let number = usize::from(self.level.load(Ordering::Relaxed));
         LEVELS.get(number).copied().unwrap_or(LevelFilter::TRACE)
     }
+
+    /// What is to be told with a line, or nothing where it is left out. Whoever looks closely sees all of them.
+    fn admit(&self, place: Identifier, now: Instant) -> Option<Told> {
+        if self.level() >= LevelFilter::DEBUG { Some(Told::default()) } else { self.limits.note(place, now) }
+    }
 }
 
 impl Subscriber for StderrLog {
@@ -91,7 +101,9 @@ impl Subscriber for StderrLog {
     }
 
     fn event(&self, event: &Event<'_>) {
-        self.writer.write(line::render(event, self.format, SystemTime::now()));
+        if let Some(told) = self.admit(event.metadata().callsite(), Instant::now()) {
+            self.writer.write(line::render(event, told, self.format, SystemTime::now()));
+        }
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -106,4 +118,55 @@ impl Subscriber for StderrLog {
     fn enter(&self, _: &Id) {}
 
     fn exit(&self, _: &Id) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    /// What was written.
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// How many lines there are of two kinds, of which each comes so often.
+    fn lines(level: LogLevel, times: u64) -> (usize, usize) {
+        let paper = Paper::default();
+        let writer = Writer::start(paper.clone()).unwrap();
+        let level = Arc::new(AtomicU8::new(level as u8));
+        let log = StderrLog { level, format: LogFormat::Text, limits: Limits::default(), writer: writer.clone() };
+        tracing::subscriber::with_default(log, || {
+            for _ in 0..times {
+                tracing::warn!("of a client");
+            }
+            for _ in 0..times {
+                tracing::error!("of a server");
+            }
+        });
+        assert!(writer.flush(Duration::from_secs(60)));
+        let written = paper.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&written);
+        (text.matches("of a client").count(), text.matches("of a server").count())
+    }
+
+    #[test]
+    fn lines_without_end_are_told_in_part_and_all_of_them_to_whoever_looks_closely() {
+        let limit = limit::LINES as usize;
+        assert_eq!(lines(LogLevel::Info, limit::LINES), (limit, limit));
+        assert_eq!(lines(LogLevel::Info, 3 * limit::LINES), (limit, limit), "each kind has its own limit");
+        assert_eq!(lines(LogLevel::Debug, 3 * limit::LINES), (3 * limit, 3 * limit));
+    }
 }

@@ -1,17 +1,20 @@
 //! Kafka over TLS, with users and passwords.
 
+#[cfg(feature = "kafka-tls")]
+mod tls;
+
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use rcgen::{CertificateParams, KeyPair};
-use tidegate_bus::{Address, Append, Bus, BusError, LogSpec, Sasl, Settings};
+use tidegate_bus::{Address, Bus, BusError, Sasl, Settings};
 
-use super::Broker;
 #[cfg(feature = "kafka-tls")]
-use super::unreachable::until_said;
-use crate::client::{Client, PATIENCE, log, place};
+pub(super) use self::tls::what_is_said_over_tls_is_said_to_those_who_know_the_password;
+use super::Broker;
+use crate::client::PATIENCE;
 use crate::settings;
 
 /// What the tool that formats a broker's storage is told.
@@ -49,35 +52,9 @@ fn open(broker: &Broker, password: &str, settings: Settings) -> Result<(Bus, boo
     Ok((bus, connected))
 }
 
-/// A bus that is not let in.
-#[cfg(feature = "kafka-tls")]
-fn refused(port: u16, settings: Settings) -> Bus {
-    let address: Address = format!("kafka://node:known@127.0.0.1:{port}").parse().unwrap();
-    Bus::open(&address, settings, Arc::new(|connection| assert!(!connection.is_connected()))).unwrap()
-}
-
 fn safe(broker: &Broker, sasl: Sasl) -> Settings {
     let prefix = format!("safe-{}", sasl as u8);
     Settings { tls: true, tls_ca: Some(broker.directory.join("ca.pem")), sasl, prefix, ..settings() }
-}
-
-#[cfg(feature = "kafka-tls")]
-pub(super) fn what_is_said_over_tls_is_said_to_those_who_know_the_password(broker: &Broker) {
-    for sasl in [Sasl::Plain, Sasl::ScramSha512] {
-        let (bus, connected) = open(broker, "known", safe(broker, sasl)).unwrap();
-        assert!(connected, "{sasl:?}");
-        let client = Client(bus);
-        client.create(LogSpec::fenced(log("state"), 1)).unwrap();
-        let state = place("state", 0);
-        let owner = client.own(&state);
-        client.append(&state, Append::new("said").by(owner)).unwrap();
-        assert_eq!(client.payloads(&state), ["said"]);
-        let (bus, connected) = open(broker, "guessed", safe(broker, sasl)).unwrap();
-        assert!(!connected, "{sasl:?}");
-        until_said(&bus, &["127.0.0.1", "SASL authentication error", "correct user:password@"]);
-    }
-    let unknown = refused(broker.safe_port, Settings { tls_ca: None, ..safe(broker, Sasl::Plain) });
-    until_said(&unknown, &["certificate verify failed", "see whether `bus_ca`"]);
 }
 
 #[cfg(not(feature = "kafka-tls"))]

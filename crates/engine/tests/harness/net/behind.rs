@@ -10,6 +10,23 @@ use super::Net;
 pub(super) type Behind = VecDeque<(u64, usize, usize, Batch)>;
 
 impl Net {
+    /// Takes the batch for one other shard; in turn all shards are served before anything else happens here.
+    pub(super) fn ship(&mut self, shard: usize) {
+        if self.shipping[shard].is_none() {
+            // Before anyone else can know of what it says.
+            self.write_journal(shard);
+            // A commit that comes in between may let something leave for those who were served before it.
+            self.unshipped[shard] = false;
+        }
+        let to = self.shipping[shard].unwrap_or(0);
+        let taken = self.engines[shard].take_batch(self.nodes.number(shard, to));
+        if let Some(batch) = taken {
+            self.send_batch(shard, to, batch);
+        }
+        let last = to + 1 == self.engines.len();
+        self.shipping[shard] = (!last).then_some(to + 1);
+    }
+
     /// Hands a batch over as the shell does: to another node what promises something goes behind all that was written before.
     pub(super) fn send_batch(&mut self, from: usize, to: usize, batch: Batch) {
         let node = self.nodes.node_of(from);

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use tidegate_engine::{Engine, Millis, Now, Place, Reason, RestoreError, RestoreRoute, ShardId, Takers};
 
+use super::Net;
 use super::nodes::Nodes;
-use super::{Net, Stand, Step};
+use super::socket::Stand;
+use super::steps::{Schedule, Step};
 use crate::harness::store::Pairs;
 
 /// How a process ends and the next one begins.
@@ -113,8 +115,8 @@ impl Net {
             let between = |step: &Step| matches!(step, Step::Ship(_) | Step::Deliver { .. } | Step::Timers(_));
             let steps: Vec<Step> = self.steps().into_iter().filter(between).collect();
             let step = match &mut self.schedule {
-                super::Schedule::InTurn => steps.first().copied(),
-                super::Schedule::Seeded(random) => (!steps.is_empty()).then(|| random.pick(&steps)),
+                Schedule::InTurn => steps.first().copied(),
+                Schedule::Seeded(random) => (!steps.is_empty()).then(|| random.pick(&steps)),
             };
             match step {
                 Some(step) => self.take(step),

@@ -2,8 +2,10 @@
 
 use tidegate_engine::{ListenerId, Preset};
 
-use super::{Net, Side, Socket, SocketId, Stand};
+use super::Net;
+use super::socket::{Socket, SocketId, Stand};
 use crate::harness::broker::{FakeBroker, Ways};
+use crate::harness::side::Side;
 use crate::harness::v5;
 
 impl Net {

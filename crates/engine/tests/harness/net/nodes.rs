@@ -7,7 +7,8 @@ use tidegate_engine::{
     Batch, Engine, Home, Homes, Millis, Now, PARTITIONS, PartitionId, Partitions, Place, Reason, Roster, ShardId,
 };
 
-use super::{Net, Stand};
+use super::Net;
+use super::socket::Stand;
 
 /// No node has this number.
 const NOT_GIVEN: u8 = u8::MAX;

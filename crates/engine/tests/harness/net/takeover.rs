@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tidegate_engine::{Engine, PARTITIONS, PartitionId, PartitionImage, Partitions, Place, Snapshot, Sweep};
 
+use super::Net;
 use super::crash::restore;
+use super::steps::Step;
 use super::tables::Order;
-use super::{Net, Step};
 use crate::harness::store::Pairs;
 
 impl Net {

@@ -57,7 +57,7 @@ fn a_node_that_is_dropped_and_comes_back_finds_its_place_again_and_again() {
 
 #[test]
 fn a_session_that_breaks_is_begun_anew_and_messages_flow_again() {
-    let mut world = World::apart(&[("a", 2), ("b", 2)], hasty());
+    let mut world = World::apart(&[("a", 2), ("b", 2)], restless());
     let proxy = Proxy::to(world.nodes["b"].handle().cluster_address().unwrap());
     world.detours.insert(("a".into(), "b".into()), proxy.address);
     world.introduce();
@@ -99,7 +99,7 @@ fn who_waits_for_the_word_of_a_node_that_has_gone_is_sent_away_and_asks_again() 
     // Whoever waited for nothing stays, and what nobody there can want needs nobody's word.
     publish_and_wait(&mut other, "t", b"alone", 1, false);
     world.wait("a", |status| status.total.resets > 0);
-    assert_eq!(why_lost(&world, "a"), "node b: nothing has come from it for 500 ms");
+    assert_eq!(why_lost(&world, "a"), "node b: nothing has come from it for 2000 ms");
     // The wire is whole again.
     proxy.stop(false, false);
     world.settle();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_engine::{ListenerSettings, PARTITIONS, ShardId};
 use tidegate_node::{
@@ -158,17 +159,16 @@ impl World {
     }
 }
 
-/// Limits with which it is noticed soon that something has gone.
+/// Limits with which it is noticed soon that something has gone, and not on a busy machine that something is late.
 pub(super) fn hasty() -> LinkLimits {
-    use std::time::Duration;
-    LinkLimits {
-        peer_timeout: Duration::from_millis(500),
-        stall_timeout: Duration::from_millis(500),
-        handshake_timeout: Duration::from_millis(500),
-        retry_first: Duration::from_millis(10),
-        retry_longest: Duration::from_millis(50),
-        ..LinkLimits::default()
-    }
+    let soon = Duration::from_secs(2);
+    LinkLimits { peer_timeout: soon, stall_timeout: soon, handshake_timeout: soon, ..restless() }
+}
+
+/// Limits with which it is soon tried again.
+pub(super) fn restless() -> LinkLimits {
+    let (retry_first, retry_longest) = (Duration::from_millis(10), Duration::from_millis(50));
+    LinkLimits { retry_first, retry_longest, ..LinkLimits::default() }
 }
 
 /// A packet as it comes: its first byte and all behind its length.

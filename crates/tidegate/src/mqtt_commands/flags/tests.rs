@@ -160,79 +160,24 @@ fn wills() {
 
 #[test]
 fn every_property() {
-    let plan = plan(&[
-        "-D",
-        "CONNECT",
-        "user-property",
-        "n",
-        "v",
-        "-D",
-        "connect",
-        "user-property",
-        "n",
-        "w",
-        "-D",
-        "connect",
-        "maximum-packet-size",
-        "1000",
-        "-D",
-        "connect",
-        "topic-alias-maximum",
-        "7",
-        "-D",
-        "connect",
-        "request-response-information",
-        "1",
-        "-D",
-        "connect",
-        "request-problem-information",
-        "0",
-        "-D",
-        "connect",
-        "authentication-method",
-        "m",
-        "-D",
-        "connect",
-        "authentication-data",
-        "d",
-        "--property",
-        "publish",
-        "payload-format-indicator",
-        "1",
-        "-D",
-        "publish",
-        "message-expiry-interval",
-        "60",
-        "-D",
-        "publish",
-        "content-type",
-        "text/plain",
-        "-D",
-        "publish",
-        "response-topic",
-        "r/t",
-        "-D",
-        "publish",
-        "correlation-data",
-        "c",
-        "-D",
-        "publish",
-        "topic-alias",
-        "3",
-        "-D",
-        "publish",
-        "user-property",
-        "a",
-        "b",
-        "-D",
-        "disconnect",
-        "session-expiry-interval",
-        "0",
-        "-D",
-        "disconnect",
-        "reason-string",
-        "bye",
-    ]);
+    let flags = "-D CONNECT user-property n v \
+        -D connect user-property n w \
+        -D connect maximum-packet-size 1000 \
+        -D connect topic-alias-maximum 7 \
+        -D connect request-response-information 1 \
+        -D connect request-problem-information 0 \
+        -D connect authentication-method m \
+        -D connect authentication-data d \
+        --property publish payload-format-indicator 1 \
+        -D publish message-expiry-interval 60 \
+        -D publish content-type text/plain \
+        -D publish response-topic r/t \
+        -D publish correlation-data c \
+        -D publish topic-alias 3 \
+        -D publish user-property a b \
+        -D disconnect session-expiry-interval 0 \
+        -D disconnect reason-string bye";
+    let plan = plan(&flags.split(' ').collect::<Vec<_>>());
     let connect = &plan.options.properties;
     assert_eq!(connect.user_properties, [("n".into(), "v".into()), ("n".into(), "w".into())]);
     assert_eq!(connect.maximum_packet_size.map(NonZero::get), Some(1000));

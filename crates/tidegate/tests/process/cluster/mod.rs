@@ -136,6 +136,11 @@ impl Cluster {
         serde_json::from_str(&body).unwrap_or_default()
     }
 
+    /// How often a node was silent on the bus for longer than its lease.
+    fn lost_memberships(&self, which: usize) -> u64 {
+        self.view(which)["memberships_lost"].as_u64().unwrap_or_default()
+    }
+
     /// Waits until all that run serve even shares, and know it of each other.
     fn wait_even(&self) {
         let running: Vec<usize> = (0..self.nodes.len()).filter(|which| self.nodes[*which].is_some()).collect();

@@ -1,0 +1,85 @@
+//! What is on its way to the store and back.
+
+use std::collections::BTreeMap;
+
+use tidegate_engine::LoadedQueue;
+
+use super::Net;
+use super::steps::Schedule;
+
+impl Net {
+    /// Hands in what a shard has written for the store.
+    pub(super) fn write_journal(&mut self, shard: usize) {
+        if let Some(batch) = self.engines[shard].take_journal() {
+            self.trace.note(format!("shard {shard}: writes batch {} for the store", batch.sequence));
+            self.store.hand_in(self.nodes, shard, batch);
+        }
+    }
+
+    /// All of what waits, or a part of it; in a cluster of what one of its stores is given.
+    pub(super) fn commit_some(&mut self) {
+        let nodes = self.nodes;
+        let first = |net: &Self, at: usize| net.store.waiting.get(at).map(|(shard, _)| nodes.node_of(*shard));
+        let of = match &mut self.schedule {
+            Schedule::Seeded(random) if nodes.are_several() => {
+                let at = random.below(self.store.waiting.len());
+                first(self, at)
+            }
+            _ => None,
+        };
+        let all = of.map_or(self.store.waiting.len(), |node| self.store.waiting_of(node));
+        let count = match &mut self.schedule {
+            Schedule::InTurn => all,
+            Schedule::Seeded(random) => 1 + random.below(all),
+        };
+        self.commit_of(of, count);
+    }
+
+    /// Commits so many of the batches that wait, and tells their shards.
+    pub(crate) fn commit(&mut self, count: usize) {
+        self.commit_of(None, count);
+    }
+
+    fn commit_of(&mut self, node: Option<usize>, count: usize) {
+        let mut committed = BTreeMap::new();
+        for _ in 0..count {
+            let Some((shard, sequence)) = self.store.commit_one(self.nodes, node) else { break };
+            committed.insert(shard, sequence);
+        }
+        self.trace.note(format!("committed: {committed:?}"));
+        for (shard, sequence) in committed {
+            self.engines[shard].handle_committed(sequence);
+            for id in self.by_key[shard].values() {
+                self.sockets[*id].awaits_commit = false;
+            }
+            self.gather(shard);
+        }
+        self.release_behind();
+    }
+
+    /// The store brings the part of a queue that was asked for first, as far as it is committed.
+    pub(super) fn read_store(&mut self) {
+        let Some((shard, wanted)) = self.reading.pop_front() else { return };
+        let mut bytes = 0;
+        let mut entries = Vec::new();
+        let node = self.nodes.node_of(shard);
+        for (key, value) in self.store.pairs_of_mut(node).range(wanted.from..wanted.to) {
+            bytes += key.len() + value.len();
+            if !entries.is_empty() && bytes > wanted.max_bytes {
+                break;
+            }
+            entries.push((key.clone(), value.clone()));
+        }
+        self.trace.note(format!("shard {shard}: reads {} messages of {}", entries.len(), wanted.client_id));
+        let (tenant, client_id, session) = (wanted.tenant, wanted.client_id, wanted.session);
+        // What it has seen is on its way while other things happen, commits among them.
+        self.brought.push_back((shard, LoadedQueue { tenant, client_id, session, entries }));
+    }
+
+    pub(super) fn bring(&mut self) {
+        let Some((shard, loaded)) = self.brought.pop_front() else { return };
+        self.trace.note(format!("shard {shard}: takes {} messages of {}", loaded.entries.len(), loaded.client_id));
+        self.engines[shard].handle_read(self.now, &loaded);
+        self.gather(shard);
+    }
+}

@@ -1,0 +1,73 @@
+//! What engines have counted, told and asked for.
+
+use tidegate_engine::{ApplicationMessage, Counters, Gauges, LogEvent, Reason};
+
+use super::World;
+
+impl World {
+    /// All shards' counters, also of processes that have died.
+    pub(crate) fn counters(&self) -> Counters {
+        let mut sum = self.0.borrow().past.clone();
+        for engine in &self.0.borrow().engines {
+            sum.add(engine.counters());
+        }
+        sum
+    }
+
+    /// All shards' gauges.
+    pub(crate) fn gauges(&self) -> Gauges {
+        let mut sum = Gauges::default();
+        for engine in &self.0.borrow().engines {
+            sum.add(&engine.gauges());
+        }
+        sum
+    }
+
+    /// Messages that were not delivered for this reason.
+    pub(crate) fn dropped(&self, reason: Reason) -> u64 {
+        self.counters().dropped[reason.number()]
+    }
+
+    /// Runs, and takes the names of the clients that have acknowledged a ping.
+    pub(crate) fn take_pongs(&self) -> Vec<String> {
+        self.run();
+        std::mem::take(&mut self.0.borrow_mut().pongs)
+    }
+
+    /// Runs, and takes what nodes have said of themselves.
+    pub(crate) fn take_reports(&self) -> Vec<ApplicationMessage> {
+        self.run();
+        std::mem::take(&mut self.0.borrow_mut().reports)
+    }
+
+    /// Runs, and takes the messages for applications, each with its shard.
+    pub(crate) fn take_records(&self) -> Vec<(u16, ApplicationMessage)> {
+        self.run();
+        let records = std::mem::take(&mut self.0.borrow_mut().records);
+        records.into_iter().map(|(shard, message)| (shard as u16, message)).collect()
+    }
+
+    /// Runs, and takes the numbers of what was published and taken.
+    pub(crate) fn take_taken(&self) -> Vec<(u64, bool)> {
+        self.run();
+        std::mem::take(&mut self.0.borrow_mut().taken)
+    }
+
+    /// Takes what was told to the log.
+    pub(crate) fn take_log(&self) -> Vec<LogEvent> {
+        std::mem::take(&mut self.0.borrow_mut().log)
+    }
+
+    /// A digest of everything that happened so far.
+    pub(crate) fn digest(&self) -> u64 {
+        self.0.borrow().trace.digest
+    }
+
+    pub(crate) fn note(&self, line: String) {
+        self.0.borrow_mut().trace.note(line);
+    }
+
+    pub(crate) fn batches_under_way(&self) -> usize {
+        self.0.borrow().batches_under_way()
+    }
+}

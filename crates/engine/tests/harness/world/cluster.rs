@@ -1,0 +1,141 @@
+//! Nodes that die and come back, links that break, and tables that say so.
+
+use super::World;
+use crate::harness::net::Step;
+
+impl World {
+    /// How many nodes there are, and of how many shards.
+    pub(crate) fn nodes(&self) -> (usize, u16) {
+        let nodes = self.0.borrow().nodes;
+        (usize::from(nodes.count()), nodes.engines() / nodes.count())
+    }
+
+    /// A node of the cluster dies, and the others hear of it.
+    pub(crate) fn end_node(&self, node: usize) {
+        self.0.borrow_mut().end_node(node);
+        self.run();
+    }
+
+    /// The same, and of what was under way from it only so many batches of each shard still arrive. Nothing else
+    /// happens yet.
+    pub(crate) fn kill_node(&self, node: usize, arrive: usize) {
+        let mut net = self.0.borrow_mut();
+        net.lose_batches_of(node, arrive);
+        net.end_node(node);
+    }
+
+    /// A node of the cluster dies, and others will go on with what it owed.
+    pub(crate) fn await_node(&self, node: usize) {
+        self.0.borrow_mut().await_node(node);
+        self.run();
+    }
+
+    /// A node dies as [`World::kill_node`] says, and others will go on with what it owed. Nothing else happens yet.
+    pub(crate) fn kill_awaited_node(&self, node: usize, arrive: usize) {
+        let mut net = self.0.borrow_mut();
+        net.lose_batches_of(node, arrive);
+        net.await_node(node);
+    }
+
+    /// A node dies whose store is on the bus, with so many of the batches that it has not committed, and others will go
+    /// on with what it owed; of what was under way from it so many batches of each shard still arrive. Nothing else
+    /// happens yet.
+    pub(crate) fn fall(&self, node: usize, kept: usize, arrive: usize) {
+        self.0.borrow_mut().fall(node, kept, arrive);
+    }
+
+    /// The same, and the others know no more than that they do not reach it.
+    pub(crate) fn fall_unnoticed(&self, node: usize, kept: usize, arrive: usize) {
+        self.0.borrow_mut().fall_unnoticed(node, kept, arrive);
+    }
+
+    /// A table says that a node is dead.
+    pub(crate) fn bury(&self, node: usize) {
+        self.0.borrow_mut().bury(node);
+    }
+
+    /// A table says that those who have taken in what a dead node had serve it.
+    pub(crate) fn serve_by_table(&self) {
+        self.0.borrow_mut().serve_by_table();
+    }
+
+    /// Whether some node has yet to read a table.
+    pub(crate) fn has_unread_tables(&self) -> bool {
+        self.0.borrow().has_unread()
+    }
+
+    /// A node reads the next table.
+    pub(crate) fn read_table(&self, node: usize) {
+        assert!(self.0.borrow_mut().read_table(node), "node {node} has a table to read");
+        self.run();
+    }
+
+    /// All nodes read all tables.
+    pub(crate) fn read_all_tables(&self) {
+        self.0.borrow_mut().read_all_tables();
+    }
+
+    /// Others take in what a dead node had, and do not serve it yet.
+    pub(crate) fn fetch_of(&self, node: usize) {
+        self.0.borrow_mut().fetch_of(node);
+    }
+
+    /// They serve it.
+    pub(crate) fn serve_for(&self, node: usize) {
+        self.0.borrow_mut().serve_for(node);
+    }
+
+    /// Others take in what a dead node had, and serve it.
+    pub(crate) fn take_over(&self, node: usize) {
+        self.fetch_of(node);
+        self.run();
+        self.serve_for(node);
+        self.run();
+    }
+
+    /// A dead node comes back with its data before others serve it.
+    pub(crate) fn revive(&self, node: usize) {
+        self.0.borrow_mut().revive(node);
+    }
+
+    /// A dead node joins with nothing. Nothing else happens yet.
+    pub(crate) fn rejoin(&self, node: usize) {
+        self.0.borrow_mut().begin_node(node);
+    }
+
+    /// A dead node comes back with nothing.
+    pub(crate) fn begin_node(&self, node: usize) {
+        self.0.borrow_mut().begin_node(node);
+        self.run();
+    }
+
+    /// Others go on with what a dead node owed.
+    pub(crate) fn replace_node(&self, node: usize) {
+        self.0.borrow_mut().replace_node(node);
+        self.run();
+    }
+
+    /// Two nodes lose their link, and of what was under way only so many batches of each shard to each still arrive.
+    /// Nothing else happens yet.
+    pub(crate) fn break_link(&self, one: usize, other: usize, arrive: usize) {
+        self.0.borrow_mut().break_link(one, other, arrive);
+    }
+
+    /// All nodes have their links again.
+    pub(crate) fn mend_links(&self) {
+        self.0.borrow_mut().mend_links();
+    }
+
+    /// Lets things happen until a shard has worked off a batch of another one, and what it wrote for that is not
+    /// committed.
+    pub(crate) fn until_it_has(&self, to: u16, from: u16) {
+        let mut net = self.0.borrow_mut();
+        while let Some(step) = net.steps().first().copied() {
+            net.take(step);
+            if step == (Step::Deliver { from: usize::from(from), to: usize::from(to) }) {
+                return;
+            }
+        }
+        panic!("nothing comes from shard {from} to shard {to}");
+    }
+}

@@ -1,0 +1,48 @@
+//! Partitions that go from node to node.
+
+use tidegate_engine::{TenantId, partition_of};
+
+use super::World;
+use crate::harness::Random;
+
+impl World {
+    /// Half of the partitions that the first node works are a node's from now on; nothing is in them.
+    pub(crate) fn give_some(&self, node: usize) {
+        self.0.borrow_mut().give_some(node);
+        self.run();
+    }
+
+    /// Begins a move of partitions from node to node, or takes the next step of the one that is under way.
+    pub(crate) fn step_move(&self, random: &mut Random) {
+        self.0.borrow_mut().step_move(random);
+    }
+
+    /// Begins a move of the partition of a name.
+    pub(crate) fn begin_move(&self, from: usize, to: usize, name: &str) {
+        let partitions = std::iter::once(partition_of(TenantId::DEFAULT, name)).collect();
+        self.0.borrow_mut().begin_move(from, to, partitions);
+    }
+
+    /// Takes the next step of the move that is under way.
+    pub(crate) fn advance_move(&self) {
+        self.0.borrow_mut().advance_move();
+        self.run();
+    }
+
+    /// A table says that the move is called off.
+    pub(crate) fn call_off_move(&self) {
+        self.0.borrow_mut().end_of_move(false);
+    }
+
+    /// Brings the move that is under way to its end.
+    pub(crate) fn end_move(&self) {
+        while !self.0.borrow_mut().end_move() {
+            self.run();
+        }
+    }
+
+    /// Moves of partitions so far.
+    pub(crate) fn moves(&self) -> u64 {
+        self.0.borrow().moves
+    }
+}

@@ -1,0 +1,70 @@
+//! What is on its way to the store, and what it holds; the end of a process, and the next one.
+
+use super::World;
+use crate::harness::net::crash::Crash;
+use crate::harness::store::Pairs;
+
+impl World {
+    /// Nothing is committed until [`World::commit`].
+    pub(crate) fn hold_commits(&self) {
+        self.0.borrow_mut().store.held = true;
+    }
+
+    /// Commits so many of the batches that wait, and lets everything happen that follows.
+    pub(crate) fn commit(&self, count: usize) {
+        self.run();
+        self.0.borrow_mut().commit(count);
+        self.run();
+    }
+
+    /// Commits whatever waits, again and again until nothing does, and goes on committing.
+    pub(crate) fn release_commits(&self) {
+        self.0.borrow_mut().store.held = false;
+        self.run();
+    }
+
+    /// Commits again from now on.
+    pub(crate) fn release_commits_later(&self) {
+        self.0.borrow_mut().store.held = false;
+    }
+
+    /// Batches on their way to the store.
+    pub(crate) fn uncommitted(&self) -> usize {
+        self.0.borrow().store.waiting.len()
+    }
+
+    /// Batches of a node on their way to its store.
+    pub(crate) fn uncommitted_of(&self, node: usize) -> usize {
+        self.0.borrow().store.waiting_of(node)
+    }
+
+    /// Batches so far that were committed and said something.
+    pub(crate) fn written(&self) -> u64 {
+        self.0.borrow().store.written
+    }
+
+    /// What the store holds.
+    pub(crate) fn pairs(&self) -> Pairs {
+        self.0.borrow().store.pairs.clone()
+    }
+
+    /// What the store of a node holds.
+    pub(crate) fn pairs_of(&self, node: usize) -> Pairs {
+        self.0.borrow_mut().store.pairs_of_mut(node).clone()
+    }
+
+    /// What of that is somebody's.
+    pub(crate) fn swept(&self) -> Pairs {
+        self.0.borrow().store.swept()
+    }
+
+    /// The process dies, and another one goes on.
+    pub(crate) fn crash(&self, crash: Crash) {
+        self.0.borrow_mut().crash(crash);
+    }
+
+    /// Connections of clients that crashes have broken.
+    pub(crate) fn broken(&self) -> u64 {
+        self.0.borrow().broken
+    }
+}

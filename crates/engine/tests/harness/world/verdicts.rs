@@ -1,0 +1,34 @@
+//! CONNECT packets that wait for a verdict, and answers to challenges.
+
+use tidegate_engine::{AuthRequest, Verdict};
+
+use super::World;
+
+impl World {
+    /// The credentials of the CONNECT that has waited longest for a verdict.
+    pub(crate) fn asked(&self) -> AuthRequest {
+        self.0.borrow().asked.front().expect("a CONNECT that waits").request.clone()
+    }
+
+    /// How many CONNECT packets wait for a verdict.
+    pub(crate) fn waiting_for_verdict(&self) -> usize {
+        self.0.borrow().asked.len()
+    }
+
+    /// Decides about the CONNECT that has waited longest.
+    pub(crate) fn decide(&self, verdict: Verdict) {
+        let mut net = self.0.borrow_mut();
+        let asked = net.asked.pop_front().expect("a CONNECT that waits");
+        net.answer(&asked, verdict);
+        net.run();
+    }
+
+    /// Decides about the answer to a challenge that has waited longest, and returns it.
+    pub(crate) fn decide_challenge(&self, verdict: Verdict) -> Vec<u8> {
+        let mut net = self.0.borrow_mut();
+        let (shard, key, data) = net.challenged.pop_front().expect("an answer to a challenge");
+        net.with_engine(shard, |engine, now| engine.handle_verdict(now, key, verdict));
+        net.run();
+        data
+    }
+}

@@ -1,0 +1,132 @@
+//! How many lines of a kind are told: clients, servers and other nodes cause lines, and as many as they like.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::callsite::Identifier;
+
+/// Lines of a kind that are told within [`PERIOD`]. Where there are more, one is told per period from then on, until there are not.
+pub(super) const LINES: u64 = 100;
+
+/// Time within which lines are counted.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// Limits the lines of each place in the program that tells something: there are only so many of these.
+#[derive(Debug, Default)]
+pub(super) struct Limits(Mutex<HashMap<Identifier, Limit>>);
+
+impl Limits {
+    /// There is a line of a place. Says what is to be told with it, or nothing where it is left out.
+    pub(super) fn note(&self, place: Identifier, now: Instant) -> Option<Told> {
+        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        limits.entry(place).or_insert_with(|| Limit::starting(now)).note(now)
+    }
+}
+
+/// What is told with a line of the lines that are not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Lines of its kind before it that were left out.
+    pub(super) untold: u64,
+    /// Further ones are left out for a while.
+    pub(super) is_last: bool,
+}
+
+/// The lines of one kind.
+#[derive(Debug)]
+struct Limit {
+    /// When the present period began.
+    began: Instant,
+    /// Lines since then.
+    lines: u64,
+    /// How many of the present period are told.
+    allowed: u64,
+    /// Lines since the last one that was told.
+    untold: u64,
+}
+
+impl Limit {
+    fn starting(now: Instant) -> Self {
+        Self { began: now, lines: 0, allowed: LINES, untold: 0 }
+    }
+
+    /// There is a line at a moment, none of which is before an earlier one.
+    fn note(&mut self, now: Instant) -> Option<Told> {
+        let past = now.saturating_duration_since(self.began);
+        if past >= PERIOD {
+            // A flood that goes on is told once a period. It is over when a period had no more lines than are told.
+            let floods = self.lines > LINES && past < 2 * PERIOD;
+            let allowed = if floods { 1 } else { LINES };
+            *self = Self { allowed, untold: self.untold, ..Self::starting(now) };
+        }
+        self.lines += 1;
+        if self.lines > self.allowed {
+            self.untold += 1;
+            return None;
+        }
+        Some(Told { untold: std::mem::take(&mut self.untold), is_last: self.lines == self.allowed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Told = Told { untold: 0, is_last: false };
+
+    /// Lines of one kind at so many milliseconds.
+    struct Lines {
+        start: Instant,
+        limit: Limit,
+    }
+
+    impl Lines {
+        fn new() -> Self {
+            let start = Instant::now();
+            Self { start, limit: Limit::starting(start) }
+        }
+
+        fn at(&mut self, milliseconds: u64) -> Option<Told> {
+            self.limit.note(self.start + Duration::from_millis(milliseconds))
+        }
+
+        /// Those that are told of so many, one each ten milliseconds.
+        fn flood(&mut self, from: u64, count: u64) -> Vec<Told> {
+            (0..count).filter_map(|line| self.at(from + line * 10)).collect()
+        }
+    }
+
+    #[test]
+    fn of_a_flood_the_first_lines_are_told_then_one_a_minute_with_how_many_were_left_out() {
+        let mut lines = Lines::new();
+        // 6,000 a minute, for five minutes.
+        let told = lines.flood(0, 5 * 6_000);
+        let (first, further) = told.split_at(LINES as usize);
+        assert!(first[..first.len() - 1].iter().all(|line| *line == NONE), "the first ones are whole");
+        assert_eq!(first.last(), Some(&Told { untold: 0, is_last: true }), "the last of them says so");
+        let untold = [6_000 - LINES, 5_999, 5_999, 5_999];
+        assert_eq!(further, untold.map(|untold| Told { untold, is_last: true }));
+    }
+
+    #[test]
+    fn lines_that_come_seldom_are_all_told() {
+        let mut lines = Lines::new();
+        // As many a minute as are told, for an hour.
+        let told = (0..60 * LINES).filter_map(|line| lines.at(line * 60_000 / LINES)).count();
+        assert_eq!(told as u64, 60 * LINES);
+    }
+
+    #[test]
+    fn after_a_flood_all_is_told_again_and_nothing_that_was_left_out_is_forgotten() {
+        let mut lines = Lines::new();
+        assert_eq!(lines.flood(0, LINES + 50).len() as u64, LINES);
+        assert_eq!(lines.at(60_000), Some(Told { untold: 50, is_last: true }), "it may go on");
+        assert_eq!((lines.at(60_001), lines.at(60_002)), (None, None));
+        // That minute had no more lines than are told.
+        assert_eq!(lines.at(120_000), Some(Told { untold: 2, is_last: false }));
+        assert_eq!(lines.flood(120_001, LINES).len() as u64, LINES - 1);
+        // Nothing for a long time, and nobody there to tell it to.
+        assert_eq!(lines.flood(600_000, LINES).first(), Some(&Told { untold: 1, is_last: false }));
+    }
+}
