@@ -305,7 +305,9 @@ impl Engine {
         let is_open = self.desk.journal.has_uncommitted();
         let batch = if is_open { self.desk.journal.promised_batch() } else { None };
         for (home, id) in done {
-            if self.roster.has(home) {
+            if home == self.place.shard {
+                reach!(self).forget_deal(id);
+            } else if self.roster.has(home) {
                 self.links.answer(home, Promised::Dealt { id }, batch);
             }
         }

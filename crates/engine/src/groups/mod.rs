@@ -351,26 +351,39 @@ impl Reach<'_> {
         }
         let name = (dealt.share.clone(), dealt.filter.clone());
         let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
+        let Seat { client, member, full: insists } = seat;
         if shard == self.place.shard {
-            if !self.desk.exchanges.marks.has_deal(publication.qos, again) {
-                self.deliver_dealt(now, SessionKey(session), group, publication, source, None);
+            let to = SessionKey(session);
+            if self.desk.exchanges.marks.has_deal(publication.qos, again) {
+                self.forget_deal(again);
+            } else if self.keeps_own_deals() && self.desk.is_fleeting(to) {
+                // It ends with this node: then the message goes to another member.
+                let id = self.keep_deal(now, publication, (&name.0, &name.1), (shard, client), source.hops, again);
+                let promise = (id != 0).then(|| self.groups.kept.promise(shard, id));
+                self.deliver_dealt(now, to, group, publication, source, promise);
+            } else {
+                self.deliver_dealt(now, to, group, publication, source, None);
+                self.forget_deal(again);
             }
-            self.forget_deal(again);
             return;
         }
-        let Seat { client, member, full: insists } = seat;
         let mut id = again;
-        if self.roster.is_own(shard) {
+        if self.roster.is_own(shard) && !self.keeps_own_deals() {
             self.forget_deal(again);
         } else {
             id = self.keep_deal(now, publication, (&name.0, &name.1), (shard, client), source.hops, again);
         }
-        let crossing = self.cross_for_group(publication, (&name.0, &name.1), shard);
+        let crossing = if id == 0 { self.cross_for_group(publication, (&name.0, &name.1), shard) } else { None };
         let envelope = self.envelope(0, publication, source, None);
         let record = Record::Deal { session, client, group, member, insists, id, envelope };
         self.links.send_deal(shard, record, source.connection.is_some());
         self.links.send_crossing(shard, crossing);
         self.desk.counters.shard_messages_out += 1;
+    }
+
+    /// Whether what members of this node itself are dealt is kept as well: another node may have to go on with what this one had.
+    fn keeps_own_deals(&self) -> bool {
+        self.desk.journal.is_on() && !self.roster.has_no_peers()
     }
 
     /// Delivers a dealt message to a session of this shard; says whether it is a member.
@@ -409,6 +422,11 @@ impl Reach<'_> {
 }
 
 impl Desk {
+    /// Whether a session ends with its connection, so that nothing of it is in the store.
+    fn is_fleeting(&self, key: SessionKey) -> bool {
+        self.sessions.get(key.0).is_some_and(|session| session.stored.is_none())
+    }
+
     /// Whether a session takes a message that a group of another shard has dealt to it, or notes that it does not.
     fn takes_dealt(&mut self, to: SessionKey, publication: &Publication<'_>) -> bool {
         if self.has_queue_room(to, &Wanted::of(publication)) {

@@ -1,7 +1,7 @@
 //! QoS 2 messages of shared groups, of whose nodes one dies.
 
 use tidegate_mqtt::PacketType;
-use tidegate_mqtt::QoS::ExactlyOnce;
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
 use super::*;
 
@@ -92,5 +92,33 @@ fn what_a_group_had_dealt_is_not_dealt_again_when_its_home_dies_before_it_says_s
         let got: Vec<String> =
             members.into_iter().flat_map(|member| world.connect(member.accept_on(2)).payloads()).collect();
         assert_eq!(got, ["x"], "{come}");
+    }
+}
+
+#[test]
+fn what_a_member_beside_its_group_had_not_acknowledged_goes_to_another_when_their_node_dies() {
+    // The session of the member is on the shard that deals, or on the other one of its node.
+    for shard in [0, 1] {
+        let world = World::cluster(3, 2, |settings| settings.durability = Durability::Commit);
+        let topic = group_at(&world, 0);
+        let filter = format!("$share/group/{topic}");
+        let member = world.connect(v5(&world.name_on(shard, "member ")).manual());
+        member.subscribe(&filter, AtLeastOnce);
+        let publisher = world.connect(steady(&world, 4, "publisher "));
+        publisher.publish(message(&topic, "x").qos1());
+        publisher.publish(message(&topic, "y").qos1());
+        let first = member.expect_message();
+        assert_eq!((first.text(), member.expect_message().text()), ("x".to_owned(), "y".to_owned()));
+        assert_eq!(world.gauges().kept_deals, 2, "its group keeps them");
+        member.puback(first.id.expect("a packet id"));
+        world.run();
+        assert_eq!(world.gauges().kept_deals, 1);
+        let other = world.connect(steady(&world, 2, "other "));
+        other.subscribe(&filter, AtLeastOnce);
+        world.fall(0, usize::MAX, 0);
+        world.run();
+        world.take_over(0);
+        assert_eq!(other.payloads(), ["y"], "shard {shard}");
+        assert_eq!(world.gauges().kept_deals, 0);
     }
 }

@@ -41,7 +41,8 @@ impl Simulation {
         }
         let inboxes = self.devices.iter().flat_map(|device| &device.inbox);
         let taken: BTreeSet<String> = inboxes.map(|received| received.message.text()).collect();
-        let sent = self.published.iter().enumerate().filter(|(_, sent)| share_topic(&sent.topic));
+        let sent = self.published.iter().enumerate();
+        let sent = sent.filter(|(_, sent)| share_topic(&sent.topic) && sent.qos == QoS::ExactlyOnce);
         let open = sent.filter(|(_, sent)| !taken.contains(&sent.payload)).map(|(number, _)| number);
         self.falls.unsure.extend(open);
     }
