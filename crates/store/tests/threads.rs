@@ -14,7 +14,7 @@ use tidegate_store::{
 };
 
 /// Long enough for any machine; nothing waits this long when all is well.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn settings() -> Settings {
     Settings { segment_bytes: 65_536, merge_min_bytes: 100_000, min_free_bytes: 0, ..Settings::default() }

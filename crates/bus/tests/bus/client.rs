@@ -10,7 +10,7 @@ use tidegate_bus::{
 };
 
 /// Longest wait for anything: a test that gets there has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn log(name: &str) -> LogName {
     LogName::new(name).unwrap()

@@ -16,7 +16,7 @@ use crate::ranking::ConnectionsInverse;
 use crate::register::Topic;
 
 /// After how long a test that still waits has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How many groups the gateways of these tests let a node be in.
 const MAX_GROUPS_OF_A_NODE: usize = 8;

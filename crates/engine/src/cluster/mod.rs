@@ -48,7 +48,9 @@ impl Engine {
             self.returning = self.returning.without(Shards::of(peer));
         }
         self.desk.exchanges.set_roster(self.place, &roster);
+        let unsettled = self.desk.transfers.unsettled(&self.roster);
         let old = std::mem::replace(&mut self.roster, roster);
+        self.follow_moved(&old, unsettled);
         self.end_cuts(&old);
         let decided = self.settle_undecided();
         for peer in after.without(before) {

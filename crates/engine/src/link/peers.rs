@@ -121,7 +121,7 @@ impl Engine {
                 self.answer_retained_query(now, from, fetch, tenant, filter, after);
             }
             Record::RetainedItem { fetch, mut envelope } => {
-                self.handle_retained_item(now, fetch, &mut envelope.publication);
+                self.handle_retained_item(now, from, fetch, &mut envelope.publication);
             }
             Record::RetainedEnd { fetch, after } => self.handle_retained_end(fetch, after),
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.

@@ -1,6 +1,8 @@
 //! Bringing retained messages to new subscriptions: step by step, from every shard that has some, as fast as the client
 //! takes them.
 
+mod moved;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -9,7 +11,7 @@ use tidegate_mqtt::QoS;
 use crate::connection::FetchRequest;
 use crate::desk::Desk;
 use crate::engine::Engine;
-use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId, partition_of};
+use crate::ids::{ConnectionKey, Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::Envelope;
 use crate::link::record::Record;
 use crate::message::Publication;
@@ -46,6 +48,10 @@ struct Fetch {
     shards: Vec<ShardId>,
     /// The last topic that was seen on the present shard.
     after: String,
+    /// Partitions of which values are still wanted.
+    wanted: Partitions,
+    /// Partitions that have moved from a shard before it had told all, to one that will tell nothing of them: asked for at the end.
+    again: Partitions,
     state: FetchState,
 }
 
@@ -57,6 +63,8 @@ enum FetchState {
     Asked,
     /// The client has to read or acknowledge first.
     NoRoom,
+    /// A move that it may be about has to be decided first.
+    Moves,
 }
 
 /// Topics remembered as fresher than what is being fetched, per session. Beyond it a late older value may come through.
@@ -90,7 +98,8 @@ impl Fetches {
             let session = desk.sessions.get(fetch.session.0);
             let rare = session.and_then(|session| session.rare.as_ref());
             let runnable = fetch.state != FetchState::Runnable || self.runnable.contains(id);
-            let sleeps = fetch.state == FetchState::NoRoom && desk.has_room(fetch.session);
+            let sleeps = fetch.state == FetchState::NoRoom && desk.has_room(fetch.session)
+                || fetch.state == FetchState::Moves && !desk.transfers.have_cuts();
             if !rare.is_some_and(|rare| rare.fetches.contains(id)) || !runnable || sleeps {
                 wrong(format!("a fetch of {:?} for {:?} is lost", fetch.filter, session.map(|one| &one.client_id)));
             }
@@ -187,6 +196,8 @@ impl Engine {
             filter: request.filter,
             shards,
             after: String::new(),
+            wanted: Partitions::ALL,
+            again: Partitions::NONE,
             state: FetchState::NoRoom,
         });
         self.desk.sessions.get_mut(session.0)?.rare_mut().fetches.push(id);
@@ -223,10 +234,14 @@ impl Engine {
             fetch.state = FetchState::NoRoom;
             return;
         }
-        let Some(shard) = fetch.shards.last().copied() else {
+        if self.waits_for_moves(id) {
+            return;
+        }
+        let Some(shard) = self.next_to_ask(id) else {
             self.end_fetch(id);
             return;
         };
+        let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
         if shard != self.place.shard {
             fetch.state = FetchState::Asked;
             let (tenant, filter, after) = (fetch.tenant, &*fetch.filter, &*fetch.after);
@@ -245,7 +260,7 @@ impl Engine {
             ScanEnd::More(after) => after.into(),
         };
         for message in found {
-            self.deliver_retained(now, id, &mut message.publication());
+            self.deliver_retained(now, shard, id, &mut message.publication());
         }
         self.continue_fetch(id, after);
     }
@@ -257,7 +272,7 @@ impl Engine {
             fetch.shards.pop();
         }
         fetch.after = after;
-        if fetch.shards.is_empty() {
+        if fetch.shards.is_empty() && fetch.again.is_empty() {
             self.end_fetch(id);
             return;
         }
@@ -278,7 +293,12 @@ impl Engine {
         let asks = |fetch: &Fetch| fetch.shards.contains(&peer);
         let asking: Vec<u32> = self.fetches.by_id.iter().filter(|(_, it)| asks(it)).map(|(id, _)| *id).collect();
         for id in asking {
+            self.want_again_of(id, peer);
             let Some(fetch) = self.fetches.by_id.get_mut(&id) else { continue };
+            if fetch.is_of_one_topic() && fetch.state != FetchState::Asked {
+                // Whoever is its home then is asked.
+                continue;
+            }
             let present = fetch.shards.last() == Some(&peer);
             if !present {
                 fetch.shards.retain(|shard| *shard != peer);
@@ -333,8 +353,11 @@ impl Engine {
         }
     }
 
-    fn deliver_retained(&mut self, now: Now, id: u32, publication: &mut Publication<'_>) {
+    fn deliver_retained(&mut self, now: Now, from: ShardId, id: u32, publication: &mut Publication<'_>) {
         let Some(fetch) = self.fetches.by_id.get(&id) else { return };
+        if self.is_told_elsewhere(fetch, from, publication) {
+            return;
+        }
         let session = self.desk.sessions.get(fetch.session.0);
         if publication.expires_at <= now.monotonic {
             return;
@@ -402,8 +425,14 @@ impl Engine {
     }
 
     /// A retained message that another shard has sent.
-    pub(crate) fn handle_retained_item(&mut self, now: Now, fetch: u32, publication: &mut Publication<'_>) {
-        self.deliver_retained(now, fetch, publication);
+    pub(crate) fn handle_retained_item(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        fetch: u32,
+        publication: &mut Publication<'_>,
+    ) {
+        self.deliver_retained(now, from, fetch, publication);
     }
 
     /// Another shard has sent one step's worth.

@@ -1,6 +1,7 @@
 //! Partitions that move between the nodes of a cluster, step by step.
 
 mod groups;
+mod retained;
 
 use tidegate_engine::{Durability, Reason, TenantId, partition_of};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};

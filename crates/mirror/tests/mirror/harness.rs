@@ -13,7 +13,7 @@ use tidegate_store::operation::{delete, put};
 use tidegate_store::{Disk, Opened, Settings as StoreSettings, Stepped, keep_all};
 
 /// Longest wait for anything: a test that gets there has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A directory that is removed with this.
 pub(crate) struct Folder(PathBuf);

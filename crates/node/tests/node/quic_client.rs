@@ -16,7 +16,7 @@ use crate::pki::COMMON;
 use crate::wire::Socket;
 
 /// Long enough that only a broken broker lets a test run into it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a client is made with.
 pub(crate) struct QuicOptions {

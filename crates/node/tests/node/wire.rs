@@ -13,7 +13,7 @@ use crate::pki::COMMON;
 use crate::quic_client::{QuicOptions, QuicSocket};
 
 /// Long enough that only a broken broker lets a read run into it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A connected client.
 pub(crate) struct Client {

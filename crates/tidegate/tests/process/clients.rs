@@ -16,7 +16,7 @@ fn what_is_published_is_shown() {
     let published = client(&broker, &["pub", "-t", "a/b", "-m", "21.5", "-q", "1", "-r"]);
     assert_eq!((published.code, published.out.as_str(), published.err.as_str()), (Some(0), "", ""));
     for version in ["31", "311", "5"] {
-        let shown = client(&broker, &["sub", "-t", "a/#", "-C", "1", "-W", "60", "-v", "-V", version]);
+        let shown = client(&broker, &["sub", "-t", "a/#", "-C", "1", "-W", "120", "-v", "-V", version]);
         assert_eq!((shown.code, shown.out.as_str()), (Some(0), "a/b 21.5\n"), "{version}: {}", shown.err);
     }
 }

@@ -68,7 +68,7 @@ fn port_of(broker: &Broker) -> &str {
 
 /// What is retained on a topic, waited for.
 pub(crate) fn retained(broker: &Broker, topic: &str) -> String {
-    let ended = run(&["sub", "-p", port_of(broker), "-t", topic, "-C", "1", "-W", "30"]);
+    let ended = run(&["sub", "-p", port_of(broker), "-t", topic, "-C", "1", "-W", "120"]);
     assert_eq!(ended.code, Some(0), "{topic}: {}", ended.err);
     ended.out
 }

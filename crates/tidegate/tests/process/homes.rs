@@ -12,6 +12,8 @@ use tidegate_engine::{TenantId, partition_of};
 use crate::broker::{Broker, Folder, PATIENCE, run};
 use crate::gate::Gate;
 
+mod killed;
+
 /// Where an orchestrator is.
 #[derive(Clone, Copy)]
 struct Ports {
@@ -151,6 +153,17 @@ impl Fleet {
         }
     }
 
+    /// The same, and waits until a session has them: publishers are answered before their messages have come back from the brokers,
+    /// and orchestrators of several shards may deliver twice what comes back in the moment in which a partition leaves.
+    fn publish_to(&self, which: usize, numbers: std::ops::Range<u32>, (owner, id): (usize, &str)) {
+        let queued = u64::from(numbers.end);
+        self.publish(which, numbers);
+        until(|| {
+            let clients = self.ask(owner, "GET", &format!("/api/v1/clients?containing={id}"), &Value::Null);
+            (clients["clients"][0]["queued_messages"] == queued).then_some(())
+        });
+    }
+
     fn subscribe(&self, which: usize, id: &str) {
         self.client(which, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-E"]);
     }
@@ -158,7 +171,7 @@ impl Fleet {
     /// Takes what a session is owed, by way of a place: each message once, in their order.
     fn expect_owed(&self, by: usize, id: &str, number: u32) {
         let count = number.to_string();
-        let out = self.client(by, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", &count, "-W", "60"]);
+        let out = self.client(by, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", &count, "-W", "120"]);
         let expected: Vec<String> = (0..number).map(|number| number.to_string()).collect();
         assert_eq!(out.lines().collect::<Vec<_>>(), expected);
     }
@@ -205,7 +218,7 @@ fn what_a_session_is_owed_moves_with_it_and_comes_once() {
     let fleet = Fleet::start();
     let (id, partition) = fleet.id_at(A, "mover");
     fleet.subscribe(A, &id);
-    fleet.publish(B, 0..10);
+    fleet.publish_to(B, 0..10, (A, &id));
     let before = fleet.homes(A);
     let moved = fleet.ask(A, "POST", "/api/v1/homes/move", &json!({"partition": partition, "to": "b", "epoch": 1}));
     assert_eq!((&moved["epoch"], &moved["owed"]["sessions"]), (&json!(2), &json!(1)), "{moved}");
@@ -229,77 +242,6 @@ fn what_a_session_is_owed_moves_with_it_and_comes_once() {
     assert_eq!((&a["owed_mismatches"], &b["owed_mismatches"]), (&json!(0), &json!(0)));
     fleet.publish(A, 0..3);
     fleet.expect_owed(B, &id, 3);
-}
-
-#[test]
-fn the_old_home_may_be_killed_between_any_two_steps() {
-    for step in ["hold", "arrive"] {
-        let mut fleet = Fleet::start();
-        let (id, partition) = fleet.id_at(A, "survivor");
-        fleet.subscribe(A, &id);
-        fleet.publish(B, 0..6);
-        let order = json!({"partition": partition, "to": "b", "stop_after": step});
-        assert_eq!(fleet.ask(A, "POST", "/api/v1/homes/move", &order)["left"], true, "{step}");
-        fleet.publish(B, 6..8);
-        fleet.kill(A);
-        fleet.publish(B, 8..10);
-        fleet.run(A);
-        until(|| fleet.homes(A)["leaving"].is_null().then_some(()));
-        fleet.wait_serving(A);
-        assert_eq!(fleet.owner(partition), A, "{step}");
-        assert_eq!(fleet.homes(B)["arriving"], Value::Null);
-        fleet.expect_owed(B, &id, 10);
-        // What was given up leaves nothing behind that is in the way of the next move.
-        fleet.publish(B, 0..2);
-        let moved = fleet.ask(A, "POST", "/api/v1/homes/move", &json!({"partition": partition, "to": "b"}));
-        assert_eq!(moved["owed"]["queued"], 2, "{moved}");
-        fleet.expect_owed(A, &id, 2);
-    }
-}
-
-#[test]
-fn the_new_home_may_be_killed_before_it_serves() {
-    let mut fleet = Fleet::start();
-    let (id, partition) = fleet.id_at(A, "survivor");
-    fleet.subscribe(A, &id);
-    fleet.publish(A, 0..6);
-    let order = json!({"partition": partition, "to": "b", "stop_after": "arrive"});
-    assert_eq!(fleet.ask(A, "POST", "/api/v1/homes/move", &order)["left"], true);
-    fleet.kill(B);
-    fleet.publish(A, 6..8);
-    // Nobody knows how it ended: the partition stays held.
-    assert!(fleet.ask(A, "POST", "/api/v1/homes/resume", &Value::Null)["error"].is_string());
-    fleet.run(B);
-    fleet.wait_serving(B);
-    assert_eq!(fleet.ask(A, "POST", "/api/v1/homes/resume", &Value::Null)["moved"], false);
-    let moved = fleet.ask(A, "POST", "/api/v1/homes/move", &json!({"partition": partition, "to": "b"}));
-    assert_eq!(moved["owed"]["queued"], 8, "{moved}");
-    assert_eq!(fleet.owner(partition), B);
-    fleet.expect_owed(A, &id, 8);
-}
-
-#[test]
-fn a_move_to_a_place_that_is_gone_for_good_ends_where_it_is() {
-    let mut fleet = Fleet::start();
-    let (id, partition) = fleet.id_at(A, "survivor");
-    fleet.subscribe(A, &id);
-    fleet.publish(A, 0..6);
-    let order = json!({"partition": partition, "to": "b", "stop_after": "arrive"});
-    assert_eq!(fleet.ask(A, "POST", "/api/v1/homes/move", &order)["left"], true);
-    fleet.kill(B);
-    let mut table = fleet.homes(A);
-    (table["epoch"], table["homes"]) = (json!(2), json!(vec!["a"; 64]));
-    // While the other side may come back, nothing is decided.
-    assert!(fleet.ask(A, "PUT", "/api/v1/homes", &table)["error"].is_string());
-    for strange in [json!("b"), json!([1])] {
-        table["gone"] = strange;
-        assert!(fleet.ask(A, "PUT", "/api/v1/homes", &table)["error"].is_string());
-    }
-    table["gone"] = json!(["b"]);
-    let set = fleet.ask(A, "PUT", "/api/v1/homes", &table);
-    assert_eq!((&set["here"], &set["leaving"]), (&json!(64), &Value::Null), "{set}");
-    fleet.publish(A, 6..8);
-    fleet.expect_owed(A, &id, 8);
 }
 
 #[test]
@@ -449,33 +391,6 @@ fn two_orchestrators_with_one_name_are_told() {
             |broker: &Value| broker["last_error"].as_str().is_some_and(|text| text.contains("orchestrator named `a`"));
         brokers.iter().any(told).then_some(())
     });
-}
-
-#[test]
-fn a_kill_at_any_moment_of_a_move_leaves_one_owner_with_everything() {
-    let mut fleet = Fleet::start();
-    let mut owners = BTreeSet::new();
-    for (round, delay) in [5, 60, 205, 215, 225, 240].into_iter().enumerate() {
-        let (id, partition) = fleet.id_at(A, &format!("round-{round}"));
-        fleet.subscribe(A, &id);
-        fleet.publish(B, 0..6);
-        thread::scope(|scope| {
-            let order = json!({"partition": partition, "to": "b"});
-            let fleet = &fleet;
-            scope.spawn(move || fleet.ask(A, "POST", "/api/v1/homes/move", &order));
-            // Somewhere on its way, or just behind; whatever it is, the outcome has to be right.
-            pause(delay);
-            fleet.running[A].as_ref().unwrap().signal("KILL");
-        });
-        fleet.running[A].take().unwrap().wait();
-        fleet.publish(B, 6..8);
-        fleet.run(A);
-        until(|| fleet.homes(A)["leaving"].is_null().then_some(()));
-        fleet.wait_serving(A);
-        owners.insert(fleet.owner(partition));
-        fleet.expect_owed(B, &id, 8);
-    }
-    assert!(!owners.is_empty());
 }
 
 #[test]

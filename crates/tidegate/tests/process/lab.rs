@@ -11,7 +11,7 @@ use crate::broker::{Broker, Folder, run};
 use crate::homes::pause;
 
 /// How long a process may take that others keep from the processor.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A scenario of a second.
 const SHORT: &str = "\

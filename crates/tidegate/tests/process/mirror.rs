@@ -30,7 +30,7 @@ fn subscribe(broker: &Broker) {
 }
 
 fn fetch(broker: &Broker, count: &str) -> String {
-    let arguments = ["sub", "-i", "device", "-c", "-q", "1", "-t", "in/#", "-C", count, "-W", "60", "-v"];
+    let arguments = ["sub", "-i", "device", "-c", "-q", "1", "-t", "in/#", "-C", count, "-W", "120", "-v"];
     let owed = client(broker, &arguments);
     assert_eq!(owed.code, Some(0), "{}", owed.err);
     owed.out

@@ -39,7 +39,7 @@ fn a_broker_makes_a_certificate_for_this_machine_and_clients_find_it() {
     let published = end(client(&folder, &broker, &["pub", "-t", "a/b", "-m", "21.5", "-q", "1", "-r"]));
     assert_eq!((published.code, published.err.as_str()), (Some(0), ""));
     for version in ["31", "311", "5"] {
-        let shown = end(client(&folder, &broker, &["sub", "-t", "a/#", "-C", "1", "-W", "60", "-v", "-V", version]));
+        let shown = end(client(&folder, &broker, &["sub", "-t", "a/#", "-C", "1", "-W", "120", "-v", "-V", version]));
         assert_eq!((shown.code, shown.out.as_str()), (Some(0), "a/b 21.5\n"), "{version}: {}", shown.err);
     }
     // Another user trusts it when told to, and only then.
@@ -63,7 +63,7 @@ fn clients_that_move_lose_nothing() {
     let folder = Folder::new();
     let broker = start(&folder, &["--shards", "2"]);
     let count = MESSAGES.to_string();
-    let flags = ["sub", "-t", "moves", "-q", "1", "-C", &count, "-W", "60", "--rebind-after", "700", "-d"];
+    let flags = ["sub", "-t", "moves", "-q", "1", "-C", &count, "-W", "120", "--rebind-after", "700", "-d"];
     let mut reader = client(&folder, &broker, &flags);
     let mut reader = reader.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(reader.stderr.take().unwrap()).lines();
@@ -95,7 +95,7 @@ fn an_orchestrator_serves_clients_over_quic() {
     let orchestrator = start(&folder, &["orchestrator", "--broker", &to]);
     let published = end(client(&folder, &orchestrator, &["pub", "-t", "a", "-m", "kept", "-q", "1", "-r"]));
     assert_eq!(published.code, Some(0), "{}", published.err);
-    let shown = end(client(&folder, &orchestrator, &["sub", "-t", "a", "-q", "1", "-C", "1", "-W", "60"]));
+    let shown = end(client(&folder, &orchestrator, &["sub", "-t", "a", "-q", "1", "-C", "1", "-W", "120"]));
     assert_eq!((shown.code, shown.out.as_str()), (Some(0), "kept\n"), "{}", shown.err);
 }
 

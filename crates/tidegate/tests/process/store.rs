@@ -67,9 +67,9 @@ fn what_was_acknowledged_survives_kill_9_and_a_way_through_export_and_import() {
     for data in [&data, &copy] {
         let broker = Broker::start(&["--data", data]);
         let owed =
-            client(&broker, &["sub", "-i", "device", "-c", "-q", "1", "-t", "in/#", "-C", "1", "-W", "60", "-v"]);
+            client(&broker, &["sub", "-i", "device", "-c", "-q", "1", "-t", "in/#", "-C", "1", "-W", "120", "-v"]);
         assert_eq!((owed.code, owed.out.as_str()), (Some(0), "in/a owed\n"), "{}", owed.err);
-        let kept = client(&broker, &["sub", "-t", "kept", "-C", "1", "-W", "60", "-v"]);
+        let kept = client(&broker, &["sub", "-t", "kept", "-C", "1", "-W", "120", "-v"]);
         assert_eq!((kept.code, kept.out.as_str()), (Some(0), "kept value\n"), "{}", kept.err);
         let (code, metrics) = broker.get("/metrics");
         assert_eq!(code, "200");

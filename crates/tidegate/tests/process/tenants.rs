@@ -47,7 +47,7 @@ impl House {
 
     /// The first so many messages of all topics.
     fn first(&self, door: &Door<'_>, count: &str) -> String {
-        let ended = run(&[&self.flags(door, "sub"), &["-t", "#", "-v", "-W", "60", "-C", count][..]].concat());
+        let ended = run(&[&self.flags(door, "sub"), &["-t", "#", "-v", "-W", "120", "-C", count][..]].concat());
         assert_eq!(ended.code, Some(0), "{}: {}", ended.out, ended.err);
         ended.out
     }
@@ -73,7 +73,7 @@ impl House {
     /// A client stays connected while one of its name comes in through the other door and publishes on its topics.
     fn same_client_id(&self, one: &Door<'_>, other: &Door<'_>) {
         let named = |door, word| [&self.flags(door, word)[..], &["-i", "same"]].concat();
-        let watch = [&named(one, "sub"), &["-t", "b", "-q", "1", "-W", "60", "-C", "2"][..]].concat();
+        let watch = [&named(one, "sub"), &["-t", "b", "-q", "1", "-W", "120", "-C", "2"][..]].concat();
         let mut watcher = command(&watch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut shown = BufReader::new(watcher.stdout.take().unwrap());
         let mut line = String::new();

@@ -77,7 +77,7 @@ fn a_quota_is_whole_over_all_shards_and_a_reload_changes_it() {
 fn a_reload_adds_a_tenant_and_takes_one_away() {
     let house = House::new("");
     let retain = |door, payload| house.client(door, &["pub", "-q", "1", "-r", "-t", "t", "-m", payload]).code;
-    let kept = |door| house.client(door, &["sub", "-t", "t", "-C", "1", "-W", "60"]).out;
+    let kept = |door| house.client(door, &["sub", "-t", "t", "-C", "1", "-W", "120"]).out;
     assert_eq!(retain(1, "everybody's"), Some(0));
     let ended = house.reload("[[tenant]]\nname = 'new'\nlisteners = ['acme']\n");
     assert!(ended.code == Some(0) && !ended.out.contains("restart"), "{}{}", ended.out, ended.err);

@@ -265,7 +265,7 @@ fn a_client_has_one_home_in_a_fleet_of_two_orchestrators() {
         };
         client(ports[0], &[&subscribe[..], &["-E"]].concat());
         client(ports[0], &["pub", "-q", "1", "-t", &topic, "-m", "kept"]);
-        assert_eq!(client(ports[1], &[&subscribe[..], &["-C", "1", "-W", "60"]].concat()), "kept\n");
+        assert_eq!(client(ports[1], &[&subscribe[..], &["-C", "1", "-W", "120"]].concat()), "kept\n");
     }
 
     // Whoever leaves gives everything to the one that stays.
@@ -285,7 +285,7 @@ fn a_client_has_one_home_in_a_fleet_of_two_orchestrators() {
         (&64.into(), &0.into())
     );
     let stays = port(left["endpoints"][0].as_str().unwrap());
-    let out = run(&[&["sub", "-p", &stays][..], &subscribe[1..], &["-C", "1", "-W", "60"]].concat());
+    let out = run(&[&["sub", "-p", &stays][..], &subscribe[1..], &["-C", "1", "-W", "120"]].concat());
     assert_eq!((out.code, out.out.as_str()), (Some(0), "moved\n"), "{}", out.err);
     fleet.signal("INT");
     assert_eq!(fleet.wait(), Some(0));

@@ -10,7 +10,7 @@ use super::*;
 use crate::partition::partition_of;
 
 /// After how long a test that still waits has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 const PARTITIONS: u32 = 2;
 
 #[derive(Default)]

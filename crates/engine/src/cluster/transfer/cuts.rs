@@ -66,7 +66,10 @@ impl Engine {
         match word {
             TransferWord::Ask { id, partitions } => self.cut(now, from, id, partitions),
             TransferWord::Cut { id, partitions } => self.note_cut(from, id, partitions),
-            TransferWord::End { id } => self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, from)),
+            TransferWord::End { id } => {
+                self.desk.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, from));
+                self.fetches.wake_moved();
+            }
         }
     }
 
@@ -74,11 +77,16 @@ impl Engine {
     fn cut(&mut self, now: Now, to: ShardId, id: u64, partitions: Partitions) {
         // What has reached some of its receivers here went to the old home alone: it was sent before.
         self.finish_fan_outs(now);
-        for cut in &mut self.desk.transfers.cuts {
-            cut.partitions = cut.partitions.without(partitions);
+        // One who asks late, for a move that was called off, takes nothing from the next.
+        let cuts = &mut self.desk.transfers.cuts;
+        let later = cuts.iter().filter(|cut| cut.id > id);
+        let later = later.fold(Partitions::NONE, |all, cut| all.with(cut.partitions));
+        let own = partitions.without(later);
+        for cut in cuts.iter_mut() {
+            cut.partitions = cut.partitions.without(own);
         }
-        self.desk.transfers.cuts.retain(|cut| !cut.partitions.is_empty());
-        self.desk.transfers.cuts.push(Cut { id, partitions, to });
+        cuts.push(Cut { id, partitions: own, to });
+        cuts.retain(|cut| !cut.partitions.is_empty());
         for shard in self.roster.others() {
             self.send_transfer(shard, TransferWord::Cut { id, partitions });
         }
@@ -123,6 +131,7 @@ impl Engine {
     pub(crate) fn end_transfers_of(&mut self, peer: ShardId) {
         let transfers = &mut self.desk.transfers;
         let gone = Shards::of(peer);
+        transfers.moved_from.retain(|_, from| *from != peer);
         transfers.undecided.extend(transfers.cuts.extract_if(.., |cut| cut.to == peer));
         for leaving in transfers.leaving.values_mut() {
             leaving.link_lost |= leaving.uncut.has(peer);
@@ -199,6 +208,7 @@ impl Engine {
                 self.send_transfer(shard, TransferWord::End { id });
             }
         }
+        self.fetches.wake_moved();
         all
     }
 

@@ -16,7 +16,7 @@ mod finish;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::exchanges::ExchangeName;
-use crate::cluster::roster::Shards;
+use crate::cluster::roster::{Roster, Shards};
 use crate::desk::Desk;
 use crate::hash::hash_name;
 use crate::ids::{PartitionId, Partitions, SessionKey, ShardId, TenantId, partition_of};
@@ -53,6 +53,8 @@ pub(crate) struct Transfers {
     cuts: Vec<Cut>,
     /// Those for new homes that are gone. Whether these have become the homes before is not known until a table says how the move has ended.
     undecided: Vec<Cut>,
+    /// From where partitions have moved, as far as this shard has cut them: who was their home may not know yet that it is none.
+    moved_from: BTreeMap<PartitionId, ShardId>,
 }
 
 /// A partition of which images were given out.
@@ -112,8 +114,16 @@ struct Cut {
 
 impl Transfers {
     pub(crate) fn new(own: ShardId) -> Self {
-        let (leaving, coming) = (BTreeMap::new(), BTreeMap::new());
-        Self { source: own, dealer: None, late: false, leaving, coming, cuts: Vec::new(), undecided: Vec::new() }
+        Self {
+            source: own,
+            dealer: None,
+            late: false,
+            leaving: BTreeMap::new(),
+            coming: BTreeMap::new(),
+            cuts: Vec::new(),
+            undecided: Vec::new(),
+            moved_from: BTreeMap::new(),
+        }
     }
 
     /// Whether nothing leaves or comes.
@@ -146,6 +156,33 @@ impl Transfers {
     /// Partitions that may have moved to a node that is gone.
     pub(crate) fn undecided(&self) -> Partitions {
         self.undecided.iter().fold(Partitions::NONE, |all, cut| all.with(cut.partitions))
+    }
+
+    /// Whether there are partitions that this shard has cut and of which it may not know whether they have moved.
+    #[inline]
+    pub(crate) fn have_cuts(&self) -> bool {
+        !self.cuts.is_empty() || !self.undecided.is_empty()
+    }
+
+    /// Partitions of which no table says yet whether they have moved.
+    pub(crate) fn unsettled(&self, roster: &Roster) -> Partitions {
+        let all = self.cuts.iter().chain(&self.undecided).filter(|cut| !roster.has_decided(cut.id));
+        all.fold(Partitions::NONE, |all, cut| all.with(cut.partitions))
+    }
+
+    /// A partition has moved away from a shard.
+    pub(crate) fn note_moved(&mut self, partition: PartitionId, from: ShardId) {
+        self.moved_from.insert(partition, from);
+    }
+
+    /// Whether a partition has moved away from a shard.
+    pub(crate) fn has_moved_from(&self, partition: PartitionId, shard: ShardId) -> bool {
+        self.moved_from.get(&partition) == Some(&shard)
+    }
+
+    /// A table has come: what is at home again where it was is there.
+    pub(crate) fn forget_returned(&mut self, roster: &Roster) {
+        self.moved_from.retain(|partition, from| roster.home_of(*partition) != *from);
     }
 
     /// Whether a retained value is kept here for a partition that comes.

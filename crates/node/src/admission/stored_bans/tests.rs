@@ -5,7 +5,7 @@ use super::*;
 use crate::admission::{AdmissionSettings, Ban, BanOrigin, BanTarget};
 
 /// Time after which an answer counts as missing. Nothing waits this long when all is well.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn now(seconds: u64) -> Now {
     Now { monotonic: Millis(seconds * 1000), unix: 1_700_000_000_000 + seconds * 1000 }

@@ -74,7 +74,7 @@ fn what_is_addressed_finds_a_node_of_a_cluster_wherever_it_comes_back() {
     assert_eq!(anew, 0);
     // It is away, and still in its group.
     cluster.publish(A, "ctx/to/group/ambulances/job", 6..8);
-    let got = cluster.client(B, &["sub", "-i", &id, "-q", "2", "-t", "unused", "-C", "8", "-W", "60"]);
+    let got = cluster.client(B, &["sub", "-i", &id, "-q", "2", "-t", "unused", "-C", "8", "-W", "120"]);
     assert_eq!(got.lines().collect::<Vec<_>>(), ["0", "1", "2", "3", "4", "5", "6", "7"]);
     list(&cluster, false);
     for which in [A, B] {

@@ -24,7 +24,7 @@ fn sum(cluster: &Cluster, nodes: &[usize], number: &str) -> u64 {
 
 /// What is retained below `kept/`, as a node gives it out.
 fn retained(cluster: &Cluster, which: usize, count: usize) -> Vec<String> {
-    let out = cluster.client(which, &["sub", "-t", "kept/#", "-v", "-C", &count.to_string(), "-W", "60"]);
+    let out = cluster.client(which, &["sub", "-t", "kept/#", "-v", "-C", &count.to_string(), "-W", "120"]);
     let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
     lines.sort_unstable();
     lines
@@ -66,7 +66,8 @@ fn what_a_killed_node_has_acknowledged_is_fetched_from_the_others_once_and_from_
     cluster.expect_owed(C, &ids[4], 6);
     cluster.client(A, &["pub", "-q", "2", "-t", "in/x", "-m", "last"]);
     for (number, id) in ids.iter().enumerate() {
-        let next = cluster.client(number % 3, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", "1", "-W", "60"]);
+        let next =
+            cluster.client(number % 3, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", "1", "-W", "120"]);
         assert_eq!(next, "last\n", "{id}: nothing comes twice");
     }
 }

@@ -130,7 +130,7 @@ fn nodes_whose_places_were_taken_end_with_advice_and_when_they_are_started_again
     }
     // The will is there, once.
     cluster.client(B, &["pub", "-q", "1", "-t", "wills/y", "-m", "last"]);
-    let wills = cluster.client(C, &["sub", "-i", "mourner", "-c", "-q", "1", "-t", "wills/#", "-C", "2", "-W", "60"]);
+    let wills = cluster.client(C, &["sub", "-i", "mourner", "-c", "-q", "1", "-t", "wills/#", "-C", "2", "-W", "120"]);
     assert_eq!(wills, "gone\nlast\n");
 }
 

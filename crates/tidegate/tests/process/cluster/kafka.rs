@@ -172,7 +172,7 @@ fn nodes_on_kafka_are_one_broker_through_a_join_a_stop_and_a_death() {
     for id in &ids {
         cluster.expect_owed(A, id, 4);
     }
-    assert_eq!(cluster.client(A, &["sub", "-t", "kept/#", "-C", "1", "-W", "60"]), "x\n");
+    assert_eq!(cluster.client(A, &["sub", "-t", "kept/#", "-C", "1", "-W", "120"]), "x\n");
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn what_is_owed_moves_to_a_node_that_joins_and_away_from_one_that_stops() {
     for (number, id) in ids.iter().enumerate() {
         cluster.expect_owed(B + number % 2, id, 10);
     }
-    assert_eq!(cluster.client(C, &["sub", "-t", "kept/#", "-C", "1", "-W", "60"]), "x\n");
+    assert_eq!(cluster.client(C, &["sub", "-t", "kept/#", "-C", "1", "-W", "120"]), "x\n");
     for which in [B, C] {
         let view = cluster.view(which);
         let lost = [&view["taken_anew"], &view["owed_mismatches"], &view["moves_failed"]];

@@ -13,7 +13,7 @@ fn what_is_published_at_one_node_reaches_subscribers_of_all_and_only_where_it_is
     for which in [A, B, C] {
         let (port, id) = (cluster.port(which).to_string(), cluster.id_at((which + 1) % 3, "reader"));
         let arguments =
-            ["sub", "-h", "127.0.0.1", "-p", &port, "-i", &id, "-q", "2", "-t", "all/#", "-v", "-C", "9", "-W", "60"];
+            ["sub", "-h", "127.0.0.1", "-p", &port, "-i", &id, "-q", "2", "-t", "all/#", "-v", "-C", "9", "-W", "120"];
         readers.push(command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     }
     // Three subscriptions that each of the nodes knows of.
@@ -47,13 +47,13 @@ fn a_retained_message_is_found_at_every_node() {
         cluster.client(number, &["pub", "-t", topic, "-m", topic, "-q", "1", "-r"]);
     }
     for which in [A, B, C] {
-        let out = cluster.client(which, &["sub", "-t", "kept/#", "-C", "3", "-W", "60"]);
+        let out = cluster.client(which, &["sub", "-t", "kept/#", "-C", "3", "-W", "120"]);
         let mut lines: Vec<&str> = out.lines().collect();
         lines.sort_unstable();
         assert_eq!(lines, ["kept/one", "kept/three", "kept/two"]);
     }
     cluster.client(C, &["pub", "-t", "kept/two", "-n", "-q", "1", "-r"]);
-    let out = cluster.client(A, &["sub", "-t", "kept/#", "-C", "2", "-W", "60"]);
+    let out = cluster.client(A, &["sub", "-t", "kept/#", "-C", "2", "-W", "120"]);
     assert!(!out.contains("two"), "{out}");
 }
 

@@ -187,7 +187,7 @@ impl Cluster {
     /// Takes what a session is owed, by way of a node: each message once, in their order.
     fn expect_owed(&self, by: usize, id: &str, number: u32) {
         let count = number.to_string();
-        let out = self.client(by, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", &count, "-W", "60"]);
+        let out = self.client(by, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", &count, "-W", "120"]);
         let expected: Vec<String> = (0..number).map(|number| number.to_string()).collect();
         assert_eq!(out.lines().collect::<Vec<_>>(), expected, "{id}");
     }

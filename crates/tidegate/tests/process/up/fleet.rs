@@ -96,7 +96,7 @@ impl Fleet {
     pub(crate) fn carries_messages(status: &serde_json::Value) {
         let address = status["endpoints"][0].as_str().unwrap();
         let port = address.rsplit_once(':').unwrap().1;
-        let mut subscriber = command(&["sub", "-p", port, "-t", "a/#", "-q", "1", "-C", "1", "-W", "60"])
+        let mut subscriber = command(&["sub", "-p", port, "-t", "a/#", "-q", "1", "-C", "1", "-W", "120"])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -1,0 +1,122 @@
+//! Retained messages that move from node to node while a subscription is brought them.
+//!
+//! Tables reach nodes at different moments: the old home may have forgotten the values of a partition before this shard knows that they are elsewhere,
+//! and the new one tells nothing of them before they are complete. But this shard has cut by then. So nothing is asked between its cut and the table that
+//! says how the move has ended. What was asked before its cut the old home has answered in full, since nothing moves on before that
+//! has heard of the cut, which is behind the question. What the old home had not been asked by then is asked of the new one.
+
+use super::{Fetch, FetchState, Fetches};
+use crate::cluster::roster::Roster;
+use crate::engine::Engine;
+use crate::ids::{PartitionId, Partitions, ShardId, partition_of};
+use crate::message::Publication;
+use crate::publish::is_own_topic;
+
+impl Fetch {
+    /// Whether it is for a filter without wildcards, so that one shard has all.
+    pub(super) fn is_of_one_topic(&self) -> bool {
+        !self.filter.contains(['+', '#'])
+    }
+
+    /// Whether a shard will be asked for all that it has.
+    fn will_ask(&self, shard: ShardId) -> bool {
+        let is_present = self.shards.last() == Some(&shard);
+        let has_begun = is_present && (self.state == FetchState::Asked || !self.after.is_empty());
+        self.shards.contains(&shard) && !has_begun
+    }
+}
+
+impl Fetches {
+    /// A partition has another home.
+    fn follow(&mut self, partition: PartitionId, before: ShardId, home: ShardId) {
+        let one = Partitions::of(partition);
+        let those = self.by_id.values_mut().filter(|fetch| !fetch.is_of_one_topic() && !is_own_topic(&fetch.filter));
+        for fetch in those.filter(|fetch| fetch.wanted.has(partition) && !fetch.again.has(partition)) {
+            if !fetch.shards.contains(&before) {
+                // The old home has told all that it had.
+                fetch.wanted = fetch.wanted.without(one);
+            } else if !fetch.will_ask(home) {
+                fetch.again = fetch.again.with(one);
+            }
+        }
+    }
+
+    /// A move has come to its end: those that have waited for one look again.
+    pub(crate) fn wake_moved(&mut self) {
+        for (id, fetch) in self.by_id.iter_mut().filter(|(_, fetch)| fetch.state == FetchState::Moves) {
+            fetch.state = FetchState::Runnable;
+            self.runnable.push_back(*id);
+        }
+    }
+}
+
+impl Engine {
+    /// Whether a fetch can ask nobody for now, since it is not known which of two homes has what it may want.
+    pub(super) fn waits_for_moves(&mut self, id: u32) -> bool {
+        if !self.desk.transfers.have_cuts() {
+            return false;
+        }
+        let unsettled = self.desk.transfers.unsettled(&self.roster);
+        let Some(fetch) = self.fetches.by_id.get_mut(&id).filter(|fetch| !is_own_topic(&fetch.filter)) else {
+            return false;
+        };
+        let waits = if fetch.is_of_one_topic() {
+            unsettled.has(partition_of(fetch.tenant, &fetch.filter))
+        } else {
+            !unsettled.is_empty()
+        };
+        if waits {
+            fetch.state = FetchState::Moves;
+        }
+        waits
+    }
+
+    /// The shard that a fetch asks next; none when it has asked all.
+    pub(super) fn next_to_ask(&mut self, id: u32) -> Option<ShardId> {
+        let fetch = self.fetches.by_id.get_mut(&id)?;
+        if fetch.is_of_one_topic() {
+            // The topic may have another home by now.
+            let home = self.roster.home_of_topic(fetch.tenant, &fetch.filter);
+            fetch.shards = vec![home];
+        } else if fetch.shards.is_empty() && !fetch.again.is_empty() {
+            fetch.wanted = std::mem::take(&mut fetch.again);
+            fetch.shards = fetch.wanted.iter().map(|partition| self.roster.home_of(partition)).collect();
+            fetch.shards.sort_unstable();
+            fetch.shards.dedup();
+        }
+        fetch.shards.last().copied()
+    }
+
+    /// A shard that a fetch has yet to ask is gone. What may have moved away from there is asked for when that is decided.
+    pub(super) fn want_again_of(&mut self, id: u32, gone: ShardId) {
+        let roster = &self.roster;
+        let unsettled = self.desk.transfers.unsettled(roster);
+        let moved: Partitions = unsettled.iter().filter(|partition| roster.home_of(*partition) == gone).collect();
+        if let Some(fetch) = self.fetches.by_id.get_mut(&id).filter(|fetch| !fetch.is_of_one_topic()) {
+            fetch.again = fetch.again.with(moved.among(fetch.wanted));
+        }
+    }
+
+    /// Whether a value is not taken from the shard that has told it: another one tells it, or has.
+    pub(super) fn is_told_elsewhere(&self, fetch: &Fetch, from: ShardId, publication: &Publication<'_>) -> bool {
+        if self.roster.has_no_peers() || is_own_topic(publication.topic) {
+            return false;
+        }
+        let partition = partition_of(publication.tenant, publication.topic);
+        !fetch.wanted.has(partition) || self.desk.transfers.has_moved_from(partition, from)
+    }
+
+    /// A table has come. `unsettled` are the partitions of which it was not known before which of two homes they have.
+    pub(crate) fn follow_moved(&mut self, old: &Roster, unsettled: Partitions) {
+        let transfers = &mut self.desk.transfers;
+        transfers.forget_returned(&self.roster);
+        for partition in unsettled.without(transfers.unsettled(&self.roster)).iter() {
+            let (before, home) = (old.home_of(partition), self.roster.home_of(partition));
+            if before != home && !old.stands_in(partition) {
+                transfers.note_moved(partition, before);
+                self.fetches.follow(partition, before, home);
+            }
+        }
+        self.fetches.wake_moved();
+    }
+}
