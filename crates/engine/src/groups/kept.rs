@@ -41,7 +41,8 @@ pub(crate) struct Kept {
     /// How many there have been.
     added: u64,
     bytes: u64,
-    /// Those that are nowhere, by their groups and then by their order: who comes to one of many groups waits for no look at the others.
+    /// Those that are nowhere, by their groups and then by their order: who comes to one of many groups waits for no
+    /// look at the others.
     waiting: BTreeMap<OfGroup, BTreeMap<u64, u64>>,
     due: Option<Millis>,
     done: Done,
