@@ -1,7 +1,8 @@
 //! Tells the program which commit it is built from, so that a report of the lab can say it.
 //!
-//! `TIDEGATE_COMMIT` says it where there is no repository, or to say something else. Without it, only builds with optimisations ask `git`: they are the
-//! ones that are measured, and a build for tests need not be made anew after each commit.
+//! `TIDEGATE_COMMIT` says it where there is no repository, or to say something else. Without it, only builds with
+//! optimisations ask `git`: they are the ones that are measured, and a build for tests need not be made anew after each
+//! commit.
 
 use std::path::Path;
 use std::process::Command;

@@ -63,8 +63,8 @@ impl Trie {
     }
 }
 
-/// Whether a topic that is meant exactly says something about a message: about publishing when it has no wildcards, about
-/// receiving what an allowed subscription to it brings.
+/// Whether a topic that is meant exactly says something about a message: about publishing when it has no wildcards,
+/// about receiving what an allowed subscription to it brings.
 pub(crate) fn names_messages(filter: &str, publishing: bool, effect: Effect) -> bool {
     if publishing { !filter.contains(['+', '#']) } else { effect == Effect::Allow }
 }

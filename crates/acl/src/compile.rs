@@ -116,7 +116,8 @@ impl Compiler {
         &self.rules
     }
 
-    /// Sets of rules that are remembered, for tests and diagnosis: about as many as are in use, and never twice as many.
+    /// Sets of rules that are remembered, for tests and diagnosis: about as many as are in use, and never twice as
+    /// many.
     pub fn classes(&self) -> usize {
         self.classes.borrow().known.len()
     }
@@ -192,8 +193,8 @@ impl Rare {
 }
 
 impl Compiled {
-    /// Whether the client may do something. No allocation; for publishing and receiving it takes time with the levels of the
-    /// topic, not with the number of rules.
+    /// Whether the client may do something. No allocation; for publishing and receiving it takes time with the levels
+    /// of the topic, not with the number of rules.
     pub fn decide(&self, request: &Request<'_>) -> Decision {
         if let Some(decision) = self.rare.as_ref().and_then(|rare| rare.decide(request)) {
             return decision;

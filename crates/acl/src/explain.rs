@@ -62,7 +62,8 @@ impl Verdict {
 }
 
 impl Rules {
-    /// Decides as a [`Compiled`](crate::Compiled) view would, and says why. Asks every rule; not for the way of a message.
+    /// Decides as a [`Compiled`](crate::Compiled) view would, and says why. Asks every rule; not for the way of a
+    /// message.
     pub fn explain(&self, subject: &Subject<'_>, request: &Request<'_>) -> Explanation<'_> {
         let mut passed_over = Vec::new();
         if subject.superuser || subject.granted.is_some() {

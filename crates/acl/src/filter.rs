@@ -26,7 +26,8 @@ pub fn covers(rule: &str, asked: &str) -> bool {
     wanted.next().is_none()
 }
 
-/// Whether a filter matches a topic name ([MQTT-4.7.1-2], [MQTT-4.7.2-1]). The same as [`covers`] for a name, and faster.
+/// Whether a filter matches a topic name ([MQTT-4.7.1-2], [MQTT-4.7.2-1]). The same as [`covers`] for a name, and
+/// faster.
 pub(crate) fn matches(filter: &str, topic: &str) -> bool {
     let (filter, topic) = (filter.as_bytes(), topic.as_bytes());
     if matches!(filter.first(), Some(b'+' | b'#')) && topic.first() == Some(&b'$') {

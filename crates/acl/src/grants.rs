@@ -11,8 +11,8 @@ use crate::rule::{Actions, Effect, QosSet, Rule, RuleId, RuleRef, Subscribing, W
 use crate::subject::Subject;
 use crate::subscription::{Saying, Step, Walk};
 
-/// What a token or an external authority allows a client to do: rules for this client alone, which replace all others. The
-/// first that applies decides; what none is about is denied.
+/// What a token or an external authority allows a client to do: rules for this client alone, which replace all others.
+/// The first that applies decides; what none is about is denied.
 #[derive(Clone, Debug)]
 pub struct Grants {
     rules: Arc<[Rule]>,
@@ -25,8 +25,8 @@ pub struct GrantedRule {
     pub effect: Effect,
     /// What it is about.
     pub action: GrantedAction,
-    /// The topic filter. Besides the placeholders of a rules file, `%c` is the client id and `%u` the user name. Where it is
-    /// no filter, the rule allows nothing or denies everything.
+    /// The topic filter. Besides the placeholders of a rules file, `%c` is the client id and `%u` the user name. Where
+    /// it is no filter, the rule allows nothing or denies everything.
     pub filter: String,
     /// Whether a subscription to exactly this filter is meant.
     pub literal: bool,

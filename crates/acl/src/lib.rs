@@ -1,17 +1,17 @@
 //! Who may do what: rules, compiled, and the explanation of which one decided.
 //!
-//! Rules come from Mosquitto's acl file ([`mosquitto`]) and from a rules file of our own ([`rules_file`]); both become one
-//! ordered list, [`Rules`], in which the first rule that applies decides. A [`Compiler`] makes a [`Compiled`] view of it for
-//! each client when it connects: only the rules that can apply to it, with its names filled in. That view answers in
-//! nanoseconds, without reading a file, a clock or anything random. [`Rules::explain`] answers the same question slowly and
-//! says why.
+//! Rules come from Mosquitto's acl file ([`mosquitto`]) and from a rules file of our own ([`rules_file`]); both become
+//! one ordered list, [`Rules`], in which the first rule that applies decides. A [`Compiler`] makes a [`Compiled`] view
+//! of it for each client when it connects: only the rules that can apply to it, with its names filled in. That view
+//! answers in nanoseconds, without reading a file, a clock or anything random. [`Rules::explain`] answers the same
+//! question slowly and says why.
 //!
 //! What holds whatever the rules say:
 //!
-//! - A value with `+`, `#`, `/` or U+0000, an empty value and a missing one never widen a rule: an allowing rule with such a
-//!   value in it allows nothing, a denying one denies all that it could have meant (CVE-2017-7650).
-//! - A filter may be subscribed to only if what it can match is allowed, not if some of it is; except under Mosquitto's acl
-//!   file, which is asked for each message instead ([`Decision::filtered`]).
+//! - A value with `+`, `#`, `/` or U+0000, an empty value and a missing one never widen a rule: an allowing rule with
+//!   such a value in it allows nothing, a denying one denies all that it could have meant (CVE-2017-7650).
+//! - A filter may be subscribed to only if what it can match is allowed, not if some of it is; except under Mosquitto's
+//!   acl file, which is asked for each message instead ([`Decision::filtered`]).
 //! - No rule, no right: where there are rules, what none of them allows is denied.
 
 mod class;

@@ -13,17 +13,17 @@
 //! ```
 //!
 //! What a client may do is looked up in this order: the denials of its `user` section (or of the part before the first
-//! `user` line when it has no user name), what that section allows, the denials among the patterns, what patterns allow. What
-//! is not found is denied. A line begins with its keyword, words are separated by spaces, a `#` in the first column begins a
-//! comment, and a topic may hold spaces when its access is written before it.
+//! `user` line when it has no user name), what that section allows, the denials among the patterns, what patterns
+//! allow. What is not found is denied. A line begins with its keyword, words are separated by spaces, a `#` in the
+//! first column begins a comment, and a topic may hold spaces when its access is written before it.
 //!
-//! `read` is about messages, not about subscriptions: Mosquitto lets every client subscribe to every filter and looks at each
-//! message before it delivers it. So do we, with one difference: a subscription that could never bring anything is refused,
-//! so that its owner learns of it. `write` is about publishing.
+//! `read` is about messages, not about subscriptions: Mosquitto lets every client subscribe to every filter and looks
+//! at each message before it delivers it. So do we, with one difference: a subscription that could never bring anything
+//! is refused, so that its owner learns of it. `write` is about publishing.
 //!
-//! When the client id or the user name of a client holds `+` or `#` and there are patterns, none of them allows it anything.
-//! One that holds `/`, is empty, or would make a pattern begin with `$` fits no pattern that allows, and every pattern that
-//! denies (CVE-2017-7650).
+//! When the client id or the user name of a client holds `+` or `#` and there are patterns, none of them allows it
+//! anything. One that holds `/`, is empty, or would make a pattern begin with `$` fits no pattern that allows, and
+//! every pattern that denies (CVE-2017-7650).
 
 use std::sync::Arc;
 

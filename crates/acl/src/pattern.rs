@@ -169,8 +169,8 @@ impl Pattern {
         }
     }
 
-    /// The pattern as it stands for a client. When a value is missing, empty or dangerous, what allows shrinks to nothing
-    /// and what denies grows to all that could have been meant.
+    /// The pattern as it stands for a client. When a value is missing, empty or dangerous, what allows shrinks to
+    /// nothing and what denies grows to all that could have been meant.
     pub(crate) fn fill(&self, subject: &Subject<'_>, effect: Effect) -> Filled<'_> {
         let pieces = match &self.pieces {
             Pieces::Plain(text) => return Filled::Plain(text),
@@ -249,8 +249,8 @@ impl Placeholder {
         })
     }
 
-    /// The client's value, when it can stand in a filter without meaning more than itself; `first` where the filter begins
-    /// with it, and a `$` would lead to topics that wildcards do not match.
+    /// The client's value, when it can stand in a filter without meaning more than itself; `first` where the filter
+    /// begins with it, and a `$` would lead to topics that wildcards do not match.
     fn value<'a>(&self, subject: &Subject<'a>, first: bool) -> Option<&'a str> {
         let value = match self {
             Self::ClientId => Some(subject.client_id),

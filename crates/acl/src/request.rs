@@ -35,8 +35,9 @@ pub enum Request<'a> {
 pub struct Decision {
     /// Whether it may.
     pub allowed: bool,
-    /// For a subscription that is allowed: whether some of what the filter can match is not, so that each message must be
-    /// asked for with [`Request::Receive`] before it is delivered. Where it is `false` every such request would be allowed.
+    /// For a subscription that is allowed: whether some of what the filter can match is not, so that each message must
+    /// be asked for with [`Request::Receive`] before it is delivered. Where it is `false` every such request would be
+    /// allowed.
     pub filtered: bool,
     /// What decided.
     pub by: DecidedBy,

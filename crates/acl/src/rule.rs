@@ -189,7 +189,8 @@ fn is_wild(name: &str) -> bool {
 }
 
 impl Who {
-    /// The client's quality that the rule asks for and that it does not have, for people; `None` when the rule holds for it.
+    /// The client's quality that the rule asks for and that it does not have, for people; `None` when the rule holds
+    /// for it.
     pub(crate) fn lacks(&self, subject: &Subject<'_>) -> Option<&'static str> {
         if !one_of(self.users.as_deref(), subject.user_name) {
             return Some("it is for another user name");

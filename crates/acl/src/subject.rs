@@ -17,8 +17,8 @@ pub struct Subject<'a> {
     pub listener: &'a str,
     /// The common name of its certificate, if it showed one that was checked.
     pub certificate_cn: Option<&'a str>,
-    /// What authentication found out about it, such as the claims of its token: names and values. Of several values of one
-    /// name the first fills in placeholders.
+    /// What authentication found out about it, such as the claims of its token: names and values. Of several values of
+    /// one name the first fills in placeholders.
     pub attributes: &'a [(String, String)],
     /// Whether no rule holds for it.
     pub superuser: bool,

@@ -125,8 +125,8 @@ impl<F: Fn(u32) -> bool> Search<'_, F> {
         }
     }
 
-    /// Looks at a node with what is left of the topic; `plain` where wildcards do not match. As deep as the deepest filter,
-    /// however many levels the topic has.
+    /// Looks at a node with what is left of the topic; `plain` where wildcards do not match. As deep as the deepest
+    /// filter, however many levels the topic has.
     fn walk(&mut self, at: u32, topic: Option<&str>, plain: bool) {
         let nodes = self.nodes;
         let Some(node) = nodes.get(at as usize) else { return };

@@ -54,8 +54,8 @@ pub struct AclRule {
     pub allow: bool,
     /// What it is about.
     pub action: AclAction,
-    /// The topic filter as it was given. `%c`, `%u`, `${clientid}` and `${username}` are to be replaced by client id and
-    /// user name, as whole text that never adds levels or wildcards.
+    /// The topic filter as it was given. `%c`, `%u`, `${clientid}` and `${username}` are to be replaced by client id
+    /// and user name, as whole text that never adds levels or wildcards.
     pub filter: String,
     /// Whether the filter is taken as it is, wildcards and all, instead of what it matches.
     pub literal: bool,

@@ -1,5 +1,5 @@
-//! HTTP towards other servers, blocking, on the threads of the chain. Nothing is followed, nothing is unbounded, and the
-//! environment's proxies are left alone.
+//! HTTP towards other servers, blocking, on the threads of the chain. Nothing is followed, nothing is unbounded, and
+//! the environment's proxies are left alone.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};

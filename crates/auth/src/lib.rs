@@ -1,15 +1,15 @@
 //! Who comes in: an ordered chain of named providers of authentication.
 //!
-//! A [`Chain`] is asked about a [`Request`] and answers later with a [`Decision`], on a thread of its own: passwords are
-//! hashed and other servers are waited for here, never on a thread that works clients. A bounded cache answers a
+//! A [`Chain`] is asked about a [`Request`] and answers later with a [`Decision`], on a thread of its own: passwords
+//! are hashed and other servers are waited for here, never on a thread that works clients. A bounded cache answers a
 //! reconnect storm, requests that are the same and under way at once are decided once, and whatever does not fit is
 //! refused as [`RefusalKind::Unavailable`] instead of waiting without bound.
 //!
 //! The first provider that does not [ignore](Decision::Ignore) a request decides about it; when all ignore it, nobody
 //! comes in. Whether somebody without credentials is let in at all is for the caller to say, before it asks.
 //!
-//! `chain` asks and remembers, `provider` is the seam and `providers` has a file or folder for each, [`password`] hashes and reads files
-//! of users, `fetch` speaks HTTP to other servers, `settings` is what a chain is made from.
+//! `chain` asks and remembers, `provider` is the seam and `providers` has a file or folder for each, [`password`]
+//! hashes and reads files of users, `fetch` speaks HTTP to other servers, `settings` is what a chain is made from.
 
 mod chain;
 mod clock;

@@ -97,8 +97,8 @@ impl Exchange {
         }
     }
 
-    /// Who authenticates again must be who it was: MQTT has no way to become somebody else within a connection. And who was
-    /// removed by a reload meanwhile does not come in.
+    /// Who authenticates again must be who it was: MQTT has no way to become somebody else within a connection. And who
+    /// was removed by a reload meanwhile does not come in.
     fn finish(&self, decision: Decision, data: Option<Vec<u8>>) -> Step {
         if matches!(decision, Decision::Allow(_)) && self.epoch.load(Ordering::Acquire) != self.began {
             let why = "the providers were replaced meanwhile";

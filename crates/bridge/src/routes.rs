@@ -48,7 +48,8 @@ impl Routes {
         wanted.into_iter().map(|(filter, qos)| (filter.clone(), qos)).collect()
     }
 
-    /// Where a message of a topic of this side goes, and the highest QoS that it goes with; nothing where no line is for it.
+    /// Where a message of a topic of this side goes, and the highest QoS that it goes with; nothing where no line is
+    /// for it.
     ///
     /// # Errors
     /// When its name there would be too long.

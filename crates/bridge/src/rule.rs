@@ -63,8 +63,8 @@ pub enum TopicRuleError {
 
 /// One line of topics.
 ///
-/// A pattern is a topic filter; the prefixes stand before it, each in the names of one side: what is `LOCAL-PREFIX` and more
-/// here is `REMOTE-PREFIX` and the same more there.
+/// A pattern is a topic filter; the prefixes stand before it, each in the names of one side: what is `LOCAL-PREFIX` and
+/// more here is `REMOTE-PREFIX` and the same more there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicRule {
     pattern: String,

@@ -22,7 +22,8 @@ pub struct BridgeSettings {
     pub window: NonZeroU16,
     /// How long each broker keeps the session while the bridge is away, in seconds; `u32::MAX` for ever.
     pub session_expiry: u32,
-    /// Whether this broker is told at `$SYS/broker/connection/NAME/state` whether the other one is reached: `1` or `0`, retained.
+    /// Whether this broker is told at `$SYS/broker/connection/NAME/state` whether the other one is reached: `1` or `0`,
+    /// retained.
     pub notifications: bool,
 }
 

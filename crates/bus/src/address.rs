@@ -99,8 +99,8 @@ pub enum Address {
     },
 }
 
-/// A lease with which groups on Kafka outlast the death of a broker: what they have to (`LEAST_LEASE` of its client), and some seconds
-/// for machines that are busy.
+/// A lease with which groups on Kafka outlast the death of a broker: what they have to (`LEAST_LEASE` of its client),
+/// and some seconds for machines that are busy.
 const KAFKA_LEASE: Duration = Duration::from_secs(30);
 
 impl Address {

@@ -1,8 +1,9 @@
 //! Who of a group has which partition: a table that all members see and change by compare-and-swap.
 //!
-//! A member shows that it lives by counting up. Nobody compares clocks: a member is given up when its count has stood still for
-//! a lease by the watcher's own clock, and gives itself up a lease after it *began* the last change that succeeded, which is
-//! always earlier. A partition changes its member only when the one that has it has let it go or was given up.
+//! A member shows that it lives by counting up. Nobody compares clocks: a member is given up when its count has stood
+//! still for a lease by the watcher's own clock, and gives itself up a lease after it *began* the last change that
+//! succeeded, which is always earlier. A partition changes its member only when the one that has it has let it go or
+//! was given up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -27,7 +28,8 @@ struct Pulse {
     life: u64,
     /// Counts up.
     beat: u64,
-    /// By which lease it gives others and itself up, milliseconds. A member that does not know of this leaves it out, also where others said it.
+    /// By which lease it gives others and itself up, milliseconds. A member that does not know of this leaves it out,
+    /// also where others said it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lease_ms: Option<u64>,
 }

@@ -51,11 +51,12 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// Opens a bus. It does not wait for the servers: what is asked before they are reached waits as when they are away.
+    /// Opens a bus. It does not wait for the servers: what is asked before they are reached waits as when they are
+    /// away.
     ///
     /// # Errors
-    /// When a setting is out of its range, a file for TLS or the directory cannot be used, a thread cannot be started, or this build has no
-    /// client for the address.
+    /// When a setting is out of its range, a file for TLS or the directory cannot be used, a thread cannot be started,
+    /// or this build has no client for the address.
     pub fn open(address: &Address, settings: Settings, observer: Observer) -> Result<Self, BusError> {
         settings.check()?;
         settings.check_files()?;
@@ -87,7 +88,8 @@ impl Bus {
         self.budget.waiting()
     }
 
-    /// Makes a log, unless it exists like this; either way this bus knows it from then on. Limits that differ are changed.
+    /// Makes a log, unless it exists like this; either way this bus knows it from then on. Limits that differ are
+    /// changed.
     ///
     /// # Errors
     /// At once: a number of partitions that is none, or too much waiting. Later: [`BusError::Mismatch`],
@@ -112,17 +114,19 @@ impl Bus {
         Ok(())
     }
 
-    /// Takes a log for made, as another process has made it: nothing is asked of the servers, and nothing of it is changed.
+    /// Takes a log for made, as another process has made it: nothing is asked of the servers, and nothing of it is
+    /// changed.
     pub fn know(&self, spec: LogSpec) {
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         logs.entry(spec.name.clone()).or_insert_with(|| Arc::new(spec));
     }
 
-    /// Makes the caller the owner of a partition of a fenced log. From then on appends of earlier owners are refused, also
-    /// of those who do not know it yet.
+    /// Makes the caller the owner of a partition of a fenced log. From then on appends of earlier owners are refused,
+    /// also of those who do not know it yet.
     ///
     /// # Errors
-    /// At once: a log that is unknown or not fenced, or too much waiting. Later: [`BusError::Away`], [`BusError::Refused`].
+    /// At once: a log that is unknown or not fenced, or too much waiting. Later: [`BusError::Away`],
+    /// [`BusError::Refused`].
     pub fn own(&self, place: &Place, done: Done<Epoch>) -> Result<(), BusError> {
         let target = self.target(place)?;
         if target.spec.writers != Writers::Owner {
@@ -136,12 +140,12 @@ impl Bus {
     /// Appends a record. The position is told when it is durable. Appends of one bus to one partition are stored in the
     /// order of the calls, but for those that fail.
     ///
-    /// An append to a fenced log that fails later ends the ownership: nothing of this owner is stored after a gap, and its
-    /// next appends fail with [`BusError::Fenced`].
+    /// An append to a fenced log that fails later ends the ownership: nothing of this owner is stored after a gap, and
+    /// its next appends fail with [`BusError::Fenced`].
     ///
     /// # Errors
-    /// At once: a record that cannot be carried, a log that is unknown, an epoch that is missing or too many, or too much
-    /// waiting. Later: [`BusError::Fenced`], [`BusError::Full`], [`BusError::Away`], [`BusError::Unconfirmed`],
+    /// At once: a record that cannot be carried, a log that is unknown, an epoch that is missing or too many, or too
+    /// much waiting. Later: [`BusError::Fenced`], [`BusError::Full`], [`BusError::Away`], [`BusError::Unconfirmed`],
     /// [`BusError::Refused`].
     pub fn append(&self, place: &Place, append: Append, done: Done<Position>) -> Result<(), BusError> {
         let target = self.target(place)?;
@@ -202,8 +206,8 @@ impl Bus {
         self.backend.subscribe(filter, wake)
     }
 
-    /// Joins a group: its members know of each other, and share so many partitions (0 to 4,096), each being one member's at a
-    /// time. A member that joins under the name of another one takes its place.
+    /// Joins a group: its members know of each other, and share so many partitions (0 to 4,096), each being one
+    /// member's at a time. A member that joins under the name of another one takes its place.
     ///
     /// # Errors
     /// A number of partitions that is none, or a thread that cannot be started.
@@ -217,8 +221,9 @@ impl Bus {
         self.join_as(&Joining { group, member, partitions, former: None }, wake)
     }
 
-    /// Joins again after a membership was lost, whose number was `former`. Who has joined under this name meanwhile keeps its place, and this
-    /// one waits until that one has gone: otherwise two processes of one name would take it from each other for ever.
+    /// Joins again after a membership was lost, whose number was `former`. Who has joined under this name meanwhile
+    /// keeps its place, and this one waits until that one has gone: otherwise two processes of one name would take it
+    /// from each other for ever.
     ///
     /// # Errors
     /// As [`Self::join`].

@@ -1,4 +1,5 @@
-//! What is said of servers that cannot be reached: what is wrong, and what to do about it. Not every attempt is worth a line.
+//! What is said of servers that cannot be reached: what is wrong, and what to do about it. Not every attempt is worth a
+//! line.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

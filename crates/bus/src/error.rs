@@ -50,7 +50,8 @@ pub enum BusError {
         /// What the backend said last.
         reason: String,
     },
-    /// The append was sent and not confirmed in time: it may be stored, or come to be. Its readers have to know a repetition by what is in it.
+    /// The append was sent and not confirmed in time: it may be stored, or come to be. Its readers have to know a
+    /// repetition by what is in it.
     #[error(
         "an append to {place} was sent and not confirmed within {waited:?}; it may be stored all the same; repeat it so that its readers know it again"
     )]

@@ -10,8 +10,8 @@ use crate::{BusError, Position, Record, Settings, Wake};
 pub struct Taken {
     /// In order, each once.
     pub records: Vec<Record>,
-    /// Where to read on: everything below was given, by this call or an earlier one. It also passes positions that have no
-    /// record for the reader, such as claims.
+    /// Where to read on: everything below was given, by this call or an earlier one. It also passes positions that have
+    /// no record for the reader, such as claims.
     pub next: Position,
 }
 
@@ -45,8 +45,8 @@ impl Feed {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a record in; one that was put in before is left out. The caller asks [`Self::has_room`] before it reads more, and
-    /// calls [`Self::wake`] when it holds no lock any more.
+    /// Puts a record in; one that was put in before is left out. The caller asks [`Self::has_room`] before it reads
+    /// more, and calls [`Self::wake`] when it holds no lock any more.
     pub(crate) fn push(&self, record: Record) {
         let mut inner = self.inner();
         if record.position >= inner.next {
@@ -100,8 +100,8 @@ impl Reader {
     /// Takes what is there, at most so many records; none when there are none yet. Only what is confirmed is given.
     ///
     /// # Errors
-    /// [`BusError::Trimmed`] when what comes next is gone, and when the bus refuses to be read. A reader does not end because
-    /// the bus is away: then nothing comes until it is back.
+    /// [`BusError::Trimmed`] when what comes next is gone, and when the bus refuses to be read. A reader does not end
+    /// because the bus is away: then nothing comes until it is back.
     pub fn take(&mut self, max: usize) -> Result<Taken, BusError> {
         let (taken, freed) = {
             let mut inner = self.0.inner();

@@ -1,9 +1,9 @@
 //! Groups: a table that all members see and change by compare-and-swap, kept in a log of its own.
 //!
 //! A log with one order makes compare-and-swap possible on any backend: a member appends what it wants the table to be,
-//! and on which table it bases that. Whoever reads the log accepts a proposal if it is based on the one accepted last, and
-//! passes over it otherwise; all come to the same table. Members trim the log below a table that was accepted, so that it
-//! always begins with one.
+//! and on which table it bases that. Whoever reads the log accepts a proposal if it is based on the one accepted last,
+//! and passes over it otherwise; all come to the same table. Members trim the log below a table that was accepted, so
+//! that it always begins with one.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

@@ -12,15 +12,16 @@
 //! let subscription = bus.subscribe(filter, wake)?;                         // subscription.take(256)
 //! ```
 //!
-//! No call waits for anything: what takes time is told through a [`Done`], what comes by itself through a [`Wake`]. Every
-//! queue is bounded, and an `Err` that a call returns at once means that nothing was begun.
-//! `docs/bus.md` says what each backend promises.
+//! No call waits for anything: what takes time is told through a [`Done`], what comes by itself through a [`Wake`].
+//! Every queue is bounded, and an `Err` that a call returns at once means that nothing was begun. `docs/bus.md` says
+//! what each backend promises.
 //!
 //! - `bus` checks what is asked and keeps the limits; `embedded`, `nats` and `kafka` are the backends.
-//! - What is asked: `address`, `settings`, `log`, `name`, `record`. What is told: `completion`, `feed`, `live`, `error`.
+//! - What is asked: `address`, `settings`, `log`, `name`, `record`. What is told: `completion`, `feed`, `live`,
+//!   `error`.
 //! - `group`, `assignment` and `membership` share partitions among members, over a log of any backend.
-//! - `budget` bounds what waits; `connection` and `complaints` say how the servers are; `tally` keeps lines of the log from being as many as
-//!   records.
+//! - `budget` bounds what waits; `connection` and `complaints` say how the servers are; `tally` keeps lines of the log
+//!   from being as many as records.
 
 mod address;
 mod assignment;

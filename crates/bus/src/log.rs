@@ -38,8 +38,8 @@ pub struct LogSpec {
     pub max_records: u64,
     /// Bytes that a partition may hold; refused as above. Kafka cannot hold to it.
     pub max_bytes: u64,
-    /// How long a record is kept, trimmed or not; nothing for as long as there is room. An embedded bus keeps it for longer. On
-    /// Kafka it is what it was when the log was made.
+    /// How long a record is kept, trimmed or not; nothing for as long as there is room. An embedded bus keeps it for
+    /// longer. On Kafka it is what it was when the log was made.
     pub keep_for: Option<Duration>,
 }
 

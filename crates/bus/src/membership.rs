@@ -96,8 +96,8 @@ impl Holdings {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The member is one until then, and has these partitions, some of which it is losing. All of it at once: who sees that it is a member
-    /// sees what it has as well.
+    /// The member is one until then, and has these partitions, some of which it is losing. All of it at once: who sees
+    /// that it is a member sees what it has as well.
     pub(crate) fn agree(&self, until: Instant, held: &BTreeSet<Partition>, is_losing: impl Fn(Partition) -> bool) {
         let changed = {
             let mut inner = self.inner();
@@ -205,8 +205,8 @@ impl Membership {
         Self { holdings, incarnation, control, left: Mutex::new(left) }
     }
 
-    /// Leaves the group, and waits until the others know it, but not for longer than this. A process that ends at once after dropping its
-    /// membership may not have said so, and is waited for by the others for a lease.
+    /// Leaves the group, and waits until the others know it, but not for longer than this. A process that ends at once
+    /// after dropping its membership may not have said so, and is waited for by the others for a lease.
     pub fn leave(self, at_most: Duration) {
         (self.control)(MembershipCommand::Leave);
         self.holdings.lose_all();
@@ -240,7 +240,8 @@ impl Membership {
         self.holdings.held().into_iter().map(|(partition, _)| partition).collect()
     }
 
-    /// Says that the member does not work a partition any more which it was told to lose. One that it is not losing stays.
+    /// Says that the member does not work a partition any more which it was told to lose. One that it is not losing
+    /// stays.
     pub fn release(&self, partition: Partition) {
         if self.holdings.held().contains(&(partition, true)) {
             (self.control)(MembershipCommand::Release(partition));

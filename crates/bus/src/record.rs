@@ -54,7 +54,8 @@ impl fmt::Display for Epoch {
 }
 
 /// A name and a value beside the payload. Names are ASCII letters, digits, `-` and `_` and do not begin with `Nats-` or
-/// `Tidegate-`; values are UTF-8 without control characters and without space at either end. At most 64 to a record, and 32,768 bytes of them.
+/// `Tidegate-`; values are UTF-8 without control characters and without space at either end. At most 64 to a record,
+/// and 32,768 bytes of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The name; several headers may have the same one.

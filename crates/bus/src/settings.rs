@@ -13,8 +13,8 @@ pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(10);
 /// Limits and habits of a bus. The defaults suit a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What all names on the server begin with (topics, streams, subjects, groups), so that several deployments can share
-    /// one: ASCII letters, digits, `-` and `_`, at most 64.
+    /// What all names on the server begin with (topics, streams, subjects, groups), so that several deployments can
+    /// share one: ASCII letters, digits, `-` and `_`, at most 64.
     pub prefix: String,
     /// Appends and other requests that may wait at once; one more is refused with `BusError::Waiting`.
     pub max_waiting: usize,
@@ -29,9 +29,11 @@ pub struct Settings {
     pub max_ahead: usize,
     /// Bytes that are read ahead for a reading or wait in a subscription; a single larger record still passes.
     pub max_ahead_bytes: usize,
-    /// How long a member of a group may be silent before its partitions are given to others; `Address::usual_lease` has what suits a bus.
+    /// How long a member of a group may be silent before its partitions are given to others; `Address::usual_lease` has
+    /// what suits a bus.
     pub lease: Duration,
-    /// How long a member may take to release a partition that it is losing; then it is taken away. Shorter than `lease`.
+    /// How long a member may take to release a partition that it is losing; then it is taken away. Shorter than
+    /// `lease`.
     pub max_release_time: Duration,
     /// Copies of each log and lease on the servers: 1 where one server is the whole bus, 3 where three or more are.
     pub replicas: u8,
@@ -39,8 +41,8 @@ pub struct Settings {
     pub directory: Option<PathBuf>,
     /// All bytes that the embedded bus keeps; an append beyond is refused with `BusError::Full`.
     pub max_embedded_bytes: u64,
-    /// Certificates of authorities that sign the servers' certificates (PEM): for NATS beside those that the system trusts, for
-    /// Kafka in their place.
+    /// Certificates of authorities that sign the servers' certificates (PEM): for NATS beside those that the system
+    /// trusts, for Kafka in their place.
     pub tls_ca: Option<PathBuf>,
     /// Whether the servers have to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`.
     pub tls: bool,
@@ -59,7 +61,8 @@ pub struct TlsIdentity {
     pub key: PathBuf,
 }
 
-/// How a password is proved to a broker of Kafka (RFC 4616, RFC 7677). All but `Plain` need a build with the feature `kafka-tls`.
+/// How a password is proved to a broker of Kafka (RFC 4616, RFC 7677). All but `Plain` need a build with the feature
+/// `kafka-tls`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sasl {
     /// It is sent as it is: use TLS, too.
@@ -107,7 +110,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Checks that the files for TLS are there, and are what they should be at a glance: clients tell of them late, or never.
+    /// Checks that the files for TLS are there, and are what they should be at a glance: clients tell of them late, or
+    /// never.
     pub(crate) fn check_files(&self) -> Result<(), BusError> {
         let identity = self.tls_identity.iter().flat_map(|it| [(&it.certificate, "CERTIFICATE"), (&it.key, "KEY")]);
         for (file, kind) in self.tls_ca.iter().map(|file| (file, "CERTIFICATE")).chain(identity) {

@@ -288,8 +288,8 @@ fn owned_pairs(pairs: &tidegate_mqtt::UserProperties<'_>) -> Vec<(String, String
     pairs.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// What answers where no MQTT is spoken, as far as its first bytes tell: a TLS alert, or a line of HTTP. Neither can begin a
-/// packet of a server.
+/// What answers where no MQTT is spoken, as far as its first bytes tell: a TLS alert, or a line of HTTP. Neither can
+/// begin a packet of a server.
 fn another_protocol(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x15, 0x03, ..] => Some("TLS"),

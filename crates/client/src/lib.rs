@@ -8,8 +8,9 @@
 //! Nothing that a server sends makes the client panic or grow without bound; see [`Options`] for the limits.
 //! Identifiers such as [MQTT-3.3.1-2] are those of the MQTT 5.0 standard unless 3.1.1 is named.
 //!
-//! `client` takes what comes and gives out what is due; around it `options` (before CONNECT), `outgoing` and `incoming` (messages that
-//! are not settled), `keep_alive`, `aliases`, `packet_ids`, `limits` (of the server), `event` and `error`.
+//! `client` takes what comes and gives out what is due; around it `options` (before CONNECT), `outgoing` and `incoming`
+//! (messages that are not settled), `keep_alive`, `aliases`, `packet_ids`, `limits` (of the server), `event` and
+//! `error`.
 
 mod aliases;
 mod client;

@@ -16,8 +16,8 @@ use crate::{MessageProperties, OpenError, TopicNameBuf};
 pub struct Options {
     /// The version of the protocol.
     pub version: Version,
-    /// Say before MQTT 5.0, by the protocol level, that the client is a bridge of another broker. Some servers know that, and send
-    /// it nothing of its own, and messages as retained as they were published; others refuse it.
+    /// Say before MQTT 5.0, by the protocol level, that the client is a bridge of another broker. Some servers know
+    /// that, and send it nothing of its own, and messages as retained as they were published; others refuse it.
     pub bridge: bool,
     /// The Client Identifier; empty asks the server to assign one, which needs `clean_start` before MQTT 5.0
     /// and does not exist in MQTT 3.1.

@@ -8,8 +8,8 @@ use crate::{Move, Table};
 /// Partitions that move at once from one node to another: while they move, nobody serves them.
 pub const MOVE_AT_ONCE: usize = 8;
 
-/// Begins moves from nodes that have more than their share to those that have less. A node takes part in one move at a time.
-/// What a node has that is not there now stays until it is back, or dead.
+/// Begins moves from nodes that have more than their share to those that have less. A node takes part in one move at a
+/// time. What a node has that is not there now stays until it is back, or dead.
 pub(crate) fn plan(next: &mut Table, willing: &[String], leaving: &[String], epoch: u64) {
     if willing.is_empty() {
         return;
@@ -32,7 +32,8 @@ fn load(table: &Table, name: &str) -> usize {
     table.of(name).len() + count(|it| &it.to) - count(|it| &it.from)
 }
 
-/// What each of those that may have something should have: as many as the others, and one more where there is most already.
+/// What each of those that may have something should have: as many as the others, and one more where there is most
+/// already.
 fn shares(table: &Table, willing: &[String], leaving: &[String]) -> BTreeMap<String, usize> {
     let total: usize = willing.iter().chain(leaving).map(|name| load(table, name)).sum();
     let (each, more) = (total / willing.len().max(1), total % willing.len().max(1));

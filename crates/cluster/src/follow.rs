@@ -108,7 +108,8 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A life that begins. `remembered` is what the earlier one served last, and since which epoch, as far as it is still there.
+    /// A life that begins. `remembered` is what the earlier one served last, and since which epoch, as far as it is
+    /// still there.
     pub fn new(name: &str, life: u64, remembered: BTreeMap<u16, u64>) -> Self {
         let standings = vec![Standing::Unknown; usize::from(PARTITIONS)];
         Self { name: name.to_owned(), life, standings, remembered, arrived: BTreeMap::new(), epoch: 0, member: false }
@@ -161,7 +162,8 @@ impl Follower {
         (0..PARTITIONS).filter_map(|partition| Some((partition, self.held(partition, None)?))).collect()
     }
 
-    /// What a dead node had of a partition is here. Says whether it is served now: not, when another table has come meanwhile.
+    /// What a dead node had of a partition is here. Says whether it is served now: not, when another table has come
+    /// meanwhile.
     pub fn restored(&mut self, partition: u16, since: u64) -> bool {
         let Some(standing) = self.standings.get_mut(usize::from(partition)) else { return false };
         let is_meant = matches!(*standing, Standing::Restoring { since: meant, .. } if meant == since);
@@ -201,7 +203,8 @@ impl Follower {
         self.epoch = table.epoch;
         self.member = table.lives.get(&self.name) == Some(&self.life);
         if !self.member {
-            // Another life of this name is meant, or none. What is here stays until it is known whether it is still worth something.
+            // Another life of this name is meant, or none. What is here stays until it is known whether it is still
+            // worth something.
             return Vec::new();
         }
         let mut plan = Plan::default();

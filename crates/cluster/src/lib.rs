@@ -1,13 +1,14 @@
 //! Which node of a cluster works which partition.
 //!
-//! All of it is pure: no clock, no bus, no socket. One node, the *leader*, looks at who lives ([`Seen`]) and says by [`decide`]
-//! which [`Table`] comes next; every node reads the tables in their order and learns from a [`Follower`] what it has to do. What carries
-//! tables, who leads, and what an image of a partition is, is somebody else's. `docs/cluster.md` tells the whole of it.
+//! All of it is pure: no clock, no bus, no socket. One node, the *leader*, looks at who lives ([`Seen`]) and says by
+//! [`decide`] which [`Table`] comes next; every node reads the tables in their order and learns from a [`Follower`]
+//! what it has to do. What carries tables, who leads, and what an image of a partition is, is somebody else's.
+//! `docs/cluster.md` tells the whole of it.
 //!
 //! Three things hold whatever dies, is late or comes back (`tests/simulation.rs`):
 //!
-//! 1. No two nodes serve a partition at one time. A partition changes its node only when the one that had it does not serve it any more: it
-//!    has said so (a move), or its lease has run out.
+//! 1. No two nodes serve a partition at one time. A partition changes its node only when the one that had it does not
+//!    serve it any more: it has said so (a move), or its lease has run out.
 //! 2. A node that is not a member serves nothing.
 //! 3. When nothing happens any more, every partition is served, the shares are even, and nothing moves.
 

@@ -50,8 +50,8 @@ pub struct Home {
     pub since: u64,
     /// The move by which it came; none where it began with nothing.
     pub by: Option<u64>,
-    /// Who may have left on the bus what the partition was when they died, the latest first. Empty once the home has fetched it, and where there is
-    /// nothing to fetch.
+    /// Who may have left on the bus what the partition was when they died, the latest first. Empty once the home has
+    /// fetched it, and where there is nothing to fetch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Former>,
 }
@@ -75,7 +75,8 @@ pub struct Table {
     version: u32,
     /// Grows by one with each.
     pub epoch: u64,
-    /// The nodes, and which life of each is meant: a process that has lost its membership, or was started again, is another one.
+    /// The nodes, and which life of each is meant: a process that has lost its membership, or was started again, is
+    /// another one.
     pub lives: BTreeMap<String, u64>,
     /// For each partition who works it.
     pub homes: Vec<Option<Home>>,
@@ -133,7 +134,8 @@ impl Table {
         self.epoch.saturating_add(1).saturating_mul(MOVES_PER_TABLE).saturating_sub(1)
     }
 
-    /// Whether its home serves a partition, as far as a table can say: it does not move, and all that a dead node had of it is there.
+    /// Whether its home serves a partition, as far as a table can say: it does not move, and all that a dead node had
+    /// of it is there.
     pub fn is_settled(&self, partition: u16) -> bool {
         self.home(partition).is_some_and(|home| home.former.is_empty()) && self.move_of(partition).is_none()
     }
@@ -144,8 +146,8 @@ impl Table {
         }
     }
 
-    /// Gives the partition of a dead node to another one, which has to fetch what was there. `is_kept` says whether the dead one has left it on the
-    /// bus.
+    /// Gives the partition of a dead node to another one, which has to fetch what was there. `is_kept` says whether the
+    /// dead one has left it on the bus.
     pub(crate) fn inherit(&mut self, partition: u16, node: &str, since: u64, is_kept: bool) {
         let before = self.homes.get_mut(usize::from(partition)).and_then(Option::take);
         self.give(partition, node, since, None);

@@ -1,7 +1,8 @@
-//! Nodes that die, return, stop for a while and are cut off, a bus that is late, and two leaders at once: seeded, over the shipped code.
+//! Nodes that die, return, stop for a while and are cut off, a bus that is late, and two leaders at once: seeded, over
+//! the shipped code.
 //!
-//! What is checked is what clients would notice: whoever acknowledges something for a partition has all that was acknowledged for it
-//! before, unless it was said that the partition begins anew.
+//! What is checked is what clients would notice: whoever acknowledges something for a partition has all that was
+//! acknowledged for it before, unless it was said that the partition begins anew.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

@@ -6,8 +6,8 @@
 //! never for a guess, and gives every client and topic a name of its own, so that many cases run at the same time and
 //! two runs do not meet.
 //!
-//! The *manifest* (`manifest.toml`) has a row for every normative statement of MQTT 3.1.1 and 5.0, with its cases or with
-//! the reason why there is none; a test keeps rows and cases in agreement.
+//! The *manifest* (`manifest.toml`) has a row for every normative statement of MQTT 3.1.1 and 5.0, with its cases or
+//! with the reason why there is none; a test keeps rows and cases in agreement.
 //!
 //! ```no_run
 //! let options = tidegate_conformance::Options::new("127.0.0.1:1883");

@@ -150,8 +150,8 @@ impl<'a> Scenario<'a> {
         Ok((subscriber, self.connect("publisher")?))
     }
 
-    /// Proves that nothing else is under way from one client to another: messages on topics of their own follow the same
-    /// path and must be the next to arrive.
+    /// Proves that nothing else is under way from one client to another: messages on topics of their own follow the
+    /// same path and must be the next to arrive.
     pub(crate) fn fence(&self, publisher: &mut Client, subscriber: &mut Client) -> Outcome {
         let qos = 0..=self.target.capabilities.maximum_qos.min(1);
         let topic = self.next_fence();

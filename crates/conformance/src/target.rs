@@ -149,7 +149,8 @@ impl Target {
         let connect = scenario.connection("probe").keep_alive(1);
         client.send_connect(&connect)?;
         let connack = client.expect_connack()?;
-        // A filter with a wildcard is accepted by every broker that has them, also by one of MQTT 3.1.1, which cannot say.
+        // A filter with a wildcard is accepted by every broker that has them, also by one of MQTT 3.1.1, which cannot
+        // say.
         client.subscribe_packet(&Subscribe::new(&scenario.topic("+"), 0))?;
         client.disconnect()?;
         Ok(connack.properties)

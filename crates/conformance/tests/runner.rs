@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 use tidegate_conformance::{Options, Report, Verdict, Version, run};
 
-/// Answers CONNECT, SUBSCRIBE and UNSUBSCRIBE of MQTT 3.1.1 well, PINGREQ with `pingresp`, and closes on anything else. A
-/// CONNECT of another version is refused, so that the suite speaks 3.1.1 alone.
+/// Answers CONNECT, SUBSCRIBE and UNSUBSCRIBE of MQTT 3.1.1 well, PINGREQ with `pingresp`, and closes on anything else.
+/// A CONNECT of another version is refused, so that the suite speaks 3.1.1 alone.
 fn stand_in(pingresp: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -10,9 +10,9 @@
 //! | `POST /api/v1/reload` | 200 when the configuration was read anew and is in force; from this machine only |
 //!
 //! It runs on a thread of its own, which sleeps until somebody asks. It knows nothing of the broker but a
-//! [`StatusSource`] with its [`api::Control`] and [`Operations`], and the broker runs as well without it. Every connection is
-//! bounded in time, in the size of a request's head, and in number; when there are too many, the one that has kept the
-//! console waiting for longest makes room, so that health is always answered.
+//! [`StatusSource`] with its [`api::Control`] and [`Operations`], and the broker runs as well without it. Every
+//! connection is bounded in time, in the size of a request's head, and in number; when there are too many, the one that
+//! has kept the console waiting for longest makes room, so that health is always answered.
 
 pub mod api;
 pub mod metrics;

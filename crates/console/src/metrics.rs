@@ -1,7 +1,7 @@
 //! Every metric, declared once: name, type, labels, help and how it is read.
 //!
-//! The sets of labels are closed: directions, packet types, QoS, reasons, states, the names in the configuration. No client and no topic is ever a label,
-//! so the number of series does not grow with the load.
+//! The sets of labels are closed: directions, packet types, QoS, reasons, states, the names in the configuration. No
+//! client and no topic is ever a label, so the number of series does not grow with the load.
 
 use std::fmt::Write;
 
@@ -128,8 +128,8 @@ impl Samples<'_> {
         };
     }
 
-    /// Adds the samples of a histogram: how many are at most each bound, and at the end all, of which each count is one of
-    /// those between a bound and the one before.
+    /// Adds the samples of a histogram: how many are at most each bound, and at the end all, of which each count is one
+    /// of those between a bound and the one before.
     fn histogram(&mut self, bounds: &[f64], counts: &[u64], sum: f64) {
         let name = self.metric.name;
         let mut below = 0;

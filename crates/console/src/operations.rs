@@ -1,7 +1,7 @@
 //! What can be asked of a running broker over HTTP, and who may ask.
 //!
-//! Only this machine may: the connection comes from loopback, the request names a loopback host, and it has a header that no
-//! web page of another origin can send. So neither the network nor a page in a browser on this machine can ask.
+//! Only this machine may: the connection comes from loopback, the request names a loopback host, and it has a header
+//! that no web page of another origin can send. So neither the network nor a page in a browser on this machine can ask.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,6 @@
-//! The page for people with a browser: numbers, a curve, who is there and what happened. It only looks; whatever it shows comes from
-//! `/metrics` and the API, asked for by the page itself, under the same [`Access`](crate::api::Access) as everybody's.
+//! The page for people with a browser: numbers, a curve, who is there and what happened. It only looks; whatever it
+//! shows comes from `/metrics` and the API, asked for by the page itself, under the same [`Access`](crate::api::Access)
+//! as everybody's.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,7 +9,8 @@ const HTML: &str = include_str!("page/console.html");
 const STYLE: &str = include_str!("page/console.css");
 const SCRIPT: &str = include_str!("page/console.js");
 
-/// What the page may do: load its own two files, ask this address, and nothing else. No other page may show it within itself.
+/// What the page may do: load its own two files, ask this address, and nothing else. No other page may show it within
+/// itself.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -1,5 +1,5 @@
-//! The places of connections: when all are taken, the one that keeps the console waiting for longest is closed. So nobody who
-//! opens connections and says nothing, or reads nothing, keeps health and metrics from being answered.
+//! The places of connections: when all are taken, the one that keeps the console waiting for longest is closed. So
+//! nobody who opens connections and says nothing, or reads nothing, keeps health and metrics from being answered.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -59,8 +59,8 @@ impl Places {
         Self { most: most.max(1), open: VecDeque::new(), tasks: JoinSet::new(), answered: Arc::default() }
     }
 
-    /// Makes sure that there is a place: closes the oldest connection that has no request under way. While all have one, it
-    /// waits for the first that is answered.
+    /// Makes sure that there is a place: closes the oldest connection that has no request under way. While all have
+    /// one, it waits for the first that is answered.
     pub(crate) async fn make_room(&mut self) {
         loop {
             while self.tasks.try_join_next().is_some() {}

@@ -1,8 +1,8 @@
 //! Expressions of an operator (CEL), with a bound on what they may cost and no way to end a thread.
 //!
-//! An expression comes from a file of the operator, what it looks at from nodes. So its own size is limited when it is read, and
-//! that of a context before it is looked at: a comprehension may not stand in the body of another one, so the work is at most the
-//! size of the expression times that of the context.
+//! An expression comes from a file of the operator, what it looks at from nodes. So its own size is limited when it is
+//! read, and that of a context before it is looked at: a comprehension may not stand in the body of another one, so the
+//! work is at most the size of the expression times that of the context.
 
 mod names;
 
@@ -17,8 +17,8 @@ use tidegate_panics::contain;
 pub const MAX_EXPRESSION_BYTES: usize = 2_048;
 /// Most parts (calls, names, constants) of an expression once macros are written out.
 pub const MAX_EXPRESSION_PARTS: usize = 512;
-/// Deepest nesting of brackets, longest row of `!`, `-` and `?`, and deepest nesting of operators (a sum of 49 is one) in an
-/// expression.
+/// Deepest nesting of brackets, longest row of `!`, `-` and `?`, and deepest nesting of operators (a sum of 49 is one)
+/// in an expression.
 pub const MAX_EXPRESSION_DEPTH: usize = 48;
 /// Most comprehensions (`all`, `exists`, `exists_one`, `map`, `filter`) in an expression.
 pub const MAX_COMPREHENSIONS: usize = 4;

@@ -1,13 +1,13 @@
-//! How many nodes each gateway should have (`CTX-41`, `CTX-43`): `In(X) = n * W(X) / sum of all W`, made whole by the largest
-//! remainder, so that the sum stays n.
+//! How many nodes each gateway should have (`CTX-41`, `CTX-43`): `In(X) = n * W(X) / sum of all W`, made whole by the
+//! largest remainder, so that the sum stays n.
 
 use crate::real::{real, whole};
 
-/// The ideal numbers for the scores of all gateways, in their order. `None` is a gateway that shall have nobody: an inactive or a
-/// draining one.
+/// The ideal numbers for the scores of all gateways, in their order. `None` is a gateway that shall have nobody: an
+/// inactive or a draining one.
 ///
-/// Scores that are negative or not finite count as 0. When all scores are 0, everybody has the same share. When there is nobody
-/// to take nodes, nobody has any: then the sum is 0.
+/// Scores that are negative or not finite count as 0. When all scores are 0, everybody has the same share. When there
+/// is nobody to take nodes, nobody has any: then the sum is 0.
 pub fn ideal_numbers(nodes: u64, scores: &[Option<f64>]) -> Vec<u64> {
     let weight = |score: &Option<f64>| score.map(|score| if score.is_finite() { score.max(0.0) } else { 0.0 });
     let mut weights: Vec<Option<f64>> = scores.iter().map(weight).collect();

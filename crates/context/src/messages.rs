@@ -1,5 +1,5 @@
-//! What the services tell each other (`CTX-62`), as JSON. Fields that a reader does not know are left out of account, so that
-//! later ones can be added.
+//! What the services tell each other (`CTX-62`), as JSON. Fields that a reader does not know are left out of account,
+//! so that later ones can be added.
 
 use std::collections::BTreeMap;
 
@@ -102,8 +102,8 @@ pub struct LoadReport {
     /// Whether it is about to go: it gets nobody, and its nodes are moved.
     #[serde(default)]
     pub draining: bool,
-    /// Whether it is a node of a cluster: which of its nodes has a client's session follows from the client id, so nobody is
-    /// handed over to or from it.
+    /// Whether it is a node of a cluster: which of its nodes has a client's session follows from the client id, so
+    /// nobody is handed over to or from it.
     #[serde(default)]
     pub clustered: bool,
 }
@@ -185,8 +185,8 @@ pub struct Handover {
     pub at_ms: u64,
 }
 
-/// In which groups nodes are, as one definer sees it (`CTX-59`). One about a single node has `node` and `groups`; one with `members`
-/// says all that the definer knows, and replaces what it said before.
+/// In which groups nodes are, as one definer sees it (`CTX-59`). One about a single node has `node` and `groups`; one
+/// with `members` says all that the definer knows, and replaces what it said before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupAdvertisement {
     /// Who says so.

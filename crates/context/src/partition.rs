@@ -1,7 +1,7 @@
 //! Which partition a node belongs to: the one that Kafka's own clients choose for a key, so that they and we agree.
 
-/// The partition of a key, as the default partitioner of Kafka's Java client has it: murmur2, without its sign, modulo the number of
-/// partitions. 0 for a log without partitions.
+/// The partition of a key, as the default partitioner of Kafka's Java client has it: murmur2, without its sign, modulo
+/// the number of partitions. 0 for a log without partitions.
 pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     (murmur2(key) & 0x7fff_ffff).checked_rem(partitions).unwrap_or_default()
 }

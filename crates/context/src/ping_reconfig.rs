@@ -1,5 +1,5 @@
-//! The length of the pong window follows the ping rate of the whole network (`CTX-51`, `CTX-52`), so that a slow network is not
-//! taken for one whose nodes have gone.
+//! The length of the pong window follows the ping rate of the whole network (`CTX-51`, `CTX-52`), so that a slow
+//! network is not taken for one whose nodes have gone.
 
 use std::time::Duration;
 
@@ -45,7 +45,8 @@ pub struct ReconfigSettings {
     pub ceiling: Duration,
     /// How much of a factor is applied in one round, above 0 and up to 1.
     pub damping: f64,
-    /// How many rounds one after the other have to ask for a change of the same direction before it is made, at least 1.
+    /// How many rounds one after the other have to ask for a change of the same direction before it is made, at
+    /// least 1.
     pub patience: u32,
 }
 

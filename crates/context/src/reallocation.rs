@@ -1,9 +1,9 @@
-//! Who is handed over to whom, so that every gateway comes to its ideal number without nodes going to and fro (`CTX-42`,
-//! `CTX-44`).
+//! Who is handed over to whom, so that every gateway comes to its ideal number without nodes going to and fro
+//! (`CTX-42`, `CTX-44`).
 //!
-//! What keeps churn down: nothing begins before a gateway is off its ideal by `start`; what has begun goes on until all are within
-//! `stop`; a cycle covers only part of the gap (`gain`), since scores that depend on the number of nodes answer each move; a cycle
-//! moves `max_per_cycle` at most; and a node that was moved is left alone for `cooldown`.
+//! What keeps churn down: nothing begins before a gateway is off its ideal by `start`; what has begun goes on until all
+//! are within `stop`; a cycle covers only part of the gap (`gain`), since scores that depend on the number of nodes
+//! answer each move; a cycle moves `max_per_cycle` at most; and a node that was moved is left alone for `cooldown`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,7 +17,8 @@ pub struct ReallocationSettings {
     pub start: f64,
     /// Part of the ideal number within which all gateways have to be until nobody is moved any more; below `start`.
     pub stop: f64,
-    /// Part of a gap that one cycle covers, above 0 and up to 1. With scores that fall as nodes come, 1 swings to and fro.
+    /// Part of a gap that one cycle covers, above 0 and up to 1. With scores that fall as nodes come, 1 swings to and
+    /// fro.
     pub gain: f64,
     /// Most handovers of a cycle.
     pub max_per_cycle: usize,
@@ -128,8 +129,8 @@ impl Reallocation {
     }
 }
 
-/// Whether a gateway is off its ideal by more than a part of it. One node is never worth a move: with few nodes there is no
-/// number that fits better.
+/// Whether a gateway is off its ideal by more than a part of it. One node is never worth a move: with few nodes there
+/// is no number that fits better.
 fn is_off(holder: &Holder<'_>, part: f64) -> bool {
     let gap = holder.nodes.abs_diff(holder.ideal);
     if holder.leaving { gap > 0 } else { gap > 1 && real(gap) > real(holder.ideal) * part }

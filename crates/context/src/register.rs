@@ -118,8 +118,8 @@ impl Topic {
         if self.is_partitioned() { of_nodes } else { 1 }
     }
 
-    /// Its log. Everybody may append. The latest record of each key is kept, so that whoever comes later knows how things
-    /// stand, or all of them for as long as `limits` say.
+    /// Its log. Everybody may append. The latest record of each key is kept, so that whoever comes later knows how
+    /// things stand, or all of them for as long as `limits` say.
     ///
     /// # Errors
     /// Never, as far as names of logs go.

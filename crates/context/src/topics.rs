@@ -60,9 +60,10 @@ pub struct ContextTopics {
 }
 
 impl ContextTopics {
-    /// Those of the core with the given prefix, `PREFIX/context/NODE` and `PREFIX/GroupAdvertisement/DEFINER`; `payloads`, whose messages
-    /// are contexts as far as they are JSON objects; and `properties`, whose messages may carry one in a user property. The
-    /// node is what stands at the level `{node}`, or whoever publishes where a pattern has none.
+    /// Those of the core with the given prefix, `PREFIX/context/NODE` and `PREFIX/GroupAdvertisement/DEFINER`;
+    /// `payloads`, whose messages are contexts as far as they are JSON objects; and `properties`, whose messages may
+    /// carry one in a user property. The node is what stands at the level `{node}`, or whoever publishes where a
+    /// pattern has none.
     ///
     /// # Errors
     /// When one is no pattern.
@@ -79,8 +80,8 @@ impl ContextTopics {
         own.into_iter().chain(self.patterns.iter().map(Pattern::filter)).collect()
     }
 
-    /// Whether a message of a client is one on the core's own topics, with the given prefix, that nobody can use: a context that is no JSON
-    /// object, or an advertisement that is none.
+    /// Whether a message of a client is one on the core's own topics, with the given prefix, that nobody can use: a
+    /// context that is no JSON object, or an advertisement that is none.
     pub fn is_unusable(prefix: &str, topic: &str, payload: &[u8]) -> bool {
         let own = Self { prefix: prefix.to_owned(), patterns: Vec::new() };
         own.read("", topic, None, payload.to_vec()).is_some_and(|said| said.check().is_err())
@@ -161,8 +162,8 @@ pub(crate) fn is_object(text: &[u8]) -> bool {
     text.trim_ascii_start().first() == Some(&b'{') && serde_json::from_slice::<Readable>(text).is_ok()
 }
 
-/// A value of JSON that is looked at and not kept. Serde's own value of this kind passes over texts that are no UTF-8, numbers that are
-/// none, and nesting without end: a definer would refuse them later, when nobody hears of it any more.
+/// A value of JSON that is looked at and not kept. Serde's own value of this kind passes over texts that are no UTF-8,
+/// numbers that are none, and nesting without end: a definer would refuse them later, when nobody hears of it any more.
 struct Readable;
 
 impl<'de> Deserialize<'de> for Readable {
@@ -213,11 +214,12 @@ impl<'de> Visitor<'de> for Readable {
     }
 }
 
-/// Characters of a name that a level of a topic cannot hold, and what stands for them. That of `%` itself is the last to be read.
+/// Characters of a name that a level of a topic cannot hold, and what stands for them. That of `%` itself is the last
+/// to be read.
 const ESCAPED: [(&str, &str); 4] = [("/", "%2F"), ("+", "%2B"), ("#", "%23"), ("%", "%25")];
 
-/// A level of a topic as the name that it stands for: `%2F`, `%2B`, `%23` and `%25` are `/`, `+`, `#` and `%`, also with small
-/// letters, as in the broker's addresses.
+/// A level of a topic as the name that it stands for: `%2F`, `%2B`, `%23` and `%25` are `/`, `+`, `#` and `%`, also
+/// with small letters, as in the broker's addresses.
 pub fn name_of(level: &str) -> String {
     let upper = level.replace("%2f", "%2F").replace("%2b", "%2B");
     ESCAPED.iter().fold(upper, |text, (plain, escape)| text.replace(escape, plain))

@@ -94,7 +94,8 @@ labelled! {
         TcpAccepted = "tcp_accepted",
         /// A connection was closed at once, since there were too many.
         TcpRefused = "tcp_refused",
-        /// A connection was closed, since its next query or the taking of an answer took too long, or it had lived long enough.
+        /// A connection was closed, since its next query or the taking of an answer took too long, or it had lived long
+        /// enough.
         TcpTimedOut = "tcp_timed_out",
         /// No endpoint was healthy, and one that is not was named.
         LeastBad = "least_bad",

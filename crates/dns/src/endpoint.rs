@@ -112,8 +112,8 @@ pub struct Endpoint {
     pub port: u16,
     /// Its port for MQTT over TLS; without one it is not among the answers for `_secure-mqtt._tcp`.
     pub secure_port: Option<u16>,
-    /// Its share with [`Policy::Weighted`](crate::Policy::Weighted), beside the others' weights. One with 0 gets nothing
-    /// while another one has more.
+    /// Its share with [`Policy::Weighted`](crate::Policy::Weighted), beside the others' weights. One with 0 gets
+    /// nothing while another one has more.
     pub weight: u16,
     /// How busy it is, for [`Policy::LeastLoaded`](crate::Policy::LeastLoaded).
     pub load: Load,
@@ -121,7 +121,8 @@ pub struct Endpoint {
     pub healthy: bool,
     /// Whether it is about to go: it is in no answer any more (BRK-33).
     pub draining: bool,
-    /// Where on the earth it is, for [`Policy::Nearest`](crate::Policy::Nearest); without one it counts as the farthest.
+    /// Where on the earth it is, for [`Policy::Nearest`](crate::Policy::Nearest); without one it counts as the
+    /// farthest.
     pub location: Option<Location>,
 }
 

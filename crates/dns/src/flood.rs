@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use crate::settings::Limits;
 
-/// Budgets in the table. Networks that fall on one share it; which do is chance, chosen anew by each process, so nobody can aim
-/// at another one. 12 bytes each.
+/// Budgets in the table. Networks that fall on one share it; which do is chance, chosen anew by each process, so nobody
+/// can aim at another one. 12 bytes each.
 const BUDGETS: usize = 1 << 16;
 
 /// Parts of a query that a budget counts in.
@@ -58,8 +58,8 @@ struct Budget {
     over: u32,
 }
 
-/// The table of budgets. It never grows, and what is in it is never thrown out to make room, so a flood from many forged
-/// addresses cannot reset the budget of one.
+/// The table of budgets. It never grows, and what is in it is never thrown out to make room, so a flood from many
+/// forged addresses cannot reset the budget of one.
 #[derive(Debug)]
 pub(crate) struct Budgets {
     table: Box<[Budget]>,

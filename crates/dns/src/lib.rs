@@ -1,9 +1,9 @@
-//! The entry point of a fleet: a DNS server for one zone of its own, which names for each query the orchestrator that suits
-//! the asker (BRK-06, BRK-18, BRK-22).
+//! The entry point of a fleet: a DNS server for one zone of its own, which names for each query the orchestrator that
+//! suits the asker (BRK-06, BRK-18, BRK-22).
 //!
-//! A [`Server`] answers on a thread of its own, over UDP and TCP. Its [`Zone`] is the handle by which a manager says which
-//! [`Endpoint`]s there are; the next query sees the change. Each answer holds one address, chosen by a [`Policy`] among the
-//! healthy ones. It asks no other server and answers for no other zone.
+//! A [`Server`] answers on a thread of its own, over UDP and TCP. Its [`Zone`] is the handle by which a manager says
+//! which [`Endpoint`]s there are; the next query sees the change. Each answer holds one address, chosen by a [`Policy`]
+//! among the healthy ones. It asks no other server and answers for no other zone.
 //!
 //! | name | what it has |
 //! | --- | --- |
@@ -12,12 +12,12 @@
 //! | the name of an endpoint | A and AAAA: where that endpoint is, healthy or not, until it drains |
 //! | the zone | SOA and NS |
 //!
-//! What is not of the zone is refused, what the zone does not have is answered with NXDOMAIN or an empty answer and the SOA
-//! (RFC 2308), and ANY with HINFO (RFC 8482). Packets that are no queries are dropped or answered with FORMERR; they are counted in
-//! [`Counters`], as is everything else.
+//! What is not of the zone is refused, what the zone does not have is answered with NXDOMAIN or an empty answer and the
+//! SOA (RFC 2308), and ANY with HINFO (RFC 8482). Packets that are no queries are dropped or answered with FORMERR;
+//! they are counted in [`Counters`], as is everything else.
 //!
-//! `server` has the sockets, `wire` the packets, `zone` the names, `policy` the choice, `places` and `location` where askers are,
-//! `flood` how much a network may ask.
+//! `server` has the sockets, `wire` the packets, `zone` the names, `policy` the choice, `places` and `location` where
+//! askers are, `flood` how much a network may ask.
 
 mod counters;
 mod endpoint;

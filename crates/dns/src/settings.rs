@@ -10,7 +10,8 @@ use crate::endpoint::{NameError, NumberError};
 use crate::places::Places;
 use crate::policy::Policy;
 
-/// Longest zone name, bytes on the wire: the longest name below it (a label of 63) must fit into 255 (RFC 1035, section 2.3.4).
+/// Longest zone name, bytes on the wire: the longest name below it (a label of 63) must fit into 255 (RFC 1035, section
+/// 2.3.4).
 const ZONE_BYTES: usize = 255 - 64;
 
 /// The name of a zone or host, such as `fleet.example`.
@@ -80,8 +81,8 @@ impl Default for Ttl {
 /// What is answered while endpoints exist and none of them is healthy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NoneHealthy {
-    /// One of those that are not, except draining ones: a probe that is wrong about all of them, as when its own network
-    /// is broken, does not make the fleet vanish. The default.
+    /// One of those that are not, except draining ones: a probe that is wrong about all of them, as when its own
+    /// network is broken, does not make the fleet vanish. The default.
     #[default]
     LeastBad,
     /// SERVFAIL: clients try again or ask another server of the zone.
@@ -100,19 +101,20 @@ pub struct NameServer {
 /// Bounds of what a server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Queries per second of one network (/24 of IPv4, /56 of IPv6), over UDP and over TCP each; 0 for no limit. What is above
-    /// is dropped, or answered as [`slip`](Self::slip) says.
+    /// Queries per second of one network (/24 of IPv4, /56 of IPv6), over UDP and over TCP each; 0 for no limit. What
+    /// is above is dropped, or answered as [`slip`](Self::slip) says.
     pub queries_per_second: u32,
     /// Queries that a network may ask at once after a rest, at least 1.
     pub burst: u32,
-    /// Over UDP, every how-many-th query above the limit is answered with an invitation to ask over TCP, so that a client
-    /// whose address is abused by others still gets its answer; 0 for none. Over TCP the connection is closed.
+    /// Over UDP, every how-many-th query above the limit is answered with an invitation to ask over TCP, so that a
+    /// client whose address is abused by others still gets its answer; 0 for none. Over TCP the connection is closed.
     pub slip: u32,
     /// TCP connections at once; a further one is closed.
     pub tcp_connections: usize,
     /// TCP connections at once of one network; a further one is closed.
     pub tcp_connections_per_network: usize,
-    /// Time for the next query of a TCP connection to be complete, and for an answer to be taken (RFC 7766, section 6.2.3).
+    /// Time for the next query of a TCP connection to be complete, and for an answer to be taken (RFC 7766, section
+    /// 6.2.3).
     pub tcp_idle: Duration,
     /// Longest life of a TCP connection.
     pub tcp_life: Duration,
@@ -137,8 +139,8 @@ impl Default for Limits {
 pub struct Settings {
     /// The zone that it answers for.
     pub zone: ZoneName,
-    /// Where it listens, over UDP and TCP; port 0 takes any that is free for both. On a machine with several addresses name each
-    /// one, since an answer over UDP from `0.0.0.0` or `::` leaves with the address that the system prefers.
+    /// Where it listens, over UDP and TCP; port 0 takes any that is free for both. On a machine with several addresses
+    /// name each one, since an answer over UDP from `0.0.0.0` or `::` leaves with the address that the system prefers.
     pub listen: Vec<SocketAddr>,
     /// How an endpoint is chosen.
     pub policy: Policy,
@@ -146,8 +148,8 @@ pub struct Settings {
     pub ttl: Ttl,
     /// What is answered when none is healthy.
     pub none_healthy: NoneHealthy,
-    /// The servers of the zone, for NS and SOA, at most 13. Empty: `ns` in the zone, at those addresses of `listen` that
-    /// name one interface.
+    /// The servers of the zone, for NS and SOA, at most 13. Empty: `ns` in the zone, at those addresses of `listen`
+    /// that name one interface.
     pub name_servers: Vec<NameServer>,
     /// Where askers are, for [`Policy::Nearest`].
     pub places: Places,

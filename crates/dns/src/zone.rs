@@ -86,8 +86,8 @@ pub(crate) struct Chosen {
 
 /// How often an endpoint was chosen for an address of IPv4 and of IPv6.
 ///
-/// Each endpoint and family has a count of its own: with one for all, an endpoint that is chosen every second time would only ever
-/// show every second of its addresses.
+/// Each endpoint and family has a count of its own: with one for all, an endpoint that is chosen every second time
+/// would only ever show every second of its addresses.
 type Turns = [usize; 2];
 
 impl Chosen {
@@ -180,8 +180,8 @@ impl Zone {
         Self(Arc::new(Shared { none_healthy: settings.none_healthy, servers, state: Mutex::new(state) }))
     }
 
-    /// Says which endpoints there are, all of them; the next query is answered by them. Whose turn it is goes on where names stay.
-    /// At most 4,096.
+    /// Says which endpoints there are, all of them; the next query is answered by them. Whose turn it is goes on where
+    /// names stay. At most 4,096.
     ///
     /// # Errors
     /// When one of them cannot be named; then those before stay.

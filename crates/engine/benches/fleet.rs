@@ -1,7 +1,7 @@
 //! How long brokers take to join a fleet, in the engine alone: `cargo bench -p tidegate-engine --bench fleet`.
 //!
-//! One client holds 10,000 filters, half of them with wildcards. Then 100 brokers are dialed, accept, and confirm each SUBSCRIBE
-//! packet at once. The time is that from the first CONNACK until all of them serve.
+//! One client holds 10,000 filters, half of them with wildcards. Then 100 brokers are dialed, accept, and confirm each
+//! SUBSCRIBE packet at once. The time is that from the first CONNACK until all of them serve.
 
 #![allow(
     clippy::print_stdout,

@@ -1,8 +1,8 @@
 //! What a message costs in the engine alone, without sockets: `cargo bench -p tidegate-engine`.
 //!
-//! Publishers' packets go in as bytes, subscribers' bytes are thrown away, acknowledgements are answered as a client would.
-//! One line per scenario: nanoseconds per delivered message, the median of some rounds. What a broker adds to it is the
-//! kernel's part, which `docs/performance.md` shows.
+//! Publishers' packets go in as bytes, subscribers' bytes are thrown away, acknowledgements are answered as a client
+//! would. One line per scenario: nanoseconds per delivered message, the median of some rounds. What a broker adds to it
+//! is the kernel's part, which `docs/performance.md` shows.
 
 #![allow(
     clippy::print_stdout,

@@ -1,9 +1,9 @@
 //! What a client may do: the seam to rules that are made elsewhere.
 //!
-//! The engine asks for each message that a client publishes, for its will when it connects and once more when the will is
-//! published, and once for each subscription. A session remembers under which epoch of the rules its subscriptions were
-//! allowed: when new rules come, those of every other epoch are asked for again, in bounded steps, and what is no longer
-//! allowed ends, and what waits and may not be delivered any more is withdrawn.
+//! The engine asks for each message that a client publishes, for its will when it connects and once more when the will
+//! is published, and once for each subscription. A session remembers under which epoch of the rules its subscriptions
+//! were allowed: when new rules come, those of every other epoch are asked for again, in bounded steps, and what is no
+//! longer allowed ends, and what waits and may not be delivered any more is withdrawn.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -39,8 +39,8 @@ pub struct Subject<'a> {
 pub trait Access: fmt::Debug {
     /// Whether a message may be published to a topic.
     fn may_publish(&self, subject: Subject<'_>, topic: &str, qos: QoS, retain: bool) -> bool;
-    /// Whether a filter may be subscribed to. For a shared subscription (`shared`) it is the filter behind the share name,
-    /// and [`Access::may_receive`] will not be asked: what a group deals to a member is that member's.
+    /// Whether a filter may be subscribed to. For a shared subscription (`shared`) it is the filter behind the share
+    /// name, and [`Access::may_receive`] will not be asked: what a group deals to a member is that member's.
     fn may_subscribe(&self, subject: Subject<'_>, filter: &str, qos: QoS, shared: bool) -> bool;
     /// Whether a message of a topic may be delivered, to a client that was allowed to subscribe to it.
     fn may_receive(&self, subject: Subject<'_>, topic: &str) -> bool {
@@ -101,8 +101,8 @@ impl Rules {
 }
 
 impl Engine {
-    /// Puts rules in force; without any, everyone may do everything. Subscriptions that the new rules do not allow end in
-    /// the next turns ([`Engine::next_deadline`] says so).
+    /// Puts rules in force; without any, everyone may do everything. Subscriptions that the new rules do not allow end
+    /// in the next turns ([`Engine::next_deadline`] says so).
     pub fn set_access(&mut self, access: Option<Box<dyn Access>>) {
         self.rules.access = access;
         self.rules.epoch = self.rules.epoch.checked_add(1).unwrap_or(1);
@@ -166,8 +166,8 @@ impl Engine {
         self.desk.sessions.get(key.0).is_some_and(|session| readers.may_be_sent(key, session))
     }
 
-    /// Leaves those out of a route that may not be sent messages of its topic. The route counts them with each message; that
-    /// they do not get it is told whenever the route is made.
+    /// Leaves those out of a route that may not be sent messages of its topic. The route counts them with each message;
+    /// that they do not get it is told whenever the route is made.
     pub(crate) fn keep_receivers(&mut self, slot: RouteSlot) {
         let (rules, settings) = (&self.rules, &self.settings);
         if Readers::of(rules, settings, self.cache.get(slot).0).are_all_allowed() {
@@ -218,8 +218,8 @@ impl Engine {
             && (!guarded || self.has_right(subject, Right::Subscribe { filter, qos }))
     }
 
-    /// Asks for the subscriptions of some more sessions again. Those of brokers are no client's: rules were asked when the messages
-    /// for them were published.
+    /// Asks for the subscriptions of some more sessions again. Those of brokers are no client's: rules were asked when
+    /// the messages for them were published.
     pub(crate) fn recheck_rights(&mut self, now: Now) {
         let Some(from) = self.rules.recheck_from else { return };
         let epoch = self.rules.epoch();

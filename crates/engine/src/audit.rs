@@ -1,5 +1,5 @@
-//! Whether the engine's books are right: everything that is kept as a running sum or in two places, compared with what it
-//! stands for.
+//! Whether the engine's books are right: everything that is kept as a running sum or in two places, compared with what
+//! it stands for.
 
 use crate::connection::{Answer, Connection, Phase};
 use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
@@ -27,8 +27,9 @@ impl Findings {
 }
 
 impl Engine {
-    /// Compares everything that is kept as a running sum, or in two places, with what it stands for, and looks for those
-    /// who wait for nothing; returns what is wrong. For tests, between two calls of the engine: it looks at all there is.
+    /// Compares everything that is kept as a running sum, or in two places, with what it stands for, and looks for
+    /// those who wait for nothing; returns what is wrong. For tests, between two calls of the engine: it looks at all
+    /// there is.
     pub fn audit(&self) -> Vec<String> {
         let mut found = Findings::default();
         self.audit_sums(&mut found);

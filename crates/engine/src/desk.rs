@@ -393,8 +393,8 @@ impl Desk {
         before
     }
 
-    /// Whether the shard holds so much more than it may that connections and parts of packets are refused as well. Queues
-    /// stop growing at the ceiling, and those who come to empty them have to get in.
+    /// Whether the shard holds so much more than it may that connections and parts of packets are refused as well.
+    /// Queues stop growing at the ceiling, and those who come to empty them have to get in.
     #[inline]
     pub(crate) fn is_far_over_ceiling(&self) -> bool {
         let ceiling = self.settings.limits.memory_ceiling;
@@ -430,8 +430,8 @@ impl Desk {
 /// Output that a connection may hold in any case, bytes.
 const OUTPUT_LEAST_BYTES: u64 = 4 * 1024;
 
-/// Encoded output that a connection may hold while so many of the shard take none: all of them together a quarter of what
-/// the shard may hold.
+/// Encoded output that a connection may hold while so many of the shard take none: all of them together a quarter of
+/// what the shard may hold.
 pub(crate) fn high_water(settings: &Settings, blocked: u64) -> usize {
     let (most, ceiling) = (settings.limits.output_high_water as usize, settings.limits.memory_ceiling);
     let share = (ceiling / 4 / blocked.max(1)).max(OUTPUT_LEAST_BYTES);

@@ -37,7 +37,8 @@ use crate::topics::{Route, RouteCache, SubscriptionIndex};
 
 /// The broker logic of one shard, without sockets, clock or threads.
 ///
-/// In which order a shell calls what, the [crate's page](crate) tells. It is built on its shard's thread and stays there.
+/// In which order a shell calls what, the [crate's page](crate) tells. It is built on its shard's thread and stays
+/// there.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
 #[derive(Debug)]
 pub struct Engine {
@@ -105,7 +106,8 @@ pub struct Engine {
     pub(crate) others_restored: u16,
     /// Other shards that have delivered what was left on its way.
     pub(crate) others_replayed: u16,
-    /// Sessions and packet ids of pings that were not acknowledged so far; whether they are of this round, so that what acknowledges them is told.
+    /// Sessions and packet ids of pings that were not acknowledged so far; whether they are of this round, so that what
+    /// acknowledges them is told.
     pub(crate) pings: BTreeMap<(u32, u16), bool>,
     /// What the shell has given and wants to know more of.
     pub(crate) awaited: Awaited,
@@ -132,7 +134,8 @@ impl Engine {
     ///
     /// # Panics
     ///
-    /// When `place` names more than [`MAX_SHARDS`] shards or a shard beyond their number: both are the caller's constants.
+    /// When `place` names more than [`MAX_SHARDS`] shards or a shard beyond their number: both are the caller's
+    /// constants.
     pub fn new(settings: Arc<Settings>, place: Place, seed: u64, now: Now) -> Self {
         assert!(place.shards <= MAX_SHARDS && place.shard.0 < place.shards, "no such place: {place:?}");
         let mut retained = Retained::new(settings.retained.max_messages, settings.retained.max_bytes);
@@ -319,8 +322,8 @@ impl Engine {
         self.links.take_batch(to)
     }
 
-    /// Whether batches should be taken before the turn is over: some shard's work can begin, or its turn to be told has come
-    /// now that everything before was taken.
+    /// Whether batches should be taken before the turn is over: some shard's work can begin, or its turn to be told has
+    /// come now that everything before was taken.
     #[inline]
     pub fn batches_due(&self) -> bool {
         self.links.is_due()
@@ -406,8 +409,8 @@ impl Engine {
         }
     }
 
-    /// What was written for the store since the last call. The shell gives it to the store before it hands over batches for
-    /// other shards, and before it writes outputs.
+    /// What was written for the store since the last call. The shell gives it to the store before it hands over batches
+    /// for other shards, and before it writes outputs.
     #[inline]
     pub fn take_journal(&mut self) -> Option<JournalBatch> {
         self.desk.journal.take()

@@ -30,8 +30,8 @@ pub enum Event {
         /// Everything that was received and not worked off: the CONNECT packet and what follows.
         bytes: Vec<u8>,
     },
-    /// The client's home is another orchestrator, by its number in [`Homes::references`](crate::Homes::references). Once that is
-    /// reached, [`Engine::leave_for_home`](crate::Engine::leave_for_home) gives the connection away;
+    /// The client's home is another orchestrator, by its number in [`Homes::references`](crate::Homes::references).
+    /// Once that is reached, [`Engine::leave_for_home`](crate::Engine::leave_for_home) gives the connection away;
     /// [`Engine::fail_relay`](crate::Engine::fail_relay) says why not.
     Relay {
         /// The connection.
@@ -66,8 +66,8 @@ pub enum Event {
     /// The store is asked for a part of a queue: [`Engine::handle_read`](crate::Engine::handle_read) brings it,
     /// [`Engine::fail_read`](crate::Engine::fail_read) says why not.
     ReadQueue(WantedQueue),
-    /// A transport to a broker of the fleet is to be opened: [`Engine::open_uplink`](crate::Engine::open_uplink) takes it,
-    /// [`Engine::fail_uplink`](crate::Engine::fail_uplink) says why not.
+    /// A transport to a broker of the fleet is to be opened: [`Engine::open_uplink`](crate::Engine::open_uplink) takes
+    /// it, [`Engine::fail_uplink`](crate::Engine::fail_uplink) says why not.
     Dial {
         /// The broker's name.
         uplink: String,
@@ -83,9 +83,11 @@ pub enum Event {
     },
     /// A message for applications: [`Engine::confirm_record`](crate::Engine::confirm_record) tells what became of it.
     Record(Box<ApplicationMessage>),
-    /// A message on one of the topics of [`AddressSettings::reports`](crate::AddressSettings::reports), which nobody has to confirm.
+    /// A message on one of the topics of [`AddressSettings::reports`](crate::AddressSettings::reports), which nobody
+    /// has to confirm.
     Report(Box<ApplicationMessage>),
-    /// What [`Engine::publish_awaited`](crate::Engine::publish_awaited) was given has been taken, and is stored where things are.
+    /// What [`Engine::publish_awaited`](crate::Engine::publish_awaited) was given has been taken, and is stored where
+    /// things are.
     Taken {
         /// As it was given.
         number: u64,
@@ -257,8 +259,8 @@ pub enum LogEvent {
         /// Milliseconds since the client last acknowledged anything.
         waiting_ms: u64,
     },
-    /// A message was not delivered to a client. So many of these are told per second, of each client and in all, as of the
-    /// following kinds; the next one says how many were not.
+    /// A message was not delivered to a client. So many of these are told per second, of each client and in all, as of
+    /// the following kinds; the next one says how many were not.
     Dropped {
         /// The client that did not get it.
         client_id: String,

@@ -122,7 +122,8 @@ impl Place {
     }
 }
 
-/// A tenant: every client id, topic, group and quota belongs to one. A broker without tenants has only [`TenantId::DEFAULT`].
+/// A tenant: every client id, topic, group and quota belongs to one. A broker without tenants has only
+/// [`TenantId::DEFAULT`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantId(pub u16);
 
@@ -164,7 +165,8 @@ pub struct ConnectionKey {
     pub generation: u32,
 }
 
-/// A session of this shard, by its slot. Every use is checked against the client id or dies with the session's subscriptions.
+/// A session of this shard, by its slot. Every use is checked against the client id or dies with the session's
+/// subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SessionKey(pub u32);
 

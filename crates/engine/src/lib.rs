@@ -1,4 +1,5 @@
-//! The broker's logic: connections to sessions, filters to subscribers, QoS flows, retained messages, wills, shared groups.
+//! The broker's logic: connections to sessions, filters to subscribers, QoS flows, retained messages, wills, shared
+//! groups.
 //!
 //! An [`Engine`] is one shard. It sees no socket, clock, thread or randomness: bytes, batches and the time come in by
 //! calls, bytes, batches and events go out by calls. The same calls in the same order give the same bytes.
@@ -7,39 +8,41 @@
 //!
 //! The shell owns sockets, threads and the clock. It reads the clock once per turn ([`Now`]) and calls, in this order:
 //!
-//! 1. what arrived: [`Engine::open_connection`], [`Engine::handle_input`] with whatever one read of a socket gave, split
-//!    anywhere, [`Engine::handle_transport_closed`], [`Engine::handle_batch`], [`Engine::handle_verdict`];
+//! 1. what arrived: [`Engine::open_connection`], [`Engine::handle_input`] with whatever one read of a socket gave,
+//!    split anywhere, [`Engine::handle_transport_closed`], [`Engine::handle_batch`], [`Engine::handle_verdict`];
 //! 2. [`Engine::handle_timers`] when [`Engine::next_deadline`] has come;
 //! 3. [`Engine::poll_event`] until there is none, and carries out what each [`Event`] asks for;
-//! 4. [`Engine::take_batch`] for each other shard, hands the batches over and wakes their receivers (also in between, when
-//!    [`Engine::batches_due`] says that it is worth it);
-//! 5. for each connection that [`Engine::pop_dirty`] names: writes [`Engine::output`] as far as the transport takes it, and
-//!    tells with [`Engine::handle_written`]. A shell that bounds its turns writes all that [`Engine::pop_first`] names and
-//!    some of what [`Engine::pop_in_line`] does, and goes on with the line in its next turn.
+//! 4. [`Engine::take_batch`] for each other shard, hands the batches over and wakes their receivers (also in between,
+//!    when [`Engine::batches_due`] says that it is worth it);
+//! 5. for each connection that [`Engine::pop_dirty`] names: writes [`Engine::output`] as far as the transport takes it,
+//!    and tells with [`Engine::handle_written`]. A shell that bounds its turns writes all that [`Engine::pop_first`]
+//!    names and some of what [`Engine::pop_in_line`] does, and goes on with the line in its next turn.
 //!
 //! Batches leave before outputs are written, so that whatever an output acknowledges is already under way.
 //!
 //! # A connection
 //!
-//! Between [`Engine::open_connection`] and [`Engine::release_connection`] a [`ConnectionKey`] names it; its index is small
-//! and dense, fit for a table of the shell's own. [`Event::HandOver`] takes it to the shard that its client lives on: this
-//! engine has forgotten the key already, and the other one gets the bytes as if it had accepted the socket itself.
-//! [`Event::Close`] ends it: the shell writes what the output still holds, within a bound of its own, closes the transport
-//! and releases the key. [`Event::PauseReading`] and [`Event::ResumeReading`] say whether its socket is to be read.
+//! Between [`Engine::open_connection`] and [`Engine::release_connection`] a [`ConnectionKey`] names it; its index is
+//! small and dense, fit for a table of the shell's own. [`Event::HandOver`] takes it to the shard that its client lives
+//! on: this engine has forgotten the key already, and the other one gets the bytes as if it had accepted the socket
+//! itself. [`Event::Close`] ends it: the shell writes what the output still holds, within a bound of its own, closes
+//! the transport and releases the key. [`Event::PauseReading`] and [`Event::ResumeReading`] say whether its socket is
+//! to be read.
 //!
 //! # Seams
 //!
 //! - Who may come in: [`Event::Authenticate`] and [`Verdict`]. What a client may do: [`Access`].
-//! - What moves between places is a partition: [`Engine::export_partition`], [`Engine::import_partition`], and the proof
-//!   that nothing was lost, [`Engine::owed`].
+//! - What moves between places is a partition: [`Engine::export_partition`], [`Engine::import_partition`], and the
+//!   proof that nothing was lost, [`Engine::owed`].
 //!
 //! # Where what is
 //!
-//! - `engine` is the calls above, `event` what they answer with, `desk` the clients of a shard, `settings` what it is told
-//!   at start; `ids`, `now`, `hash`, `slab`, `timers`, `message` and `wire` are what everything stands on.
-//! - A client: `connection` (bytes, CONNECT, output, close), `session` (queues, packet ids, acknowledgements), `access`.
-//! - A message: `publish` (checks, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`, `groups`
-//!   (shared subscriptions), `addresses` (mobile nodes), `records` and `service` (applications and services).
+//! - `engine` is the calls above, `event` what they answer with, `desk` the clients of a shard, `settings` what it is
+//!   told at start; `ids`, `now`, `hash`, `slab`, `timers`, `message` and `wire` are what everything stands on.
+//! - A client: `connection` (bytes, CONNECT, output, close), `session` (queues, packet ids, acknowledgements),
+//!   `access`.
+//! - A message: `publish` (checks, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`,
+//!   `groups` (shared subscriptions), `addresses` (mobile nodes), `records` and `service` (applications and services).
 //! - More than one shard: `link` (between shards), `cluster` (other nodes), `orchestrator` (brokers behind, homes).
 //! - What stays: `durable` (the journal), `image` (whole partitions). What holds: `limits`. What is told: `telling`;
 //!   `audit` recomputes the books for tests.

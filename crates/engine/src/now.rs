@@ -1,7 +1,7 @@
 //! Time as the engine sees it: handed in with every call, never read.
 
-/// A point on the monotonic clock in milliseconds since an arbitrary start. Deadlines live on this clock, so that a step
-/// of the wall clock neither revives nor kills a message or a session.
+/// A point on the monotonic clock in milliseconds since an arbitrary start. Deadlines live on this clock, so that a
+/// step of the wall clock neither revives nor kills a message or a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millis(pub u64);
 
@@ -51,8 +51,8 @@ impl Now {
     }
 }
 
-/// A time on one clock as a time on another, where `from` and `to` are the same moment. What lies before the other clock's
-/// start is its start; what lies beyond its end is its last moment that is not never.
+/// A time on one clock as a time on another, where `from` and `to` are the same moment. What lies before the other
+/// clock's start is its start; what lies beyond its end is its last moment that is not never.
 fn moved(time: u64, from: u64, to: u64) -> u64 {
     let there = u128::from(time) + u128::from(to);
     u64::try_from(there.saturating_sub(u128::from(from))).unwrap_or(u64::MAX).min(u64::MAX - 1)

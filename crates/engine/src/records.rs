@@ -1,7 +1,8 @@
 //! Messages between clients and applications that are on a bus.
 //!
-//! What a client publishes for applications is handed to the shell, and its acknowledgement waits for what the bus says, beside
-//! all else that it waits for. The other way round a message is taken from the shell, which is told when all that it promises is so.
+//! What a client publishes for applications is handed to the shell, and its acknowledgement waits for what the bus
+//! says, beside all else that it waits for. The other way round a message is taken from the shell, which is told when
+//! all that it promises is so.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -118,8 +119,8 @@ impl Engine {
         self.desk.counters.drop_message(Reason::BusRefused);
     }
 
-    /// A QoS 2 message that was taken before and comes again, since its client went before the bus had confirmed it: nobody but the
-    /// bus gets it again. Says whether it is one.
+    /// A QoS 2 message that was taken before and comes again, since its client went before the bus had confirmed it:
+    /// nobody but the bus gets it again. Says whether it is one.
     #[cold]
     pub(crate) fn repeat_record(
         &mut self,
@@ -144,8 +145,8 @@ impl Engine {
         true
     }
 
-    /// What has become of a message for applications: it is on the bus, or refused. An MQTT 5 publisher is told why; another one
-    /// could only be told that all is well, so its connection ends, and it has the message still.
+    /// What has become of a message for applications: it is on the bus, or refused. An MQTT 5 publisher is told why;
+    /// another one could only be told that all is well, so its connection ends, and it has the message still.
     pub fn confirm_record(&mut self, now: Now, ticket: RecordTicket, refused: Option<Reason>) {
         let RecordTicket(ticket) = ticket;
         let Some(connection) = self.desk.connections.get(ticket.connection) else { return };
@@ -161,10 +162,11 @@ impl Engine {
         self.after_frame(now);
     }
 
-    /// Publishes a message of the broker's own, as [`Self::publish_inner`] does. [`Event::Taken`] names the number when every shard
-    /// that it is for has it, and it is committed where things are stored, or says that it has to come again: a node died that had to confirm it, or
-    /// clients of a dead one, whose place nobody has taken yet, would miss it. Who sends it may ask for receipts, which go to
-    /// its response topic. Returns whether the topic is one that may be published to; nothing is told of one that is not.
+    /// Publishes a message of the broker's own, as [`Self::publish_inner`] does. [`Event::Taken`] names the number when
+    /// every shard that it is for has it, and it is committed where things are stored, or says that it has to come
+    /// again: a node died that had to confirm it, or clients of a dead one, whose place nobody has taken yet, would
+    /// miss it. Who sends it may ask for receipts, which go to its response topic. Returns whether the topic is one
+    /// that may be published to; nothing is told of one that is not.
     pub fn publish_awaited(&mut self, now: Now, message: &InnerPublication, number: u64) -> bool {
         if TopicName::new(&message.topic).is_err() || is_own_topic(&message.topic) {
             return false;
@@ -232,7 +234,8 @@ impl Engine {
         }
     }
 
-    /// Copies the properties of a message to an address, and adds where receipts go, if it asks for any and says where they should go.
+    /// Copies the properties of a message to an address, and adds where receipts go, if it asks for any and says where
+    /// they should go.
     fn add_receipts_to_response_topic(&mut self, message: &InnerPublication, out: &mut Vec<u8>) {
         let Ok(properties) = PublishProperties::decode(&message.properties) else { return };
         properties.copy_forwardable_without(SET_BY_BROKER, out);

@@ -1,4 +1,5 @@
-//! What services within the process do beside being subscribers: publish, ask who is connected, ping, and send clients elsewhere.
+//! What services within the process do beside being subscribers: publish, ask who is connected, ping, and send clients
+//! elsewhere.
 
 use tidegate_mqtt::{QoS, TopicName};
 
@@ -41,8 +42,8 @@ impl InnerPublication {
 }
 
 impl Engine {
-    /// Publishes a message of the broker's own. No rules are asked. Returns whether the topic is one that may be published to:
-    /// a valid name, and not below `$SYS`.
+    /// Publishes a message of the broker's own. No rules are asked. Returns whether the topic is one that may be
+    /// published to: a valid name, and not below `$SYS`.
     pub fn publish_inner(&mut self, now: Now, message: &InnerPublication) -> bool {
         if TopicName::new(&message.topic).is_err() || is_own_topic(&message.topic) {
             return false;
@@ -57,16 +58,16 @@ impl Engine {
         self.home_of(partition_of(tenant, topic)) == Home::Here
     }
 
-    /// All clients that are connected: tenant, client id and connection; where there are addresses, those that have one, so that
-    /// applications are not taken for mobile nodes. Looks at every session of the shard.
+    /// All clients that are connected: tenant, client id and connection; where there are addresses, those that have
+    /// one, so that applications are not taken for mobile nodes. Looks at every session of the shard.
     pub fn connected_clients(&self) -> impl Iterator<Item = (TenantId, &str, ConnectionKey)> {
         let all = self.settings.addresses.is_none();
         let clients = self.desk.sessions.iter().filter(move |(_, session)| all || session.standing.is_node());
         clients.filter_map(|(_, session)| Some((session.tenant, &*session.client_id, session.connection?)))
     }
 
-    /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told (0x9C), others are dropped.
-    /// Says whether there was one.
+    /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told (0x9C), others are
+    /// dropped. Says whether there was one.
     pub fn send_elsewhere(&mut self, now: Now, tenant: TenantId, client_id: &str, reference: &str) -> bool {
         let session = self.session_named(tenant, client_id);
         let Some(key) = session.and_then(|session| self.desk.sessions.get(session.0)?.connection) else { return false };
@@ -75,9 +76,10 @@ impl Engine {
         true
     }
 
-    /// Publishes to one connected client at QoS 1, whatever it has subscribed to; [`Event::Pong`] tells when it acknowledges. Says
-    /// whether it is asked: one who is away, or still owes acknowledgements or has messages waiting, is not. One who owes that of an earlier
-    /// ping is, without another message: a client that answers none would be taken for one of which nothing is known.
+    /// Publishes to one connected client at QoS 1, whatever it has subscribed to; [`Event::Pong`] tells when it
+    /// acknowledges. Says whether it is asked: one who is away, or still owes acknowledgements or has messages waiting,
+    /// is not. One who owes that of an earlier ping is, without another message: a client that answers none would be
+    /// taken for one of which nothing is known.
     pub fn ping(&mut self, now: Now, tenant: TenantId, client_id: &str, topic: &str, expires_at: Millis) -> bool {
         let Some(key) = self.session_named(tenant, client_id) else { return false };
         if self.owes_pong(key) {

@@ -55,16 +55,16 @@ pub struct Settings {
     pub uplinks: Option<UplinkSettings>,
     /// Addresses of mobile nodes; `None` knows none, and no client is a node.
     pub addresses: Option<AddressSettings>,
-    /// How much tenants may have where there is no `tenant_ledger`. One that is not named has no limits but those of the
-    /// broker.
+    /// How much tenants may have where there is no `tenant_ledger`. One that is not named has no limits but those of
+    /// the broker.
     pub tenant_quotas: BTreeMap<TenantId, TenantQuota>,
 }
 
-/// Knows which tenant a user belongs to. Asked on a shard's thread, before anyone has proven anything: answers come at once,
-/// from memory.
+/// Knows which tenant a user belongs to. Asked on a shard's thread, before anyone has proven anything: answers come at
+/// once, from memory.
 pub trait Tenants: std::fmt::Debug + Send + Sync {
-    /// The tenant of who comes in through a listener and of whom nothing else is known; `None` is that of the listener's
-    /// settings.
+    /// The tenant of who comes in through a listener and of whom nothing else is known; `None` is that of the
+    /// listener's settings.
     fn of_listener(&self, _listener: ListenerId) -> Option<TenantId> {
         None
     }
@@ -101,7 +101,8 @@ impl Holding {
     }
 }
 
-/// Counts what each tenant has on all shards together. Asked on a shard's thread: answers come at once, and nothing waits.
+/// Counts what each tenant has on all shards together. Asked on a shard's thread: answers come at once, and nothing
+/// waits.
 pub trait TenantLedger: std::fmt::Debug + Send + Sync {
     /// Counts one more unless the tenant has as many as it may have; says whether it has counted.
     fn claim(&self, tenant: TenantId, holding: Holding) -> bool;
@@ -115,8 +116,8 @@ pub trait TenantLedger: std::fmt::Debug + Send + Sync {
     /// Whether any tenant may publish only so fast. Asked whenever bytes come in.
     fn limits_rates(&self) -> bool;
 
-    /// Takes a message from what a tenant may publish, at a time in nanoseconds of the monotonic clock; returns for how many
-    /// nanoseconds it is short of it, or `None` where it may publish as fast as it likes.
+    /// Takes a message from what a tenant may publish, at a time in nanoseconds of the monotonic clock; returns for how
+    /// many nanoseconds it is short of it, or `None` where it may publish as fast as it likes.
     fn take_message(&self, tenant: TenantId, now: u64) -> Option<u64>;
 }
 
@@ -131,7 +132,8 @@ pub struct TenantQuota {
     pub max_retained: u32,
     /// Subscriptions of all its clients; beyond it new ones are refused.
     pub max_subscriptions: u32,
-    /// PUBLISH packets per second of all its clients together, as many at once after they were quiet; beyond it they wait.
+    /// PUBLISH packets per second of all its clients together, as many at once after they were quiet; beyond it they
+    /// wait.
     pub max_message_rate: u32,
 }
 
@@ -194,8 +196,8 @@ pub struct ListenerSettings {
     pub max_byte_rate: u64,
     /// Bytes of PUBLISH packets that a client may send at once after it was quiet; 0 is as many as in a second.
     pub byte_burst: u64,
-    /// PUBLISH packets per second of all its clients of this shard, and as many at once after they were quiet; beyond it
-    /// those wait who send more. 0 is no limit.
+    /// PUBLISH packets per second of all its clients of this shard, and as many at once after they were quiet; beyond
+    /// it those wait who send more. 0 is no limit.
     pub max_total_message_rate: u32,
     /// Bytes of PUBLISH packets per second of all its clients of this shard, and as many at once after they were quiet;
     /// beyond it those wait who send more. 0 is no limit.
@@ -204,8 +206,8 @@ pub struct ListenerSettings {
     pub response_information: Option<String>,
     /// Server Reference sent with 0x9C and 0x9D and on shutdown; `None` sends none.
     pub server_reference: Option<String>,
-    /// Whether its clients are mobile nodes, which are reached by address, where there are addresses and they bring a client id
-    /// of their own.
+    /// Whether its clients are mobile nodes, which are reached by address, where there are addresses and they bring a
+    /// client id of their own.
     pub mobile_nodes: bool,
     /// Whether other orchestrators relay clients to it: those who are not at home here are refused, and not sent on.
     pub relayed: bool,
@@ -262,7 +264,8 @@ pub struct Limits {
     pub max_filter_wildcards: u16,
     /// Milliseconds without an acknowledgement after which a connected client counts as slow.
     pub slow_after_ms: u64,
-    /// Unacknowledged messages that the server sends to a client, 1..=65,535. A client may name a lower receive maximum.
+    /// Unacknowledged messages that the server sends to a client, 1..=65,535. A client may name a lower receive
+    /// maximum.
     pub max_inflight: u16,
     /// Bytes of encoded output per connection that are written ahead; beyond it messages wait in the session's queue.
     pub output_high_water: u32,
@@ -270,15 +273,16 @@ pub struct Limits {
     pub memory_ceiling: u64,
     /// Bytes under way from one shard to another before publishers are parked.
     pub shard_link_bytes: u64,
-    /// Bytes of messages that one shard's shared groups have dealt to other nodes and keep until those answer for them, and of those that wait
-    /// for members that were at nodes that are gone. Beyond it a message is dealt without being kept, or refused where it would wait, and counted.
+    /// Bytes of messages that one shard's shared groups have dealt to other nodes and keep until those answer for them,
+    /// and of those that wait for members that were at nodes that are gone. Beyond it a message is dealt without being
+    /// kept, or refused where it would wait, and counted.
     pub kept_deal_bytes: u64,
     /// Bytes of PUBLISH packets parked per connection before its socket is no longer read.
     pub parked_bytes: u32,
     /// Milliseconds that a publisher may be parked before its message is dropped with a reason.
     pub block_timeout_ms: u64,
-    /// What a publisher may make a shard do in a second, in bytes handed on, before it is held although the shard's turns take
-    /// too long. Each message counts 256 bytes beside its own, each time.
+    /// What a publisher may make a shard do in a second, in bytes handed on, before it is held although the shard's
+    /// turns take too long. Each message counts 256 bytes beside its own, each time.
     pub lag_exempt_bytes: u64,
 }
 
@@ -317,12 +321,12 @@ pub enum OverflowPolicy {
     Disconnect,
     /// The publisher waits.
     Block,
-    /// The newest message of a topic replaces the waiting older one of the same topic, also where there is room; a queue
-    /// that is full of other topics gives up its oldest message.
+    /// The newest message of a topic replaces the waiting older one of the same topic, also where there is room; a
+    /// queue that is full of other topics gives up its oldest message.
     KeepLast,
-    /// Nobody gets the message: room is reserved at all subscribers above QoS 0 that have this policy before any of them
-    /// receives. An MQTT 5 publisher is answered 0x97; the acknowledgement of another is withheld until there is room, or
-    /// its link closed after [`Limits::block_timeout_ms`]. What nobody can be told of is dropped.
+    /// Nobody gets the message: room is reserved at all subscribers above QoS 0 that have this policy before any of
+    /// them receives. An MQTT 5 publisher is answered 0x97; the acknowledgement of another is withheld until there is
+    /// room, or its link closed after [`Limits::block_timeout_ms`]. What nobody can be told of is dropped.
     Reject,
 }
 
@@ -339,8 +343,8 @@ pub struct QueueSettings {
     pub overflow: OverflowPolicy,
     /// Whether QoS 0 messages are kept for clients that are away.
     pub keep_qos0_offline: bool,
-    /// While higher priorities wait, one of so many messages that leave a queue is of a lower one, 1..; 0 gives lower ones
-    /// no share, so that they wait until nothing higher does.
+    /// While higher priorities wait, one of so many messages that leave a queue is of a lower one, 1..; 0 gives lower
+    /// ones no share, so that they wait until nothing higher does.
     pub lower_priority_share: u16,
 }
 

@@ -1,6 +1,6 @@
-//! Once its buffers are there, an engine takes no heap memory for a small message at QoS 0 to subscribers of its shard. To
-//! another shard of the process it takes some for a batch, and none for a message. Publishers that send so much at once that
-//! the rest has to wait for the next turn are not looked at: what waits is copied.
+//! Once its buffers are there, an engine takes no heap memory for a small message at QoS 0 to subscribers of its shard.
+//! To another shard of the process it takes some for a batch, and none for a message. Publishers that send so much at
+//! once that the rest has to wait for the next turn are not looked at: what waits is copied.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise, and tells where it was")]
 
@@ -111,7 +111,8 @@ impl Shards {
         }
     }
 
-    /// Publishes `messages` in one piece and lets them arrive, `times` over; returns how many pieces of memory that took.
+    /// Publishes `messages` in one piece and lets them arrive, `times` over; returns how many pieces of memory that
+    /// took.
     fn taken(&mut self, (shard, key): (usize, ConnectionKey), topic: &str, messages: usize, times: usize) -> u64 {
         let length = u8::try_from(topic.len()).unwrap();
         let payload = [b'x'; 64];

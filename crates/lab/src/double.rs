@@ -1,5 +1,5 @@
-//! A broker's double: it delays, drops, doubles and reorders messages as it is told and keeps books of it, so that it can
-//! be proven that the lab measures what was put in.
+//! A broker's double: it delays, drops, doubles and reorders messages as it is told and keeps books of it, so that it
+//! can be proven that the lab measures what was put in.
 //!
 //! It knows sessions only for as long as a connection lasts, and retains nothing.
 

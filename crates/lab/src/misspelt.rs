@@ -8,8 +8,8 @@ pub(crate) fn of_file(error: &toml::de::Error) -> String {
     with_suggestion(said.trim_end())
 }
 
-/// Says an error of a table that was taken out of a file: the line, the path, and the likely right word. `root` is where the table stands in
-/// the file.
+/// Says an error of a table that was taken out of a file: the line, the path, and the likely right word. `root` is
+/// where the table stands in the file.
 pub(crate) fn of_table(file: &str, root: &str, error: &toml::de::Error) -> String {
     let said = error.to_string();
     let (what, path) = match said.trim_end().rsplit_once("\nin `") {
@@ -24,7 +24,8 @@ pub(crate) fn of_table(file: &str, root: &str, error: &toml::de::Error) -> Strin
     format!("{at}in `{inside}`: {}", with_suggestion(what))
 }
 
-/// The line, from 1, of the first key whose path ends with the last of `keys` and has the others before it, in their order.
+/// The line, from 1, of the first key whose path ends with the last of `keys` and has the others before it, in their
+/// order.
 fn line_of(file: &str, keys: &[&str]) -> Option<usize> {
     let document = DeTable::parse(file).ok()?;
     let mut found: Vec<usize> = Vec::new();
@@ -33,7 +34,8 @@ fn line_of(file: &str, keys: &[&str]) -> Option<usize> {
     Some(file.get(..first)?.matches('\n').count() + 1)
 }
 
-/// Notes where `keys` end below a table; those that are left are looked for at any depth, since names of variants are not in a path.
+/// Notes where `keys` end below a table; those that are left are looked for at any depth, since names of variants are
+/// not in a path.
 fn visit_table(table: &DeTable<'_>, keys: &[&str], found: &mut Vec<usize>) {
     for (key, value) in table {
         let left = match keys {

@@ -1,5 +1,5 @@
-//! Carries records to the bus, in one order, and waits for their confirmation. A thread of its own mends what goes wrong on the
-//! way (`mend`), and tidies up behind lists of files that are confirmed (`house`).
+//! Carries records to the bus, in one order, and waits for their confirmation. A thread of its own mends what goes
+//! wrong on the way (`mend`), and tidies up behind lists of files that are confirmed (`house`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

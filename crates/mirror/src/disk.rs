@@ -23,8 +23,8 @@ const CARRIED: &str = ".carried";
 
 /// Files in a directory that are on the bus, too: what a sync has confirmed is there.
 ///
-/// Writes go to both at once and a sync waits for both, so that the bus costs no more than the slower of the two. While the bus
-/// is away syncs wait, and reading goes on. Dropping it ends it without waiting for anything.
+/// Writes go to both at once and a sync waits for both, so that the bus costs no more than the slower of the two. While
+/// the bus is away syncs wait, and reading goes on. Dropping it ends it without waiting for anything.
 pub struct MirrorDisk {
     carrier: Arc<Carrier>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -73,8 +73,8 @@ impl MirrorDisk {
         self.carrier.line.state().lost.clone()
     }
 
-    /// Waits no longer than this for what is not confirmed: then all that waits fails. For a node that is to stop while the bus is
-    /// away. Afterwards nothing can be written.
+    /// Waits no longer than this for what is not confirmed: then all that waits fails. For a node that is to stop while
+    /// the bus is away. Afterwards nothing can be written.
     pub fn close(&self, patience: Duration) {
         let index = self.carrier.check().and_then(|()| self.carrier.index(&mut self.carrier.order()));
         if let Ok(index) = index {

@@ -1,4 +1,5 @@
-//! Fetches what a log has for somebody else who goes on with it: the directory becomes no working copy, and the log gets no new owner.
+//! Fetches what a log has for somebody else who goes on with it: the directory becomes no working copy, and the log
+//! gets no new owner.
 
 use std::path::Path;
 
@@ -13,8 +14,9 @@ use crate::{MirrorError, OpenReport};
 /// How often a log is read from its beginning again when its owner trims it meanwhile.
 const ATTEMPTS: u32 = 8;
 
-/// Makes an empty directory what a log has, so that a store can be opened there on a disk of its own. With `fence`, whoever has the log can confirm nothing
-/// any more from here on; without it the log is left alone, and what its owner confirms meanwhile may be missing. The directory is not synced.
+/// Makes an empty directory what a log has, so that a store can be opened there on a disk of its own. With `fence`,
+/// whoever has the log can confirm nothing any more from here on; without it the log is left alone, and what its owner
+/// confirms meanwhile may be missing. The directory is not synced.
 ///
 /// # Errors
 /// When the bus is away, there is no such log or nothing in it, it is damaged, or the directory cannot be used.

@@ -13,7 +13,8 @@ use crate::line::Indexed;
 use crate::local::LocalState;
 use crate::record::Body;
 
-/// Largest file that is written anew so that the log can be trimmed behind it, bytes. Larger ones the store itself replaces.
+/// Largest file that is written anew so that the log can be trimmed behind it, bytes. Larger ones the store itself
+/// replaces.
 const MAX_FORWARDED_BYTES: u64 = 4 * 1024 * 1024;
 /// Most files that are written anew at once.
 const MAX_FORWARDED: usize = 16;

@@ -1,5 +1,5 @@
-//! What is done when the bus has not taken something: it is found out who has the log, what of ours it has, and the rest is sent
-//! again. Until then commits wait.
+//! What is done when the bus has not taken something: it is found out who has the log, what of ours it has, and the
+//! rest is sent again. Until then commits wait.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -42,7 +42,8 @@ impl Carrier {
     pub(crate) fn mend(&self) {
         let (mut pause, mut looks) = (FIRST_PAUSE, LOOKS);
         loop {
-            // Everything that was given to the bus is answered some time, so that nothing of an earlier attempt comes late.
+            // Everything that was given to the bus is answered some time, so that nothing of an earlier attempt comes
+            // late.
             if self.wait_until(|state| state.outstanding == 0).is_err() {
                 return;
             }

@@ -43,12 +43,12 @@ pub struct OpenedMirror {
     pub report: OpenReport,
 }
 
-/// Takes the files of a node on the bus, makes the working copy what they are, and gives a disk of them. Who had them before
-/// can confirm nothing from here on.
+/// Takes the files of a node on the bus, makes the working copy what they are, and gives a disk of them. Who had them
+/// before can confirm nothing from here on.
 ///
 /// # Errors
-/// When the bus is away, the log is damaged or has lost something, the directory is another log's or cannot be used. What the
-/// log has is as it was, and so is a directory that is not its copy.
+/// When the bus is away, the log is damaged or has lost something, the directory is another log's or cannot be used.
+/// What the log has is as it was, and so is a directory that is not its copy.
 pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> {
     let settings = Settings {
         max_bytes: settings.max_bytes.max(MIN_MAX_BYTES),

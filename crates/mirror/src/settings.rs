@@ -17,8 +17,8 @@ pub struct Settings {
     pub log: LogName,
     /// The working copy.
     pub directory: PathBuf,
-    /// Whether a sync waits for this machine's disk, too. Without it the working copy may be of no use after power loss, and
-    /// is fetched.
+    /// Whether a sync waits for this machine's disk, too. Without it the working copy may be of no use after power
+    /// loss, and is fetched.
     pub local_sync: bool,
     /// Bytes that the log may take on the bus. Above it writes are refused as on a disk without room; at least 64 MiB.
     pub max_bytes: u64,
@@ -28,7 +28,8 @@ pub struct Settings {
     pub max_unconfirmed_bytes: usize,
     /// Bytes carried after which the list of files is written anew: what a restart with its working copy has to fetch.
     pub index_after_bytes: u64,
-    /// Bytes of what is dead, beside as many as are alive, above which small old files are written anew so that the log can be trimmed.
+    /// Bytes of what is dead, beside as many as are alive, above which small old files are written anew so that the log
+    /// can be trimmed.
     pub max_dead_bytes: u64,
     /// Told when nothing can be written any more.
     pub on_lost: OnLost,

@@ -19,8 +19,8 @@ use crate::{DecodeError, EncodeError, MAX_PACKET_SIZE, PacketType, Version};
 pub struct Connect<'a> {
     /// The version that the rest of the connection speaks.
     pub version: Version,
-    /// Whether the client is a bridge of another broker, which it says by its Protocol Level before MQTT 5.0: it wants nothing
-    /// back that it has sent itself, and RETAIN as it was published.
+    /// Whether the client is a bridge of another broker, which it says by its Protocol Level before MQTT 5.0: it wants
+    /// nothing back that it has sent itself, and RETAIN as it was published.
     pub bridge: bool,
     /// Clean Start, which is Clean Session before MQTT 5.0: forget the session that may exist
     /// ([MQTT-3.1.2-4]).

@@ -2,8 +2,9 @@
 
 use crate::DecodeError;
 
-/// What a bridge adds to its Protocol Level before MQTT 5.0, by an agreement of brokers that no standard knows: the server
-/// sends it back nothing that it has sent itself, and leaves RETAIN as it was published. MQTT 5.0 has options for both.
+/// What a bridge adds to its Protocol Level before MQTT 5.0, by an agreement of brokers that no standard knows: the
+/// server sends it back nothing that it has sent itself, and leaves RETAIN as it was published. MQTT 5.0 has options
+/// for both.
 pub(crate) const BRIDGE_BIT: u8 = 0x80;
 
 /// A version of the MQTT protocol, as negotiated by the CONNECT packet.

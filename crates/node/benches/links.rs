@@ -1,7 +1,8 @@
 //! What a message costs that crosses to another node: `cargo bench -p tidegate-node --bench links`.
 //!
-//! One publisher, one subscriber, 64 bytes; both on one node, both on one node of two, or each on its own. The time is that of the
-//! threads of the nodes alone, as the system counts it, so that the clients in the same process do not count.
+//! One publisher, one subscriber, 64 bytes; both on one node, both on one node of two, or each on its own. The time is
+//! that of the threads of the nodes alone, as the system counts it, so that the clients in the same process do not
+//! count.
 
 #![allow(
     clippy::print_stdout,

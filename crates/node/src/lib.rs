@@ -1,7 +1,7 @@
 //! The data plane's shell: threads, sockets and clocks around engines that know none of these.
 //!
-//! A [`Node`] runs some threads, *shards*, each with its own engine and event loop. A shard reads its sockets into
-//! one buffer, hands the bytes to its engine, and writes each connection's output once per turn. A client belongs to the
+//! A [`Node`] runs some threads, *shards*, each with its own engine and event loop. A shard reads its sockets into one
+//! buffer, hands the bytes to its engine, and writes each connection's output once per turn. A client belongs to the
 //! shard that its client id picks; the shard that accepted its socket hands it over as soon as the CONNECT packet is
 //! there. `docs/data-plane.md` explains the turn and every limit.
 //!
@@ -10,9 +10,10 @@
 //!
 //! # Where things are
 //!
-//! - `node` starts and stops, `settings` is what it is told, `shard` is a thread and its turn, `limits` has the bounds of a turn.
-//! - A connection comes in: `listener`, `transport` (with `tls`, [`websocket`], [`proxy_protocol`]), `quic`, `admission` (who is let
-//!   in), `access` (what a client may do). `observer` asks who a client is.
+//! - `node` starts and stops, `settings` is what it is told, `shard` is a thread and its turn, `limits` has the bounds
+//!   of a turn.
+//! - A connection comes in: `listener`, `transport` (with `tls`, [`websocket`], [`proxy_protocol`]), `quic`,
+//!   `admission` (who is let in), `access` (what a client may do). `observer` asks who a client is.
 //! - It goes elsewhere: `relay` (to its home at another orchestrator), `identities` (to the node of its user).
 //! - More than one process: [`cluster`] (links between nodes), `moves` (of partitions), `uplink` (brokers of a fleet).
 //! - What stays: `durable`, between shards and the store. What is remembered for `tidegate why`: `flight`.

@@ -26,12 +26,13 @@ pub(crate) const INBOX_MESSAGES_PER_TURN: usize = 64;
 /// A line of so many connections is written whole in one turn, as an ordinary message to many always was.
 pub(crate) const SHORT_LINE: usize = 512;
 
-/// Connections of a longer line that are written per turn: those that a message to many has reached, and those whose sockets had
-/// refused output before. One whose writes are fast does not look for anybody else more often than it has to.
+/// Connections of a longer line that are written per turn: those that a message to many has reached, and those whose
+/// sockets had refused output before. One whose writes are fast does not look for anybody else more often than it has
+/// to.
 pub(crate) const LINE_WRITES_PER_TURN: usize = 128;
 
-/// How long a turn may write to connections in line, microseconds, looked at after every [`LINE_WRITES_PER_LOOK`] writes.
-/// Everybody else waits about so long for them.
+/// How long a turn may write to connections in line, microseconds, looked at after every [`LINE_WRITES_PER_LOOK`]
+/// writes. Everybody else waits about so long for them.
 pub(crate) const LINE_MICROS_PER_TURN: u128 = 250;
 
 /// Writes to connections in line between two looks at the clock.

@@ -73,8 +73,8 @@ pub(crate) struct Committing {
 }
 
 impl NodeHandle {
-    /// Serves nobody of these partitions any more; their sessions go on collecting. MQTT 5 clients are told to use `reference`, where
-    /// their new home is.
+    /// Serves nobody of these partitions any more; their sessions go on collecting. MQTT 5 clients are told to use
+    /// `reference`, where their new home is.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -91,8 +91,8 @@ impl NodeHandle {
         self.on_all(|done| MoveOrder::Release { partitions, done }).map(drop)
     }
 
-    /// Takes images of held partitions, or `None` while parts of their queues are being read from the store. What arrives from
-    /// then on is noted for [`NodeHandle::take_rest`].
+    /// Takes images of held partitions, or `None` while parts of their queues are being read from the store. What
+    /// arrives from then on is noted for [`NodeHandle::take_rest`].
     ///
     /// # Errors
     /// When they are too large, or a shard does not answer.
@@ -104,8 +104,8 @@ impl NodeHandle {
         self.snapshot(partitions, max_bytes, None)
     }
 
-    /// The same for a move to another node of the cluster; `transfer` is the move's id. What arrives from then on is noted for
-    /// [`NodeHandle::take_transfer_rest`].
+    /// The same for a move to another node of the cluster; `transfer` is the move's id. What arrives from then on is
+    /// noted for [`NodeHandle::take_transfer_rest`].
     ///
     /// # Errors
     /// When they are too large, or a shard does not answer.
@@ -187,8 +187,8 @@ impl NodeHandle {
         self.take_in(images, None)
     }
 
-    /// The same for a move from another node of the cluster: all nodes are asked to send here what is for these partitions, and
-    /// it is set aside until [`NodeHandle::finish_transfer`].
+    /// The same for a move from another node of the cluster: all nodes are asked to send here what is for these
+    /// partitions, and it is set aside until [`NodeHandle::finish_transfer`].
     ///
     /// # Errors
     /// When an image is refused, or a shard does not answer.
@@ -214,8 +214,8 @@ impl NodeHandle {
         rests.into_iter().map(|rest| rest.map_err(MoveError::from)).collect()
     }
 
-    /// Delivers what the old home has got, and then what was set aside here; answers with the number of messages when they are in
-    /// the store.
+    /// Delivers what the old home has got, and then what was set aside here; answers with the number of messages when
+    /// they are in the store.
     ///
     /// # Errors
     /// When it cannot be read, was too much, or a link was lost meanwhile; or when a shard does not answer.
@@ -245,8 +245,8 @@ impl NodeHandle {
         Ok(arrived)
     }
 
-    /// Delivers what arrived at the old place meanwhile and not here; answers with the number of messages when they are in the
-    /// store.
+    /// Delivers what arrived at the old place meanwhile and not here; answers with the number of messages when they are
+    /// in the store.
     ///
     /// # Errors
     /// When it cannot be read, or a shard does not answer.

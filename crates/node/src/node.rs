@@ -301,7 +301,8 @@ impl Node {
         Stopped { drained, failed }
     }
 
-    /// Stops as [`Self::stop`] does where another process has taken this one's place: the wills of its clients are that one's to publish.
+    /// Stops as [`Self::stop`] does where another process has taken this one's place: the wills of its clients are that
+    /// one's to publish.
     pub fn stop_replaced(self, limit: Duration) -> Stopped {
         self.handle.tell_all(|| Admin::LeaveWills);
         self.stop(limit)

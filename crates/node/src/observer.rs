@@ -50,11 +50,13 @@ pub trait Observer: Send + Sync + 'static {
         true
     }
 
-    /// Takes note of an event: connects, disconnects, refusals, full queues, and a bounded part of what happens to messages.
+    /// Takes note of an event: connects, disconnects, refusals, full queues, and a bounded part of what happens to
+    /// messages.
     fn log(&self, occasion: &Occasion<'_>);
 
     /// Decides about a client, at once or later. Only called when the engine's settings ask for authentication from
-    /// outside; refuses unless overridden. `facts` say what is known of the connection itself. A request whose answer is never given ends with the connect timeout.
+    /// outside; refuses unless overridden. `facts` say what is known of the connection itself. A request whose answer
+    /// is never given ends with the connect timeout.
     fn authenticate(&self, request: AuthRequest, facts: ConnectionFacts, answer: Answer) {
         drop((request, facts));
         answer.give(Verdict::Refuse(Reason::NotAuthorized));

@@ -94,7 +94,8 @@ pub struct ShellCounters {
     pub quic_failed: u64,
     /// Clients that were asked to prove their address before a QUIC handshake.
     pub quic_retries: u64,
-    /// Requests for a QUIC connection that were dropped because too many handshakes were under way; clients repeat them.
+    /// Requests for a QUIC connection that were dropped because too many handshakes were under way; clients repeat
+    /// them.
     pub quic_deferred: u64,
     /// Times that a QUIC client went on from another address or port.
     pub quic_moved: u64,

@@ -13,8 +13,8 @@ const ROWS: usize = (u16::MAX as usize + 1) / ROW;
 const KINDS: usize = Holding::ALL.len();
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// What each tenant has on all shards together, and its quotas, which may change at any time. Numbers only: no shard waits
-/// for another. The default tenant has no quotas and is not counted.
+/// What each tenant has on all shards together, and its quotas, which may change at any time. Numbers only: no shard
+/// waits for another. The default tenant has no quotas and is not counted.
 #[derive(Debug)]
 pub struct TenantCounts {
     rows: Box<[OnceLock<Box<[TenantUse]>>]>,
@@ -54,7 +54,8 @@ impl Default for TenantCounts {
 }
 
 impl TenantCounts {
-    /// Puts quotas in force; who is not named has none. Who has more than it may have from now on keeps it, and gets no more.
+    /// Puts quotas in force; who is not named has none. Who has more than it may have from now on keeps it, and gets no
+    /// more.
     pub fn set_quotas(&self, quotas: &BTreeMap<TenantId, TenantQuota>) {
         let none = TenantQuota::default();
         for tenant in quotas.keys() {

@@ -1,12 +1,12 @@
 //! What a panic does to the process: it ends it.
 //!
-//! A thread or task that panics is gone, and what it was there for with it: a shard's clients, a service, a connection to the bus. Nobody
-//! notices, because the rest of the process goes on. So a process that serves calls [`end_process`] once, and from then on a panic of any
-//! thread ends it, whoever has started that thread and whatever would catch the panic: a supervisor starts it again, and what has to
-//! outlive it does so as after a crash.
+//! A thread or task that panics is gone, and what it was there for with it: a shard's clients, a service, a connection
+//! to the bus. Nobody notices, because the rest of the process goes on. So a process that serves calls [`end_process`]
+//! once, and from then on a panic of any thread ends it, whoever has started that thread and whatever would catch the
+//! panic: a supervisor starts it again, and what has to outlive it does so as after a crash.
 //!
-//! Only what runs in [`contain`] may panic and is gone alone: work on what came from outside, by itself, whose caller knows what to do
-//! without its outcome. `clippy.toml` keeps everybody from catching panics in another way.
+//! Only what runs in [`contain`] may panic and is gone alone: work on what came from outside, by itself, whose caller
+//! knows what to do without its outcome. `clippy.toml` keeps everybody from catching panics in another way.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -58,8 +58,9 @@ fn text_of(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or("no text").chars().take(SAID_CHARS).collect()
 }
 
-/// From now on a panic that is not contained ends the process with [`EXIT_CODE`]. `tell` says what has happened, on the thread that panics
-/// and before the process ends; it must not wait without end. It hears of panics that are contained, too.
+/// From now on a panic that is not contained ends the process with [`EXIT_CODE`]. `tell` says what has happened, on the
+/// thread that panics and before the process ends; it must not wait without end. It hears of panics that are contained,
+/// too.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that says what a panic does")]
 pub fn end_process(tell: impl Fn(&Panic) + Send + Sync + 'static) {
     std::panic::set_hook(Box::new(move |info| {

@@ -1,7 +1,8 @@
-//! What a commit, the space of what is deleted, and a start cost: a plain file with fdatasync (the floor), this store, redb
-//! and fjall, over the same operations on a real disk.
+//! What a commit, the space of what is deleted, and a start cost: a plain file with fdatasync (the floor), this store,
+//! redb and fjall, over the same operations on a real disk.
 //!
-//! `cargo bench -p tidegate-store` runs all of it, each case in a process of its own; `STORE_BENCH_DIR` names the directory.
+//! `cargo bench -p tidegate-store` runs all of it, each case in a process of its own; `STORE_BENCH_DIR` names the
+//! directory.
 
 #![allow(
     clippy::unwrap_used,

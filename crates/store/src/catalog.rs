@@ -32,7 +32,8 @@ pub(crate) struct Catalog {
     pub(crate) next: u64,
     /// Files of a segment's size, written once, for segments to come.
     pub(crate) spares: Vec<String>,
-    /// Files that may be named by a manifest that was perhaps saved: to be removed after the next one that certainly is.
+    /// Files that may be named by a manifest that was perhaps saved: to be removed after the next one that certainly
+    /// is.
     pub(crate) orphans: Vec<String>,
     /// How often frames that could be read already were given up and written again elsewhere.
     pub(crate) abandoned: u64,

@@ -4,8 +4,8 @@ use std::io;
 
 use crate::State;
 
-/// A disk says by this that its files are another process's now, and that nothing can be written here ever again. The store
-/// then goes on reading, tells nobody of a commit any more, and does not try again.
+/// A disk says by this that its files are another process's now, and that nothing can be written here ever again. The
+/// store then goes on reading, tells nobody of a commit any more, and does not try again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Fenced(String);

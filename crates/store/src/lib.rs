@@ -1,8 +1,8 @@
 //! Keys and values on a disk that survive `kill -9`, power loss and a full disk.
 //!
-//! Several writers hand in batches of operations; one journal takes them in one total order, a group of batches with one
-//! `fdatasync`, and tells each writer how far it is committed. In the background closed parts of the journal are merged into
-//! one sorted table. The store knows nothing of what its keys mean.
+//! Several writers hand in batches of operations; one journal takes them in one total order, a group of batches with
+//! one `fdatasync`, and tells each writer how far it is committed. In the background closed parts of the journal are
+//! merged into one sorted table. The store knows nothing of what its keys mean.
 //!
 //! ```text
 //! let disk = Arc::new(RealDisk::create(path)?);
@@ -17,9 +17,10 @@
 //! ```
 //!
 //! - From outside: `store`, [`operation`] (batches), `settings`, `status`, [`inspect`] (a store at rest).
-//! - On the disk: `disk` (the seam, real and simulated), `journal`, `table`, `manifest`, `catalog` (which files are in use).
-//! - What it does: `threads` (they wait and call), `recovery` (a start), `merge` with `pace`, `room` and `sweep` (policies), `load`
-//!   (reads while it runs).
+//! - On the disk: `disk` (the seam, real and simulated), `journal`, `table`, `manifest`, `catalog` (which files are in
+//!   use).
+//! - What it does: `threads` (they wait and call), `recovery` (a start), `merge` with `pace`, `room` and `sweep`
+//!   (policies), `load` (reads while it runs).
 
 pub mod inspect;
 pub mod operation;

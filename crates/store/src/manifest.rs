@@ -1,7 +1,7 @@
 //! The manifest: which files are the store.
 //!
-//! It is text, one fact a line, with a checksum at the end, written aside and then renamed. A file that it does not name is
-//! a leftover; a file that it names has to be there.
+//! It is text, one fact a line, with a checksum at the end, written aside and then renamed. A file that it does not
+//! name is a leftover; a file that it names has to be there.
 
 use std::fmt::Write;
 
@@ -108,8 +108,8 @@ impl Manifest {
         Self::decode(&text).map(Some)
     }
 
-    /// Puts it in the place of the present one. When that fails, nobody knows which of the two is there after power loss,
-    /// so no file that either names may be removed.
+    /// Puts it in the place of the present one. When that fails, nobody knows which of the two is there after power
+    /// loss, so no file that either names may be removed.
     pub(crate) fn save(&self, disk: &dyn Disk) -> Result<(), OpenError> {
         let writing = |error| OpenError::writing(NAME, error);
         // A fresh file: what a failed sync left behind in an old one is not to be trusted.

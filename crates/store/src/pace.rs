@@ -1,5 +1,5 @@
-//! How much journal there may be: when it is merged, when writing slows down so that merges keep up, and when it is worth a
-//! merge that nothing else is to do. Pure, so that the policy can be read and tested in one place.
+//! How much journal there may be: when it is merged, when writing slows down so that merges keep up, and when it is
+//! worth a merge that nothing else is to do. Pure, so that the policy can be read and tested in one place.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ pub(crate) enum Pace {
     Wait(Duration),
 }
 
-/// Most bytes of journal that a start has to replay: what is set, or as much as the table holds if that is more, since a
-/// start reads the table anyway.
+/// Most bytes of journal that a start has to replay: what is set, or as much as the table holds if that is more, since
+/// a start reads the table anyway.
 pub(crate) fn replay_limit(settings: &Settings, table_bytes: u64) -> u64 {
     // Less than a few files cannot be kept to: only closed files are merged.
     settings.replay_max_bytes.max(settings.segment_bytes.saturating_mul(4)).max(table_bytes)

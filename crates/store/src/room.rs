@@ -1,9 +1,9 @@
-//! When a full store is merged so that what is dead gives its room back. Pure, so that the policy can be read and tested in one
-//! place.
+//! When a full store is merged so that what is dead gives its room back. Pure, so that the policy can be read and
+//! tested in one place.
 //!
-//! What deletes is some tens of bytes where what it deletes was thousands, so the usual threshold of journal would never be
-//! reached: a full store is merged as soon as anything was written to it, and once after it was opened. A store full of
-//! what is alive must not be merged in circles for that.
+//! What deletes is some tens of bytes where what it deletes was thousands, so the usual threshold of journal would
+//! never be reached: a full store is merged as soon as anything was written to it, and once after it was opened. A
+//! store full of what is alive must not be merged in circles for that.
 
 use std::time::{Duration, Instant};
 

@@ -21,14 +21,14 @@ pub struct Settings {
     pub durability: Durability,
     /// Size at which a journal file is closed and the next one begun, bytes. A single larger batch makes a larger file.
     pub segment_bytes: u64,
-    /// A merge begins when the closed journal files hold more than this and more than half the table, bytes; at the latest
-    /// with half of what a start may have to replay.
+    /// A merge begins when the closed journal files hold more than this and more than half the table, bytes; at the
+    /// latest with half of what a start may have to replay.
     pub merge_min_bytes: u64,
     /// Journal that a merge sorts in memory at once, bytes; what is beyond is sorted in portions through files.
     pub merge_memory_bytes: u64,
-    /// Most journal that a start may have to replay, bytes, or as much as the table holds if that is more. From half of it
-    /// on writing is slowed down so that merges keep up, and at the limit it waits for the merge, unless merges fail. At
-    /// least four times `segment_bytes`.
+    /// Most journal that a start may have to replay, bytes, or as much as the table holds if that is more. From half of
+    /// it on writing is slowed down so that merges keep up, and at the limit it waits for the merge, unless merges
+    /// fail. At least four times `segment_bytes`.
     pub replay_max_bytes: u64,
     /// How long nothing comes until what is in the journal is merged though it would not be time yet.
     pub checkpoint_after: Duration,

@@ -18,8 +18,8 @@ use crate::{OpenError, ReadError, Settings, Status, SubmitError, SweepFactory};
 
 /// Who is told what is committed.
 pub trait Commits: Send {
-    /// All batches of this writer up to this sequence are committed. Called once for each writer and group, in the order
-    /// of the journal, from the store's writing thread: it should only hand the news over.
+    /// All batches of this writer up to this sequence are committed. Called once for each writer and group, in the
+    /// order of the journal, from the store's writing thread: it should only hand the news over.
     fn on_committed(&mut self, writer: u16, sequence: u64);
 }
 
@@ -40,8 +40,8 @@ pub struct Opened {
 /// Opens the store of a disk, or makes one where there is none.
 ///
 /// # Errors
-/// When another process has it, when a file cannot be read, is damaged, missing or of another version, and when the disk
-/// cannot be written. Nothing is changed then that makes a second attempt worse.
+/// When another process has it, when a file cannot be read, is damaged, missing or of another version, and when the
+/// disk cannot be written. Nothing is changed then that makes a second attempt worse.
 pub fn open(disk: Arc<dyn Disk>, settings: Settings, sweep: SweepFactory) -> Result<Opened, OpenError> {
     let recovered = recovery::recover(disk, settings, sweep)?;
     let store = Store { shared: recovered.shared, writer: recovered.writer, lock: recovered.lock };
@@ -99,8 +99,8 @@ impl Store {
     /// frame is checked on the way.
     ///
     /// # Errors
-    /// When something cannot be read or is damaged; also when the journal is so long that it is sorted through files and
-    /// they cannot be written.
+    /// When something cannot be read or is damaged; also when the journal is so long that it is sorted through files
+    /// and they cannot be written.
     pub fn for_each(&self, visit: &mut Visit<'_>) -> Result<(), MergeError> {
         visit_all(&self.shared, visit)
     }
@@ -189,8 +189,8 @@ impl Running {
         self.shared.work.ask(|wanted| wanted.merge = true);
     }
 
-    /// Commits what was handed in, says so, and ends the threads. A batch that the disk keeps refusing is given up after a
-    /// few attempts: it was never said to be committed.
+    /// Commits what was handed in, says so, and ends the threads. A batch that the disk keeps refusing is given up
+    /// after a few attempts: it was never said to be committed.
     pub fn stop(self) {
         drop(self);
     }
@@ -256,8 +256,8 @@ pub struct Reader {
 
 impl Reader {
     /// Loads the entries from a key on and below another one: at least everything that was committed before. At most
-    /// `max_bytes` of keys and values, but at least one entry. The answer comes from a thread of the store, or from this
-    /// one when it is [`ReadError::Busy`] or [`ReadError::Stopped`].
+    /// `max_bytes` of keys and values, but at least one entry. The answer comes from a thread of the store, or from
+    /// this one when it is [`ReadError::Busy`] or [`ReadError::Stopped`].
     pub fn load(&self, from: Vec<u8>, to: Vec<u8>, max_bytes: usize, callback: LoadCallback) {
         let request = Request::Load(threads::Load { from, to, max_bytes, callback });
         let (request, error) = match self.loads.try_send(request) {

@@ -1,5 +1,5 @@
-//! Random batches of several writers over a disk that loses power, fails and tears: whatever was told to be committed is
-//! there after reopening, and what is there is a prefix of the order in which batches were handed in.
+//! Random batches of several writers over a disk that loses power, fails and tears: whatever was told to be committed
+//! is there after reopening, and what is there is a prefix of the order in which batches were handed in.
 //!
 //! `STORE_SIM_SEEDS=1000` runs more seeds, `STORE_SIM_FIRST=17` begins with another one.
 

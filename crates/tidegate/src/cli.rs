@@ -190,15 +190,16 @@ pub(crate) struct ConfigArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
 
-    /// The bus of the cluster, or of the services of `core`: nats://HOST:PORT, or kafka://HOST:PORT in a build with that feature
+    /// The bus of the cluster, or of the services of `core`: nats://HOST:PORT, or kafka://HOST:PORT in a build with
+    /// that feature
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bus: Option<String>,
 
     /// Where other nodes of the cluster reach this one [default: a free port on the first listener's address]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) cluster_listen: Option<String>,
-    /// Keep the files of the data directory on this bus, too: nats://HOST:PORT, or kafka://HOST:PORT in a build with that feature; needs
-    /// --mirror-name
+    /// Keep the files of the data directory on this bus, too: nats://HOST:PORT, or kafka://HOST:PORT in a build with
+    /// that feature; needs --mirror-name
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) mirror: Option<String>,
 

@@ -1,4 +1,5 @@
-//! What a container or a unit may have of the machine: the limits of the control groups (version 2) that this process is in.
+//! What a container or a unit may have of the machine: the limits of the control groups (version 2) that this process
+//! is in.
 //!
 //! A group has no more than those around it. In a container the outermost one that is seen is the container's own.
 
@@ -42,8 +43,8 @@ pub(crate) struct ProcessorLimit {
 pub(crate) struct MemoryLimit {
     /// Bytes that the members of the group may have together.
     pub(crate) bytes: u64,
-    /// What they have and cannot be taken from them: all but the pages of files that were not used lately. Nothing where the system does
-    /// not tell.
+    /// What they have and cannot be taken from them: all but the pages of files that were not used lately. Nothing
+    /// where the system does not tell.
     pub(crate) used: Option<u64>,
 }
 

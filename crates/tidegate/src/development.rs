@@ -1,7 +1,9 @@
-//! A certificate for development, for listeners that are always encrypted, reached from this machine only, and given none.
+//! A certificate for development, for listeners that are always encrypted, reached from this machine only, and given
+//! none.
 //!
-//! It lies in the user's own directory: the broker makes it where it is missing, and clients of the same user on the same
-//! machine find its authority there. The authority's key is not kept, so that nobody can have anything else issued by it.
+//! It lies in the user's own directory: the broker makes it where it is missing, and clients of the same user on the
+//! same machine find its authority there. The authority's key is not kept, so that nobody can have anything else issued
+//! by it.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -54,7 +56,8 @@ pub(crate) fn server_files(directory: &Path) -> CertificateFiles {
     CertificateFiles { certificate: directory.join(CERTIFICATE), key: directory.join(KEY) }
 }
 
-/// The authority that a client on this machine may trust for this host beside those that it trusts anyway, if there is one.
+/// The authority that a client on this machine may trust for this host beside those that it trusts anyway, if there is
+/// one.
 pub(crate) fn authority_for(host: &str) -> Option<PathBuf> {
     let file = directory().filter(|_| NAMES.contains(&host))?.join(AUTHORITY);
     file.is_file().then_some(file)

@@ -30,8 +30,8 @@ impl Drain {
         self.current().is_some()
     }
 
-    /// Begins to send clients elsewhere, in place of an earlier drain: those that can be told so at once, the others after a time in
-    /// which they may leave by themselves. Whoever connects from now on is sent elsewhere.
+    /// Begins to send clients elsewhere, in place of an earlier drain: those that can be told so at once, the others
+    /// after a time in which they may leave by themselves. Whoever connects from now on is sent elsewhere.
     ///
     /// # Errors
     /// When the system gives no thread. When a shard does not answer, which will join in as soon as it can.
@@ -56,8 +56,8 @@ impl Drain {
     }
 }
 
-/// Ends connections within the budget until the drain is over or replaced. It goes on when none is left: a client whose CONNECT was
-/// under way may still turn up.
+/// Ends connections within the budget until the drain is over or replaced. It goes on when none is left: a client whose
+/// CONNECT was under way may still turn up.
 fn evict(node: &NodeHandle, ended: &Receiver<()>, per_second: u32, evict_after: Duration) {
     let began = Instant::now();
     let shards = u32::from(node.shards()).max(1);

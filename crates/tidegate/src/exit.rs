@@ -45,8 +45,8 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes data to standard output and turns the outcome into an exit code. A reader who has seen enough, as `head` does,
-/// is no failure.
+/// Writes data to standard output and turns the outcome into an exit code. A reader who has seen enough, as `head`
+/// does, is no failure.
 pub(crate) fn print_and_exit(text: &str, exit: Exit) -> Exit {
     match print(text) {
         Ok(()) => exit,

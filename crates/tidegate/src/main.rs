@@ -4,9 +4,11 @@
 //!
 //! - A command: `cli` (what is written), `commands` (a file each), `mqtt_commands` (`pub`, `sub`, `rr`), `exit`.
 //! - The configuration: `config`, `reload` (a running broker), `mosquitto_conf` (of another broker).
-//! - What a broker is put together from: `access`, `authentication`, `durable`, `mirror`, `orchestrator`, `homes`, `cluster`, `context`,
-//!   `fleet`, `bridges`. Each stands between a crate and the configuration; `bus_access` is how they reach a bus.
-//! - What is told and asked: `logging`, `observer`, `status`, `operations`, `control`, `drain`, `signals`, `service_manager`; of the machine `physical_memory`, `control_groups`.
+//! - What a broker is put together from: `access`, `authentication`, `durable`, `mirror`, `orchestrator`, `homes`,
+//!   `cluster`, `context`, `fleet`, `bridges`. Each stands between a crate and the configuration; `bus_access` is how
+//!   they reach a bus.
+//! - What is told and asked: `logging`, `observer`, `status`, `operations`, `control`, `drain`, `signals`,
+//!   `service_manager`; of the machine `physical_memory`, `control_groups`.
 
 mod access;
 mod admin;

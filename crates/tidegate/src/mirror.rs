@@ -1,5 +1,5 @@
-//! The files of the store on the bus: opened where the configuration names one, and what becomes of the broker when somebody else
-//! has them.
+//! The files of the store on the bus: opened where the configuration names one, and what becomes of the broker when
+//! somebody else has them.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -269,7 +269,8 @@ pub(crate) fn with_relay(config: Config) -> Result<Config, String> {
     Ok(with_relay_at(config, address, networks))
 }
 
-/// The configuration with a listener there for clients that others relay, whose word from these networks is taken for where a client is.
+/// The configuration with a listener there for clients that others relay, whose word from these networks is taken for
+/// where a client is.
 pub(crate) fn with_relay_at(mut config: Config, address: ListenAddress, networks: Networks) -> Config {
     let plain = Listener::default();
     let like = config.listeners.first().cloned().unwrap_or_default();
@@ -291,7 +292,8 @@ pub(crate) fn with_relay_at(mut config: Config, address: ListenAddress, networks
     config
 }
 
-/// The configuration with the name that this orchestrator has: the configured one, the one in its data directory, or a new one.
+/// The configuration with the name that this orchestrator has: the configured one, the one in its data directory, or a
+/// new one.
 ///
 /// # Errors
 /// In words for people, when the data directory cannot be used.

@@ -16,7 +16,8 @@ use crate::exit::print;
 /// The variable with the address of the manager's socket: a path, or `@` and an abstract name.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// Longest status, bytes: systemd drops a whole datagram of more than 4,096, and with it the news that the service is up.
+/// Longest status, bytes: systemd drops a whole datagram of more than 4,096, and with it the news that the service is
+/// up.
 const MAX_STATUS: usize = 1_024;
 
 /// How long the manager may leave a datagram waiting. It is told of later changes all the same.

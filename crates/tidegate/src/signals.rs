@@ -48,15 +48,15 @@ impl BrokerSignals {
         Ok(Self { signals: Signals::new([SIGTERM, SIGINT, SIGHUP])?, stopping, early: None, reloading: false })
     }
 
-    /// Whether one has come that stops the broker. [`Self::wait`] gives it out all the same; one that asks to read the configuration anew
-    /// is forgotten, since that is about to be used.
+    /// Whether one has come that stops the broker. [`Self::wait`] gives it out all the same; one that asks to read the
+    /// configuration anew is forgotten, since that is about to be used.
     pub(crate) fn stop_is_asked(&mut self) -> bool {
         self.early = self.early.or_else(|| self.signals.pending().find(|signal| *signal != SIGHUP));
         self.early.is_some()
     }
 
-    /// Sleeps until one comes, and says what it asks for. After one that stops another one ends the process at once. Whoever waits has done
-    /// what the last one asked for, and the service manager hears so.
+    /// Sleeps until one comes, and says what it asks for. After one that stops another one ends the process at once.
+    /// Whoever waits has done what the last one asked for, and the service manager hears so.
     pub(crate) fn wait(&mut self) -> Asked {
         if std::mem::take(&mut self.reloading) {
             service_manager::tell_reloaded();

@@ -1,5 +1,5 @@
-//! Keeps the numbers of tenants with the store, whose keys carry them: a tenant has the same one after every restart, in
-//! whatever order the configuration names it, and nobody else ever gets that of one that is gone.
+//! Keeps the numbers of tenants with the store, whose keys carry them: a tenant has the same one after every restart,
+//! in whatever order the configuration names it, and nobody else ever gets that of one that is gone.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -47,8 +47,8 @@ pub(crate) fn settle(config: &Config) -> Result<Config, String> {
     Ok(settled)
 }
 
-/// The same for a configuration that a running broker takes: the tenants that it knows keep their numbers, in memory or on
-/// disk, and those that are new get others.
+/// The same for a configuration that a running broker takes: the tenants that it knows keep their numbers, in memory or
+/// on disk, and those that are new get others.
 ///
 /// # Errors
 /// In words for people: when the file cannot be written, or no number is left.

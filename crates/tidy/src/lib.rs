@@ -1,8 +1,8 @@
 //! The house rules that no compiler lint can hold: layering, purity, budgets, documented tables, clean text.
 //!
-//! Nothing ships from this crate. `cargo test -p tidegate-tidy` reads the working tree and fails with the file, the line
-//! and what to do about it. Each rule lives in its own file below `rules` and has a test that it does catch what it is
-//! for. Exceptions live in [`exceptions`], each with its reason; one that is no longer needed fails, too.
+//! Nothing ships from this crate. `cargo test -p tidegate-tidy` reads the working tree and fails with the file, the
+//! line and what to do about it. Each rule lives in its own file below `rules` and has a test that it does catch what
+//! it is for. Exceptions live in [`exceptions`], each with its reason; one that is no longer needed fails, too.
 
 pub mod exceptions;
 pub mod rules;

@@ -22,8 +22,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads every file that Git tracks or would track (untracked files that are not ignored count, so that a rule speaks
-    /// before the commit).
+    /// Reads every file that Git tracks or would track (untracked files that are not ignored count, so that a rule
+    /// speaks before the commit).
     ///
     /// # Errors
     /// When Git cannot be run or a file cannot be read.

@@ -1,7 +1,7 @@
 //! Damage to files between two runs of the broker: it may refuse or recover with a report, but never lose in silence.
 //!
-//! Each cycle begins with an empty folder and empty books: load, an end, a start without damage to learn what the broker says
-//! when all is well, then the same files with damage.
+//! Each cycle begins with an empty folder and empty books: load, an end, a start without damage to learn what the
+//! broker says when all is well, then the same files with damage.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! The books: what was sent, acknowledged and delivered, and what follows from that.
 //!
-//! One thread keeps them, so everything seen has one place in one order, the [`Clock`]. A message is *owed* to a subscription
-//! when the subscription had been acknowledged before the message was first sent, the message was acknowledged to its
-//! publisher, and nobody has asked to end the subscription since.
+//! One thread keeps them, so everything seen has one place in one order, the [`Clock`]. A message is *owed* to a
+//! subscription when the subscription had been acknowledged before the message was first sent, the message was
+//! acknowledged to its publisher, and nobody has asked to end the subscription since.
 
 mod findings;
 mod receipts;

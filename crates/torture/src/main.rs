@@ -1,6 +1,7 @@
 //! Proves or refutes, from outside, that a broker keeps what it has acknowledged. See docs/durability-tests.md.
 //!
-//! - A run: `run` (cycles), `world` (all clients), `workload`, `publisher`, `subscriber`, `session`, `wire`, `ledger` (what follows).
+//! - A run: `run` (cycles), `world` (all clients), `workload`, `publisher`, `subscriber`, `session`, `wire`, `ledger`
+//!   (what follows).
 //! - What is done to a broker: `broker` and `fleet` (processes), `power` (loss of power), `damage` (to files).
 //! - What is measured: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
 //! - What comes out: `report`; `failure` is what keeps the rig itself from going on.
@@ -51,12 +52,12 @@ struct Arguments {
     /// Measures something instead.
     #[command(subcommand)]
     measure: Option<Measure>,
-    /// The command that starts the broker in the foreground; {port}, {data} and {dir} (the parent of {data}) are filled in.
-    /// Names with a configuration: mosquitto, mosquitto-each-second, mosquitto-each-change, nats, nats-as-shipped.
+    /// The command that starts the broker in the foreground; {port}, {data} and {dir} (the parent of {data}) are filled
+    /// in. Names with a configuration: mosquitto, mosquitto-each-second, mosquitto-each-change, nats, nats-as-shipped.
     #[arg(long, default_value = "tidegate --listen 127.0.0.1:{port} --admin off --data {data}")]
     broker: String,
-    /// Starts so many brokers for an orchestrator under test, on ports and in folders of their own; {fleet} in --broker is filled
-    /// in with a `--broker NAME=mqtt://...` for each.
+    /// Starts so many brokers for an orchestrator under test, on ports and in folders of their own; {fleet} in --broker
+    /// is filled in with a `--broker NAME=mqtt://...` for each.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..100))]
     fleet: u16,
     /// The command that starts a broker of the fleet, as for --broker; of several each is taken in turn.

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
-/// The command for a name, with the configuration that it needs written to the folder; anything else is a command itself.
+/// The command for a name, with the configuration that it needs written to the folder; anything else is a command
+/// itself.
 pub(crate) fn command(name: &str, folder: &Path, port: u16) -> Result<String, Failure> {
     let data = folder.join("data");
     let (file, text, command) = match name {

@@ -1,5 +1,5 @@
-//! Power loss: the library of `preload/` writes down what the broker does to its files; after the kill the folder is put back
-//! to something that a disk could have held when the power failed.
+//! Power loss: the library of `preload/` writes down what the broker does to its files; after the kill the folder is
+//! put back to something that a disk could have held when the power failed.
 
 mod disk;
 mod folder;
@@ -15,7 +15,8 @@ pub(crate) use folder::{Item, Snapshot};
 
 /// The library's source; it is built where it is used, for the C library that is there.
 const SOURCE: &str = include_str!("../preload/volatile.c");
-/// Files that may differ from what the log says: one call may have been cut off before its record, and a rename changes two.
+/// Files that may differ from what the log says: one call may have been cut off before its record, and a rename changes
+/// two.
 const TOLERATED: usize = 2;
 
 /// The library, its log, and the folder as it was when the broker was started.

@@ -1,4 +1,5 @@
-//! A publisher: keeps what is not acknowledged and sends it again, with its packet id, on the next connection (section 4.4).
+//! A publisher: keeps what is not acknowledged and sends it again, with its packet id, on the next connection (section
+//! 4.4).
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! A client's identity over connections: opens, speaks, and loses its connection, and knows what the broker has promised.
+//! A client's identity over connections: opens, speaks, and loses its connection, and knows what the broker has
+//! promised.
 
 use std::num::NonZeroU16;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! A subscriber with a session: acknowledges in order, now and then slowly, and keeps the state of QoS 2 (section 4.3.3).
+//! A subscriber with a session: acknowledges in order, now and then slowly, and keeps the state of QoS 2 (section
+//! 4.3.3).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};

@@ -34,7 +34,8 @@ pub(crate) struct Throughput {
     /// Messages per second in all; as many as the windows allow when absent.
     #[arg(long)]
     rate: Option<u64>,
-    /// Subscribers are away, so that every message has to be stored before its PUBACK; what counts is what was acknowledged.
+    /// Subscribers are away, so that every message has to be stored before its PUBACK; what counts is what was
+    /// acknowledged.
     #[arg(long)]
     away: bool,
 }

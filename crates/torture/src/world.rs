@@ -298,7 +298,8 @@ impl World {
                 .chain(world.subscribers.iter().map(|subscriber| subscriber.session.phase))
                 .any(|phase| phase != Phase::Away)
         };
-        // The end of each connection follows what was sent on it; a child of the broker may hold it open longer than that.
+        // The end of each connection follows what was sent on it; a child of the broker may hold it open longer than
+        // that.
         while connected(self) && begun.elapsed() < LAST_WORDS {
             let now = Instant::now();
             for place in 0..self.publishers.len() {

@@ -19,8 +19,8 @@
 //! | `retain` | `true`: only messages to be retained; `false`: only others; `"any"` (the default) |
 //! | `qos` | a list of the QoS levels, or the highest one |
 //!
-//! Rules are asked in the order of the file, and the first that applies decides. A SUBSCRIBE is allowed by a rule whose topic
-//! covers all that the filter can match, and denied by one whose topic has anything in common with it.
+//! Rules are asked in the order of the file, and the first that applies decides. A SUBSCRIBE is allowed by a rule whose
+//! topic covers all that the filter can match, and denied by one whose topic has anything in common with it.
 
 mod keys;
 mod text;

@@ -56,7 +56,8 @@ fn decide(rules: &Arc<Rules>, subject: &Subject<'_>, request: &Request<'_>) -> D
     compiled
 }
 
-/// What a client may do, of `p TOPIC`, `s FILTER` and `r TOPIC`; `~` behind a subscription that is looked at by message.
+/// What a client may do, of `p TOPIC`, `s FILTER` and `r TOPIC`; `~` behind a subscription that is looked at by
+/// message.
 fn allowed(rules: &Arc<Rules>, subject: &Subject<'_>, requests: &[&str]) -> String {
     let mut list = Vec::new();
     for text in requests {

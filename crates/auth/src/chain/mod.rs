@@ -30,7 +30,8 @@ use provider_set::ProviderSet;
 /// Takes the answer of a chain, on any thread.
 pub type Answer = Box<dyn FnOnce(Decision) + Send>;
 
-/// An ordered chain of providers with threads of its own. When it is dropped, requests that wait are refused as unavailable.
+/// An ordered chain of providers with threads of its own. When it is dropped, requests that wait are refused as
+/// unavailable.
 #[derive(Debug)]
 pub struct Chain {
     shared: Arc<Shared>,
@@ -87,8 +88,8 @@ impl Chain {
     /// Makes the providers and starts the threads.
     ///
     /// # Errors
-    /// When a provider cannot be made: a file that is missing or broken, a URL that is none. Whoever ends here lets nobody
-    /// in.
+    /// When a provider cannot be made: a file that is missing or broken, a URL that is none. Whoever ends here lets
+    /// nobody in.
     pub fn start(settings: ChainSettings) -> Result<Self, SettingsError> {
         Self::start_with(settings, Arc::new(SystemClock::default()))
     }
@@ -176,8 +177,8 @@ impl Chain {
         self.begin(request, None)
     }
 
-    /// Begins enhanced authentication of a client that is connected (MQTT 5, 4.12.1). It must turn out to be the same user.
-    /// That the method is the same as at CONNECT is for the caller to check [MQTT-4.12.1-1].
+    /// Begins enhanced authentication of a client that is connected (MQTT 5, 4.12.1). It must turn out to be the same
+    /// user. That the method is the same as at CONNECT is for the caller to check [MQTT-4.12.1-1].
     ///
     /// # Errors
     /// When no provider of the listener speaks the method.
@@ -223,8 +224,8 @@ impl Chain {
         differences
     }
 
-    /// Replaces the providers as a whole: all are made anew from their files, and only when all of them are right do they
-    /// take effect.
+    /// Replaces the providers as a whole: all are made anew from their files, and only when all of them are right do
+    /// they take effect.
     ///
     /// # Errors
     /// As [`Chain::start`]; everything stays as it was.

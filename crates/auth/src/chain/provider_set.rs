@@ -42,8 +42,8 @@ impl Member {
 }
 
 impl ProviderSet {
-    /// Makes all providers. One that keeps what it learned from elsewhere, such as fetched keys, is taken over from the set
-    /// before when nothing about it has changed.
+    /// Makes all providers. One that keeps what it learned from elsewhere, such as fetched keys, is taken over from the
+    /// set before when nothing about it has changed.
     pub(super) fn make(
         settings: ChainSettings,
         before: Option<&Self>,

@@ -1,8 +1,8 @@
 //! Hashes of passwords, and files of users.
 //!
-//! What Mosquitto writes is read as it is: `$6$` (SHA-512 with a salt), `$7$` (PBKDF2 with SHA-512) and `$argon2id$`. What is
-//! written here is `$argon2id$`, `$7$` for files that an older Mosquitto shares, and `$scram-sha-256$`, which holds what a
-//! server needs for SCRAM and no more (RFC 5803 stores the same).
+//! What Mosquitto writes is read as it is: `$6$` (SHA-512 with a salt), `$7$` (PBKDF2 with SHA-512) and `$argon2id$`.
+//! What is written here is `$argon2id$`, `$7$` for files that an older Mosquitto shares, and `$scram-sha-256$`, which
+//! holds what a server needs for SCRAM and no more (RFC 5803 stores the same).
 
 mod argon2id;
 mod pbkdf2_sha512;

@@ -1,5 +1,5 @@
-//! `$scram-sha-256$ROUNDS$SALT$STOREDKEY$SERVERKEY`: what a server keeps for SCRAM-SHA-256 (RFC 5802, section 3). Whoever
-//! reads it can check a client, and cannot be that client.
+//! `$scram-sha-256$ROUNDS$SALT$STOREDKEY$SERVERKEY`: what a server keeps for SCRAM-SHA-256 (RFC 5802, section 3).
+//! Whoever reads it can check a client, and cannot be that client.
 
 use std::fmt;
 use std::num::NonZeroU32;

@@ -1,5 +1,5 @@
-//! `$6$SALT$HASH`: SHA-512 over password and salt, as Mosquitto wrote it before 2.0. Read, never written: it can be guessed
-//! too fast.
+//! `$6$SALT$HASH`: SHA-512 over password and salt, as Mosquitto wrote it before 2.0. Read, never written: it can be
+//! guessed too fast.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! A file of users: `NAME:HASH` on each line. Empty lines and lines that begin with `#` are comments, and stay where they are
-//! when the file is written.
+//! A file of users: `NAME:HASH` on each line. Empty lines and lines that begin with `#` are comments, and stay where
+//! they are when the file is written.
 
 use std::fmt::{self, Write as _};
 use std::fs::{self, File, OpenOptions};
@@ -20,8 +20,8 @@ const OTHERS: u32 = 0o077;
 /// Of those, the ones that let them write.
 const WRITE: u32 = 0o022;
 
-/// A user name that a file can hold: not empty, at most 65535 bytes, without `:` and control characters, and not beginning
-/// with `#` or white space.
+/// A user name that a file can hold: not empty, at most 65535 bytes, without `:` and control characters, and not
+/// beginning with `#` or white space.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UserName(String);
 
@@ -224,8 +224,8 @@ impl UserFile {
         self.lines.len() < before
     }
 
-    /// Writes the file anew beside the old one and puts it in its place, so that a reader finds the one or the other as a
-    /// whole. A new file is for its owner alone; an old one keeps owner and mode.
+    /// Writes the file anew beside the old one and puts it in its place, so that a reader finds the one or the other as
+    /// a whole. A new file is for its owner alone; an old one keeps owner and mode.
     ///
     /// # Errors
     /// When it cannot be written; the old one is then as it was.

@@ -1,4 +1,5 @@
-//! The brokers of a fleet, one of which says who a client is: with the CONNACK that it gives the client's credentials (BRK-10).
+//! The brokers of a fleet, one of which says who a client is: with the CONNACK that it gives the client's credentials
+//! (BRK-10).
 
 use std::fmt;
 use std::sync::Arc;

@@ -65,8 +65,8 @@ pub(crate) fn make(settings: &ProviderSettings, workshop: &Workshop) -> Result<A
     })
 }
 
-/// Whether a provider whose settings stay the same is kept at a reload, because it knows more than its settings say: keys
-/// that were fetched, a server that does not answer.
+/// Whether a provider whose settings stay the same is kept at a reload, because it knows more than its settings say:
+/// keys that were fetched, a server that does not answer.
 pub(crate) fn outlives_reload(kind: &ProviderKind) -> bool {
     match kind {
         ProviderKind::Http(settings) => settings.ca_file.is_none(),

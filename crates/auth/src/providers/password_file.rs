@@ -8,8 +8,8 @@ use crate::provider::{Context, Provider};
 use crate::request::Request;
 use crate::settings::UserFileSettings;
 
-/// A file of users. Who has no user name or no password, or is not in the file, is left to the next provider; who is in it
-/// and gives another password is refused.
+/// A file of users. Who has no user name or no password, or is not in the file, is left to the next provider; who is in
+/// it and gives another password is refused.
 #[derive(Debug)]
 pub(super) struct PasswordFile {
     users: Users,

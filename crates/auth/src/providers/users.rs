@@ -22,8 +22,8 @@ pub(super) struct Users {
 }
 
 impl Users {
-    /// Reads a file and keeps the hashes that are wanted. Where a user has two, the first that comes out of `rank` as less
-    /// is kept.
+    /// Reads a file and keeps the hashes that are wanted. Where a user has two, the first that comes out of `rank` as
+    /// less is kept.
     pub(super) fn load(
         provider: &str,
         file: &Path,

@@ -1,7 +1,8 @@
 //! The file of a log: batches of changes, each with a checksum.
 //!
-//! A batch is written at once and made durable before anything of it is confirmed, and before the next one is written. So what is
-//! broken at the end of a file was never confirmed and is cut off, while something whole behind what is broken means damage.
+//! A batch is written at once and made durable before anything of it is confirmed, and before the next one is written.
+//! So what is broken at the end of a file was never confirmed and is cut off, while something whole behind what is
+//! broken means damage.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! The bus in one process: all its clones see the same logs. What is in them is in memory, and where a directory is given in
-//! a file for each log, too.
+//! The bus in one process: all its clones see the same logs. What is in them is in memory, and where a directory is
+//! given in a file for each log, too.
 
 mod change;
 mod file;

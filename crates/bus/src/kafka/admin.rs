@@ -30,14 +30,14 @@ const MIN_IN_SYNC: &str = "min.insync.replicas";
 /// From so many brokers on, one copy is less than people mean.
 const MANY_BROKERS: usize = 3;
 
-/// What a lease has to be at least where one of several brokers may die. The others miss it after `broker.session.timeout.ms`, 9 s unless
-/// set otherwise, then choose new leaders, which clients have to find, and end transactions that it coordinated: nothing was confirmed for
-/// up to 16 s (docs/bus.md has the measurements). A member shows each quarter of its lease that it lives, so three quarters of it have to
-/// be longer than that.
+/// What a lease has to be at least where one of several brokers may die. The others miss it after
+/// `broker.session.timeout.ms`, 9 s unless set otherwise, then choose new leaders, which clients have to find, and end
+/// transactions that it coordinated: nothing was confirmed for up to 16 s (docs/bus.md has the measurements). A member
+/// shows each quarter of its lease that it lives, so three quarters of it have to be longer than that.
 const LEAST_LEASE: Duration = Duration::from_secs(22);
 
-/// How often a topic that is not as it should be is looked at again, until that is believed: with several brokers one may be asked that has
-/// yet to hear how the topic was made a moment ago.
+/// How often a topic that is not as it should be is looked at again, until that is believed: with several brokers one
+/// may be asked that has yet to hear how the topic was made a moment ago.
 const LOOKS: u32 = 10;
 
 /// What there is of a topic.
@@ -48,13 +48,14 @@ struct Found {
     brokers: usize,
 }
 
-/// How many of so many copies have to be in sync when a record is confirmed: more than half of them. Otherwise a single copy could be all
-/// that has it, and Kafka confirms before any of them has written it to its disk.
+/// How many of so many copies have to be in sync when a record is confirmed: more than half of them. Otherwise a single
+/// copy could be all that has it, and Kafka confirms before any of them has written it to its disk.
 fn in_sync(replicas: u8) -> usize {
     usize::from(replicas) / 2 + 1
 }
 
-/// Whether a lease ends before so many brokers go on without one of them. One that is alone is away until it is back, whatever the lease is.
+/// Whether a lease ends before so many brokers go on without one of them. One that is alone is away until it is back,
+/// whatever the lease is.
 fn is_short(lease: Duration, brokers: usize) -> bool {
     brokers > 1 && lease < LEAST_LEASE
 }
@@ -143,7 +144,8 @@ impl Admin {
         }
     }
 
-    /// Makes the topics of logs, or finds them as they should be: all by one request, since Kafka takes its time for each.
+    /// Makes the topics of logs, or finds them as they should be: all by one request, since Kafka takes its time for
+    /// each.
     pub(super) fn create(&self, mut wanted: Vec<Wanted>) {
         while !wanted.is_empty() {
             let (together, again) = one_of_each(wanted);
@@ -176,7 +178,8 @@ impl Admin {
         }
     }
 
-    /// One attempt for all. An outcome for each of them, in their order. `believes` is whether a broker is taken at its word.
+    /// One attempt for all. An outcome for each of them, in their order. `believes` is whether a broker is taken at its
+    /// word.
     fn attempt(&self, wanted: &[Wanted], believes: bool) -> Vec<Result<(), Failure>> {
         let for_all = |reason: String| wanted.iter().map(|_| Err(Failure::Again(reason.clone()))).collect();
         let first = wanted.iter().map(|(_, completion)| completion.deadline()).min();
@@ -278,7 +281,8 @@ impl Admin {
         Ok(Found { partitions: partitions.len() as u32, copies, brokers: metadata.brokers().len() })
     }
 
-    /// Says what of a topic is less safe than it could be, or was asked for. It may have been made by others, or when there were fewer brokers.
+    /// Says what of a topic is less safe than it could be, or was asked for. It may have been made by others, or when
+    /// there were fewer brokers.
     fn warn_of_few_copies(&self, topic: &str, found: &Found, min_in_sync: usize) {
         let (asked, copies) = (usize::from(self.common.settings.replicas), found.copies);
         let least = in_sync(self.common.settings.replicas);

@@ -15,7 +15,8 @@ use crate::{Bounds, BusError, LogName, Place, Settings};
 /// How long an answer may take before the request is repeated.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// The same for where a partition ends, which a leader knows at once. Commits of logs that keep the latest of each key wait for it.
+/// The same for where a partition ends, which a leader knows at once. Commits of logs that keep the latest of each key
+/// wait for it.
 const BOUNDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// What all clients of one bus have in common.
@@ -59,8 +60,8 @@ impl Common {
         let topic = self.topic(&place.log);
         let found = bounds(consumer, &topic, place);
         if found.is_err() {
-            // Whom it takes for the leader may have died: it asks nobody else by itself as long as that one says nothing. Whoever answers
-            // knows the next one, and so does this client when it is asked again.
+            // Whom it takes for the leader may have died: it asks nobody else by itself as long as that one says
+            // nothing. Whoever answers knows the next one, and so does this client when it is asked again.
             let _ = consumer.fetch_metadata(Some(&topic), ANSWER_WITHIN);
         }
         found

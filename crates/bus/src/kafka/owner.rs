@@ -1,9 +1,9 @@
-//! Appends to one partition by its owner, on a thread of its own. Kafka lets only the newest producer with a transactional id write,
-//! so each partition has such an id, and to own it is to begin as that producer.
+//! Appends to one partition by its owner, on a thread of its own. Kafka lets only the newest producer with a
+//! transactional id write, so each partition has such an id, and to own it is to begin as that producer.
 //!
-//! A log that keeps all is written in a transaction that stays open (`owner/open.rs`): a record is stored when all replicas have it.
-//! Where the latest of each key is kept, Kafka throws away what no transaction has committed: there all that has piled up is one
-//! transaction.
+//! A log that keeps all is written in a transaction that stays open (`owner/open.rs`): a record is stored when all
+//! replicas have it. Where the latest of each key is kept, Kafka throws away what no transaction has committed: there
+//! all that has piled up is one transaction.
 
 mod open;
 
@@ -31,7 +31,8 @@ const MAX_TRANSACTION_MS: u128 = 900_000;
 /// How long is waited before something is tried again that may pass.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 
-/// How long the marker of a transaction that was committed may take to stand in its partition, before another one is made.
+/// How long the marker of a transaction that was committed may take to stand in its partition, before another one is
+/// made.
 const MARKER_WITHIN: Duration = Duration::from_secs(2);
 /// How long after the first look for it the second one comes; then each pause is twice the one before.
 const FIRST_LOOK_AFTER: Duration = Duration::from_millis(1);
@@ -109,8 +110,8 @@ impl Owner {
         self.give_up(&error);
     }
 
-    /// What is not confirmed is told with the end of its producer, and nothing is sent behind it. Where nobody waits, the next append is
-    /// told: its owner shall not look for somebody who has taken its place.
+    /// What is not confirmed is told with the end of its producer, and nothing is sent behind it. Where nobody waits,
+    /// the next append is told: its owner shall not look for somebody who has taken its place.
     fn give_up(&mut self, error: &str) {
         if let Some(owned) = self.owned.take() {
             if owned.open.as_ref().is_some_and(Open::is_over_unsaid) {
@@ -131,7 +132,8 @@ impl Owner {
         config.set("transactional.id", format!("{}.{}.{}", settings.prefix, place.log, place.partition));
         config.set("transaction.timeout.ms", timeout.to_string());
         if stays_open {
-            // The owner gives up what is late, with all that is behind it; a client that let single records go would leave gaps.
+            // The owner gives up what is late, with all that is behind it; a client that let single records go would
+            // leave gaps.
             config.set("message.timeout.ms", timeout.to_string());
             config.set("linger.ms", "0");
         }
@@ -150,8 +152,8 @@ impl Owner {
         Ok(epoch)
     }
 
-    /// Stores a claim as the first record of a transaction that stays open. Kafka has ended that of the owner before, whose records stay,
-    /// and takes nothing of that one any more.
+    /// Stores a claim as the first record of a transaction that stays open. Kafka has ended that of the owner before,
+    /// whose records stay, and takes nothing of that one any more.
     fn claim(&self, open: &mut Open, producer: &Producer, deadline: Instant) -> Result<Option<Position>, KafkaError> {
         let (told, outcome) = channel();
         open.begin(producer, deadline)?;
@@ -190,7 +192,8 @@ impl Owner {
         }
     }
 
-    /// Sends records into the transaction that stays open; each is told when it is stored. Says whether this bus is the owner still.
+    /// Sends records into the transaction that stays open; each is told when it is stored. Says whether this bus is the
+    /// owner still.
     fn append_open(&mut self, open: &mut Open, producer: &Producer, batch: Batch, deadline: Instant) -> bool {
         let mut batch = batch.into_iter();
         if let Err(error) = open.begin(producer, deadline) {
@@ -282,10 +285,10 @@ impl Owner {
         Ok(positions)
     }
 
-    /// Waits until readers get what was committed. A coordinator answers before its marker stands in the partition, and one that
-    /// is killed in between can lose the marker: a broker that is alone and starts again takes the partition for deleted. Then the
-    /// records stay open, nobody can read on, and an abort of a later transaction would take them along. So nothing is told to be
-    /// stored before its marker is.
+    /// Waits until readers get what was committed. A coordinator answers before its marker stands in the partition, and
+    /// one that is killed in between can lose the marker: a broker that is alone and starts again takes the partition
+    /// for deleted. Then the records stay open, nobody can read on, and an abort of a later transaction would take them
+    /// along. So nothing is told to be stored before its marker is.
     fn is_readable_by(&self, last: Position, deadline: Instant) -> bool {
         let mut pause = FIRST_LOOK_AFTER;
         loop {
@@ -318,7 +321,8 @@ impl Owner {
         drop(reports);
         let committed = again(deadline, || producer.commit_transaction(until(deadline)));
         if let Err(error) = committed {
-            // Without an answer the owner does not know whether it was committed; the next owner's beginning decides it.
+            // Without an answer the owner does not know whether it was committed; the next owner's beginning decides
+            // it.
             let _ = producer.abort_transaction(until(deadline));
             return Err(error);
         }

@@ -99,7 +99,8 @@ impl ReaderThread {
         end
     }
 
-    /// At what looks like the end: sees whether all that was appended before is committed, and if so goes to the end once more.
+    /// At what looks like the end: sees whether all that was appended before is committed, and if so goes to the end
+    /// once more.
     fn look(&self, consumer: &BaseConsumer, end: End) -> End {
         let next = match end {
             End::Unknown => match self.common.bounds(&self.target.place) {

@@ -1,4 +1,5 @@
-//! Why no server of NATS can be reached. Its client tells only of which kind an error is ("IO error"), so a connection of our own looks.
+//! Why no server of NATS can be reached. Its client tells only of which kind an error is ("IO error"), so a connection
+//! of our own looks.
 
 use std::io::ErrorKind;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! Appends to one partition, in their order, and sent again when the connection was lost.
 //!
-//! An owner's append says which claim it is made under, and which sequence number it expects to follow. The first keeps out who
-//! was replaced; the second leaves no gap behind an append that failed. The numbers of a stream that nobody else writes to are
-//! consecutive, so an owner sends without waiting for confirmations.
+//! An owner's append says which claim it is made under, and which sequence number it expects to follow. The first keeps
+//! out who was replaced; the second leaves no gap behind an append that failed. The numbers of a stream that nobody
+//! else writes to are consecutive, so an owner sends without waiting for confirmations.
 //!
-//! Where everybody writes, nothing tells the server what an append is to follow, and what the client had not sent when the
-//! connection was lost it sends before we can repeat what did get lost. So one append is on its way at a time.
+//! Where everybody writes, nothing tells the server what an append is to follow, and what the client had not sent when
+//! the connection was lost it sends before we can repeat what did get lost. So one append is on its way at a time.
 
 use std::collections::VecDeque;
 use std::error::Error;

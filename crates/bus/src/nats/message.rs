@@ -1,4 +1,5 @@
-//! Records as messages of NATS: the payload as it is, headers as headers, and what NATS has no place for in headers of ours.
+//! Records as messages of NATS: the payload as it is, headers as headers, and what NATS has no place for in headers of
+//! ours.
 
 use async_nats::HeaderMap;
 use bytes::Bytes;

@@ -46,7 +46,8 @@ struct Reading {
     end: Position,
     /// What the consumer has delivered: it counts, and a number that is left out has got lost on the way.
     delivered: u64,
-    /// Whether nothing was read yet of a log that is read from its beginning: there the newest claim may stand before a gap.
+    /// Whether nothing was read yet of a log that is read from its beginning: there the newest claim may stand before a
+    /// gap.
     is_beginning: bool,
 }
 

@@ -239,7 +239,8 @@ impl Server {
         }
     }
 
-    /// Whether an append that was sent is stored where it was to be, though the answer was that it cannot be: it was repeated.
+    /// Whether an append that was sent is stored where it was to be, though the answer was that it cannot be: it was
+    /// repeated.
     pub(super) async fn is_stored(&self, place: &Place, position: Position, id: &str) -> Result<bool, String> {
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
         let stream = self.context.get_stream_no_info(stream).await.map_err(|error| told(&error))?;

@@ -1,5 +1,5 @@
-//! Messages of others whose headers the client cannot read. It gives up its connection when it meets one, so whoever read on in the same
-//! way would meet it again and again, and nobody else on the connection would get anything done.
+//! Messages of others whose headers the client cannot read. It gives up its connection when it meets one, so whoever
+//! read on in the same way would meet it again and again, and nobody else on the connection would get anything done.
 
 use std::str::FromStr;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! A NATS server for one test. Tests of several crates start one: each takes this file in by its path, since crates for tests would be crates
-//! that others could come to depend on.
+//! A NATS server for one test. Tests of several crates start one: each takes this file in by its path, since crates for
+//! tests would be crates that others could come to depend on.
 
 #![allow(dead_code, reason = "each crate needs a part of it")]
 

@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Client {
-    /// How the client introduces itself from the next connection on: by which version, and before MQTT 5.0 as a bridge or not.
-    /// Messages that wait stay; what only MQTT 5.0 can say of them is not said before it.
+    /// How the client introduces itself from the next connection on: by which version, and before MQTT 5.0 as a bridge
+    /// or not. Messages that wait stay; what only MQTT 5.0 can say of them is not said before it.
     ///
     /// # Errors
     ///

@@ -9,8 +9,8 @@ use tidegate_conformance::{Case, Manifest, Options, Report, Result, Status, Verd
 
 /// Checks whether an MQTT broker does what the specifications of MQTT 3.1, 3.1.1 and 5.0 demand.
 ///
-/// The suite connects as a client like any other, under client identifiers and topics of its own, writes exact bytes and
-/// judges what comes back. It cleans up after itself. Cases for what the broker says it does not offer are skipped.
+/// The suite connects as a client like any other, under client identifiers and topics of its own, writes exact bytes
+/// and judges what comes back. It cleans up after itself. Cases for what the broker says it does not offer are skipped.
 #[derive(Debug, Parser)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(name = "conformance", disable_version_flag = true, after_help = EXAMPLES)]

@@ -80,8 +80,8 @@ fn of_a_wrong_length(s: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
-/// The sender must use one of the codes of the packet. This project's broker takes another one for malformed, others may
-/// read it as success or failure.
+/// The sender must use one of the codes of the packet. This project's broker takes another one for malformed, others
+/// may read it as success or failure.
 fn reason_code_that_does_not_exist(s: &Scenario<'_>) -> Outcome {
     if !s.is_strict() {
         return skipped("a broker may read reason codes it does not know");

@@ -1,5 +1,5 @@
-//! Order and completeness when several things happen at the same time. Which of them comes first is the broker's affair;
-//! that nothing is lost, doubled or overtaken is not.
+//! Order and completeness when several things happen at the same time. Which of them comes first is the broker's
+//! affair; that nothing is lost, doubled or overtaken is not.
 
 use crate::client::{Arrival, Client};
 use crate::outcome::{Outcome, ensure, failed};

@@ -60,8 +60,8 @@ fn limited(s: &Scenario<'_>, receive_maximum: u16, messages: usize, qos: u8) -> 
     Ok((subscriber, publisher))
 }
 
-/// Nothing more is sent into a full window. A broker may hold back QoS 0 as well, so that no message can tell; the answer
-/// to a PINGREQ comes from the broker that has had time to send.
+/// Nothing more is sent into a full window. A broker may hold back QoS 0 as well, so that no message can tell; the
+/// answer to a PINGREQ comes from the broker that has had time to send.
 fn expect_full(publisher: &mut Client, subscriber: &mut Client) -> Outcome {
     publisher.ping()?;
     subscriber.expect_nothing()

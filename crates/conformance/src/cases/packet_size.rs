@@ -222,8 +222,8 @@ fn too_large_for_the_broker(s: &Scenario<'_>) -> Outcome {
     client.expect_error_close(&[])
 }
 
-/// Remaining Length ends at 268,435,455, and clients in use refuse to work with a larger announcement; the packet around
-/// it can be five bytes longer.
+/// Remaining Length ends at 268,435,455, and clients in use refuse to work with a larger announcement; the packet
+/// around it can be five bytes longer.
 fn announced_one_is_legal(s: &Scenario<'_>) -> Outcome {
     let announced = s.target().capabilities.maximum_packet_size;
     let most = if s.is_strict() { 268_435_455 } else { 268_435_460 };

@@ -80,8 +80,8 @@ fn replay_before_pubrel_is_not_delivered_twice(s: &Scenario<'_>) -> Outcome {
     s.fence(&mut publisher, &mut subscriber)
 }
 
-/// A message under a packet identifier that is taken, and without DUP: a replay by a careless client, or a new message by
-/// a confused one. Whatever the broker takes it for, what it has acknowledged it delivers once.
+/// A message under a packet identifier that is taken, and without DUP: a replay by a careless client, or a new message
+/// by a confused one. Whatever the broker takes it for, what it has acknowledged it delivers once.
 fn replay_without_dup_is_not_delivered_twice(s: &Scenario<'_>) -> Outcome {
     let topic = s.topic("t");
     let (mut subscriber, _) = s.subscriber_and_publisher(&topic, 2)?;

@@ -162,8 +162,8 @@ fn long_queue_arrives_in_order(s: &Scenario<'_>) -> Outcome {
     s.fence(&mut publisher, &mut client)
 }
 
-/// A session made in MQTT 5 is asked for in 3.1.1 and back. A broker may begin a new one each time; if it goes on with the
-/// old one, what it owes has to come in the form of the connection.
+/// A session made in MQTT 5 is asked for in 3.1.1 and back. A broker may begin a new one each time; if it goes on with
+/// the old one, what it owes has to come in the form of the connection.
 fn moves_between_versions(s: &Scenario<'_>) -> Outcome {
     if !s.target().capabilities.versions.contains(&Version::V311) {
         return skipped("the broker does not speak MQTT 3.1.1");

@@ -63,7 +63,8 @@ fn match_as_specified(s: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
-/// The broker does not grant the subscription: an error code in SUBACK (MQTT 5 and 3.1.1), or the end of the connection.
+/// The broker does not grant the subscription: an error code in SUBACK (MQTT 5 and 3.1.1), or the end of the
+/// connection.
 fn expect_not_granted(client: &mut Client, filter: &str) -> Outcome {
     client.send_subscribe(&Subscribe::new(filter, 0))?;
     match client.arrival()? {

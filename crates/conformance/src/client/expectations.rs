@@ -128,8 +128,8 @@ impl Client {
         Ok(())
     }
 
-    /// The broker ends this connection; the reason code of its DISCONNECT, if it sent one. Other packets that were under
-    /// way are kept for later.
+    /// The broker ends this connection; the reason code of its DISCONNECT, if it sent one. Other packets that were
+    /// under way are kept for later.
     pub(crate) fn expect_close(&mut self) -> Outcome<Option<u8>> {
         let deadline = Instant::now() + self.patience;
         let mut told = None;
@@ -145,8 +145,8 @@ impl Client {
         }
     }
 
-    /// The broker refuses the CONNECT: perhaps with CONNACK, whose code is one of these when the list is not empty, then
-    /// by closing. Returns the code if it told one.
+    /// The broker refuses the CONNECT: perhaps with CONNACK, whose code is one of these when the list is not empty,
+    /// then by closing. Returns the code if it told one.
     pub(crate) fn expect_refusal(&mut self, codes: &[u8]) -> Outcome<Option<u8>> {
         let told = match self.arrival()? {
             Arrival::Closed => return Ok(None),

@@ -47,8 +47,8 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// For a console that only this machine reaches: without a token for every process on it, but for no web page that a
-    /// browser on it shows.
+    /// For a console that only this machine reaches: without a token for every process on it, but for no web page that
+    /// a browser on it shows.
     pub fn local() -> Self {
         Self::default()
     }
@@ -138,10 +138,11 @@ fn bears(headers: &HeaderMap, token: &str) -> bool {
     std::hint::black_box(differing) == 0
 }
 
-/// Whether a web page other than the console's own may be behind a request: a browser sends one on behalf of any page that it
-/// shows, and a page's own host name may lead to this machine.
+/// Whether a web page other than the console's own may be behind a request: a browser sends one on behalf of any page
+/// that it shows, and a page's own host name may lead to this machine.
 fn is_of_browser(headers: &HeaderMap) -> bool {
-    // Browsers say whether the page that asks is the console's own, which only reads; what changes something brings an Origin, too.
+    // Browsers say whether the page that asks is the console's own, which only reads; what changes something brings an
+    // Origin, too.
     let own = headers.get("sec-fetch-site").is_none_or(|site| site == "same-origin" || site == "none");
     if headers.contains_key(header::ORIGIN) || !own {
         return true;

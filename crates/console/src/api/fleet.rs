@@ -112,7 +112,8 @@ pub struct DrainRequest {
     pub server_reference: Option<String>,
     /// Clients per second.
     pub per_second: u32,
-    /// Time from the beginning after which those are closed, too, who cannot be told to leave, because they do not speak MQTT 5.
+    /// Time from the beginning after which those are closed, too, who cannot be told to leave, because they do not
+    /// speak MQTT 5.
     pub evict_after: Duration,
 }
 

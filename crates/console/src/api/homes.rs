@@ -16,8 +16,8 @@ use super::{Control, ControlError, answer, waiting};
 /// Largest body that brings partitions from another orchestrator, bytes.
 pub const MAX_PARCEL: usize = 256 * 1024 * 1024;
 
-/// An orchestrator that knows its homes. Requests and answers are JSON as docs/orchestrators.md says; what is called may wait, for
-/// a bounded time.
+/// An orchestrator that knows its homes. Requests and answers are JSON as docs/orchestrators.md says; what is called
+/// may wait, for a bounded time.
 pub trait Homes: Send + Sync {
     /// The table, the lease, moves under way and what moved so far.
     ///

@@ -64,7 +64,8 @@ pub enum ControlError {
     Refused(String),
 }
 
-/// Whoever can be asked and told more than its numbers. Every call is made on a thread that may wait, for a bounded time.
+/// Whoever can be asked and told more than its numbers. Every call is made on a thread that may wait, for a bounded
+/// time.
 pub trait Control: crate::status::StatusSource {
     /// What happened lately to a subject.
     ///
@@ -96,8 +97,8 @@ pub trait Control: crate::status::StatusSource {
     /// When the broker does not answer, or the ban is not possible.
     fn ban(&self, request: BanRequest) -> Result<u64, ControlError>;
 
-    /// Ends a ban in a tenant, which matters for clients and users; the empty name is the default one. Says whether there
-    /// was one.
+    /// Ends a ban in a tenant, which matters for clients and users; the empty name is the default one. Says whether
+    /// there was one.
     ///
     /// # Errors
     /// When the broker does not answer, there is no such tenant, or the configuration bans.

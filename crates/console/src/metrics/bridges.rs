@@ -1,5 +1,5 @@
-//! Metrics of bridges to other brokers. Without one, none of them has a sample. Names of bridges come from the configuration, which has
-//! a limited number of them.
+//! Metrics of bridges to other brokers. Without one, none of them has a sample. Names of bridges come from the
+//! configuration, which has a limited number of them.
 
 use super::Kind::{Counter, Gauge};
 use super::{Metric, Reading, Samples};

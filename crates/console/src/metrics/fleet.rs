@@ -1,5 +1,5 @@
-//! Metrics of an orchestrator's brokers. Without a fleet, none of them has a sample. The label `broker` has as many values as the fleet
-//! has brokers, whatever the load.
+//! Metrics of an orchestrator's brokers. Without a fleet, none of them has a sample. The label `broker` has as many
+//! values as the fleet has brokers, whatever the load.
 
 use super::Kind::{Counter, Gauge};
 use super::{Metric, Reading, Samples};

@@ -1,5 +1,5 @@
-//! Metrics of tenants. Without one, none of them has a sample. Names of tenants come from the configuration, which has a limited
-//! number of them.
+//! Metrics of tenants. Without one, none of them has a sample. Names of tenants come from the configuration, which has
+//! a limited number of them.
 
 use tidegate_engine::Holding;
 

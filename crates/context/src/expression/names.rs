@@ -1,4 +1,5 @@
-//! Names in an expression that nothing goes by: with one of them it would fail for every node, and nobody would hear of it.
+//! Names in an expression that nothing goes by: with one of them it would fail for every node, and nobody would hear of
+//! it.
 
 use std::collections::BTreeSet;
 

@@ -78,11 +78,12 @@ impl Circle {
     }
 }
 
-/// Square degrees, some square centimetres at the equator: what is smaller than coordinates can tell apart encloses nothing.
+/// Square degrees, some square centimetres at the equator: what is smaller than coordinates can tell apart encloses
+/// nothing.
 const LEAST_AREA: f64 = 1e-13;
 
-/// Twice the area that corners enclose, square degrees (Gauss's formula, from the first corner so that small areas far from the origin are
-/// not lost in rounding).
+/// Twice the area that corners enclose, square degrees (Gauss's formula, from the first corner so that small areas far
+/// from the origin are not lost in rounding).
 fn twice_the_area(corners: &[(f64, f64)]) -> f64 {
     let origin = corners.first().copied().unwrap_or_default();
     let from_origin = |corner: &(f64, f64)| (corner.0 - origin.0, corner.1 - origin.1);
@@ -94,8 +95,8 @@ fn twice_the_area(corners: &[(f64, f64)]) -> f64 {
     pairs.map(cross).sum::<f64>().abs()
 }
 
-/// A polygon whose edges are straight on a map of latitude and longitude. It may lie across the antimeridian: each edge goes the
-/// shorter way round.
+/// A polygon whose edges are straight on a map of latitude and longitude. It may lie across the antimeridian: each edge
+/// goes the shorter way round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Polygon {
     /// Latitude and longitude of each corner; longitudes go on beyond 180 where the polygon does.

@@ -1,4 +1,5 @@
-//! What a gateway keeps of the advertisements of all definers (`CTX-32`, `CTX-33`): the last of each, and the union for each node.
+//! What a gateway keeps of the advertisements of all definers (`CTX-32`, `CTX-33`): the last of each, and the union for
+//! each node.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -104,7 +105,8 @@ impl Memberships {
         said.flat_map(|said| said.groups.iter().map(String::as_str)).collect()
     }
 
-    /// The groups of a node, and all others that were ever named: what is to be said of a node that nothing is known about.
+    /// The groups of a node, and all others that were ever named: what is to be said of a node that nothing is known
+    /// about.
     pub fn standing(&self, node: &str) -> (Vec<String>, Vec<String>) {
         let groups = self.groups(node);
         let others = self.names.iter().filter(|name| !groups.contains(name.as_str())).cloned().collect();

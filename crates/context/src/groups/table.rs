@@ -77,8 +77,8 @@ impl NodeTable {
         }
     }
 
-    /// Works the context of a node out; an empty one says that the node has gone for good. `position` is that of the context in
-    /// its log. Returns what is to be told, if anything.
+    /// Works the context of a node out; an empty one says that the node has gone for good. `position` is that of the
+    /// context in its log. Returns what is to be told, if anything.
     ///
     /// # Errors
     /// When the context is no JSON object or beyond a limit.

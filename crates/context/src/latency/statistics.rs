@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::real::real;
 
-/// What the pongs of a round say about a gateway. Times are milliseconds; the variance is that of the whole population, in
-/// square milliseconds. Without a pong all times are 0.
+/// What the pongs of a round say about a gateway. Times are milliseconds; the variance is that of the whole population,
+/// in square milliseconds. Without a pong all times are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionStatistics {
     /// Nodes that were sent a ping.

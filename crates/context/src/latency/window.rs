@@ -1,5 +1,6 @@
-//! The window in which pongs count (`CTX-21`, `CTX-22`): it opens when pings are sent, and what comes after it closed is
-//! discarded. One round at a time keeps what has to be remembered small; the study found collecting without end too dear.
+//! The window in which pongs count (`CTX-21`, `CTX-22`): it opens when pings are sent, and what comes after it closed
+//! is discarded. One round at a time keeps what has to be remembered small; the study found collecting without end too
+//! dear.
 
 use std::collections::HashMap;
 use std::sync::Arc;

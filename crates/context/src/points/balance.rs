@@ -174,8 +174,8 @@ const MAX_STEPS: usize = 24;
 
 /// The share of all nodes that each gateway should have, where scores are those that it would have with these nodes.
 ///
-/// Scores that fall as nodes come would otherwise be answered too late: the formula puts nearly everybody to where nobody is, and
-/// back when they have come. Each step goes half of the way, so that even `1 / nodes` comes to rest.
+/// Scores that fall as nodes come would otherwise be answered too late: the formula puts nearly everybody to where
+/// nobody is, and back when they have come. Each step goes half of the way, so that even `1 / nodes` comes to rest.
 fn settle(ranking: &dyn Ranking, nodes: u64, mut views: Vec<Option<GatewayView>>) -> Vec<Option<f64>> {
     let total = real(nodes);
     let mut held: Vec<f64> = views.iter().flatten().map(|view| real(view.nodes)).collect();
@@ -211,8 +211,8 @@ fn finite(score: f64) -> f64 {
     if score.is_finite() { score.max(0.0) } else { 0.0 }
 }
 
-/// Values of the gateways that take nodes, mixed with what they were. When other gateways than before take nodes, the old values
-/// say nothing any more.
+/// Values of the gateways that take nodes, mixed with what they were. When other gateways than before take nodes, the
+/// old values say nothing any more.
 fn smooth(
     before: &BTreeMap<String, f64>,
     candidates: &[Candidate<'_>],

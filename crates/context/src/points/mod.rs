@@ -183,8 +183,8 @@ impl Points {
         }
     }
 
-    /// Whether all gateways have had their time to report to whoever has listened for so long, as far as those say that have. Before that, a
-    /// gateway that has yet to report would seem to be gone, and be left out of the list.
+    /// Whether all gateways have had their time to report to whoever has listened for so long, as far as those say that
+    /// have. Before that, a gateway that has yet to report would seem to be gone, and be left out of the list.
     pub fn has_listened(&self, listened: Duration) -> bool {
         let longest = self.table.longest_period();
         longest.is_some_and(|period| listened >= period.min(MAX_LISTENING) + LATE)

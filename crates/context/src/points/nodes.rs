@@ -32,8 +32,8 @@ struct Gathered {
 }
 
 impl GatewayNodes {
-    /// Takes a report or a part of one. Parts come in order, since one gateway appends them to one partition; a report of which
-    /// one is missing is left out.
+    /// Takes a report or a part of one. Parts come in order, since one gateway appends them to one partition; a report
+    /// of which one is missing is left out.
     pub(super) fn take(&mut self, now: Duration, report: ConnectionReport) {
         if report.parts == 0 || report.parts > MAX_PARTS || report.part >= report.parts {
             return;

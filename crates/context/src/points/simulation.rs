@@ -1,5 +1,5 @@
-//! Thousands of nodes over gateways on a virtual clock, with scores that waver: how often nodes are sent away at a steady load, and
-//! how near all come to their ideal numbers. A failure names its seed.
+//! Thousands of nodes over gateways on a virtual clock, with scores that waver: how often nodes are sent away at a
+//! steady load, and how near all come to their ideal numbers. A failure names its seed.
 
 use super::*;
 use crate::messages::NodeLink;

@@ -3,8 +3,8 @@
 use super::{GatewayView, Ranking};
 use crate::real::real;
 
-/// Ranks by the number of nodes alone. A gateway without a known capacity counts as one of capacity 1, so use it where all of
-/// them say theirs, or none does.
+/// Ranks by the number of nodes alone. A gateway without a known capacity counts as one of capacity 1, so use it where
+/// all of them say theirs, or none does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnectionsInverse;
 

@@ -3,8 +3,8 @@
 use super::{GatewayView, Ranking};
 use crate::expression::{Expression, ExpressionError, Variables};
 
-/// Ranks by a CEL expression over `gateway`: `nodes`, `capacity`, `cpu`, `memory`, `loop_lag_ms`, `queue_bytes`, `ping_rate`,
-/// `latency_ms`. All are numbers with a fraction, so that an expression need not care.
+/// Ranks by a CEL expression over `gateway`: `nodes`, `capacity`, `cpu`, `memory`, `loop_lag_ms`, `queue_bytes`,
+/// `ping_rate`, `latency_ms`. All are numbers with a fraction, so that an expression need not care.
 #[derive(Debug)]
 pub struct ScoreExpression(Expression);
 

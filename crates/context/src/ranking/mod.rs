@@ -1,5 +1,5 @@
-//! Gateway load ranking (`CTX-39`): a score for each gateway, higher being lighter. The study names two algorithms that it never
-//! describes (`CTX-40`); the two here are of our own definition, and an operator can write a third one.
+//! Gateway load ranking (`CTX-39`): a score for each gateway, higher being lighter. The study names two algorithms that
+//! it never describes (`CTX-40`); the two here are of our own definition, and an operator can write a third one.
 
 mod connections_inverse;
 mod expression;

@@ -1,4 +1,5 @@
-//! `W = sum of a_k * (1 - usage_k)` over what a gateway has: processors, memory, event loops, queues, and what its nodes see of it.
+//! `W = sum of a_k * (1 - usage_k)` over what a gateway has: processors, memory, event loops, queues, and what its
+//! nodes see of it.
 
 use super::{GatewayView, Ranking};
 use crate::real::real;

@@ -32,8 +32,8 @@ pub struct Delivery {
 #[error("{0}")]
 pub struct Rejected(pub String);
 
-/// Reads a record of [`Topic::PrivateMessageTopic`], [`Topic::GroupMessageTopic`] or [`Topic::BroadcastMessageTopic`]. What a header
-/// does not say of how it is packed, `packing` says.
+/// Reads a record of [`Topic::PrivateMessageTopic`], [`Topic::GroupMessageTopic`] or [`Topic::BroadcastMessageTopic`].
+/// What a header does not say of how it is packed, `packing` says.
 ///
 /// # Errors
 /// When it is none: nobody to send it to, a topic that is none, a number out of range, an envelope that cannot be read.

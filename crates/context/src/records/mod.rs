@@ -1,5 +1,5 @@
-//! Messages between mobile nodes and applications as records on the bus: keys, headers and envelopes (`CTX-10`, `CTX-62`).
-//! `docs/applications.md` describes them for those who write applications.
+//! Messages between mobile nodes and applications as records on the bus: keys, headers and envelopes (`CTX-10`,
+//! `CTX-62`). `docs/applications.md` describes them for those who write applications.
 
 mod envelope;
 mod headers;

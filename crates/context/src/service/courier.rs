@@ -61,7 +61,8 @@ impl std::fmt::Debug for Courier {
 }
 
 impl Courier {
-    /// Over a bus; nodes are dealt to so many partitions, at least 1. All who share the bus have to agree on the number.
+    /// Over a bus; nodes are dealt to so many partitions, at least 1. All who share the bus have to agree on the
+    /// number.
     pub fn new(bus: Bus, partitions: u32) -> Self {
         let (limits, counters, contexts, complaints, told) = Default::default();
         Self { bus, partitions: partitions.max(1), limits, counters, contexts, complaints, told }
@@ -94,8 +95,8 @@ impl Courier {
         &self.told
     }
 
-    /// What a record between services says; what is something else is left out, since anybody may append. An empty one says that there is
-    /// nothing any more.
+    /// What a record between services says; what is something else is left out, since anybody may append. An empty one
+    /// says that there is nothing any more.
     pub(crate) fn read_as<P: Payload>(&self, record: &Record) -> Option<P> {
         if record.payload.is_empty() {
             return None;
@@ -125,8 +126,8 @@ impl Courier {
         self.partitions
     }
 
-    /// Makes the logs of topics, as often as it takes: all at once, since some buses take their time for each. `None` when the service is to
-    /// end before that.
+    /// Makes the logs of topics, as often as it takes: all at once, since some buses take their time for each. `None`
+    /// when the service is to end before that.
     pub(crate) fn prepare(&self, topics: &[Topic], course: &Course) -> Option<()> {
         let create = |topic: &Topic| {
             let spec = topic.spec(self.partitions, self.limits);

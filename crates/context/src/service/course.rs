@@ -8,7 +8,8 @@ use tidegate_bus::BusError;
 /// How far a service has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It has yet to reach the bus, to find or make its logs there, to take its place beside others, or to read what was said before.
+    /// It has yet to reach the bus, to find or make its logs there, to take its place beside others, or to read what
+    /// was said before.
     Begins(Option<Hindrance>),
     /// It works, or stands by for others that do.
     Stands,

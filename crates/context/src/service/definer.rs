@@ -99,7 +99,8 @@ impl Parts {
         self.resting.remove(&partition.0);
     }
 
-    /// What was not stored is worked out again from what is; after a pause, for a bus that takes nothing is not asked without end.
+    /// What was not stored is worked out again from what is; after a pause, for a bus that takes nothing is not asked
+    /// without end.
     fn put_failed_aside(&mut self, bell: &Bell) {
         let again = Instant::now() + RETRY;
         let failed = self.worked.iter().filter(|(_, part)| part.failed.load(Ordering::Acquire));

@@ -150,7 +150,8 @@ struct Gateway {
     connection_number: u64,
 }
 
-/// Shortest time between two rounds of pings: each ends with a report on all nodes. Who asks for a shorter one gets this.
+/// Shortest time between two rounds of pings: each ends with a report on all nodes. Who asks for a shorter one gets
+/// this.
 const MIN_PING_INTERVAL: Duration = Duration::from_millis(100);
 /// Characters of another gateway's address that a line of the log shows.
 const SHOWN_CHARACTERS: usize = 64;
@@ -275,7 +276,8 @@ impl Gateway {
         for (definer, payload) in said {
             match read_advertisement(&definer, &payload) {
                 Ok(advertisement) => {
-                    // What a report on all nodes replaces has to come before it, and only within a partition is there an order.
+                    // What a report on all nodes replaces has to come before it, and only within a partition is there
+                    // an order.
                     let node = advertisement.node.filter(|_| advertisement.members.is_none());
                     let key = node.map_or_else(|| definer.clone(), |node| format!("{definer}/{node}"));
                     self.courier.tell(Topic::GroupAdvertisement, Some(&definer), &key, payload);
@@ -291,7 +293,8 @@ impl Gateway {
         }
     }
 
-    /// Two gateways of one name are taken for two lives of one: the manager hears the newer one only. Nobody but they can tell the operator.
+    /// Two gateways of one name are taken for two lives of one: the manager hears the newer one only. Nobody but they
+    /// can tell the operator.
     fn take_hellos(&mut self, bell: &Bell) {
         for record in self.hellos.take(&self.courier, bell, TAKEN_AT_ONCE) {
             let Some(hello) = self.courier.read_as::<HelloPoA>(&record) else { continue };

@@ -1,4 +1,5 @@
-//! What clients, definers and others on the bus have said and nobody here can use: why, how often, and a line in the log now and then.
+//! What clients, definers and others on the bus have said and nobody here can use: why, how often, and a line in the
+//! log now and then.
 
 use std::time::Instant;
 
@@ -11,7 +12,8 @@ use crate::groups::{
 use crate::messages::{GroupAdvertisement, Payload};
 use crate::topics::{Said, is_object};
 
-/// Longest client id of a node that takes part, bytes: it is part of keys on the bus. Others are served and not reported.
+/// Longest client id of a node that takes part, bytes: it is part of keys on the bus. Others are served and not
+/// reported.
 pub(super) const MAX_NODE_BYTES: usize = 512;
 /// Longest advertisement of a client, bytes: what a record of the bus has room for, beside its key.
 const MAX_ADVERTISEMENT_BYTES: usize = 990_000;

@@ -12,7 +12,8 @@ use crate::register::Topic;
 
 /// Records that are taken at once.
 const TAKEN_AT_ONCE: usize = 1_024;
-/// How long a manager listens at the least before its first decisions, and how often it looks then whether it has listened for long enough.
+/// How long a manager listens at the least before its first decisions, and how often it looks then whether it has
+/// listened for long enough.
 const FIRST_CYCLE: Duration = Duration::from_millis(500);
 /// The group in which one manager is chosen.
 const GROUP: &str = "points-of-access";

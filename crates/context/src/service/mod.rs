@@ -1,7 +1,7 @@
 //! The services around what decides: threads that read and append on the bus, and a gateway that asks its node.
 //!
-//! Each service has one thread, which sleeps until the bus, the node or its own clock rings. Nothing here is waited for by a
-//! shard.
+//! Each service has one thread, which sleeps until the bus, the node or its own clock rings. Nothing here is waited for
+//! by a shard.
 
 mod applications;
 mod bell;

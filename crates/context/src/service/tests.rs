@@ -174,7 +174,8 @@ fn courier() -> Courier {
 fn manager(courier: &Courier, member: &str) -> Running {
     let settings = ManagerSettings { member: member.into(), cycle: Duration::from_millis(50) };
     let points = || {
-        // On a busy machine reports come late: whoever is taken for gone for a moment would have its nodes sent away for good.
+        // On a busy machine reports come late: whoever is taken for gone for a moment would have its nodes sent away
+        // for good.
         let ping_interval = Duration::from_millis(200);
         let settings = PointsSettings { missed_windows: 40, ping_interval, ..PointsSettings::default() };
         Points::new(settings, Box::new(ConnectionsInverse)).ok()

@@ -62,7 +62,8 @@ mod tests {
     use super::super::{Places, Table};
     use super::*;
 
-    /// A database of IPv4 with one entry for all addresses that begin with a bit, written by hand after the specification.
+    /// A database of IPv4 with one entry for all addresses that begin with a bit, written by hand after the
+    /// specification.
     fn file(first_bit: usize) -> Vec<u8> {
         let text = |text: &str| [&[0x40 | text.len() as u8], text.as_bytes()].concat();
         let double = |number: f64| [&[0x68], number.to_be_bytes().as_slice()].concat();

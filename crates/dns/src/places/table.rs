@@ -7,8 +7,8 @@ use ipnet::IpNet;
 use super::{Found, PlacesError};
 use crate::location::Location;
 
-/// Nodes of both trees together, 32 bytes each. A network has at most as many nodes as its prefix has bits, and shares most of
-/// them with its neighbours.
+/// Nodes of both trees together, 32 bytes each. A network has at most as many nodes as its prefix has bits, and shares
+/// most of them with its neighbours.
 const MAX_NODES: usize = 1 << 20;
 
 /// A node of a tree of bits.
@@ -21,8 +21,8 @@ struct Node {
 
 /// Networks and their places, as a binary tree for each family.
 ///
-/// A tree says not only which network an address is in, but also after how many bits no other entry can be meant any more: the
-/// scope for which a resolver may keep an answer (RFC 7871, section 7.2.1).
+/// A tree says not only which network an address is in, but also after how many bits no other entry can be meant any
+/// more: the scope for which a resolver may keep an answer (RFC 7871, section 7.2.1).
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// The roots are the first two, of IPv4 and IPv6.

@@ -3,8 +3,8 @@
 use super::round_robin::RoundRobin;
 use crate::endpoint::Endpoint;
 
-/// The load that an answer is taken to bring, as a part of 1, until loads are told again. Loads come once per observation, some
-/// 15 s apart; without this, all who ask in between would be sent to one endpoint.
+/// The load that an answer is taken to bring, as a part of 1, until loads are told again. Loads come once per
+/// observation, some 15 s apart; without this, all who ask in between would be sent to one endpoint.
 const LOAD_PER_ANSWER: f64 = 0.01;
 /// Loads that differ by less than this are equal, and take turns.
 const EQUAL: f64 = 1e-9;

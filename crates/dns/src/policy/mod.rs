@@ -22,11 +22,11 @@ pub enum Policy {
     RoundRobin,
     /// Each in turn, those with more weight more often, evenly spread (smooth weighted round robin).
     Weighted,
-    /// The least busy one. Each answer counts as one hundredth of load until loads are told again, so that a burst of askers between
-    /// two reports does not all go to one endpoint.
+    /// The least busy one. Each answer counts as one hundredth of load until loads are told again, so that a burst of
+    /// askers between two reports does not all go to one endpoint.
     LeastLoaded,
-    /// The one with the shortest way from the asker, as its resolver tells it (RFC 7871) or from the resolver itself; those of one
-    /// place in turn. All in turn where nobody knows where the asker is.
+    /// The one with the shortest way from the asker, as its resolver tells it (RFC 7871) or from the resolver itself;
+    /// those of one place in turn. All in turn where nobody knows where the asker is.
     Nearest,
 }
 
@@ -61,8 +61,8 @@ impl FromStr for Policy {
 
 /// A policy with what it remembers between answers.
 ///
-/// Each family (A, AAAA, SRV) has a chooser of its own: a client asks for A and AAAA at once, and with one rotation for both,
-/// two endpoints would get all clients of one family each.
+/// Each family (A, AAAA, SRV) has a chooser of its own: a client asks for A and AAAA at once, and with one rotation for
+/// both, two endpoints would get all clients of one family each.
 #[derive(Debug)]
 pub(crate) enum Chooser {
     RoundRobin(RoundRobin),
@@ -92,8 +92,8 @@ impl Chooser {
         }
     }
 
-    /// Takes what is remembered over to new endpoints, by their names, so that a change of one does not change whose turn
-    /// it is among the others. Both lists are ordered by name.
+    /// Takes what is remembered over to new endpoints, by their names, so that a change of one does not change whose
+    /// turn it is among the others. Both lists are ordered by name.
     pub(crate) fn carry_over(&mut self, old: &[Endpoint], new: &[Endpoint]) {
         match self {
             Self::RoundRobin(policy) => policy.carry_over(old, new),

@@ -4,8 +4,8 @@ use super::round_robin::RoundRobin;
 use crate::endpoint::Endpoint;
 use crate::location::Location;
 
-/// Endpoints whose distances differ by less than this are in one place and take turns, km: what the coordinates of a network are
-/// worth at best.
+/// Endpoints whose distances differ by less than this are in one place and take turns, km: what the coordinates of a
+/// network are worth at best.
 const SAME_PLACE_KM: f64 = 10.0;
 
 /// Whose turn it is in one place.

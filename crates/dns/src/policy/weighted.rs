@@ -1,7 +1,7 @@
 //! Smooth weighted round robin: each gets its share, and the turns of one are spread evenly among those of the others.
 //!
-//! Every endpoint's credit grows by its weight with each answer; the one with the most is chosen and pays what all gained
-//! together. Over as many answers as the sum of the weights each is chosen exactly as often as its weight says.
+//! Every endpoint's credit grows by its weight with each answer; the one with the most is chosen and pays what all
+//! gained together. Over as many answers as the sum of the weights each is chosen exactly as often as its weight says.
 
 use super::place_of;
 use crate::endpoint::Endpoint;
@@ -44,8 +44,8 @@ impl Weighted {
     }
 
     pub(crate) fn carry_over(&mut self, old: &[Endpoint], new: &[Endpoint]) {
-        // A credit is only worth something among the same endpoints with the same weights: debts of long ago would keep one
-        // that comes back out of the answers, or give it all of them.
+        // A credit is only worth something among the same endpoints with the same weights: debts of long ago would keep
+        // one that comes back out of the answers, or give it all of them.
         let same = old.len() == new.len()
             && old
                 .iter()

@@ -1,8 +1,8 @@
 //! The server: sockets, and a thread for them.
 //!
-//! It is a small server of our own on tokio, with `hickory-proto` for the wire, and not `hickory-server`: every answer is worked out
-//! anew, so that server's catalog of records has nothing to keep; it takes any number of TCP connections, any length of query and
-//! any number of queries of one network; and it would bring a resolver's crates along.
+//! It is a small server of our own on tokio, with `hickory-proto` for the wire, and not `hickory-server`: every answer
+//! is worked out anew, so that server's catalog of records has nothing to keep; it takes any number of TCP connections,
+//! any length of query and any number of queries of one network; and it would bring a resolver's crates along.
 
 mod tcp;
 mod udp;
@@ -26,7 +26,8 @@ use crate::zone::Zone;
 const MAX_LISTENERS: usize = 64;
 /// Attempts to find a port that is free for UDP and TCP.
 const PORT_ATTEMPTS: usize = 16;
-/// Pause after the system refused to hand over a packet or connection, so that a fault that lasts does not take the whole core.
+/// Pause after the system refused to hand over a packet or connection, so that a fault that lasts does not take the
+/// whole core.
 const FAULT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a server does not start.
@@ -85,8 +86,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes its addresses and begins to answer. The zone has no endpoints yet; until [`Zone::set_endpoints`] it answers SERVFAIL
-    /// to those who look for one.
+    /// Takes its addresses and begins to answer. The zone has no endpoints yet; until [`Zone::set_endpoints`] it
+    /// answers SERVFAIL to those who look for one.
     ///
     /// # Errors
     /// When an address is taken or not this machine's, or a setting cannot be met.
@@ -163,8 +164,8 @@ fn serve(sockets: Vec<(tokio::net::UdpSocket, tokio::net::TcpListener)>, respond
     }
 }
 
-/// What a query is answered. No packet is known at which the decoder panics, and if there is one, it must not end the answers to
-/// everybody else.
+/// What a query is answered. No packet is known at which the decoder panics, and if there is one, it must not end the
+/// answers to everybody else.
 async fn answered<T>(ask: impl FnOnce() -> Option<T>) -> Option<T> {
     match contain(ask) {
         Ok(answer) => answer,
@@ -212,7 +213,8 @@ fn bind(address: SocketAddr) -> Result<(SocketAddr, UdpSocket, TcpListener), Sta
     bound.map_err(|source| StartError::Bind { address, source })
 }
 
-/// The serial number that a zone begins with: seconds of the clock, so that it grows over restarts (RFC 1912, section 2.2).
+/// The serial number that a zone begins with: seconds of the clock, so that it grows over restarts (RFC 1912, section
+/// 2.2).
 fn serial_of(now: SystemTime) -> u32 {
     now.duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs() as u32)
 }

@@ -8,7 +8,8 @@ use hickory_proto::rr::{Name, RecordType};
 
 use crate::counters::DropReason;
 
-/// Longest packet that is looked at, bytes. A query has one name and a few options; one of this length has nothing to do with that.
+/// Longest packet that is looked at, bytes. A query has one name and a few options; one of this length has nothing to
+/// do with that.
 pub(crate) const MAX_QUERY_BYTES: usize = 4096;
 
 /// Length of the header of a message (RFC 1035, section 4.1.1).
@@ -55,8 +56,9 @@ impl Query {
 
     /// Reads a packet.
     ///
-    /// What is counted in the header is checked before anything is decoded: a query has one question (RFC 9619), no answer, at most
-    /// one record of a transfer (RFC 1995) and at most two beside (EDNS and a signature). So the time that decoding takes is bounded.
+    /// What is counted in the header is checked before anything is decoded: a query has one question (RFC 9619), no
+    /// answer, at most one record of a transfer (RFC 1995) and at most two beside (EDNS and a signature). So the time
+    /// that decoding takes is bounded.
     pub(crate) fn read(packet: &[u8]) -> Result<Self, Unanswerable> {
         let Some(header) = packet.first_chunk::<HEADER_BYTES>() else {
             return Err(Unanswerable::Drop(DropReason::Malformed));
@@ -97,7 +99,8 @@ impl Query {
     }
 }
 
-/// Whether a subnet is as a query may have it: with no bits set behind its prefix, and without a scope (RFC 7871, section 6).
+/// Whether a subnet is as a query may have it: with no bits set behind its prefix, and without a scope (RFC 7871,
+/// section 6).
 fn is_sound(subnet: ClientSubnet) -> bool {
     let behind = |bits: u128, width: u32| {
         let prefix = u32::from(subnet.source_prefix());

@@ -7,7 +7,8 @@ use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
 
 use super::query::Query;
 
-/// Bytes that we take and send over UDP at most: what passes any path without being cut into pieces (DNS flag day 2020).
+/// Bytes that we take and send over UDP at most: what passes any path without being cut into pieces (DNS flag day
+/// 2020).
 const UDP_BYTES: u16 = 1232;
 /// Bytes over UDP for who does not say more (RFC 1035, section 4.2.1).
 const PLAIN_UDP_BYTES: u16 = 512;
@@ -51,8 +52,8 @@ impl Reply {
         Self { truncated: true, ..Self::of(ResponseCode::NoError) }
     }
 
-    /// Makes a packet of at most `limit` bytes: what does not fit loses what is beside the answer, and then all but the invitation
-    /// to ask over TCP. `None` when not even that fits, which no limit of 512 or more allows.
+    /// Makes a packet of at most `limit` bytes: what does not fit loses what is beside the answer, and then all but the
+    /// invitation to ask over TCP. `None` when not even that fits, which no limit of 512 or more allows.
     pub(crate) fn encode(mut self, query: &Query, limit: u16) -> Option<Encoded> {
         let fits = |reply: &Self| reply.packet(query).filter(|packet| packet.len() <= usize::from(limit));
         if let Some(packet) = fits(&self) {

@@ -130,8 +130,8 @@ impl NodeGroups {
 }
 
 impl Engine {
-    /// Changes the groups of a node whose home is this shard. They stay with its session, connected or not, until that and
-    /// what is kept for the node when it is away have ended.
+    /// Changes the groups of a node whose home is this shard. They stay with its session, connected or not, until that
+    /// and what is kept for the node when it is away have ended.
     pub fn change_membership(&mut self, now: Now, change: &MembershipChange) -> MembershipOutcome {
         self.desk.journal.now = now;
         let node = self

@@ -1,10 +1,10 @@
 //! What is kept for a node when it is away (CTX-54 to CTX-57).
 //!
-//! A node's session keeps what is addressed to it, like any session that lasts; and when it ends, because the client has left or
-//! because it starts anew, what is addressed stays. Then the session is a mailbox: without subscriptions, without packet ids,
-//! without anything that MQTT knows, but with a queue that addresses go on to fill. The node's next session takes it over.
-//! So nothing has to be handed from one place to another when a connection breaks: a message leaves
-//! the queue of its node when the node has acknowledged it, and not before (CTX-28).
+//! A node's session keeps what is addressed to it, like any session that lasts; and when it ends, because the client
+//! has left or because it starts anew, what is addressed stays. Then the session is a mailbox: without subscriptions,
+//! without packet ids, without anything that MQTT knows, but with a queue that addresses go on to fill. The node's next
+//! session takes it over. So nothing has to be handed from one place to another when a connection breaks: a message
+//! leaves the queue of its node when the node has acknowledged it, and not before (CTX-28).
 
 use crate::durable::{Key, Numbers};
 use crate::engine::Engine;
@@ -56,8 +56,8 @@ impl Engine {
             && (max == 0 || self.nodes.mailboxes < u64::from(max))
     }
 
-    /// The session of a node has ended, and what is addressed to the node stays. What it was owed otherwise goes the way of what any
-    /// session was owed.
+    /// The session of a node has ended, and what is addressed to the node stays. What it was owed otherwise goes the
+    /// way of what any session was owed.
     pub(crate) fn begin_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
         let Some(addresses) = &self.settings.addresses else { return };
         let ends_at = addresses.mailbox_ends_at(now.monotonic);
@@ -77,8 +77,8 @@ impl Engine {
         self.desk.store_session(key);
     }
 
-    /// Keeps of what a session was owed what is addressed to its client: first what was sent and not acknowledged, then what
-    /// waited, in their orders.
+    /// Keeps of what a session was owed what is addressed to its client: first what was sent and not acknowledged, then
+    /// what waited, in their orders.
     fn empty_into_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
         let reason = if reason == Reason::SessionExpired { reason } else { Reason::SessionDiscarded };
         self.desk.end_exchanges(key);
@@ -145,7 +145,8 @@ impl Engine {
         }
     }
 
-    /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session that has ended.
+    /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session
+    /// that has ended.
     pub(crate) fn is_owed_still(&self, key: SessionKey, number: u64, message: &Message) -> bool {
         let Some(session) = self.desk.sessions.get(key.0) else { return true };
         let before = session.flow.as_ref().is_some_and(|flow| number <= flow.mailbox_from);

@@ -1,7 +1,7 @@
 //! What became of messages to nodes, told to their senders.
 //!
-//! Whoever sends asks with a user property. The broker adds where receipts go as another one, so that all there is to know
-//! travels with the message: to other shards, into the store, and back.
+//! Whoever sends asks with a user property. The broker adds where receipts go as another one, so that all there is to
+//! know travels with the message: to other shards, into the store, and back.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -27,8 +27,8 @@ const ASKS: &str = "receipt";
 const GOES_TO: &str = "receipt-to";
 /// User property that tells messages to several nodes apart, set by the broker.
 const NUMBER: &str = "receipt-id";
-/// What only the broker says. From anybody else it is left out of messages to addresses: whoever could say where receipts go would have the broker
-/// publish where it may not publish itself.
+/// What only the broker says. From anybody else it is left out of messages to addresses: whoever could say where
+/// receipts go would have the broker publish where it may not publish itself.
 pub(crate) const SET_BY_BROKER: &[&str] = &[GOES_TO, NUMBER];
 /// Identifier of the property Correlation Data.
 const CORRELATION_DATA: u8 = 0x09;
@@ -154,7 +154,8 @@ pub(crate) fn asks_for_unknown_receipts(properties: &PublishProperties<'_>) -> b
 }
 
 impl Engine {
-    /// Adds to the properties of a message to nodes where its receipts go, if its sender asks for any and may publish there.
+    /// Adds to the properties of a message to nodes where its receipts go, if its sender asks for any and may publish
+    /// there.
     pub(crate) fn add_receipts(
         &mut self,
         sender: SessionKey,
@@ -208,8 +209,8 @@ impl Engine {
 }
 
 impl Desk {
-    /// Tells the sender of a message what has become of it, where it was addressed to the client of a session and the sender wants to
-    /// know.
+    /// Tells the sender of a message what has become of it, where it was addressed to the client of a session and the
+    /// sender wants to know.
     #[inline]
     pub(crate) fn tell_fate(&mut self, to: SessionKey, topic: &str, properties: &[u8], qos: QoS, fate: Fate) {
         if self.has_addresses && !properties.is_empty() {

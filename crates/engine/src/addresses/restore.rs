@@ -8,12 +8,12 @@ use crate::telling::reason::Reason;
 
 use super::mailbox::is_addressed;
 
-/// A bit of the options of a stored subscription that no subscription has: what stands in the place of its filter is the name
-/// of a group that a node is in.
+/// A bit of the options of a stored subscription that no subscription has: what stands in the place of its filter is
+/// the name of a group that a node is in.
 pub(crate) const NODE_GROUP: u8 = 1 << 4;
 
-/// What a group's name is stored behind. No topic filter has this character ([MQTT-4.7.3-2]), so that a node that has subscribed to
-/// a filter of the same text has both.
+/// What a group's name is stored behind. No topic filter has this character ([MQTT-4.7.3-2]), so that a node that has
+/// subscribed to a filter of the same text has both.
 const GROUP_MARK: char = '\0';
 
 /// What stands in the place of a filter for a group of nodes.

@@ -1,7 +1,7 @@
 //! Who may publish to many, and read what is sent to others.
 //!
-//! Where nobody has said anything about rights, everybody may do everything. For addresses that would be too much: each node
-//! could speak to all others and read what is sent to them. So these need a rule that allows them.
+//! Where nobody has said anything about rights, everybody may do everything. For addresses that would be too much: each
+//! node could speak to all others and read what is sent to them. So these need a rule that allows them.
 
 use tidegate_mqtt::QoS;
 
@@ -16,7 +16,8 @@ const GATEWAYS: &str = "/gateways";
 /// Something that a rule, and not the default, has to allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right<'a> {
-    /// Publishing to a group of nodes, to all of them, to a topic of receipts, or the list of gateways that nodes rely on.
+    /// Publishing to a group of nodes, to all of them, to a topic of receipts, or the list of gateways that nodes rely
+    /// on.
     Publish {
         /// The topic.
         topic: &'a str,
@@ -63,8 +64,8 @@ impl Engine {
 }
 
 impl Address<'_> {
-    /// Whether what is sent to this address is meant for the client of a session. What was sent to a group is, also if the node
-    /// is in it no longer.
+    /// Whether what is sent to this address is meant for the client of a session. What was sent to a group is, also if
+    /// the node is in it no longer.
     pub(crate) fn is_of(&self, session: &Session) -> bool {
         match self {
             Self::Receipts(id) => **id == *session.client_id,

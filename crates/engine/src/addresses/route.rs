@@ -69,8 +69,8 @@ impl Engine {
 }
 
 impl Reach<'_> {
-    /// Begins to tell the sender of a message what becomes of it, where it is one to nodes. `entered` says whether it has come from
-    /// a client of this shard.
+    /// Begins to tell the sender of a message what becomes of it, where it is one to nodes. `entered` says whether it
+    /// has come from a client of this shard.
     #[inline]
     pub(crate) fn begin_receipts(
         &mut self,

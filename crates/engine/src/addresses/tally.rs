@@ -1,7 +1,7 @@
 //! The counts of a message to several nodes: how many it was for, and what became of it.
 //!
-//! Each shard counts its own nodes, and tells the shard where the message entered; that one adds up and tells the sender: when all have
-//! counted, from time to time as long as something changes, and when nothing can change any more.
+//! Each shard counts its own nodes, and tells the shard where the message entered; that one adds up and tells the
+//! sender: when all have counted, from time to time as long as something changes, and when nothing can change any more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,7 +16,8 @@ use crate::now::{Millis, Now};
 use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
-/// Messages that a shard counts at once, as the one where they entered or for its own nodes. Of the oldest beyond no more is told.
+/// Messages that a shard counts at once, as the one where they entered or for its own nodes. Of the oldest beyond no
+/// more is told.
 pub(super) const TALLIES_MAX: usize = 1024;
 /// Milliseconds between two counts that a sender is told.
 const INTERVAL_MS: u64 = 1_000;
@@ -72,7 +73,8 @@ impl Counts {
 pub(super) struct Counted {
     /// Nodes that the message is for.
     pub members: u32,
-    /// Nodes that are none of them, and have subscribed to the topic by themselves: what becomes of it there is not counted.
+    /// Nodes that are none of them, and have subscribed to the topic by themselves: what becomes of it there is not
+    /// counted.
     pub others: BTreeSet<Box<str>>,
 }
 
@@ -147,7 +149,8 @@ impl Tallies {
 }
 
 impl Desk {
-    /// A message to several nodes has entered here, or come from another shard: those among its receivers that it is for are counted.
+    /// A message to several nodes has entered here, or come from another shard: those among its receivers that it is
+    /// for are counted.
     pub(super) fn begin_tally(
         &mut self,
         now: Now,

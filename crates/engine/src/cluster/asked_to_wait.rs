@@ -1,7 +1,7 @@
 //! Publishers that shards of other nodes have asked to wait: for a queue, for memory, for shorter turns.
 //!
-//! Whoever has asked says later that they may go on. A node that dies says nothing any more, so that it is remembered whom each shard
-//! has asked: those go on without it.
+//! Whoever has asked says later that they may go on. A node that dies says nothing any more, so that it is remembered
+//! whom each shard has asked: those go on without it.
 
 use crate::connection::Connection;
 use crate::engine::Engine;
@@ -19,7 +19,8 @@ impl Engine {
         }
     }
 
-    /// A shard lets a publisher of this one go on. What a node says of a wait that is over already is not taken for another one's.
+    /// A shard lets a publisher of this one go on. What a node says of a wait that is over already is not taken for
+    /// another one's.
     pub(crate) fn unpark_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
         if self.links.is_foreign(asker) {
             let Some(askers) = self.askers_of(key) else { return };

@@ -1,10 +1,11 @@
 //! QoS 2 messages that cross between nodes, each once, whichever of the nodes dies.
 //!
-//! A publisher's PUBREC waits until all nodes that want the message have it. Should one of them die first, or the node of the publisher
-//! itself, the publisher is not answered and sends the message again, to whoever works its partition then. Who has the message by then
-//! cannot be seen from its packet id. So it has a name, and every node notes under it, together with what became of the message, which
-//! partitions have got it: this is in the node's store, and goes along with a partition. What is sent again says the same name, and goes
-//! to the sessions of those partitions that have not got it.
+//! A publisher's PUBREC waits until all nodes that want the message have it. Should one of them die first, or the node
+//! of the publisher itself, the publisher is not answered and sends the message again, to whoever works its partition
+//! then. Who has the message by then cannot be seen from its packet id. So it has a name, and every node notes under
+//! it, together with what became of the message, which partitions have got it: this is in the node's store, and goes
+//! along with a partition. What is sent again says the same name, and goes to the sessions of those partitions that
+//! have not got it.
 
 mod again;
 mod dealt_before;
@@ -142,13 +143,14 @@ impl Exchanges {
         self.here.with(self.arrived)
     }
 
-    /// Of those, the ones that come or leave: `cut` are for new homes at other nodes. Where they are in the end is not decided, so that what they
-    /// get is noted with their sessions at each of both homes, and goes or stays with these.
+    /// Of those, the ones that come or leave: `cut` are for new homes at other nodes. Where they are in the end is not
+    /// decided, so that what they get is noted with their sessions at each of both homes, and goes or stays with these.
     fn in_transit(&self, cut: Partitions) -> Partitions {
         self.here().among(cut.with(self.arrived.without(self.here)))
     }
 
-    /// Begins one, of which this process deals to the groups of these partitions. `cut` are for new homes at other nodes.
+    /// Begins one, of which this process deals to the groups of these partitions. `cut` are for new homes at other
+    /// nodes.
     fn begin(&mut self, ticket: Option<Ticket>, groups: Partitions, cut: Partitions) -> Exchange {
         self.last += 1;
         self.open.insert(self.last);
@@ -268,7 +270,8 @@ impl Desk {
 }
 
 impl Engine {
-    /// Names a QoS 2 message that is about to leave for other nodes. One of a session that ends with its connection is not sent again.
+    /// Names a QoS 2 message that is about to leave for other nodes. One of a session that ends with its connection is
+    /// not sent again.
     #[inline]
     pub(crate) fn begin_exchange(
         &mut self,

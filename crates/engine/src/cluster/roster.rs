@@ -1,7 +1,7 @@
 //! The shards that an engine talks to: the others of its process, and those of the other nodes of its cluster.
 //!
-//! A shard of another node has a number behind those of the process's own. The shell gives these numbers, each process its own,
-//! and never the same one to two lives of a node at once: so a number stands for one life of one shard.
+//! A shard of another node has a number behind those of the process's own. The shell gives these numbers, each process
+//! its own, and never the same one to two lives of a node at once: so a number stands for one life of one shard.
 
 use crate::ids::{MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
 use crate::publish::is_own_topic;
@@ -14,7 +14,8 @@ pub struct Roster {
     live: u64,
     /// Partitions that nobody serves for now and somebody will, with all that was owed there, one bit each.
     absent: u64,
-    /// Partitions whose homes cannot be reached, and which this process works for its own clients meanwhile, one bit each.
+    /// Partitions whose homes cannot be reached, and which this process works for its own clients meanwhile, one bit
+    /// each.
     stood_in_for: u64,
     homes: [ShardId; PARTITIONS as usize],
     /// The greatest id of a move that can have begun by now.
@@ -43,7 +44,8 @@ impl Roster {
         self
     }
 
-    /// Says that a shard works a partition, also one of another node. A shard that is not in the roster changes nothing.
+    /// Says that a shard works a partition, also one of another node. A shard that is not in the roster changes
+    /// nothing.
     #[must_use]
     pub fn with_home(mut self, partition: PartitionId, shard: ShardId) -> Self {
         if self.has(shard)
@@ -54,7 +56,8 @@ impl Roster {
         self
     }
 
-    /// Says that nobody serves a partition for now: its node is gone, and another one, or the same, will go on with all that it owes.
+    /// Says that nobody serves a partition for now: its node is gone, and another one, or the same, will go on with all
+    /// that it owes.
     #[must_use]
     pub fn with_absent(mut self, partition: PartitionId) -> Self {
         self.absent |= 1 << (partition.0 & 63);
@@ -68,7 +71,8 @@ impl Roster {
         self
     }
 
-    /// Says which moves have begun: all with ids up to `begun`, of which those that are not `open` are decided. Without this word none is under way.
+    /// Says which moves have begun: all with ids up to `begun`, of which those that are not `open` are decided. Without
+    /// this word none is under way.
     #[must_use]
     pub fn with_moves(mut self, begun: u64, open: &[u64]) -> Self {
         (self.moves_begun, self.open_moves) = (begun, open.to_vec());
@@ -149,8 +153,8 @@ impl Roster {
         Shards(self.live & !(1 << self.place.shard.0))
     }
 
-    /// The other shards that are told who is interested in a filter: all, but none of another node about what each tells of
-    /// itself.
+    /// The other shards that are told who is interested in a filter: all, but none of another node about what each
+    /// tells of itself.
     #[inline]
     pub(crate) fn others_for(&self, filter: &str) -> Shards {
         let others = self.others();

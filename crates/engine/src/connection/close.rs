@@ -40,8 +40,8 @@ impl Engine {
         self.after_frame(now);
     }
 
-    /// The transport of a connection has failed in a way that has a reason of its own, such as a certificate that is missing. Where
-    /// there is a client already, its connection is lost as any other.
+    /// The transport of a connection has failed in a way that has a reason of its own, such as a certificate that is
+    /// missing. Where there is a client already, its connection is lost as any other.
     pub fn handle_transport_failed(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: &str) {
         let heard = self.desk.connections.get(key).is_some_and(|connection| connection.phase != Phase::AwaitConnect);
         if heard {
@@ -51,7 +51,8 @@ impl Engine {
         self.after_frame(now);
     }
 
-    /// A connection of which nothing was heard yet is refused by the shell, which counts and tells it. Says whether it was one.
+    /// A connection of which nothing was heard yet is refused by the shell, which counts and tells it. Says whether it
+    /// was one.
     pub fn close_unheard(&mut self, key: ConnectionKey, reason: Reason) -> bool {
         let unheard = |connection: &&mut crate::connection::Connection| connection.phase == Phase::AwaitConnect;
         let Some(connection) = self.desk.connections.get_mut(key).filter(unheard) else { return false };
@@ -102,7 +103,8 @@ impl Engine {
         self.close_towards(now, key, reason, detail, None);
     }
 
-    /// The same with what the client is told to use instead; `None` leaves it to the table of homes, the drain and the listener.
+    /// The same with what the client is told to use instead; `None` leaves it to the table of homes, the drain and the
+    /// listener.
     pub(crate) fn close_towards(
         &mut self,
         now: Now,
@@ -147,8 +149,8 @@ impl Engine {
         self.desk.listener(listener).and_then(|listener| listener.server_reference.clone())
     }
 
-    /// Sends clients elsewhere from now on: who connects is told so (0x9C), and [`Engine::evict`] ends the connections of the
-    /// others. `reference` is what MQTT 5 clients are told to use; `None` leaves it to their listener.
+    /// Sends clients elsewhere from now on: who connects is told so (0x9C), and [`Engine::evict`] ends the connections
+    /// of the others. `reference` is what MQTT 5 clients are told to use; `None` leaves it to their listener.
     pub fn begin_redirecting(&mut self, reference: Option<String>) {
         self.redirecting = Some(Redirecting { reference: reference.map(String::into_boxed_str) });
     }
@@ -158,7 +160,8 @@ impl Engine {
         self.redirecting = None;
     }
 
-    /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there were.
+    /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there
+    /// were.
     pub fn evict(&mut self, now: Now, clients: usize, whom: Evicted) -> usize {
         let connections = self.desk.connections.iter();
         let of_client = connections.filter(|(_, it)| {
@@ -226,8 +229,8 @@ impl Engine {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.connection = None;
         let expiry = session.expiry_seconds;
-        // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT nothing may
-        // follow ([MQTT-3.14.4-1]).
+        // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
+        // nothing may follow ([MQTT-3.14.4-1]).
         let event = self.client_event(now, key, Some(reason));
         self.publish_client_event(now, event);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };

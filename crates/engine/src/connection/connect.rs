@@ -237,8 +237,8 @@ impl Engine {
         }
     }
 
-    /// The session that a client goes on with, and whether it is one that the client knows of: not what is kept for a node whose
-    /// session has ended.
+    /// The session that a client goes on with, and whether it is one that the client knows of: not what is kept for a
+    /// node whose session has ended.
     fn session_to_resume(
         &mut self,
         now: Now,

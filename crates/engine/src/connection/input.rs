@@ -319,8 +319,8 @@ impl Engine {
         self.desk.events.push_back(Event::HandOver { key, home, listener, bytes });
     }
 
-    /// Whether a packet repeats a QoS 2 PUBLISH that was taken already. It is only answered, and so does not wait: behind the
-    /// PUBREL of the first one, which does not wait either, it would look like a new message.
+    /// Whether a packet repeats a QoS 2 PUBLISH that was taken already. It is only answered, and so does not wait:
+    /// behind the PUBREL of the first one, which does not wait either, it would look like a new message.
     #[cold]
     fn is_repetition(&self, key: ConnectionKey, version: Version, frame: &Frame<'_>) -> bool {
         let Ok(raw) = RawPublish::decode(version, frame.first_byte, frame.body) else { return false };
@@ -414,7 +414,8 @@ impl Engine {
         }
     }
 
-    /// A parked publisher is gone. What it had sent before counts, its goodbye above all: nobody is left to be held back.
+    /// A parked publisher is gone. What it had sent before counts, its goodbye above all: nobody is left to be held
+    /// back.
     pub(crate) fn take_parked(&mut self, now: Now, key: ConnectionKey) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         if connection.is_suspended() {

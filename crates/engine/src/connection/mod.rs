@@ -124,7 +124,8 @@ pub(crate) struct EnhancedState {
     pub running: bool,
 }
 
-/// What the shell knows of a client before its CONNECT arrives: from its certificate, or the name of the server it asked for.
+/// What the shell knows of a client before its CONNECT arrives: from its certificate, or the name of the server it
+/// asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preset {
     /// The tenant in place of its listener's. The user that it names may still belong to another one.

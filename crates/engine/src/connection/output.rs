@@ -67,8 +67,8 @@ impl Output {
         at - self.head + before.map(|shared| shared.payload.len() - shared.written).sum::<usize>()
     }
 
-    /// Up to where `bytes` may be written. What is shared stands behind the bytes of its packet, so that a payload at just
-    /// this place belongs to the last packet before it.
+    /// Up to where `bytes` may be written. What is shared stands behind the bytes of its packet, so that a payload at
+    /// just this place belongs to the last packet before it.
     #[inline]
     fn limit(&self) -> usize {
         self.barrier().unwrap_or(self.bytes.len())

@@ -1,7 +1,7 @@
 //! Clients whose node has no lease at the moment: they stay connected until it is known who serves them.
 //!
-//! Nothing that promises anything may be written meanwhile, since another node may have taken the place. So all output is withheld
-//! but answers to pings, and what clients send is kept as packets of those are who have to wait.
+//! Nothing that promises anything may be written meanwhile, since another node may have taken the place. So all output
+//! is withheld but answers to pings, and what clients send is kept as packets of those are who have to wait.
 
 use tidegate_mqtt::{PacketType, split_frame};
 
@@ -14,8 +14,8 @@ use crate::orchestrator::homes::Home;
 use crate::telling::reason::Reason;
 
 impl Engine {
-    /// Has a client wait; says whether it does. One that does not take what it is sent does not: what the shell holds of it may promise
-    /// something.
+    /// Has a client wait; says whether it does. One that does not take what it is sent does not: what the shell holds
+    /// of it may promise something.
     pub(crate) fn suspend(&mut self, now: Now, key: ConnectionKey) -> bool {
         let Some(connection) = self.desk.connections.get(key) else { return false };
         if connection.phase != Phase::Open || connection.leaving || connection.blocked {
@@ -81,7 +81,8 @@ impl Engine {
         waiting.filter_map(|(key, _)| of(key)).collect()
     }
 
-    /// Ends a connection, which may be of a client that waits. What is withheld is another's to say. Who is owed nothing hears the reason.
+    /// Ends a connection, which may be of a client that waits. What is withheld is another's to say. Who is owed
+    /// nothing hears the reason.
     pub(crate) fn end_waiting(&mut self, now: Now, key: ConnectionKey, reason: Reason) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         if connection.is_suspended() && connection.output.as_ref().is_none_or(|output| output.is_empty()) {
@@ -102,8 +103,8 @@ impl Engine {
         }
     }
 
-    /// A client that waits is gone. Nothing that it has sent meanwhile was acknowledged, and it may send it elsewhere; only its goodbye
-    /// counts.
+    /// A client that waits is gone. Nothing that it has sent meanwhile was acknowledged, and it may send it elsewhere;
+    /// only its goodbye counts.
     pub(crate) fn take_goodbye(&mut self, now: Now, key: ConnectionKey) {
         let Some(connection) = self.desk.connections.get(key) else { return };
         let version = connection.version;
@@ -120,8 +121,8 @@ impl Engine {
         }
     }
 
-    /// Whether a client that has waited as long as others may goes on waiting, since its node has no lease. In the end who has sent
-    /// something is told that nobody serves it.
+    /// Whether a client that has waited as long as others may goes on waiting, since its node has no lease. In the end
+    /// who has sent something is told that nobody serves it.
     pub(crate) fn goes_on_waiting(&mut self, now: Now, key: ConnectionKey) -> bool {
         let is_patient = self.homes.is_patient(now);
         let limit = now.monotonic.plus(self.settings.limits.block_timeout_ms);

@@ -1,9 +1,9 @@
 //! In which order connections with output are written.
 //!
-//! What a message to few causes, an answer, or a message to one subscriber, is written in the turn that caused it. What a
-//! message to many causes stands in line: the shell writes a bounded number of it in each turn, the longest waiting first,
-//! so that everybody else is served between them. Whoever stands in line and gets something of the first kind is written at
-//! once, with all that waits for it.
+//! What a message to few causes, an answer, or a message to one subscriber, is written in the turn that caused it. What
+//! a message to many causes stands in line: the shell writes a bounded number of it in each turn, the longest waiting
+//! first, so that everybody else is served between them. Whoever stands in line and gets something of the first kind is
+//! written at once, with all that waits for it.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use crate::ids::ConnectionKey;
 /// Receivers on this shard beyond which a message is one to many: their connections stand in line.
 pub(crate) const WIDE_RECEIVERS: usize = 64;
 
-/// Connections that packets of one client, taken at once, may name to be written in the same turn; further ones stand in
-/// line, like those of one message to many.
+/// Connections that packets of one client, taken at once, may name to be written in the same turn; further ones stand
+/// in line, like those of one message to many.
 const FIRST_BY_INPUT: usize = WIDE_RECEIVERS;
 
 /// The same for one commit. It releases what many have sent, each of whom waits for the answer.
@@ -111,8 +111,9 @@ impl ToWrite {
 }
 
 impl Engine {
-    /// The next connection with output, first those that are to be written in this turn, then those in line. For a shell
-    /// that writes all of them; one that bounds its turns takes [`Engine::pop_first`] and [`Engine::pop_in_line`].
+    /// The next connection with output, first those that are to be written in this turn, then those in line. For a
+    /// shell that writes all of them; one that bounds its turns takes [`Engine::pop_first`] and
+    /// [`Engine::pop_in_line`].
     #[inline]
     pub fn pop_dirty(&mut self) -> Option<ConnectionKey> {
         self.pop_first().or_else(|| self.pop_in_line())

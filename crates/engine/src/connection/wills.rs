@@ -65,9 +65,9 @@ impl Engine {
         Arc::make_mut(&mut self.settings).wills_on_shutdown = false;
     }
 
-    /// Takes no more connections, because the server is about to stop, and publishes the wills of all clients if that is
-    /// wanted. Where every shard does this before any of them goes on to [`Engine::begin_shutdown`], and hands its batches
-    /// over, the clients that these wills are for are still there.
+    /// Takes no more connections, because the server is about to stop, and publishes the wills of all clients if that
+    /// is wanted. Where every shard does this before any of them goes on to [`Engine::begin_shutdown`], and hands its
+    /// batches over, the clients that these wills are for are still there.
     pub fn publish_last_wills(&mut self, now: Now) {
         self.stopping = true;
         if !self.settings.wills_on_shutdown {

@@ -1,11 +1,11 @@
 //! Messages on their way from one shard to another.
 //!
-//! What a link between shards holds is in no store. Mostly that is no loss, since who published it has no answer yet and
-//! sends it again. It would be one where nobody would: a QoS 2 message whose packet id is taken already, a will, and what a
-//! shared group deals or is given back. Such a message is written down as crossing, in the same batch as that which makes
-//! its first owner forget it; the receiving shard writes in one batch that it has crossed and what became of it; and when
-//! the first one hears of that, both records go. What has not crossed when a process dies is delivered by the next one,
-//! before it serves anybody.
+//! What a link between shards holds is in no store. Mostly that is no loss, since who published it has no answer yet
+//! and sends it again. It would be one where nobody would: a QoS 2 message whose packet id is taken already, a will,
+//! and what a shared group deals or is given back. Such a message is written down as crossing, in the same batch as
+//! that which makes its first owner forget it; the receiving shard writes in one batch that it has crossed and what
+//! became of it; and when the first one hears of that, both records go. What has not crossed when a process dies is
+//! delivered by the next one, before it serves anybody.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,8 @@ use super::records::{end, put_message, read_message};
 /// What a message crosses for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// To subscribers and to its topic's home: each of these of as many shards, one bit each. Under this name, where it has crossed to other
-    /// nodes as well.
+    /// To subscribers and to its topic's home: each of these of as many shards, one bit each. Under this name, where it
+    /// has crossed to other nodes as well.
     Publish { shards: u16, deliver: u64, retain: u64, name: Option<ExchangeName> },
     /// To a member of a shared group, or back to its home.
     Group { share: Box<str>, filter: Box<str> },

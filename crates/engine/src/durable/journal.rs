@@ -14,9 +14,9 @@ use super::keys::{Key, StoredSession};
 pub struct JournalBatch {
     /// Grows by one with each batch of this shard; for [`Engine::handle_committed`](crate::Engine::handle_committed).
     pub sequence: u64,
-    /// The operations one after the other, numbers little-endian: `1 | length of the key (u16) | key | length of the value
-    /// (u32) | value` puts a value, `2 | length of the key (u16) | key` deletes one. Empty when the batch only stands for
-    /// its place in the order.
+    /// The operations one after the other, numbers little-endian:
+    /// `1 | length of the key (u16) | key | length of the value (u32) | value` puts a value,
+    /// `2 | length of the key (u16) | key` deletes one. Empty when the batch only stands for its place in the order.
     pub operations: Vec<u8>,
 }
 
@@ -136,9 +136,9 @@ impl Journal {
         number
     }
 
-    /// Says that numbers are given out up to here. It is written before the first of them is used, so that a process that
-    /// comes later uses none of them again, whatever has been deleted since: what is left of an ended session must not
-    /// become part of a new one.
+    /// Says that numbers are given out up to here. It is written before the first of them is used, so that a process
+    /// that comes later uses none of them again, whatever has been deleted since: what is left of an ended session must
+    /// not become part of a new one.
     #[cold]
     fn reserve(&mut self, reserved: Reserved) {
         self.reserved = reserved;

@@ -1,5 +1,5 @@
-//! The keys of what is stored. Their order is that in which a store is read: a session before all that belongs to it, and
-//! messages that several sessions share behind all that refer to them.
+//! The keys of what is stored. Their order is that in which a store is read: a session before all that belongs to it,
+//! and messages that several sessions share behind all that refer to them.
 
 use std::num::NonZeroU64;
 

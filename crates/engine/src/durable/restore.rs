@@ -176,8 +176,9 @@ fn read_retained(value: &[u8], now: Now, tenant: TenantId, topic: &str) -> Resul
 }
 
 impl Engine {
-    /// Takes in one pair of a store. Pairs come in the order of their keys, those that [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for
-    /// this shard; [`Engine::finish_restore`] follows the last one.
+    /// Takes in one pair of a store. Pairs come in the order of their keys, those that
+    /// [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for this shard; [`Engine::finish_restore`] follows
+    /// the last one.
     ///
     /// # Errors
     /// When the pair cannot be taken in. The engine is of no use then: something of what was promised is missing.
@@ -378,9 +379,9 @@ impl Engine {
         }
     }
 
-    /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client and
-    /// lets no timers run before [`Engine::is_settled`] says so for all of them. Called for every shard of a process, also
-    /// for one that has taken nothing in.
+    /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client
+    /// and lets no timers run before [`Engine::is_settled`] says so for all of them. Called for every shard of a
+    /// process, also for one that has taken nothing in.
     ///
     /// # Errors
     /// When messages are missing that sessions are owed.

@@ -69,8 +69,8 @@ impl SessionRecord {
         }
     }
 
-    /// When the session ends, after a restart. The connection of a client that was connected broke off when the process ended; how
-    /// long that is ago nobody knows, so its time begins now.
+    /// When the session ends, after a restart. The connection of a client that was connected broke off when the process
+    /// ended; how long that is ago nobody knows, so its time begins now.
     pub(super) fn ends_at_after_restart(&self, now: Now) -> Millis {
         match self.expiry_seconds {
             _ if self.standing == Standing::Mailbox => self.ends_at,

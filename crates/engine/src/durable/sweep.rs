@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::keys::{Key, StoredSession};
 use super::records::ReadEntry;
 
-/// Decides which pairs of a store are still somebody's, in one pass over all of them in the order of their keys. A session
-/// that ends is deleted by its own key alone, and a message that several sessions share by nobody: both leave the rest to
-/// this.
+/// Decides which pairs of a store are still somebody's, in one pass over all of them in the order of their keys. A
+/// session that ends is deleted by its own key alone, and a message that several sessions share by nobody: both leave
+/// the rest to this.
 #[derive(Debug, Default)]
 pub struct Sweep {
     /// The session whose parts are being looked at.

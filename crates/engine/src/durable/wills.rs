@@ -1,6 +1,6 @@
-//! Wills of clients whose session ends with their connection. The connection breaks off when the process dies, and the will that
-//! the client was promised with its CONNACK is published by the restart ([MQTT-3.1.2-8]). Wills of sessions that last are
-//! stored with these.
+//! Wills of clients whose session ends with their connection. The connection breaks off when the process dies, and the
+//! will that the client was promised with its CONNACK is published by the restart ([MQTT-3.1.2-8]). Wills of sessions
+//! that last are stored with these.
 
 use tidegate_mqtt::QoS;
 
@@ -20,7 +20,8 @@ fn is_kept(will: &Will) -> bool {
 }
 
 impl Desk {
-    /// Stores the will of a session that is not stored itself, or forgets the one that is stored. A full store takes none.
+    /// Stores the will of a session that is not stored itself, or forgets the one that is stored. A full store takes
+    /// none.
     pub(crate) fn store_will(&mut self, key: SessionKey) {
         if !self.journal.is_on() {
             return;

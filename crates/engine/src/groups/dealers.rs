@@ -1,13 +1,14 @@
 //! Which shard deals what is published here, while the homes of groups change.
 //!
-//! A table reaches each shard at another moment, and so do its members the new home. So nobody goes by the table alone: a shard whose
-//! table has a new home gives its members seats there and says when it has done so. The new home says that it is ready when every shard
-//! has. Only then does a shard have its messages dealt there, which it says to both homes in line with its messages. So for each
-//! shard there is one dealer at any time, and it knows all members. The old home deals for those who have yet to change, and forgets its groups when
-//! nobody is left.
+//! A table reaches each shard at another moment, and so do its members the new home. So nobody goes by the table alone:
+//! a shard whose table has a new home gives its members seats there and says when it has done so. The new home says
+//! that it is ready when every shard has. Only then does a shard have its messages dealt there, which it says to both
+//! homes in line with its messages. So for each shard there is one dealer at any time, and it knows all members. The
+//! old home deals for those who have yet to change, and forgets its groups when nobody is left.
 //!
-//! Where the old home is gone, nobody deals until the new one is ready: publishers of what was wanted there wait. Where the home is out of reach,
-//! and this process stands in for it, whoever has members deals, until the home is ready again.
+//! Where the old home is gone, nobody deals until the new one is ready: publishers of what was wanted there wait. Where
+//! the home is out of reach, and this process stands in for it, whoever has members deals, until the home is ready
+//! again.
 
 use std::collections::BTreeSet;
 
@@ -122,7 +123,8 @@ impl Dealers {
         self.complete.has(partition)
     }
 
-    /// Whether all members that live have seats here, or will have them elsewhere. Who stands in for the home deals to those whom it has.
+    /// Whether all members that live have seats here, or will have them elsewhere. Who stands in for the home deals to
+    /// those whom it has.
     pub(super) fn is_told_all(&self, roster: &Roster, partition: PartitionId) -> bool {
         if roster.home_of(partition) == self.own {
             return roster.stands_in(partition) || self.is_complete(partition);
@@ -149,7 +151,8 @@ impl Dealers {
             let one = Partitions::that(|it| it == partition);
             let mut next = dealer;
             if new.stands_in(partition) && new.misses(partition) && new.has(dealer) {
-                // The home that is gone did not deal for this shard yet: whoever does goes on until there is another home.
+                // The home that is gone did not deal for this shard yet: whoever does goes on until there is another
+                // home.
             } else if new.stands_in(partition) {
                 next = home;
                 self.open = self.open.with(one);
@@ -191,8 +194,8 @@ impl Dealers {
 }
 
 impl Engine {
-    /// A table has come: begins to tell who deals. Members take their seats next. `decided` are partitions of which it says whether they had moved to a
-    /// node that is gone.
+    /// A table has come: begins to tell who deals. Members take their seats next. `decided` are partitions of which it
+    /// says whether they had moved to a node that is gone.
     pub(crate) fn begin_dealing_anew(&mut self, old: &Roster, decided: Partitions) {
         for peer in old.peers().without(self.roster.peers()) {
             self.groups.dealers.forget(peer);
@@ -219,8 +222,8 @@ impl Engine {
         }
     }
 
-    /// A shard becomes the home of partitions: it is told which messages their groups were dealt here, before it hears that all members have their
-    /// seats and deals. Whoever was told so before may be dead.
+    /// A shard becomes the home of partitions: it is told which messages their groups were dealt here, before it hears
+    /// that all members have their seats and deals. Whoever was told so before may be dead.
     fn tell_dealt_before(&mut self, home: ShardId, partitions: Partitions) {
         let all: Vec<_> = self.desk.exchanges.marks.dealt_to(partitions).collect();
         for (name, partitions) in all {
@@ -247,7 +250,8 @@ impl Engine {
         self.links.send(shard, Record::Dealing(word));
     }
 
-    /// A message of this name is dealt here to groups of these partitions: those who are to be their homes next are told so.
+    /// A message of this name is dealt here to groups of these partitions: those who are to be their homes next are
+    /// told so.
     pub(crate) fn tell_next_homes(&mut self, name: ExchangeName, partitions: Partitions) {
         let (own, roster) = (self.place.shard, &self.roster);
         let stays = |partition| roster.home_of(partition) == own && !self.desk.transfers.leaves(partition);
@@ -258,7 +262,8 @@ impl Engine {
         self.tell_homes(name, partitions);
     }
 
-    /// Tells the homes of these partitions, the next ones of those that move, that a message of this name was dealt to their groups.
+    /// Tells the homes of these partitions, the next ones of those that move, that a message of this name was dealt to
+    /// their groups.
     pub(crate) fn tell_homes(&mut self, name: ExchangeName, partitions: Partitions) {
         let own = self.place.shard;
         let transfers = &mut self.desk.transfers;
@@ -321,8 +326,8 @@ impl Engine {
         }
     }
 
-    /// A shard for which this one neither deals nor is the home tells it of no member that leaves. So its members keep no seats here for the case
-    /// that this shard is the home once more before it has forgotten the group.
+    /// A shard for which this one neither deals nor is the home tells it of no member that leaves. So its members keep
+    /// no seats here for the case that this shard is the home once more before it has forgotten the group.
     fn unseat_those_elsewhere(&mut self, peer: ShardId) {
         let Some(other) = self.groups.dealers.other(peer) else { return };
         let partitions = other.elsewhere.without(other.claims);

@@ -1,8 +1,9 @@
 //! Which groups there are, also while nobody is known to be in them.
 //!
-//! Members of a group can be at a node that is gone, whose place another one has yet to take. Until it has, only where the group is dealt is it known that
-//! there is one. So a shard that has groups without members does not forget them before it has heard of everybody who may be in them; and one whose
-//! groups get another home tells that home of each, whether it has members or not: it may hear later than the home that a node is gone.
+//! Members of a group can be at a node that is gone, whose place another one has yet to take. Until it has, only where
+//! the group is dealt is it known that there is one. So a shard that has groups without members does not forget them
+//! before it has heard of everybody who may be in them; and one whose groups get another home tells that home of each,
+//! whether it has members or not: it may hear later than the home that a node is gone.
 
 use crate::cluster::roster::Roster;
 use crate::engine::Engine;
@@ -14,7 +15,8 @@ use crate::now::Now;
 use crate::topics::GroupKey;
 
 impl Engine {
-    /// A group is dealt here, if it was not before. Says under which key, and how many shards were told of it and will confirm that.
+    /// A group is dealt here, if it was not before. Says under which key, and how many shards were told of it and will
+    /// confirm that.
     pub(super) fn make_group(&mut self, now: Now, group: GroupName<'_>, ticket: Option<Ticket>) -> (GroupKey, u16) {
         let strategy = self.desk.uplinks.strategy(group.tenant).unwrap_or(self.settings.shared.strategy);
         let key = self.groups.find_or_make(group, strategy);
@@ -37,7 +39,8 @@ impl Engine {
         }
     }
 
-    /// A group is about to be dealt here. Where its member has yet to hear that the home is another shard, that one hears of the group by this one.
+    /// A group is about to be dealt here. Where its member has yet to hear that the home is another shard, that one
+    /// hears of the group by this one.
     pub(super) fn tell_home_of_new(&mut self, group: GroupName<'_>) {
         let home = self.roster.home_of(group_partition(group.tenant, group.share, group.filter));
         if home != self.place.shard && self.groups.find(group).is_none() {
@@ -45,7 +48,8 @@ impl Engine {
         }
     }
 
-    /// Groups that are dealt here have another home, which is told of them before it hears that all members of this shard have their seats.
+    /// Groups that are dealt here have another home, which is told of them before it hears that all members of this
+    /// shard have their seats.
     pub(crate) fn tell_homes_of_groups(&mut self, old: &Roster) {
         for (_, dealt) in self.groups.dealt.iter() {
             let home = self.roster.home_of(dealt.partition);
@@ -74,7 +78,8 @@ impl Engine {
         }
     }
 
-    /// Whether whoever is in a group of a partition has a seat here: nobody who was at a node that is gone is to come, and all others have said so.
+    /// Whether whoever is in a group of a partition has a seat here: nobody who was at a node that is gone is to come,
+    /// and all others have said so.
     pub(super) fn knows_all_members(&self, partition: PartitionId) -> bool {
         !self.awaits_somebody() && self.groups.dealers.is_told_all(&self.roster, partition)
     }

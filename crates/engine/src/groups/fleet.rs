@@ -8,8 +8,8 @@ use crate::ids::SessionKey;
 use crate::link::record::GroupName;
 use crate::message::Publication;
 
-/// The broker that gets a message, by the policy of the fleet. Of those that are there, one that is not to have it, or had better not,
-/// gets it only if there is no other. `None` when none is there.
+/// The broker that gets a message, by the policy of the fleet. Of those that are there, one that is not to have it, or
+/// had better not, gets it only if there is no other. `None` when none is there.
 pub(super) fn pick_broker(
     members: &mut Group<Receiver, Seat>,
     desk: &Desk,

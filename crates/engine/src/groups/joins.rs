@@ -1,8 +1,8 @@
 //! Joins of shared groups that are confirmed later, since a shard's messages are dealt elsewhere for now.
 //!
-//! While the homes of groups change, a shard for which the new home deals already seats its members there alone. A shard that has yet to
-//! change has its messages dealt at the old home, which does not know of a group that is new. So such a join is confirmed when all shards
-//! have changed, which they are told to at the same moment.
+//! While the homes of groups change, a shard for which the new home deals already seats its members there alone. A
+//! shard that has yet to change has its messages dealt at the old home, which does not know of a group that is new. So
+//! such a join is confirmed when all shards have changed, which they are told to at the same moment.
 
 use super::JOINING_INDEX;
 use crate::cluster::roster::Roster;

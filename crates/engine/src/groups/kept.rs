@@ -10,6 +10,7 @@ mod taken_over;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::rc::Rc;
 
 use tidegate_mqtt::QoS;
@@ -40,11 +41,15 @@ pub(crate) struct Kept {
     /// How many there have been.
     added: u64,
     bytes: u64,
-    /// How many of them are nowhere.
-    waiting: usize,
+    /// Those that are nowhere, by their groups and then by their order: who comes to one of many groups waits for no
+    /// look at the others.
+    waiting: BTreeMap<OfGroup, BTreeMap<u64, u64>>,
     due: Option<Millis>,
     done: Done,
 }
+
+/// A group by its tenant, the name of its share, and its filter.
+type OfGroup = (TenantId, Box<str>, Box<str>);
 
 /// What members of this shard have come to the end of: whose it was, and its id there.
 type Done = Rc<RefCell<Vec<(ShardId, u64)>>>;
@@ -78,6 +83,12 @@ struct Deal {
     since: Millis,
     /// Greater than that of what was kept before.
     order: u64,
+}
+
+impl Deal {
+    fn group(&self) -> OfGroup {
+        (self.message.tenant, self.share.clone(), self.filter.clone())
+    }
 }
 
 /// That a group of another node is told when a message that it has dealt comes to its end, whatever that is: it is told when the last
@@ -131,23 +142,47 @@ impl Kept {
     fn add(&mut self, id: u64, deal: Deal) {
         self.added += 1;
         self.bytes += deal.message.cost();
-        self.waiting += usize::from(deal.at.is_none());
+        if deal.at.is_none() {
+            self.waiting.entry(deal.group()).or_default().insert(deal.order, id);
+        }
         self.deals.insert(id, deal);
     }
 
     fn remove(&mut self, id: u64) -> Option<Deal> {
         let deal = self.deals.remove(&id)?;
         self.bytes -= deal.message.cost();
-        self.waiting -= usize::from(deal.at.is_none());
+        if deal.at.is_none() {
+            self.wait_no_more(&deal);
+        }
         Some(deal)
     }
 
     /// Notes where a message is from now on.
     fn put(&mut self, id: u64, at: Option<ShardId>, since: Millis) {
-        let Some(deal) = self.deals.get_mut(&id) else { return };
-        self.waiting -= usize::from(deal.at.is_none());
-        self.waiting += usize::from(at.is_none());
+        let Some(mut deal) = self.deals.remove(&id) else { return };
+        match (deal.at, at) {
+            (None, Some(_)) => self.wait_no_more(&deal),
+            (Some(_), None) => drop(self.waiting.entry(deal.group()).or_default().insert(deal.order, id)),
+            _ => {}
+        }
         (deal.at, deal.since) = (at, since);
+        self.deals.insert(id, deal);
+    }
+
+    /// A message that was nowhere is somewhere, or has come to its end.
+    fn wait_no_more(&mut self, deal: &Deal) {
+        if let Entry::Occupied(mut group) = self.waiting.entry(deal.group()) {
+            group.get_mut().remove(&deal.order);
+            if group.get().is_empty() {
+                group.remove();
+            }
+        }
+    }
+
+    /// Those of a group that are nowhere, in their order.
+    fn waiting_for(&self, group: GroupName<'_>) -> Vec<u64> {
+        let name = (group.tenant, group.share.into(), group.filter.into());
+        self.waiting.get(&name).map(|ids| ids.values().copied().collect()).unwrap_or_default()
     }
 
     /// Whether a message is kept under this id.
@@ -332,10 +367,20 @@ impl Engine {
 
     /// Deals what waits, as far as there is somebody for it.
     pub(crate) fn deal_waiting(&mut self, now: Now) {
-        if self.groups.kept.waiting == 0 {
+        if self.groups.kept.waiting.is_empty() {
             return;
         }
         for id in self.groups.kept.ids(|deal| deal.at.is_none()) {
+            self.deal_kept(now, id, false);
+        }
+    }
+
+    /// The same for one group, to which somebody has come.
+    pub(crate) fn deal_waiting_of(&mut self, now: Now, group: GroupName<'_>) {
+        if self.groups.kept.waiting.is_empty() {
+            return;
+        }
+        for id in self.groups.kept.waiting_for(group) {
             self.deal_kept(now, id, false);
         }
     }

@@ -136,7 +136,7 @@ impl Engine {
             let seat = Seat { client, member, full: false };
             waits.add_told(self.take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
             waits.confirmations += u32::from(self.joins_late(table, partition, ticket));
-            self.deal_waiting(now);
+            self.deal_waiting_of(now, group);
         }
     }
 
@@ -195,7 +195,7 @@ impl Engine {
         self.groups.next_joining = id.wrapping_add(1);
         let own = Ticket { connection: ConnectionKey { index: JOINING_INDEX, generation: id }, sequence: 0 };
         let told = self.take_seat(now, from, group, session, seat, Some(own));
-        self.deal_waiting(now);
+        self.deal_waiting_of(now, group);
         let known = if told == 0 { self.wait_for_interest(own, false) } else { told };
         let partition = group_partition(group.tenant, group.share, group.filter);
         let waits = known + u16::from(ticket.is_some() && self.joins_late(from, partition, own));

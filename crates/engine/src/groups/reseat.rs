@@ -18,8 +18,8 @@ impl Engine {
         }
     }
 
-    /// A shard of another node is gone, and all members there with it. Groups that have none any more are not forgotten before it is known that
-    /// nobody comes back by another node.
+    /// A shard of another node is gone, and all members there with it. Groups that have none any more are not forgotten
+    /// before it is known that nobody comes back by another node.
     pub(crate) fn leave_groups_of(&mut self, peer: ShardId) {
         self.unseat(peer, Partitions::that(|_| true));
         self.groups.joining.retain(|_, joining| joining.shard != peer);

@@ -102,7 +102,8 @@ impl Engine {
             Some(key) if source.hops <= RETURNS_MAX => {
                 reach!(self).deal_to(now, key, publication, source, Some(not_to));
             }
-            // All have left for homes that do not have them any more: the move was called off, and their node has yet to hear of it.
+            // All have left for homes that do not have them any more: the move was called off, and their node has yet
+            // to hear of it.
             Some(_) if publication.qos != QoS::AtMostOnce && !self.roster.has_no_peers() => {
                 self.wait_for_members(now, group, publication);
             }
@@ -123,7 +124,8 @@ impl Engine {
         }
     }
 
-    /// Deals a message that an earlier process left between two shards. Its members may all be at other nodes, and are known later.
+    /// Deals a message that an earlier process left between two shards. Its members may all be at other nodes, and are
+    /// known later.
     pub(crate) fn deal_left(
         &mut self,
         now: Now,

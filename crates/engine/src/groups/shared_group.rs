@@ -16,8 +16,8 @@ pub(crate) struct Member<R, O> {
 
 /// The members of a shared group, and whose turn it is.
 ///
-/// Members that are online come before the others, and get messages first: one that is away gets them only when all that
-/// are online are excluded.
+/// Members that are online come before the others, and get messages first: one that is away gets them only when all
+/// that are online are excluded.
 #[derive(Clone, Debug)]
 pub(crate) struct Group<R, O> {
     /// Those that are online first.
@@ -128,15 +128,15 @@ impl<R: PartialEq, O> Group<R, O> {
         }
     }
 
-    /// The place of the member that a topic's hash picks among those that are online, whatever the strategy is, or among all
-    /// if none is; those that `exclude` refuses are left out.
+    /// The place of the member that a topic's hash picks among those that are online, whatever the strategy is, or
+    /// among all if none is; those that `exclude` refuses are left out.
     pub(crate) fn pick_by_topic(&self, topic_hash: u64, exclude: impl Fn(&Member<R, O>) -> bool) -> Option<usize> {
         let end = if self.online > 0 { self.online } else { self.members.len() };
         self.pick_by_hash(0, end, topic_hash, exclude)
     }
 
-    /// The place of the online member with the least `load`, or of any if none is online; those that `exclude` refuses are
-    /// asked only if there is no other.
+    /// The place of the online member with the least `load`, or of any if none is online; those that `exclude` refuses
+    /// are asked only if there is no other.
     pub(crate) fn least<L: Ord>(
         &self,
         load: impl Fn(&Member<R, O>) -> L,

@@ -28,7 +28,8 @@ pub enum ImageError {
     },
     /// A part of a queue is in the store alone, and has to be read before it can move.
     InStore(PartitionId),
-    /// The link to another node was lost while the partition came: what that node has sent to the old home meanwhile is not known.
+    /// The link to another node was lost while the partition came: what that node has sent to the old home meanwhile is
+    /// not known.
     LinkLost,
 }
 

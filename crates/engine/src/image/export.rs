@@ -13,19 +13,20 @@ use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 use tidegate_mqtt::PacketId;
 
-/// A client that was moved has at least this long, in seconds, to find its new place before its will is published there.
+/// A client that was moved has at least this long, in seconds, to find its new place before its will is published
+/// there.
 const MOVED_WILL_DELAY_SECONDS: u32 = 10;
 
 impl Engine {
-    /// Moves a partition out: its clients are asked to go elsewhere ([`Reason::UseAnotherServer`]), its lasting sessions and
-    /// retained messages become one value and are forgotten here.
+    /// Moves a partition out: its clients are asked to go elsewhere ([`Reason::UseAnotherServer`]), its lasting
+    /// sessions and retained messages become one value and are forgotten here.
     ///
-    /// The wills of lasting sessions go along: the new home publishes them unless the client comes back in time. A session
-    /// that ends with its connection ends as ever.
+    /// The wills of lasting sessions go along: the new home publishes them unless the client comes back in time. A
+    /// session that ends with its connection ends as ever.
     ///
-    /// What other shards have sent to this one and it has not taken yet would find the sessions gone: the caller has those
-    /// batches worked off first. From then on it keeps the partition's clients away from this shard. All of it is one
-    /// turn, however much the partition holds.
+    /// What other shards have sent to this one and it has not taken yet would find the sessions gone: the caller has
+    /// those batches worked off first. From then on it keeps the partition's clients away from this shard. All of it is
+    /// one turn, however much the partition holds.
     ///
     /// # Errors
     ///
@@ -83,7 +84,8 @@ impl Engine {
         }
     }
 
-    /// Writes the names of messages of other nodes that sessions or groups of the partition have got, and which of the two.
+    /// Writes the names of messages of other nodes that sessions or groups of the partition have got, and which of the
+    /// two.
     pub(super) fn put_marks(&self, out: &mut Vec<u8>, partition: PartitionId) {
         let all: Vec<(ExchangeName, Got)> = self.desk.exchanges.marks.of_partition(partition).collect();
         out.put_u32(all.len() as u32);
@@ -215,8 +217,8 @@ fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>, exchanges: &[(Pack
     out.put_u32(flow.map_or(0, |flow| flow.received.len() as u32));
     for id in flow.into_iter().flat_map(|flow| flow.received.iter()) {
         out.put_u16(id.get());
-        // One that all nodes have confirmed needs no name any more, and its shard ends it when the session is forgotten there. Of any other the
-        // new home does not hear what nodes say: its publisher's repetition goes to all again.
+        // One that all nodes have confirmed needs no name any more, and its shard ends it when the session is forgotten
+        // there. Of any other the new home does not hear what nodes say: its publisher's repetition goes to all again.
         let open = exchanges.iter().find(|(of, exchange)| *of == id && !exchange.answered);
         let exchange = open.map(|(_, exchange)| *exchange);
         out.put_u8(if exchange.is_some() { 2 } else { 0 });

@@ -96,8 +96,8 @@ pub(crate) fn put_delivery(out: &mut Vec<u8>, now: Now, delivery: &Delivery) {
     }
 }
 
-/// Reads a delivery to a session of the tenant. Its group is found among the session's memberships; a message whose group
-/// the session has left is the session's own.
+/// Reads a delivery to a session of the tenant. Its group is found among the session's memberships; a message whose
+/// group the session has left is the session's own.
 pub(crate) fn read_delivery(
     reader: &mut WireReader<'_>,
     now: Now,

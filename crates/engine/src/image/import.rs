@@ -18,8 +18,8 @@ use crate::wire::{WireError, WireReader};
 impl Engine {
     /// Takes a partition in that another place has moved out. All of it or, on an error, nothing.
     ///
-    /// Where a topic has a retained message here already, that one is newer and stays. The limits of retained messages hold:
-    /// what they refuse is counted as dropped. The limits of sessions and queues do not: what was owed is owed.
+    /// Where a topic has a retained message here already, that one is newer and stays. The limits of retained messages
+    /// hold: what they refuse is counted as dropped. The limits of sessions and queues do not: what was owed is owed.
     ///
     /// # Errors
     ///

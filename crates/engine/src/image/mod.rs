@@ -1,9 +1,9 @@
 //! State as bytes: what a partition holds.
 //!
-//! Deadlines are absolute times in images, so that they outlive the process and a step of its wall clock. A message that
-//! has expired on the way is dropped with its reason when its turn comes, like one that expired in memory. Bytes that come
-//! back are taken in as a whole or not at all: a checksum tells damage, and what it would not tell is checked field by
-//! field, so that no image makes a state that the engine could not have come to by itself.
+//! Deadlines are absolute times in images, so that they outlive the process and a step of its wall clock. A message
+//! that has expired on the way is dropped with its reason when its turn comes, like one that expired in memory. Bytes
+//! that come back are taken in as a whole or not at all: a checksum tells damage, and what it would not tell is checked
+//! field by field, so that no image makes a state that the engine could not have come to by itself.
 
 mod error;
 mod export;

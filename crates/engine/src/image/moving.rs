@@ -1,7 +1,8 @@
 //! Moving partitions to another process without losing what arrives meanwhile.
 //!
-//! The old place holds the partitions: nobody is served, sessions go on collecting. It gives out images and keeps its copy until
-//! the new place has confirmed. The steps, and why a crash between two of them loses nothing, are in docs/orchestrators.md.
+//! The old place holds the partitions: nobody is served, sessions go on collecting. It gives out images and keeps its
+//! copy until the new place has confirmed. The steps, and why a crash between two of them loses nothing, are in
+//! docs/orchestrators.md.
 
 use super::{ImageError, Owed, begin, seal};
 use crate::durable::{Key, Numbers};
@@ -36,7 +37,8 @@ pub enum Snapshot {
 
 impl Engine {
     /// Serves nobody of these partitions from now on; their sessions stay and collect. Held ones stay held until
-    /// [`Engine::release_partitions`]. MQTT 5 clients are told to use `reference`, the new home, as far as one is given.
+    /// [`Engine::release_partitions`]. MQTT 5 clients are told to use `reference`, the new home, as far as one is
+    /// given.
     pub fn hold_partitions(&mut self, now: Now, partitions: Partitions, reference: Option<&str>) {
         self.desk.journal.now = now;
         self.desk.moving = self.desk.moving.with(partitions);
@@ -56,8 +58,8 @@ impl Engine {
         self.deal_waiting(now);
     }
 
-    /// Takes images of held partitions, as far as they are at home on this shard, and begins to note what arrives for them
-    /// from brokers. All of it is one turn.
+    /// Takes images of held partitions, as far as they are at home on this shard, and begins to note what arrives for
+    /// them from brokers. All of it is one turn.
     ///
     /// # Errors
     /// When they hold more than `max_bytes`.
@@ -70,8 +72,8 @@ impl Engine {
         self.snapshot(now, partitions, max_bytes, Partitions::NONE)
     }
 
-    /// The same of a dead node, whose store this engine has taken in as a whole. Groups may have left that node before: what it still kept
-    /// for them, and what it had dealt to them, goes along with the first image.
+    /// The same of a dead node, whose store this engine has taken in as a whole. Groups may have left that node before:
+    /// what it still kept for them, and what it had dealt to them, goes along with the first image.
     ///
     /// # Errors
     /// When they hold more than `max_bytes`.
@@ -145,8 +147,8 @@ impl Engine {
         seal(out)
     }
 
-    /// Forgets the sessions of partitions that live elsewhere from now on; returns what they were owed here. Retained messages
-    /// stay: every orchestrator has those that its clients subscribe to.
+    /// Forgets the sessions of partitions that live elsewhere from now on; returns what they were owed here. Retained
+    /// messages stay: every orchestrator has those that its clients subscribe to.
     pub fn forget_partitions(&mut self, now: Now, partitions: Partitions) -> Owed {
         self.desk.journal.now = now;
         let aside = self.abandon_transfers(partitions);
@@ -180,9 +182,9 @@ impl Engine {
         self.after_frame(now);
     }
 
-    /// Takes in the images of partitions, as far as they are at home on this shard, and holds them. Copies that are here
-    /// already are given up: they come from an earlier attempt, or from a time when the partition was served here. Returns what each partition
-    /// owes, and what was given up.
+    /// Takes in the images of partitions, as far as they are at home on this shard, and holds them. Copies that are
+    /// here already are given up: they come from an earlier attempt, or from a time when the partition was served here.
+    /// Returns what each partition owes, and what was given up.
     ///
     /// # Errors
     /// When an image cannot be taken in; then nothing of these partitions is here.

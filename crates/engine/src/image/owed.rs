@@ -5,8 +5,8 @@ use crate::ids::{PartitionId, SessionKey, partition_of};
 use crate::session::packet_ids::State;
 use crate::session::{Flow, Session};
 
-/// What a partition owes and keeps, by number: of sessions that outlive their connections, and retained messages. What was
-/// owed before a move is owed after it.
+/// What a partition owes and keeps, by number: of sessions that outlive their connections, and retained messages. What
+/// was owed before a move is owed after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owed {
     /// Sessions.

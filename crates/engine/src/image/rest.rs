@@ -1,6 +1,6 @@
-//! What arrives for a partition while it moves: noted at the old place from the image on, and at the new one from its arrival on.
-//! In the end the new place delivers the old one's messages, then its own that were not among those, so that each comes once
-//! and in its order.
+//! What arrives for a partition while it moves: noted at the old place from the image on, and at the new one from its
+//! arrival on. In the end the new place delivers the old one's messages, then its own that were not among those, so
+//! that each comes once and in its order.
 
 use std::collections::BTreeSet;
 
@@ -94,8 +94,8 @@ impl Engine {
         self.rest = Some(Box::new(Rest { partitions, coming, bytes: begin(), full: false }));
     }
 
-    /// Looks at a live message of a broker while partitions move: it is noted if it is for somebody of them. What those who come
-    /// are to get later, or have got already, goes to all others now. Says whether it has been delivered.
+    /// Looks at a live message of a broker while partitions move: it is noted if it is for somebody of them. What those
+    /// who come are to get later, or have got already, goes to all others now. Says whether it has been delivered.
     #[cold]
     pub(crate) fn attend_moves(
         &mut self,
@@ -143,14 +143,15 @@ impl Engine {
         self.rest.take().filter(|rest| !rest.full).map(|rest| seal(rest.bytes))
     }
 
-    /// What those who came are to get now, for [`Engine::deliver_rest`]: a rest, and what was noted here and is not in it. On the
-    /// shard of the uplinks.
+    /// What those who came are to get now, for [`Engine::deliver_rest`]: a rest, and what was noted here and is not in
+    /// it. On the shard of the uplinks.
     ///
     /// # Errors
     /// When the bytes are no rest, or too much was to be noted here.
     pub fn sift_rest(&mut self, now: Now, partitions: Partitions, rest: &[u8]) -> Result<Vec<u8>, ImageError> {
         let mut sift = Sift { out: begin(), known: BTreeSet::new(), ahead: BTreeSet::new() };
-        // With several shards nothing was noted here: what came since has been delivered, and is told by what had come before.
+        // With several shards nothing was noted here: what came since has been delivered, and is told by what had come
+        // before.
         let before = self.arrived.take().filter(|_| self.place.shards > 1);
         each_noted(now, rest, |id, message| {
             let here = id.is_some_and(|id| self.desk.uplinks.has_seen(id));
@@ -178,8 +179,8 @@ impl Engine {
         Ok(seal(sift.out))
     }
 
-    /// Delivers what was sifted to the sessions of these partitions that are at home on this shard; says how many messages there
-    /// were.
+    /// Delivers what was sifted to the sessions of these partitions that are at home on this shard; says how many
+    /// messages there were.
     ///
     /// # Errors
     /// When the bytes are no rest.

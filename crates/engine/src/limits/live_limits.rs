@@ -8,9 +8,10 @@ use crate::session::overflow::OverflowRules;
 use crate::settings::{Limits, ListenerSettings, Settings};
 
 impl Engine {
-    /// Puts the limits of other settings in force, for what comes from now on: all of [`Limits`] but the length of links, how
-    /// much is retained, how long queues may be, whether QoS 0 messages wait for who is away, and what listeners of the same
-    /// name may take. What is beyond a lower limit already stays; nothing that clients were told changes.
+    /// Puts the limits of other settings in force, for what comes from now on: all of [`Limits`] but the length of
+    /// links, how much is retained, how long queues may be, whether QoS 0 messages wait for who is away, and what
+    /// listeners of the same name may take. What is beyond a lower limit already stays; nothing that clients were told
+    /// changes.
     pub fn set_limits(&mut self, new: &Settings) {
         let mut settings = (*self.settings).clone();
         settings.limits = Limits { shard_link_bytes: settings.limits.shard_link_bytes, ..new.limits.clone() };

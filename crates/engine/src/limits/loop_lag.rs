@@ -1,10 +1,10 @@
 //! A shard whose turns take too long: those who give it most to do wait, and everybody else goes on.
 //!
-//! While its shell says so, a shard counts second by second what each publisher makes it do. Whoever has had more than the
-//! mean of the second before waits until the present one is over: its PUBLISH packets are parked as those of `block` are, and
-//! its acknowledgements and pings are served. As long as turns stay long, less is allowed in each second; once they are
-//! short again, more is. When it has lasted for as long as publishers may be made to wait, nobody is held any more, and the
-//! policies of the queues decide what is dropped.
+//! While its shell says so, a shard counts second by second what each publisher makes it do. Whoever has had more than
+//! the mean of the second before waits until the present one is over: its PUBLISH packets are parked as those of
+//! `block` are, and its acknowledgements and pings are served. As long as turns stay long, less is allowed in each
+//! second; once they are short again, more is. When it has lasted for as long as publishers may be made to wait, nobody
+//! is held any more, and the policies of the queues decide what is dropped.
 //!
 //! Nothing is counted while turns are short.
 
@@ -112,8 +112,8 @@ impl LoopLag {
 }
 
 impl Desk {
-    /// Counts what a message has made this shard do that went to so many sessions. Whoever has made it do more than the others
-    /// waits, unless that has not helped for as long as publishers may be made to wait.
+    /// Counts what a message has made this shard do that went to so many sessions. Whoever has made it do more than the
+    /// others waits, unless that has not helped for as long as publishers may be made to wait.
     #[cold]
     pub(crate) fn charge_loop_lag(&mut self, now: Now, publisher: BlockedPublisher, receivers: usize, payload: usize) {
         let patient = now.monotonic.since(self.loop_lag.since) < self.settings.limits.block_timeout_ms;
@@ -127,8 +127,8 @@ impl Desk {
         }
     }
 
-    /// The same for a message that another shard has handed on. Brokers of a fleet are not held: what they bring, clients have
-    /// sent.
+    /// The same for a message that another shard has handed on. Brokers of a fleet are not held: what they bring,
+    /// clients have sent.
     #[inline]
     pub(crate) fn charge_others_loop_lag(
         &mut self,
@@ -147,8 +147,8 @@ impl Desk {
 }
 
 impl Engine {
-    /// Tells that this shard's turns take too long, and will be taken to until then unless that is told again; `long` says
-    /// whether the last one did. Publishers that give the shard most to do wait meanwhile.
+    /// Tells that this shard's turns take too long, and will be taken to until then unless that is told again; `long`
+    /// says whether the last one did. Publishers that give the shard most to do wait meanwhile.
     pub fn note_loop_lag(&mut self, now: Now, until: Millis, long: bool) {
         let lag = &mut self.desk.loop_lag;
         lag.until = lag.until.max(until);

@@ -1,4 +1,5 @@
-//! A shard that comes near its memory ceiling: those whose messages fill it wait first, and only then is anything dropped.
+//! A shard that comes near its memory ceiling: those whose messages fill it wait first, and only then is anything
+//! dropped.
 
 use std::collections::BTreeSet;
 
@@ -35,8 +36,8 @@ impl Overload {
 }
 
 impl Desk {
-    /// A message was queued: above the mark, an eighth below the ceiling, its publisher waits, if there is a client that may
-    /// empty the queue. What waiting publishers have sent does not count: it goes when they may go on.
+    /// A message was queued: above the mark, an eighth below the ceiling, its publisher waits, if there is a client
+    /// that may empty the queue. What waiting publishers have sent does not count: it goes when they may go on.
     #[inline]
     pub(crate) fn note_queued(&mut self, to: SessionKey, publisher: Option<BlockedPublisher>) {
         let ceiling = self.settings.limits.memory_ceiling;

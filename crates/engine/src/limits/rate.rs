@@ -1,4 +1,5 @@
-//! How fast a client, all clients of a listener, and a tenant may publish. Beyond it PUBLISH packets wait; nothing is dropped.
+//! How fast a client, all clients of a listener, and a tenant may publish. Beyond it PUBLISH packets wait; nothing is
+//! dropped.
 
 use crate::desk::Timer;
 use crate::engine::Engine;
@@ -18,8 +19,8 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// Takes tokens that come back at `rate` per second into a bucket of `burst`; returns for how many nanoseconds it is
-    /// short of them. A rate of 0 is no limit.
+    /// Takes tokens that come back at `rate` per second into a bucket of `burst`; returns for how many nanoseconds it
+    /// is short of them. A rate of 0 is no limit.
     pub(crate) fn take(&mut self, now: u64, amount: u64, rate: u64, burst: u64) -> u64 {
         let time_of = |tokens: u64| {
             let taken = u128::from(tokens) * u128::from(NANOSECONDS);
@@ -97,8 +98,9 @@ impl ListenerSettings {
 }
 
 impl Engine {
-    /// Counts a PUBLISH packet towards what its client, all clients of its listener and its client's tenant may publish; the
-    /// client waits with the next one if that was too fast. What waits does not count yet, so that all take turns.
+    /// Counts a PUBLISH packet towards what its client, all clients of its listener and its client's tenant may
+    /// publish; the client waits with the next one if that was too fast. What waits does not count yet, so that all
+    /// take turns.
     #[cold]
     pub(crate) fn charge_rate(&mut self, now: Now, key: ConnectionKey, packet_len: usize) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
@@ -145,7 +147,8 @@ impl Engine {
         }
     }
 
-    /// Whether a parked client goes on waiting, for its rate alone, although it has waited as long as it may for others.
+    /// Whether a parked client goes on waiting, for its rate alone, although it has waited as long as it may for
+    /// others.
     pub(crate) fn waits_for_rate(&mut self, key: ConnectionKey) -> bool {
         let timeout = self.settings.limits.block_timeout_ms;
         let Some(connection) = self.desk.connections.get_mut(key) else { return false };

@@ -33,8 +33,8 @@ pub struct SlowSession {
 
 impl Engine {
     /// The clients that hold most up, the worst first, `limit` at most: those that are connected and have acknowledged
-    /// nothing for [`Limits::slow_after_ms`](crate::Limits) although something waits for it, and those whose queue is full,
-    /// connected or not. Looks at every session of the shard.
+    /// nothing for [`Limits::slow_after_ms`](crate::Limits) although something waits for it, and those whose queue is
+    /// full, connected or not. Looks at every session of the shard.
     pub fn slow_sessions(&self, now: Now, limit: usize) -> Vec<SlowSession> {
         let mut worst: BinaryHeap<Reverse<(u64, u64, u32)>> = BinaryHeap::new();
         for (key, session) in self.desk.sessions.iter() {

@@ -121,7 +121,8 @@ impl TenantUses {
         }
     }
 
-    /// Asks anew whether any tenant may publish only so fast: it may change at any time, and is asked for every PUBLISH.
+    /// Asks anew whether any tenant may publish only so fast: it may change at any time, and is asked for every
+    /// PUBLISH.
     #[inline]
     pub(crate) fn look_at_rates(&mut self) {
         if let Self::Shared { ledger, limits_rates } = self {
@@ -138,8 +139,8 @@ impl TenantUses {
         }
     }
 
-    /// Takes a message from what a tenant may publish; returns for how many nanoseconds it is short of it, or `None` where
-    /// it may publish as fast as it likes.
+    /// Takes a message from what a tenant may publish; returns for how many nanoseconds it is short of it, or `None`
+    /// where it may publish as fast as it likes.
     pub(crate) fn take_message(&mut self, tenant: TenantId, now: u64) -> Option<u64> {
         match self {
             Self::Own(own) => own.take_message(tenant, now),
@@ -164,7 +165,8 @@ impl TenantUses {
 }
 
 impl Engine {
-    /// The tenant of a client: what is settled before, else its user's, else its listener's or what was said instead of it.
+    /// The tenant of a client: what is settled before, else its user's, else its listener's or what was said instead of
+    /// it.
     pub(crate) fn find_tenant(&mut self, key: ConnectionKey, user_name: Option<&str>) -> TenantId {
         let Some(connection) = self.desk.connections.get_mut(key) else { return TenantId::DEFAULT };
         let settled = connection.extra.as_ref().and_then(|extra| extra.preset.as_ref()?.settled);
@@ -175,9 +177,9 @@ impl Engine {
         connection.tenant
     }
 
-    /// Takes a place for one client more of a tenant, and one for its session, until [`Engine::return_places`]: meanwhile
-    /// nobody on another shard gets them, and the client and its session are counted for themselves. Who takes over its own
-    /// connection or session is let in at the limit.
+    /// Takes a place for one client more of a tenant, and one for its session, until [`Engine::return_places`]:
+    /// meanwhile nobody on another shard gets them, and the client and its session are counted for themselves. Who
+    /// takes over its own connection or session is let in at the limit.
     pub(crate) fn take_places(&mut self, tenant: TenantId, existing: Option<SessionKey>) -> Result<(), Refused> {
         let session = existing.and_then(|session| self.desk.sessions.get(session.0));
         let connected = session.is_some_and(|session| session.connection.is_some());

@@ -20,8 +20,8 @@ struct Owed {
     heir: Option<Ticket>,
 }
 
-/// Answers that one shard of another node owes, in the order of the questions. There are no more than fit into what may be under
-/// way.
+/// Answers that one shard of another node owes, in the order of the questions. There are no more than fit into what may
+/// be under way.
 #[derive(Debug, Default)]
 pub(crate) struct AwaitedAnswers(VecDeque<Owed>);
 
@@ -30,7 +30,8 @@ impl AwaitedAnswers {
         self.0.push_back(Owed { awaited, heir: None });
     }
 
-    /// One has come. Most come in the order in which they were asked for. Returns who waits for it, where that is not who has asked.
+    /// One has come. Most come in the order in which they were asked for. Returns who waits for it, where that is not
+    /// who has asked.
     pub(super) fn remove(&mut self, awaited: Awaited) -> Option<Ticket> {
         let at = self.0.iter().position(|owed| owed.awaited == awaited)?;
         self.0.remove(at)?.heir

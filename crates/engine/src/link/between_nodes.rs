@@ -27,8 +27,8 @@ impl Batch {
         }
     }
 
-    /// Reads a batch of another node. `from` is the number that the shard which wrote it has here; `shift` is what has to be added
-    /// to the monotonic times of that node, milliseconds.
+    /// Reads a batch of another node. `from` is the number that the shard which wrote it has here; `shift` is what has
+    /// to be added to the monotonic times of that node, milliseconds.
     ///
     /// # Errors
     /// When the bytes are no batch of this version. What is in it is looked at when it is worked off.

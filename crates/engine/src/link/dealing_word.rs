@@ -13,12 +13,13 @@ pub(super) const DEALING_KIND: u8 = 45;
 pub(crate) enum DealingWord {
     /// Another shard than the receiver deals what the sender publishes to groups of these partitions.
     Elsewhere { partitions: Partitions },
-    /// The sender takes the receiver for the home of these partitions. `all` says that it has given all of its members their seats
-    /// there, `round` which answer it waits for.
+    /// The sender takes the receiver for the home of these partitions. `all` says that it has given all of its members
+    /// their seats there, `round` which answer it waits for.
     Seats { partitions: Partitions, round: u32, all: bool },
     /// All shards have given their members seats at the sender, which deals for these partitions from now on.
     Ready { partitions: Partitions, round: u32 },
-    /// The sender has dealt the message of this name to groups of these partitions, of which the receiver is the next home.
+    /// The sender has dealt the message of this name to groups of these partitions, of which the receiver is the next
+    /// home.
     Dealt { name: ExchangeName, partitions: Partitions },
 }
 

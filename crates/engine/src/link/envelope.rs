@@ -213,8 +213,8 @@ impl Passage {
 }
 
 impl<'a> Envelope<'a> {
-    /// Appends the envelope; a shared payload goes to `shared` instead of being copied. A ticket is that of the publishing
-    /// connection.
+    /// Appends the envelope; a shared payload goes to `shared` instead of being copied. A ticket is that of the
+    /// publishing connection.
     pub(crate) fn write(&mut self, head: BatchHead, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
         self.passage().write(&mut self.publication, head, out, shared);
     }
@@ -303,7 +303,8 @@ impl<'a> Envelope<'a> {
         if flags & TRAVELLED != 0 {
             self.origin = ShardId(reader.u16("an origin")?);
             if let Some(foreign) = head.foreign {
-                // Only the writer knows whom it means by another number than its own, and that one cannot be told anything.
+                // Only the writer knows whom it means by another number than its own, and that one cannot be told
+                // anything.
                 self.from = self.from.filter(|_| self.origin == foreign.number);
                 self.ticket = self.ticket.filter(|_| self.from.is_some());
                 self.origin = head.from;
@@ -319,8 +320,8 @@ impl<'a> Envelope<'a> {
 
 impl Envelope<'_> {
     /// Takes from the message's life what the reader's present lies before its entry: it has as long to live as when it
-    /// entered, never longer ([MQTT-3.3.2-6]). A shard reads its clock once a turn, so that a neighbour may have stamped a
-    /// message later, and clocks of nodes agree only roughly.
+    /// entered, never longer ([MQTT-3.3.2-6]). A shard reads its clock once a turn, so that a neighbour may have
+    /// stamped a message later, and clocks of nodes agree only roughly.
     #[inline]
     fn live_no_longer_from(&mut self, now: Millis) {
         let expires_at = &mut self.publication.expires_at;

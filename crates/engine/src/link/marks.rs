@@ -1,7 +1,8 @@
 //! What other nodes have to say of what was sent to them: that it has arrived.
 //!
-//! Whoever is told that its interest is known asks the homes of topics for retained messages next. What this shard has sent there
-//! before must have arrived by then. Within a process it has, once it is handed over; from another node a mark has to come back.
+//! Whoever is told that its interest is known asks the homes of topics for retained messages next. What this shard has
+//! sent there before must have arrived by then. Within a process it has, once it is handed over; from another node a
+//! mark has to come back.
 
 use std::collections::VecDeque;
 
@@ -57,7 +58,8 @@ impl Marks {
         self.waiting.retain(|(_, waiting)| *waiting != Shards::default());
     }
 
-    /// Whether all marks up to this one have come back but those of `peer`, who is asking and whose own link keeps the order.
+    /// Whether all marks up to this one have come back but those of `peer`, who is asking and whose own link keeps the
+    /// order.
     pub(super) fn are_back(&self, number: u64, peer: ShardId) -> bool {
         let mut before = self.waiting.iter().take_while(|(mark, _)| *mark <= number);
         before.all(|(_, waiting)| waiting.without(Shards::of(peer)) == Shards::default())

@@ -1,8 +1,8 @@
 //! Links between shards: records gathered into batches, with a bound on what is under way.
 //!
-//! A shard never waits for another. What it owes others is gathered during a turn and handed over as one batch each; what
-//! is under way towards a shard is bounded by parking the publishers that cause it, never by refusing to read an inbox, so
-//! that no two inboxes can wait for each other.
+//! A shard never waits for another. What it owes others is gathered during a turn and handed over as one batch each;
+//! what is under way towards a shard is bounded by parking the publishers that cause it, never by refusing to read an
+//! inbox, so that no two inboxes can wait for each other.
 
 pub(crate) mod awaited;
 mod between_nodes;
@@ -145,7 +145,8 @@ impl Links {
         }
     }
 
-    /// Confirms to `shard` that its interest was noted, once everything that was sent before is handed over to all shards.
+    /// Confirms to `shard` that its interest was noted, once everything that was sent before is handed over to all
+    /// shards.
     ///
     /// Whoever is told so asks the homes of topics for retained messages: what this shard has sent there must arrive
     /// first, or the asker would be given a value that was replaced already.
@@ -187,7 +188,8 @@ impl Links {
         ticket
     }
 
-    /// What other nodes owe to one ticket is awaited by another from now on. Returns how many answers there are to wait for.
+    /// What other nodes owe to one ticket is awaited by another from now on. Returns how many answers there are to wait
+    /// for.
     pub(crate) fn pass_on(&mut self, ticket: Ticket, heir: Ticket) -> u32 {
         let mut owed = 0;
         for peer in self.peers {
@@ -209,7 +211,8 @@ impl Links {
         self.peers.add(peer);
     }
 
-    /// Ends the link to a shard of another node. Returns the publishers that waited for it, and the answers that it owes.
+    /// Ends the link to a shard of another node. Returns the publishers that waited for it, and the answers that it
+    /// owes.
     pub(crate) fn close(&mut self, peer: ShardId) -> (BTreeSet<ConnectionKey>, VecDeque<Awaited>) {
         self.peers = self.peers.without(Shards::of(peer));
         self.noted.retain(|noted| noted.shard != peer);
@@ -220,8 +223,8 @@ impl Links {
         (gone.waiting, gone.awaited.take().collect())
     }
 
-    /// Appends the confirmations for `shard` that have nothing before them any more. What is gathered for `shard` itself is
-    /// about to be handed over, so that no confirmation for others waits for it.
+    /// Appends the confirmations for `shard` that have nothing before them any more. What is gathered for `shard`
+    /// itself is about to be handed over, so that no confirmation for others waits for it.
     fn append_noted(&mut self, shard: ShardId) {
         if self.noted.is_empty() {
             return;
@@ -266,8 +269,8 @@ impl Links {
         self.append(shard, entered_at, |head, bytes, shared| record.write(head, bytes, shared));
     }
 
-    /// Appends an application message for `shard`: what [`Record::Publish`] says, without building one. `promises` says whether this
-    /// shard must not forget that it has sent it.
+    /// Appends an application message for `shard`: what [`Record::Publish`] says, without building one. `promises` says
+    /// whether this shard must not forget that it has sent it.
     #[inline]
     pub(crate) fn send_publish(
         &mut self,
@@ -284,7 +287,8 @@ impl Links {
         {
             link.awaited.add(Awaited { ticket, interest: false });
         }
-        // Also a shard of this process: it may be about to take in sessions that have got the message at a node that is dead by then.
+        // Also a shard of this process: it may be about to take in sessions that have got the message at a node that is
+        // dead by then.
         if let Some(word) = self.exchange {
             self.append(shard, None, |head, bytes, shared| Record::Exchange(word).write(head, bytes, shared));
         }

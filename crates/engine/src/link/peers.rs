@@ -158,7 +158,7 @@ impl Engine {
             Record::GroupExists { group } => self.handle_group_exists(now, group),
             Record::GroupPresence { group, session, online } => {
                 self.groups.set_online(group, from, session, online);
-                self.deal_waiting(now);
+                self.deal_waiting_of(now, group);
             }
             Record::Deal { session, client, group, member: _, insists, id, mut envelope } => {
                 self.desk.counters.shard_messages_in += 1;

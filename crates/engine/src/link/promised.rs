@@ -1,8 +1,9 @@
 //! What must not reach another node before the commit of what it promises.
 //!
-//! Another node outlives this one, so that it must not be told that something is kept here as long as a crash can undo it. Answers that
-//! say so wait here, each for its batch of the journal; other records that may promise something mark their batch, which the shell holds
-//! back. All the rest, messages at QoS 0 and 1 above all, leaves at once: a crash can make it come twice at most.
+//! Another node outlives this one, so that it must not be told that something is kept here as long as a crash can undo
+//! it. Answers that say so wait here, each for its batch of the journal; other records that may promise something mark
+//! their batch, which the shell holds back. All the rest, messages at QoS 0 and 1 above all, leaves at once: a crash
+//! can make it come twice at most.
 
 use std::collections::VecDeque;
 
@@ -33,7 +34,8 @@ impl Promised {
     }
 }
 
-/// Answers and the batches of the journal that they wait for, in their order. There are no more than messages that others wait for.
+/// Answers and the batches of the journal that they wait for, in their order. There are no more than messages that
+/// others wait for.
 pub(super) type PromisedAnswers = VecDeque<(u64, ShardId, Promised)>;
 
 impl Links {
@@ -45,7 +47,8 @@ impl Links {
         }
     }
 
-    /// Deals a message: at QoS 1 whoever is dealt it twice takes it twice; at QoS 2 it must be known to whom it was dealt.
+    /// Deals a message: at QoS 1 whoever is dealt it twice takes it twice; at QoS 2 it must be known to whom it was
+    /// dealt.
     pub(crate) fn send_deal(&mut self, shard: ShardId, record: Record<'_>, is_clients: bool) {
         let qos = record.envelope().map_or(QoS::ExactlyOnce, |envelope| envelope.publication.qos);
         match qos {

@@ -78,8 +78,9 @@ pub(crate) enum Record<'a> {
         id: u64,
         envelope: Envelope<'a>,
     },
-    /// A message goes back to its group's home, to be dealt to another: from the deal `of`, kept by the sender under `id`; 0 for none. `client`
-    /// is the hash of the client id of the only member that may get it, since it may have it already; 0 for any.
+    /// A message goes back to its group's home, to be dealt to another: from the deal `of`, kept by the sender under
+    /// `id`; 0 for none. `client` is the hash of the client id of the only member that may get it, since it may have it
+    /// already; 0 for any.
     Return { group: GroupName<'a>, not_to: u32, of: u64, id: u64, client: u64, envelope: Envelope<'a> },
     /// Nobody has to keep this message of a group any more: the sender has, or it has come to its end.
     Dealt { id: u64 },

@@ -36,8 +36,8 @@ pub struct Homes {
     pub redirect: bool,
     /// When the lease ends: nothing is at home here from then on. [`Millis::NEVER`] for none.
     pub lease_until: Millis,
-    /// How long clients stay connected behind the end of the lease until another table says who serves them. Nothing but pings is answered
-    /// meanwhile. Milliseconds; 0 ends their connections with the lease.
+    /// How long clients stay connected behind the end of the lease until another table says who serves them. Nothing
+    /// but pings is answered meanwhile. Milliseconds; 0 ends their connections with the lease.
     pub patience_ms: u64,
 }
 
@@ -119,17 +119,18 @@ impl Engine {
         table.map_or(Millis::NEVER, |table| table.lease_until)
     }
 
-    /// Lengthens the lease on the table in force, unless it has ended: then only another table makes anything be at home here.
+    /// Lengthens the lease on the table in force, unless it has ended: then only another table makes anything be at
+    /// home here.
     pub fn renew_lease(&mut self, until: Millis) {
         if let Some(table) = self.homes.table.as_mut().filter(|_| !self.homes.ended) {
             table.lease_until = until;
         }
     }
 
-    /// Ends the lease when its time has come, before anything else of a turn: others may serve these clients from now on. They wait, where
-    /// the table has patience, and nothing but pings is answered. Otherwise, and where that is over, their
-    /// connections end with [`Reason::LeaseEnded`], and the shell writes nothing of their output any more, which may
-    /// acknowledge something. Says whether the lease has ended just now.
+    /// Ends the lease when its time has come, before anything else of a turn: others may serve these clients from now
+    /// on. They wait, where the table has patience, and nothing but pings is answered. Otherwise, and where that is
+    /// over, their connections end with [`Reason::LeaseEnded`], and the shell writes nothing of their output any more,
+    /// which may acknowledge something. Says whether the lease has ended just now.
     pub fn keep_lease(&mut self, now: Now) -> bool {
         if self.lease_deadline() > now.monotonic {
             return false;
@@ -234,8 +235,8 @@ impl Engine {
         Flow::Hold
     }
 
-    /// The home of a client has been reached: its connection is the shell's alone from now on. Returns all that the client has
-    /// sent, from its CONNECT on; `None` when the connection has ended meanwhile.
+    /// The home of a client has been reached: its connection is the shell's alone from now on. Returns all that the
+    /// client has sent, from its CONNECT on; `None` when the connection has ended meanwhile.
     pub fn leave_for_home(&mut self, key: ConnectionKey) -> Option<Vec<u8>> {
         let connection = self.desk.connections.get_mut(key).filter(|it| it.phase == Phase::AwaitHome)?;
         let bytes = connection.tail.as_deref().cloned().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Clients that one engine asks who they are and another one serves (BRK-10): of a user whose own credentials brokers are shown.
+//! Clients that one engine asks who they are and another one serves (BRK-10): of a user whose own credentials brokers
+//! are shown.
 
 use tidegate_mqtt::PacketType;
 
@@ -7,8 +8,8 @@ use crate::engine::Engine;
 use crate::ids::ConnectionKey;
 
 impl Engine {
-    /// A client may come in and is served by another engine: its connection is the shell's alone from now on. Returns all that the
-    /// client has sent, from its CONNECT on; `None` when it does not wait for a verdict any more.
+    /// A client may come in and is served by another engine: its connection is the shell's alone from now on. Returns
+    /// all that the client has sent, from its CONNECT on; `None` when it does not wait for a verdict any more.
     pub fn leave_admitted(&mut self, key: ConnectionKey) -> Option<Vec<u8>> {
         let connection = self.desk.connections.get_mut(key).filter(|it| it.phase == Phase::Authenticating)?;
         let packet = connection.extra.as_mut()?.pending_connect.take()?.packet;

@@ -1,5 +1,5 @@
-//! Whether a message may come in where queues reject: room is reserved at all of its subscribers above QoS 0 before any of
-//! them gets it.
+//! Whether a message may come in where queues reject: room is reserved at all of its subscribers above QoS 0 before any
+//! of them gets it.
 //!
 //! A PUBLISH that has to wait, for other shards' answers or for room, is put back to the packets that its publisher has
 //! parked, and comes again when its turn does. What was decided meanwhile stands at its connection.
@@ -97,8 +97,8 @@ struct Full {
 }
 
 impl Desk {
-    /// The sessions of a route that reject what they have no room for, if all of them have it. Those without room note who
-    /// waits for it, if anyone does; their number is returned.
+    /// The sessions of a route that reject what they have no room for, if all of them have it. Those without room note
+    /// who waits for it, if anyone does; their number is returned.
     fn rejecting(
         &mut self,
         route: &Route,
@@ -223,8 +223,8 @@ impl Engine {
         Admission::Open
     }
 
-    /// Nobody has got the message. An MQTT 5 publisher is told; the link of another, who cannot be, is closed: it will send
-    /// again what was not acknowledged.
+    /// Nobody has got the message. An MQTT 5 publisher is told; the link of another, who cannot be, is closed: it will
+    /// send again what was not acknowledged.
     fn not_admitted(
         &mut self,
         now: Now,
@@ -251,7 +251,8 @@ impl Engine {
         Admission::Refused(Reason::QueueFullReject)
     }
 
-    /// The publisher waits, without an acknowledgement, until so many queues of a shard have room; on another one it is not known whose.
+    /// The publisher waits, without an acknowledgement, until so many queues of a shard have room; on another one it is
+    /// not known whose.
     fn withhold(
         &mut self,
         now: Now,

@@ -25,8 +25,8 @@ impl Engine {
         Ticket { connection: key, sequence }
     }
 
-    /// Answers a packet once `waits` confirmations have come: at once if there are none to wait for and nobody is before.
-    /// `promises` says whether it promises something that was written into the journal.
+    /// Answers a packet once `waits` confirmations have come: at once if there are none to wait for and nobody is
+    /// before. `promises` says whether it promises something that was written into the journal.
     #[inline]
     pub(crate) fn answer(
         &mut self,
@@ -47,8 +47,8 @@ impl Engine {
         connection.extra_mut().acks.push(ack);
     }
 
-    /// One confirmation for a ticket of this shard. `promises` says whether whoever confirms has written something into its
-    /// journal; its batch lies before the one that this shard is gathering.
+    /// One confirmation for a ticket of this shard. `promises` says whether whoever confirms has written something into
+    /// its journal; its batch lies before the one that this shard is gathering.
     pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>, promises: bool) {
         let key = ticket.connection;
         if key.index == AWAITED_INDEX {
@@ -187,8 +187,8 @@ impl Engine {
         });
     }
 
-    /// Sends an answer of as many codes as the client asked for. If that is more than it takes in one packet, it cannot be
-    /// answered at all, and would wait for ever ([MQTT-3.1.2-24]).
+    /// Sends an answer of as many codes as the client asked for. If that is more than it takes in one packet, it cannot
+    /// be answered at all, and would wait for ever ([MQTT-3.1.2-24]).
     fn send_codes(
         &mut self,
         now: Now,

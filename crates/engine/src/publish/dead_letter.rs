@@ -36,8 +36,8 @@ impl DeadLetters {
         Self { settings, waiting: VecDeque::new(), second: 0, sent: 0 }
     }
 
-    /// Notes a dropped message; says whether it will be published. Several subscribers for whom the same message is dropped
-    /// for the same reason at once make one letter.
+    /// Notes a dropped message; says whether it will be published. Several subscribers for whom the same message is
+    /// dropped for the same reason at once make one letter.
     fn note(&mut self, reason: Reason, message: &MessageRef) -> Noted {
         if self.is_own(message.topic()) || !self.settings.reasons.contains(&reason) {
             return Noted::NotWanted;

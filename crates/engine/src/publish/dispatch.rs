@@ -44,8 +44,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Whether a message may leave for another node before this one keeps that it has: its publisher is not answered yet and repeats it
-    /// if this node dies, or nobody does.
+    /// Whether a message may leave for another node before this one keeps that it has: its publisher is not answered
+    /// yet and repeats it if this node dies, or nobody does.
     #[inline]
     pub(crate) fn may_repeat(&self, qos: QoS) -> bool {
         self.connection.is_some() && qos != QoS::ExactlyOnce
@@ -157,8 +157,8 @@ impl Engine {
         reach!(self).dispatch(now, route, publication, &source);
     }
 
-    /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does nothing
-    /// where the home is elsewhere: the envelope takes it there.
+    /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does
+    /// nothing where the home is elsewhere: the envelope takes it there.
     pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
         let at_home = self.roster.home_of_topic(publication.tenant, publication.topic) == self.place.shard;
         if !at_home && !self.desk.transfers.keeps(partition_of(publication.tenant, publication.topic)) {
@@ -203,8 +203,8 @@ impl Engine {
         refused
     }
 
-    /// Whether the store is too full for a value that nobody was promised would be kept; above QoS 0 it is refused before
-    /// anyone gets it.
+    /// Whether the store is too full for a value that nobody was promised would be kept; above QoS 0 it is refused
+    /// before anyone gets it.
     pub(crate) fn has_no_room_to_retain(&self, publication: &Publication<'_>) -> bool {
         self.desk.journal.full
             && self.desk.journal.is_on()

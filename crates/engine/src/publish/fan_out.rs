@@ -1,10 +1,10 @@
 //! Messages to many that reach their receivers in several turns.
 //!
-//! A message of QoS 0 to more receivers than a turn may deliver to, or to receivers many of which take no output, goes to some
-//! of them in each turn. Its publisher waits meanwhile, so that all that it sends keeps its order. Receivers are taken in the
-//! order of their sessions: whoever subscribes or unsubscribes in the meantime gets the message or does not, and nobody gets
-//! it twice. A message of a higher QoS or one that is retained reaches everybody at once: its acknowledgement and what is
-//! stored for it speak for all receivers.
+//! A message of QoS 0 to more receivers than a turn may deliver to, or to receivers many of which take no output, goes
+//! to some of them in each turn. Its publisher waits meanwhile, so that all that it sends keeps its order. Receivers
+//! are taken in the order of their sessions: whoever subscribes or unsubscribes in the meantime gets the message or
+//! does not, and nobody gets it twice. A message of a higher QoS or one that is retained reaches everybody at once: its
+//! acknowledgement and what is stored for it speak for all receivers.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,8 @@ use crate::publish::turn_share::Share;
 use crate::telling::reason::Reason;
 use crate::topics::Route;
 
-/// Receivers that such a message reaches in one turn, and connections in line above which it reaches nobody for the moment.
+/// Receivers that such a message reaches in one turn, and connections in line above which it reaches nobody for the
+/// moment.
 pub(crate) const FAN_OUT_STEP: usize = 256;
 
 /// A message that some of its receivers have got.
@@ -56,7 +57,8 @@ impl FanOuts {
         self.under_way.shrink_to_fit();
     }
 
-    /// Notes that the `first` receivers along a route have got a message, if there are more; returns what it costs to keep it.
+    /// Notes that the `first` receivers along a route have got a message, if there are more; returns what it costs to
+    /// keep it.
     #[inline]
     pub(crate) fn begin(
         &mut self,

@@ -1,7 +1,7 @@
 //! Outgoing PUBLISH packets, encoded once per layout and copied to each receiver.
 //!
-//! Receivers differ in version and QoS; everything else of the packet is the same for all of them, but for the two bytes
-//! of the packet identifier and a few bits of the first byte, which are patched into each copy.
+//! Receivers differ in version and QoS; everything else of the packet is the same for all of them, but for the two
+//! bytes of the packet identifier and a few bits of the first byte, which are patched into each copy.
 
 use tidegate_mqtt::{PacketId, PublishHead, QoS, Version};
 

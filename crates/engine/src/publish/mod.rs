@@ -241,8 +241,8 @@ impl Engine {
         self.after_publish(now, key, tenant, done.full);
     }
 
-    /// What a publisher is told of a message that has gone its way. A QoS 2 message that others have got may not come again, which
-    /// an error would invite; so nobody is told of the one subscriber who did not get it.
+    /// What a publisher is told of a message that has gone its way. A QoS 2 message that others have got may not come
+    /// again, which an error would invite; so nobody is told of the one subscriber who did not get it.
     #[inline]
     pub(crate) fn outcome_of(&self, qos: QoS, refused: Option<Reason>, reached: bool) -> Outcome {
         let gave_up = self.desk.gave_up && qos == QoS::AtLeastOnce;
@@ -261,7 +261,8 @@ impl Engine {
         }
     }
 
-    /// Whether a message does not go its way now, since a queue has no room for it and rejects it, or the store has none.
+    /// Whether a message does not go its way now, since a queue has no room for it and rejects it, or the store has
+    /// none.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
     fn is_kept_out(
@@ -454,8 +455,9 @@ impl Engine {
     }
 }
 
-/// Whether only the broker itself publishes to a topic. Clients may to `$SYS/broker/connection/NAME/state`: there a bridge
-/// tells both of its brokers whether it is connected, by its will, too, so that one that might not would never come in.
+/// Whether only the broker itself publishes to a topic. Clients may to `$SYS/broker/connection/NAME/state`: there a
+/// bridge tells both of its brokers whether it is connected, by its will, too, so that one that might not would never
+/// come in.
 #[inline]
 pub(crate) fn is_own_topic(topic: &str) -> bool {
     (topic.starts_with("$SYS/") || topic == "$SYS") && !is_bridge_state(topic)

@@ -12,8 +12,8 @@ use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
 impl Engine {
-    /// Whether the store would have to take a PUBLISH above QoS 0 in, as far as this shard knows: as a retained value, for a
-    /// session that lasts, or to remember that its publisher has sent it.
+    /// Whether the store would have to take a PUBLISH above QoS 0 in, as far as this shard knows: as a retained value,
+    /// for a session that lasts, or to remember that its publisher has sent it.
     pub(super) fn has_to_be_stored(
         &self,
         session: SessionKey,
@@ -28,8 +28,8 @@ impl Engine {
             || self.has_to_be_stored_for_receivers(slot, &Wanted::of(publication))
     }
 
-    /// Whether a receiver of this shard would have a message stored. Of members of a shared group that are on other shards it
-    /// is not known, and what is dealt to them is stored on its way: they count as such.
+    /// Whether a receiver of this shard would have a message stored. Of members of a shared group that are on other
+    /// shards it is not known, and what is dealt to them is stored on its way: they count as such.
     pub(crate) fn has_to_be_stored_for_receivers(&self, slot: RouteSlot, wanted: &Wanted<'_>) -> bool {
         if wanted.qos == QoS::AtMostOnce {
             return false;
@@ -43,8 +43,8 @@ impl Engine {
             })
     }
 
-    /// The store has no room for what a message has to be kept as. An MQTT 5 publisher is told; another one could only be told
-    /// that all is well, so its connection ends, and it has the message still.
+    /// The store has no room for what a message has to be kept as. An MQTT 5 publisher is told; another one could only
+    /// be told that all is well, so its connection ends, and it has the message still.
     #[cold]
     pub(super) fn refuse_for_full_store(&mut self, now: Now, key: ConnectionKey, topic: &str, raw: &RawPublish<'_>) {
         self.desk.counters.drop_message(Reason::StoreFull);

@@ -13,8 +13,8 @@ use crate::telling::reason::Reason;
 use crate::topics::{RouteSlot, TopicTraits};
 
 impl Engine {
-    /// Hands a message for applications, or one that a node says of itself, to the shell; says for how many more confirmations its
-    /// acknowledgement waits.
+    /// Hands a message for applications, or one that a node says of itself, to the shell; says for how many more
+    /// confirmations its acknowledgement waits.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
     pub(super) fn tell_shell(
@@ -36,8 +36,8 @@ impl Engine {
         if traits.is_record { self.tell_record(&publication, Some(session), ticket) } else { 0 }
     }
 
-    /// Whether a message goes nowhere but to the shell: one for applications that was taken before, and only the bus has to confirm it
-    /// once more, or a report that nobody can use, whose client can be told so.
+    /// Whether a message goes nowhere but to the shell: one for applications that was taken before, and only the bus
+    /// has to confirm it once more, or a report that nobody can use, whose client can be told so.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
     pub(super) fn ends_at_shell(
@@ -63,7 +63,8 @@ impl Engine {
         traits.is_record && self.repeat_record(now, key, session, &publication, raw)
     }
 
-    /// Whether a report is refused. One whose client cannot be told why goes its way to subscribers, and the shell leaves it out.
+    /// Whether a report is refused. One whose client cannot be told why goes its way to subscribers, and the shell
+    /// leaves it out.
     fn refuses_report(&self, key: ConnectionKey, session: SessionKey, topic: &str, raw: &RawPublish<'_>) -> bool {
         let is_told = self.desk.connections.get(key).is_some_and(|connection| connection.version.is_v5());
         let addresses = self.settings.addresses.as_ref().filter(|_| is_told);
@@ -71,7 +72,8 @@ impl Engine {
             && self.may_be_refused(session, topic, raw)
     }
 
-    /// Whether a client would hear of it if this message was refused for what it says: it is new, above QoS 0, and allowed.
+    /// Whether a client would hear of it if this message was refused for what it says: it is new, above QoS 0, and
+    /// allowed.
     pub(super) fn may_be_refused(&self, session: SessionKey, topic: &str, raw: &RawPublish<'_>) -> bool {
         raw.packet_id.is_some()
             && !self.is_repeated(session, raw)

@@ -1,11 +1,12 @@
-//! How much one turn of a shard may deliver, so that one publisher with many subscribers does not keep everybody waiting.
+//! How much one turn of a shard may deliver, so that one publisher with many subscribers does not keep everybody
+//! waiting.
 //!
-//! A message to ten thousand subscribers costs as much as ten thousand messages. Once so many sessions have been reached
-//! in one turn, whoever publishes waits with the next message until the shard's timers have their turn; acknowledgements,
-//! pings and subscriptions go on, and so does everybody else.
+//! A message to ten thousand subscribers costs as much as ten thousand messages. Once so many sessions have been
+//! reached in one turn, whoever publishes waits with the next message until the shard's timers have their turn;
+//! acknowledgements, pings and subscriptions go on, and so does everybody else.
 //!
-//! What messages to many have reached counts by itself, until the line of connections that they have left to be written has
-//! come to its end: those who make it long wait for that, and nobody else does.
+//! What messages to many have reached counts by itself, until the line of connections that they have left to be written
+//! has come to its end: those who make it long wait for that, and nobody else does.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -17,8 +18,8 @@ use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::publish::fan_out::FAN_OUT_STEP;
 
-/// Deliveries after which publishers wait: of messages to few between two turns of the timers, of messages to many until
-/// all of their receivers were written. One message goes to all of its subscribers in any case.
+/// Deliveries after which publishers wait: of messages to few between two turns of the timers, of messages to many
+/// until all of their receivers were written. One message goes to all of its subscribers in any case.
 const DELIVERIES_MAX: usize = 4096;
 
 /// Which share of a turn was used up.
@@ -59,8 +60,8 @@ impl TurnShare {
         self.waiting.contains(&key) || self.waiting_wide.contains(&key)
     }
 
-    /// Whether a connection whose transport is gone ends only when what it has sent is worked off. At once that could be
-    /// a parked flood.
+    /// Whether a connection whose transport is gone ends only when what it has sent is worked off. At once that could
+    /// be a parked flood.
     pub(crate) fn ends_later(&mut self, key: ConnectionKey) -> bool {
         let later = self.holds(key);
         if later {
@@ -114,9 +115,9 @@ impl TurnShare {
 }
 
 impl Desk {
-    /// Deliveries of messages to many after which their publishers wait. Where many receivers take no output, what cannot
-    /// be sent is queued or dropped instead, which costs more, and gains nothing from being done for several messages
-    /// at once.
+    /// Deliveries of messages to many after which their publishers wait. Where many receivers take no output, what
+    /// cannot be sent is queued or dropped instead, which costs more, and gains nothing from being done for several
+    /// messages at once.
     #[inline]
     pub(crate) fn wide_share(&self, receivers: usize) -> usize {
         if self.blocked_connections * 4 >= receivers as u64 { FAN_OUT_STEP } else { DELIVERIES_MAX }
@@ -147,8 +148,8 @@ impl Engine {
         }
     }
 
-    /// Whether a message to so many receivers waits, and its publisher with it, until those were written that earlier ones
-    /// have put in line. Half of them would have to be written once more for it.
+    /// Whether a message to so many receivers waits, and its publisher with it, until those were written that earlier
+    /// ones have put in line. Half of them would have to be written once more for it.
     #[inline]
     pub(crate) fn waits_for_line(&mut self, now: Now, key: ConnectionKey, receivers: usize) -> bool {
         if receivers <= WIDE_RECEIVERS || !self.turn_share.is_under_way(&self.desk.to_write) {
@@ -158,8 +159,8 @@ impl Engine {
         self.turn_share.holds(key) && self.desk.connections.get(key).is_some_and(Connection::is_parked)
     }
 
-    /// Whether a publisher waits for its turn and for nothing else. That ends by itself, however long it takes, and the timer
-    /// of those who wait is set anew.
+    /// Whether a publisher waits for its turn and for nothing else. That ends by itself, however long it takes, and the
+    /// timer of those who wait is set anew.
     pub(crate) fn waits_for_turn_alone(&mut self, now: Now, key: ConnectionKey) -> bool {
         let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
         let connection = self.desk.connections.get_mut(key);

@@ -38,7 +38,8 @@ impl Engine {
         let mut forwarded = std::mem::take(&mut self.scratch_properties);
         forwarded.clear();
         if tenant == TenantId::UPLINK {
-            // An id that the client has made up stays here: it could be taken for another message's, and that one for known.
+            // An id that the client has made up stays here: it could be taken for another message's, and that one for
+            // known.
             properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
             self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
         } else if !self.cache.traits(slot).is_address {

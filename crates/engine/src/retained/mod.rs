@@ -99,13 +99,14 @@ impl<M: Retainable> Retained<M> {
     ///
     /// # Errors
     ///
-    /// [`Reason::RetainedCountLimit`], [`Reason::RetainedBytesLimit`] or [`Reason::TenantRetained`]; nothing has changed then.
+    /// [`Reason::RetainedCountLimit`], [`Reason::RetainedBytesLimit`] or [`Reason::TenantRetained`]; nothing has
+    /// changed then.
     pub(crate) fn set(&mut self, tenant: TenantId, topic: &str, message: M, now: Millis) -> Result<Option<M>, Reason> {
         self.set_within(true, tenant, topic, message, now)
     }
 
-    /// The same for a message that was retained elsewhere or before: it was within its tenant's limit then, and a share of
-    /// that which has become smaller since is no reason to lose it.
+    /// The same for a message that was retained elsewhere or before: it was within its tenant's limit then, and a share
+    /// of that which has become smaller since is no reason to lose it.
     ///
     /// # Errors
     ///
@@ -277,7 +278,8 @@ impl<M: Retainable> Retained<M> {
         }
     }
 
-    /// Counts a message of a new topic for its tenant, if that may have one more or there is no `quota`; says whether it has.
+    /// Counts a message of a new topic for its tenant, if that may have one more or there is no `quota`; says whether
+    /// it has.
     fn count_new(&self, tenant: TenantId, quota: bool) -> bool {
         match &self.ledger {
             Some(ledger) if quota => ledger.claim(tenant, Holding::Retained),

@@ -148,7 +148,8 @@ fn put_ack(out: &mut Vec<u8>, first_byte: u8, id: PacketId, code: ReasonCode, ve
 }
 
 impl Desk {
-    /// A receiver has a QoS 2 message; returns the bytes that need not be kept any more, `None` if it was sent no such one.
+    /// A receiver has a QoS 2 message; returns the bytes that need not be kept any more, `None` if it was sent no such
+    /// one.
     #[inline]
     fn note_received(&mut self, by: SessionKey, id: PacketId) -> Option<u64> {
         let session = self.sessions.get_mut(by.0)?;
@@ -229,7 +230,8 @@ impl Desk {
         let Some(key) = session.connection else { return false };
         let Some(connection) = self.connections.get(key) else { return false };
         let room = connection.output_len() <= self.high_water / 2;
-        // What became of it since the connection began, such as that another broker has it, may be under way to the store.
+        // What became of it since the connection began, such as that another broker has it, may be under way to the
+        // store.
         let promises = session.is_uplink() && session.stored.is_some();
         let Some(flow) = session.flow.as_mut() else { return false };
         let sent = flow.inflight.len() - flow.to_resend;

@@ -154,8 +154,8 @@ pub(crate) struct Flow {
     pub next_number: u64,
     /// What comes behind the queue and is in the store alone.
     pub tail: Option<Box<Tail>>,
-    /// The last number given out when the session became a mailbox: what is in the tail up to it may be for subscriptions that
-    /// are no more.
+    /// The last number given out when the session became a mailbox: what is in the tail up to it may be for
+    /// subscriptions that are no more.
     pub mailbox_from: u64,
 }
 

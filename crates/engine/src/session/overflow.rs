@@ -58,8 +58,8 @@ impl Desk {
         }
     }
 
-    /// Whether a queue that has room may take a message although the shard is above its ceiling: only in exchange for one
-    /// that it holds already.
+    /// Whether a queue that has room may take a message although the shard is above its ceiling: only in exchange for
+    /// one that it holds already.
     #[cold]
     fn make_room_in_shard(&mut self, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, delivery, bounds, .. } = *arriving;

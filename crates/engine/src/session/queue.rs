@@ -1,7 +1,8 @@
 //! What waits for a session, and which of it goes next.
 //!
-//! Nearly all queues are first-in-first-out. One that takes a message with a priority sorts what waits by level until it
-//! runs empty, and one that takes a message of which only the newest of its topic counts finds those by their topics.
+//! Nearly all queues are first-in-first-out. One that takes a message with a priority sorts what waits by level until
+//! it runs empty, and one that takes a message of which only the newest of its topic counts finds those by their
+//! topics.
 
 mod latest;
 mod levels;
@@ -147,8 +148,8 @@ impl SessionQueue {
         }
     }
 
-    /// Moves the delivery that was added last, if it is the one, before the first that comes after it among the first `limit`. Where
-    /// priorities decide it stays where it is.
+    /// Moves the delivery that was added last, if it is the one, before the first that comes after it among the first
+    /// `limit`. Where priorities decide it stays where it is.
     pub(crate) fn advance_last(
         &mut self,
         limit: usize,

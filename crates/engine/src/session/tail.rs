@@ -1,9 +1,9 @@
 //! The end of a long queue, which is in the store alone.
 //!
 //! A queue keeps its share in memory; what comes behind is only written into the journal, and read ahead from the store
-//! when the share runs low. What is in memory is always older than what is not, so that nothing has to wait for a load but
-//! the messages that it brings. Messages that are not simply the next ones stay in memory: those with a priority, those of
-//! which only the newest counts, and those of shared groups, which other members may get.
+//! when the share runs low. What is in memory is always older than what is not, so that nothing has to wait for a load
+//! but the messages that it brings. Messages that are not simply the next ones stay in memory: those with a priority,
+//! those of which only the newest counts, and those of shared groups, which other members may get.
 
 use crate::desk::Desk;
 use crate::durable::{EntryRead, entries_from, read_entry};

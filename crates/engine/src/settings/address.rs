@@ -5,8 +5,8 @@
 pub struct AddressSettings {
     /// What all addresses begin with: levels of a topic name, without a slash at either end.
     pub prefix: String,
-    /// Whether publishing to groups and to all, and reading what is sent to others, needs a rule that allows it; what is
-    /// allowed because no rule says otherwise does not suffice.
+    /// Whether publishing to groups and to all, and reading what is sent to others, needs a rule that allows it; what
+    /// is allowed because no rule says otherwise does not suffice.
     pub guarded: bool,
     /// Groups that a node may be in.
     pub max_groups_per_node: u16,
@@ -14,25 +14,27 @@ pub struct AddressSettings {
     pub expiry_default_seconds: u32,
     /// Seconds after which every message to nodes expires, whatever its sender says; 0 leaves it to the sender.
     pub expiry_forced_seconds: u32,
-    /// Seconds that what is addressed to a node is kept for when its session has ended; 0 keeps nothing beyond the session,
-    /// `u32::MAX` keeps it without end.
+    /// Seconds that what is addressed to a node is kept for when its session has ended; 0 keeps nothing beyond the
+    /// session, `u32::MAX` keeps it without end.
     pub node_expiry_seconds: u32,
-    /// Nodes of a shard whose session has ended and for which something may be kept; 0 is no limit. Beyond it, sessions end with
-    /// what they are owed.
+    /// Nodes of a shard whose session has ended and for which something may be kept; 0 is no limit. Beyond it, sessions
+    /// end with what they are owed.
     pub max_mailboxes: u32,
     /// Whether QoS 0 messages to nodes that are away are kept, as if they had QoS 1.
     pub keep_qos0: bool,
-    /// Whether what clients publish for applications is handed to the shell as [`Event::Record`](crate::Event::Record), and
-    /// acknowledged when that is confirmed.
+    /// Whether what clients publish for applications is handed to the shell as [`Event::Record`](crate::Event::Record),
+    /// and acknowledged when that is confirmed.
     pub records: bool,
-    /// Filters of the topics whose messages are handed to the shell as [`Event::Report`](crate::Event::Report), beside all else that
-    /// becomes of them: what mobile nodes say of themselves. Only where a message comes in, and only of the tenant of all who have none.
+    /// Filters of the topics whose messages are handed to the shell as [`Event::Report`](crate::Event::Report), beside
+    /// all else that becomes of them: what mobile nodes say of themselves. Only where a message comes in, and only of
+    /// the tenant of all who have none.
     pub reports: Vec<String>,
     /// Which of them nobody can use: they are refused where their client can be told so.
     pub unusable_report: Option<ReportCheck>,
 }
 
-/// Says of the prefix of addresses, a topic and a payload whether that is a report that nobody can use. It looks at nothing else.
+/// Says of the prefix of addresses, a topic and a payload whether that is a report that nobody can use. It looks at
+/// nothing else.
 #[derive(Clone, Copy)]
 pub struct ReportCheck(pub fn(&str, &str, &[u8]) -> bool);
 

@@ -3,8 +3,8 @@
 use super::OverflowPolicy;
 use crate::telling::reason::Reason;
 
-/// What happens at a full queue of some clients, or with some topics. The first rule that fits decides; where none does,
-/// [`QueueSettings`](super::QueueSettings) hold.
+/// What happens at a full queue of some clients, or with some topics. The first rule that fits decides; where none
+/// does, [`QueueSettings`](super::QueueSettings) hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverflowRule {
     /// Client ids of the subscribers: `*` stands for any text, `?` for any one character, all else for itself.
@@ -29,8 +29,8 @@ pub enum PrioritySource {
 }
 
 /// Gives messages of some topics a priority. The first rule whose filter matches decides; messages of other topics have
-/// priority 0. It changes the order in which MQTT delivers: messages of one topic overtake each other where their priorities
-/// differ.
+/// priority 0. It changes the order in which MQTT delivers: messages of one topic overtake each other where their
+/// priorities differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriorityRule {
     /// Topics of the messages.

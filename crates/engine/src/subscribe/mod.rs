@@ -202,12 +202,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Someone else's interest in the same filter may still be on its way: then a SUBACK waits until it has arrived, too.
-    /// Returns how many shards will confirm.
+    /// Someone else's interest in the same filter may still be on its way: then a SUBACK waits until it has arrived,
+    /// too. Returns how many shards will confirm.
     ///
     /// Whoever asks homes of topics for retained messages (`asks_homes`) waits in any case: what another shard has sent
-    /// here before must have reached the topic's home, or the new subscription would get neither it nor the value that it
-    /// has become. With two shards the home is one of them, and one link keeps the order by itself.
+    /// here before must have reached the topic's home, or the new subscription would get neither it nor the value that
+    /// it has become. With two shards the home is one of them, and one link keeps the order by itself.
     pub(crate) fn wait_for_interest(&mut self, ticket: Ticket, asks_homes: bool) -> u16 {
         if self.interest_under_way == 0 && !(asks_homes && self.roster.count() > 2) {
             return 0;
@@ -221,8 +221,8 @@ impl Engine {
         told
     }
 
-    /// What a client has already it may subscribe to again, also at its limit and when memory is short. When it may, one of
-    /// its tenant's subscriptions is taken, to be given back once the subscription counts for itself.
+    /// What a client has already it may subscribe to again, also at its limit and when memory is short. When it may,
+    /// one of its tenant's subscriptions is taken, to be given back once the subscription counts for itself.
     fn check_subscription_limit(&mut self, request: &Request<'_>) -> Result<(), Reason> {
         let Some(refused) = self.subscription_refusal(request) else { return Ok(()) };
         if !self.has_subscription(request) {

@@ -52,8 +52,8 @@ pub struct ClientSummary {
 }
 
 impl Engine {
-    /// The clients that a query asks for, in the order of tenants and client ids, `limit` at most. Looks at every session of the
-    /// shard.
+    /// The clients that a query asks for, in the order of tenants and client ids, `limit` at most. Looks at every
+    /// session of the shard.
     pub fn clients(&self, query: &ClientQuery) -> Vec<ClientSummary> {
         let mut first: BinaryHeap<(TenantId, &str, u32)> = BinaryHeap::new();
         for (key, session) in self.desk.sessions.iter() {
@@ -97,7 +97,8 @@ fn place(session: &Session) -> (TenantId, &str) {
     (session.tenant, &session.client_id)
 }
 
-/// Whether a session is one that a client has: neither an orchestrator's to a broker, nor what is kept for a mobile node.
+/// Whether a session is one that a client has: neither an orchestrator's to a broker, nor what is kept for a mobile
+/// node.
 fn is_client(session: &Session) -> bool {
     session.listener != UPLINK_LISTENER && session.standing != Standing::Mailbox
 }

@@ -197,7 +197,8 @@ reasons! {
     HandshakeFailed = 79, "handshake_failed", UnspecifiedError, "the WebSocket or QUIC connection failed before a CONNECT arrived";
     /// A message for applications that the bus does not take.
     BusRefused = 80, "bus_refused", QuotaExceeded, "the bus that applications read takes no more, or not this message";
-    /// A message asks something of the broker that it cannot read: a context or an advertisement that is none, a receipt that there is not.
+    /// A message asks something of the broker that it cannot read: a context or an advertisement that is none, a
+    /// receipt that there is not.
     NotUnderstood = 81, "not_understood", ImplementationSpecificError, "what the message says to the broker is not understood: a context, an advertisement of groups, or the property receipt";
 }
 
@@ -205,7 +206,8 @@ reasons! {
 pub const REASONS: usize = Reason::ALL.len();
 
 impl Reason {
-    /// What an MQTT 5 peer is told in DISCONNECT, in which a server cannot be unavailable: that stands in CONNACK only ([MQTT-3.14.2-1]).
+    /// What an MQTT 5 peer is told in DISCONNECT, in which a server cannot be unavailable: that stands in CONNACK only
+    /// ([MQTT-3.14.2-1]).
     pub(crate) fn code_of_disconnect(self) -> ReasonCode {
         match self.code() {
             ReasonCode::ServerUnavailable => ReasonCode::ServerBusy,

@@ -1,7 +1,7 @@
 //! `$SYS`: what the broker tells of itself, in the dialect of Mosquitto, while someone listens.
 //!
-//! The first shard gathers everyone's numbers each round and publishes them. Nothing runs while nobody has a subscription
-//! below `$SYS`.
+//! The first shard gathers everyone's numbers each round and publishes them. Nothing runs while nobody has a
+//! subscription below `$SYS`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -293,7 +293,8 @@ impl Engine {
         }
     }
 
-    /// What watchers of the client's tenant are told when it has come (no reason) or gone (its reason), if there are any.
+    /// What watchers of the client's tenant are told when it has come (no reason) or gone (its reason), if there are
+    /// any.
     pub(crate) fn client_event(&self, now: Now, key: SessionKey, reason: Option<Reason>) -> Option<ClientEvent> {
         if self.sys.watchers + self.sys.tenant_watchers == 0 || !self.settings.sys_events {
             return None;

@@ -28,8 +28,8 @@ const TARGETS_MAX: usize = 1 << 20;
 
 /// Remembers the routes of recent topics until the subscriptions change.
 ///
-/// A topic that is found here needs no validation either: only valid ones enter. A new topic takes the place of one that
-/// has not come again, so that a stream of topics that come once does not drive out the others.
+/// A topic that is found here needs no validation either: only valid ones enter. A new topic takes the place of one
+/// that has not come again, so that a stream of topics that come once does not drive out the others.
 #[derive(Debug, Default)]
 pub(crate) struct RouteCache {
     /// What holds for topics is looked up with their routes.
@@ -123,7 +123,8 @@ impl RouteCache {
         None
     }
 
-    /// Matches a valid topic name and remembers the route, if it is not too large. `extend` adds whom the index does not know.
+    /// Matches a valid topic name and remembers the route, if it is not too large. `extend` adds whom the index does
+    /// not know.
     pub(crate) fn fill(
         &mut self,
         index: &mut SubscriptionIndex,
@@ -218,8 +219,8 @@ impl RouteCache {
         cached.topic.as_bytes() == topic && cached.tenant == tenant
     }
 
-    /// The place of a set that a new topic gets: one that is out of date, else one whose topic has not come again. When both
-    /// have, they stay for this time, and have to come again until the next.
+    /// The place of a set that a new topic gets: one that is out of date, else one whose topic has not come again. When
+    /// both have, they stay for this time, and have to come again until the next.
     fn victim(&mut self, first: usize, epoch: u64) -> Option<usize> {
         let (one, other) = (self.tags[first], self.tags[first + 1]);
         if !one.is_current(epoch) {

@@ -14,10 +14,10 @@ use super::{FilterKey, GroupKey};
 
 /// All filters that sessions and groups of this shard subscribe to, and those that other shards want messages for.
 ///
-/// Filters are text that the codec has checked, without `$share/GROUP/`. A filter that is the only one of an idle client
-/// costs about 60 bytes and its text; a filter with wildcards about 80 more for each level that no other filter shares.
-/// When the first local interest in a filter appears or the last one ends, the caller tells the other shards, which note
-/// it with [`SubscriptionIndex::set_remote`].
+/// Filters are text that the codec has checked, without `$share/GROUP/`. A filter that is the only one of an idle
+/// client costs about 60 bytes and its text; a filter with wildcards about 80 more for each level that no other filter
+/// shares. When the first local interest in a filter appears or the last one ends, the caller tells the other shards,
+/// which note it with [`SubscriptionIndex::set_remote`].
 #[derive(Debug)]
 pub(crate) struct SubscriptionIndex {
     entries: Slab<Entry>,
@@ -131,8 +131,8 @@ impl SubscriptionIndex {
         self.unsubscribe_entry(FilterKey(key), session, |_, _| {})
     }
 
-    /// Removes a session's subscription by the key of its filter. `ended` is told the filter when nobody on this shard is
-    /// interested in it any more.
+    /// Removes a session's subscription by the key of its filter. `ended` is told the filter when nobody on this shard
+    /// is interested in it any more.
     pub(crate) fn unsubscribe_entry(
         &mut self,
         filter: FilterKey,
@@ -175,8 +175,8 @@ impl SubscriptionIndex {
         Some(Unsubscribed { entry: FilterKey(key), last_local })
     }
 
-    /// Notes that another shard wants messages for a filter, or no longer does; each interest is told once and taken back
-    /// once. Returns whether that changes where messages go.
+    /// Notes that another shard wants messages for a filter, or no longer does; each interest is told once and taken
+    /// back once. Returns whether that changes where messages go.
     pub(crate) fn set_remote(&mut self, tenant: TenantId, filter: &str, shard: ShardId, interested: bool) -> bool {
         if !filter.contains(['+', '#']) {
             let hash = hash_name(tenant, filter);
@@ -247,8 +247,8 @@ impl SubscriptionIndex {
         out.fill(&self.entries, &self.matched);
     }
 
-    /// What a session gets of a message that it has published itself: its matching subscriptions without those that have
-    /// No Local set ([MQTT-3.8.3-3]). `out` becomes the route that the target's identifiers stand in.
+    /// What a session gets of a message that it has published itself: its matching subscriptions without those that
+    /// have No Local set ([MQTT-3.8.3-3]). `out` becomes the route that the target's identifiers stand in.
     pub(crate) fn match_for_session(
         &mut self,
         tenant: TenantId,

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The world does what a shell has to do and nothing else: it hands connections over to their home shard, ships batches
-//! before it writes outputs, honours `Close`, `PauseReading` and `ResumeReading`, and releases connections. Every client is a
-//! referee too: it panics when the server breaks a rule that can be seen from one connection alone.
+//! before it writes outputs, honours `Close`, `PauseReading` and `ResumeReading`, and releases connections. Every
+//! client is a referee too: it panics when the server breaks a rule that can be seen from one connection alone.
 
 mod arrival;
 mod broker;

@@ -1,4 +1,5 @@
-//! Publishers that another node has asked to wait, or that wait because of one, when that node is gone: none waits for its limit.
+//! Publishers that another node has asked to wait, or that wait because of one, when that node is gone: none waits for
+//! its limit.
 
 use tidegate_engine::{OverflowPolicy, Reason, TenantId, partition_of};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};

@@ -82,7 +82,8 @@ fn who_waits_for_a_node_that_dies_asks_again_and_nothing_is_lost() {
         assert_eq!(first.expect_closed(), Reason::NodeLost);
         let again = world.connect(publisher.clean(false));
         again.publish(message("t", "x").qos(qos));
-        // It had arrived where nobody died, and the acknowledgement was what was missing. At QoS 2 its packet id is known.
+        // It had arrived where nobody died, and the acknowledgement was what was missing. At QoS 2 its packet id is
+        // known.
         let wanted: &[&str] = if qos == ExactlyOnce { &["x"] } else { &["x", "x"] };
         assert_eq!(survivor.payloads(), wanted);
         clients[0].expect_open();

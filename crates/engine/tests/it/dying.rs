@@ -1,4 +1,5 @@
-//! Nodes that die at any step while shared groups deal to their members: what a publisher was told is taken reaches somebody.
+//! Nodes that die at any step while shared groups deal to their members: what a publisher was told is taken reaches
+//! somebody.
 
 use std::collections::BTreeMap;
 

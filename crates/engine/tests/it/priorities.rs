@@ -32,7 +32,8 @@ fn publish(publisher: &Client, levels: &[u8]) {
 
 const LEVELS: [u8; 24] = [0, 2, 1, 9, 0, 2, 1, 5, 0, 2, 1, 9, 0, 2, 1, 7, 0, 2, 1, 9, 0, 2, 1, 3];
 
-/// The test that a study of message-oriented middleware lacked: saturate the receiver, then look at every single delivery.
+/// The test that a study of message-oriented middleware lacked: saturate the receiver, then look at every single
+/// delivery.
 #[test]
 fn no_lower_priority_is_delivered_while_a_higher_one_waits() {
     everywhere_with(by_property(0), |world| {

@@ -175,7 +175,7 @@ fn a_receiver_may_refuse_a_message() {
     });
 }
 
-// ---- acknowledgements that wait ----------------------------------------------------------------------------------------
+// ---- acknowledgements that wait -------------------------------------------------------------------------------------
 
 #[test]
 fn pubacks_keep_the_order_of_their_publishes_while_another_shard_is_late() {

@@ -112,7 +112,7 @@ fn bytes_fill_a_queue_as_well() {
     );
 }
 
-// ---- saying who --------------------------------------------------------------------------------------------------------
+// ---- saying who -----------------------------------------------------------------------------------------------------
 
 #[test]
 fn the_log_says_who_stopped_acknowledging_which_message_and_since_when() {
@@ -151,7 +151,7 @@ fn the_log_says_who_stopped_acknowledging_which_message_and_since_when() {
     }
 }
 
-// ---- subscribers' packet limits ----------------------------------------------------------------------------------------
+// ---- subscribers' packet limits -------------------------------------------------------------------------------------
 
 #[test]
 fn a_message_above_a_subscribers_packet_limit_goes_to_the_others() {

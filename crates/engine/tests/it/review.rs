@@ -211,8 +211,8 @@ fn a_flood_of_subscriptions_waits_for_the_links() {
     assert_eq!(world.counters().dropped_total(), 0);
 }
 
-/// Plays a story in worlds of three shards that differ in what happens next, with publisher, subscribers and the topic at
-/// home on different ones.
+/// Plays a story in worlds of three shards that differ in what happens next, with publisher, subscribers and the topic
+/// at home on different ones.
 fn three_homes(story: impl Fn(&World, &mut Random, &str, [String; 3])) {
     for seed in 0..400 {
         let world = World::seeded(3, seed, &format!("seed {seed}"), |_| {});

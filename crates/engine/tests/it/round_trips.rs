@@ -1,4 +1,5 @@
-//! What a request of a client and its answer wait for when group, member and client are at home on three nodes with stores.
+//! What a request of a client and its answer wait for when group, member and client are at home on three nodes with
+//! stores.
 
 use tidegate_engine::Durability;
 use tidegate_mqtt::PacketType;
@@ -6,7 +7,8 @@ use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
 use crate::harness::*;
 
-/// An application that is a member of a group at node 1, and a client at node 2; the group is dealt at node 0. Nothing is committed.
+/// An application that is a member of a group at node 1, and a client at node 2; the group is dealt at node 0. Nothing
+/// is committed.
 fn apart() -> (World, Client, Client, String) {
     let world = World::cluster(3, 1, |settings| settings.durability = Durability::Commit);
     let names = (0..1000).map(|number| format!("t{number}"));

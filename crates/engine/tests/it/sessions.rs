@@ -126,7 +126,7 @@ fn the_server_shortens_sessions_to_its_limit() {
     );
 }
 
-// ---- redelivery --------------------------------------------------------------------------------------------------------
+// ---- redelivery -----------------------------------------------------------------------------------------------------
 
 #[test]
 fn what_was_not_acknowledged_comes_again_in_order_before_what_waited() {
@@ -372,7 +372,7 @@ fn a_message_too_large_for_the_new_connection_is_given_up_with_a_reason() {
     });
 }
 
-// ---- windows -----------------------------------------------------------------------------------------------------------
+// ---- windows --------------------------------------------------------------------------------------------------------
 
 #[test]
 fn no_more_than_the_receive_maximum_is_sent_before_an_acknowledgement() {
@@ -435,7 +435,7 @@ fn a_full_window_holds_what_comes_behind_in_order() {
     });
 }
 
-// ---- what is not kept --------------------------------------------------------------------------------------------------
+// ---- what is not kept -----------------------------------------------------------------------------------------------
 
 #[test]
 fn qos_0_messages_are_not_kept_for_those_who_are_away() {

@@ -173,7 +173,7 @@ fn what_was_queued_before_unsubscribing_is_still_delivered() {
     });
 }
 
-// ---- topics that start with a dollar -----------------------------------------------------------------------------------
+// ---- topics that start with a dollar --------------------------------------------------------------------------------
 
 #[test]
 fn wildcards_at_the_start_do_not_match_dollar_topics() {
@@ -213,7 +213,7 @@ fn a_number_sign_matches_its_parent_level() {
     });
 }
 
-// ---- no local ----------------------------------------------------------------------------------------------------------
+// ---- no local -------------------------------------------------------------------------------------------------------
 
 #[test]
 fn no_local_keeps_a_clients_own_messages_from_it() {
@@ -271,7 +271,7 @@ fn no_local_on_a_shared_subscription_is_a_protocol_error() {
     });
 }
 
-// ---- when a subscription holds -----------------------------------------------------------------------------------------
+// ---- when a subscription holds --------------------------------------------------------------------------------------
 
 #[test]
 fn suback_waits_until_every_shard_knows_of_the_interest() {

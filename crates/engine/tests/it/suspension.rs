@@ -1,4 +1,5 @@
-//! A node without a lease keeps its clients, acknowledges nothing, and goes on or sends them on when it is known who serves them.
+//! A node without a lease keeps its clients, acknowledges nothing, and goes on or sends them on when it is known who
+//! serves them.
 
 use tidegate_engine::{Home, Homes, Millis, PARTITIONS, Reason};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};

@@ -104,7 +104,7 @@ fn an_operator_names_the_tenant() {
     });
 }
 
-// ---- whose client somebody is ------------------------------------------------------------------------------------------
+// ---- whose client somebody is ---------------------------------------------------------------------------------------
 
 /// Users whose name begins with `acme` belong to tenant 7, wherever they come in.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ fn a_client_id_that_is_settled_holds_whatever_the_client_asks_for() {
     });
 }
 
-// ---- quotas ------------------------------------------------------------------------------------------------------------
+// ---- quotas ---------------------------------------------------------------------------------------------------------
 
 /// Two tenants, of which the second may have so much.
 fn with_quota(quota: TenantQuota) -> impl Fn(&mut Settings) {

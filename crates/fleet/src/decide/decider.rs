@@ -53,8 +53,8 @@ impl Decider {
         self.name
     }
 
-    /// Says that an action was under way at `time`, such as one that ended just before a restart: cool-downs count from it. What is
-    /// under way at an observation is noted without being told.
+    /// Says that an action was under way at `time`, such as one that ended just before a restart: cool-downs count from
+    /// it. What is under way at an observation is noted without being told.
     pub fn note_action(&mut self, time: Duration) {
         self.last_action = Some(LastAction { ended: time, observations_since: 0 });
     }

@@ -10,9 +10,9 @@ use super::settings::ceil;
 use super::{Change, HeldBack, LevelObservation, Rule, Settings, threshold};
 use crate::load::{Signal, SignalLoad, SignalSettings};
 
-/// `desired = ceil(current * load / target)`, nothing within the tolerance, the largest of all signals, no shrinking when one fails;
-/// the highest recommendation of the shrinking window and the lowest of the growth window count. Growth per 15 s is limited to 4 or
-/// to doubling, whichever is more.
+/// `desired = ceil(current * load / target)`, nothing within the tolerance, the largest of all signals, no shrinking
+/// when one fails; the highest recommendation of the shrinking window and the lowest of the growth window count. Growth
+/// per 15 s is limited to 4 or to doubling, whichever is more.
 pub(super) struct Hpa {
     formula: Formula,
     shrink_window: Duration,
@@ -52,8 +52,9 @@ impl Formula {
         known.max_by_key(|recommendation| recommendation.desired)
     }
 
-    /// Resources that do not serve yet count as idle when it is to grow; those that did not answer count as idle when it is to grow
-    /// and as being on target when it is to shrink. When counting them turns the direction round, nothing is done.
+    /// Resources that do not serve yet count as idle when it is to grow; those that did not answer count as idle when
+    /// it is to grow and as being on target when it is to shrink. When counting them turns the direction round, nothing
+    /// is done.
     fn desired(&self, seen: &LevelObservation<'_>, signal: &SignalLoad, load: f64) -> u32 {
         let planned = seen.planned();
         let ratio = load / self.target;

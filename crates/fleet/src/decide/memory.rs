@@ -33,8 +33,8 @@ struct Memory {
 }
 
 impl Decider {
-    /// Whose memory it is: what is remembered means something else at another interval or of other signals. Thresholds, windows
-    /// and factors may change.
+    /// Whose memory it is: what is remembered means something else at another interval or of other signals. Thresholds,
+    /// windows and factors may change.
     fn by(&self) -> String {
         format!("{} every {:?} of {:?}", self.name, self.settings.interval, self.settings.signals)
     }
@@ -49,8 +49,8 @@ impl Decider {
         Ok(serde_json::to_value(memory)?)
     }
 
-    /// Takes up what a decider before this one has remembered. An action that this one has been told of counts, if it is newer than
-    /// all of that.
+    /// Takes up what a decider before this one has remembered. An action that this one has been told of counts, if it
+    /// is newer than all of that.
     ///
     /// # Errors
     /// When it was remembered by another policy, or cannot be understood; nothing is taken up then.

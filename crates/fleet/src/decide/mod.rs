@@ -1,8 +1,8 @@
 //! From what is seen of a level to what is done about it, with the reason.
 //!
-//! A [`Policy`] proposes; a [`Decider`] holds a proposal against what always applies (limits of the [`Sla`], one action at a time,
-//! cool-downs, missing signals) and answers a [`Decision`]. One decider per level; it keeps what its policy remembers. Nothing here
-//! knows a clock: each [`LevelObservation`] says when it was made.
+//! A [`Policy`] proposes; a [`Decider`] holds a proposal against what always applies (limits of the [`Sla`], one action
+//! at a time, cool-downs, missing signals) and answers a [`Decision`]. One decider per level; it keeps what its policy
+//! remembers. Nothing here knows a clock: each [`LevelObservation`] says when it was made.
 
 mod brokel;
 mod consecutive;

@@ -107,7 +107,8 @@ pub trait Policy: Send {
     /// When it cannot be understood; nothing is taken up then.
     fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error>;
 
-    /// Whether what it remembers still says something of now, the newest of it being `gap` old. Otherwise it begins anew.
+    /// Whether what it remembers still says something of now, the newest of it being `gap` old. Otherwise it begins
+    /// anew.
     fn bridges(&mut self, gap: Duration, interval: Duration) -> bool {
         gap <= interval * GAP_MAX
     }

@@ -8,7 +8,8 @@ use crate::load::{ForecastFactors, LoadError, SignalSettings, Thresholds};
 /// Settings of all policies; each reads its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The band of the policies with thresholds (BRK-42). The upper one is also the utilisation that the others size for.
+    /// The band of the policies with thresholds (BRK-42). The upper one is also the utilisation that the others size
+    /// for.
     pub thresholds: Thresholds,
     /// Time between observations; the study's is 15 s (BRK-41).
     pub interval: Duration,
@@ -141,7 +142,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Resources for a demand, at the utilisation that is sized for; 0 for none. A demand that fits to within rounding fits.
+    /// Resources for a demand, at the utilisation that is sized for; 0 for none. A demand that fits to within rounding
+    /// fits.
     pub(super) fn resources_for(&self, demand: f64) -> u32 {
         ceil(demand / self.thresholds.upper())
     }

@@ -86,8 +86,8 @@ impl Sla {
         }
     }
 
-    /// As much of a change as is allowed, with what took the rest. Resources that are leaving still count towards maximums,
-    /// since somebody pays for them until they are gone.
+    /// As much of a change as is allowed, with what took the rest. Resources that are leaving still count towards
+    /// maximums, since somebody pays for them until they are gone.
     pub(super) fn allow(&self, seen: &LevelObservation<'_>, change: Change) -> (Change, Option<HeldBack>) {
         match change {
             Change::Hold => (Change::Hold, None),

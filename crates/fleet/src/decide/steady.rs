@@ -1,4 +1,5 @@
-//! `default`: ours. It acts on the demand, not on CPU; on nothing that a peak explains; and then by as much as is needed.
+//! `default`: ours. It acts on the demand, not on CPU; on nothing that a peak explains; and then by as much as is
+//! needed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,16 +18,16 @@ const WAITING_MAX_S: f64 = 5.0;
 const RISE_MIN: f64 = 0.05;
 /// No trend makes the demand look more than so many times as large as it is.
 const TREND_MAX: f64 = 2.0;
-/// The largest utilisation that is sized for: a full signal is seldom measured as exactly full, so there must be room above to tell
-/// what is full from what is not.
+/// The largest utilisation that is sized for: a full signal is seldom measured as exactly full, so there must be room
+/// above to tell what is full from what is not.
 const UPPER_MAX: f64 = 0.92;
 /// The least spare capacity with which a backlog is taken to be worked off, as a fraction of what is planned.
 const SPARE_MIN: f64 = 0.01;
 
-/// Grows when every observation for longer than the longest peak asks for more than the upper threshold and its tolerance, to
-/// what the median and the trend of these observations ask for; or when the demand has risen for even longer and will be too
-/// much by when a resource serves; or when what waits would take too long. Shrinks, half of what is
-/// spare at a time, to what the highest demand of the last minutes asks for, a single peak aside.
+/// Grows when every observation for longer than the longest peak asks for more than the upper threshold and its
+/// tolerance, to what the median and the trend of these observations ask for; or when the demand has risen for even
+/// longer and will be too much by when a resource serves; or when what waits would take too long. Shrinks, half of what
+/// is spare at a time, to what the highest demand of the last minutes asks for, a single peak aside.
 pub(super) struct Steady {
     settings: Settings,
     /// The utilisation that is sized for.
@@ -53,8 +54,8 @@ impl Steady {
         }
     }
 
-    /// For how long a demand must have been observed so that no peak explains it: one that begins just before an observation
-    /// is still part of one that ends an interval after the peak.
+    /// For how long a demand must have been observed so that no peak explains it: one that begins just before an
+    /// observation is still part of one that ends an interval after the peak.
     fn longer_than_a_peak(&self) -> Duration {
         self.settings.peak + self.settings.interval
     }
@@ -127,8 +128,9 @@ impl Steady {
         Some(proposal.to(wanted))
     }
 
-    /// A rise from observation to observation for longer than a peak can rise, even where it begins and ends within an interval. It
-    /// is carried on from where it began at the smallest of its steps, so a peak on top of it adds nothing.
+    /// A rise from observation to observation for longer than a peak can rise, even where it begins and ends within an
+    /// interval. It is carried on from where it began at the smallest of its steps, so a peak on top of it adds
+    /// nothing.
     fn rise(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let planned = seen.planned();
         let span = self.longer_than_a_peak() + self.settings.interval;
@@ -150,8 +152,8 @@ impl Steady {
         Some(self.proposal(Rule::SteadyRise, reading, planned, text).to(Change::between(planned, needed)))
     }
 
-    /// What waits is worked off with what is spare of the usual demand; should that take too long for longer than a peak lasts,
-    /// there is too little, even if each rise on its own is a peak.
+    /// What waits is worked off with what is spare of the usual demand; should that take too long for longer than a
+    /// peak lasts, there is too little, even if each rise on its own is a peak.
     fn work_off(&mut self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let planned = seen.planned();
         let capacity = f64::from(planned);
@@ -294,7 +296,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// The smallest rise per second between neighbours; 0 unless there are three points or more and each is above the one before.
+/// The smallest rise per second between neighbours; 0 unless there are three points or more and each is above the one
+/// before.
 fn steady_rise(points: &[Point]) -> f64 {
     if points.len() < 3 {
         return 0.0;

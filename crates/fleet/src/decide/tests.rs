@@ -357,7 +357,8 @@ fn any_sample() -> impl Strategy<Value = Sample> {
 }
 
 proptest! {
-    /// Whatever is observed, no decision leads outside the agreement, and the same observations lead to the same decisions.
+    /// Whatever is observed, no decision leads outside the agreement, and the same observations lead to the same
+    /// decisions.
     #[test]
     fn decisions_stay_within_the_agreement(
         place in 0..PolicyName::ALL.len(),

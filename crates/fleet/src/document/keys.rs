@@ -10,8 +10,8 @@ use toml::de::{DeTable, DeValue};
 use super::Findings;
 use super::value;
 
-/// The keys of a table. A key that is asked for and missing is `None`; one that is wrong is a finding and `None`; one that nobody
-/// asked for is a finding when the table is finished.
+/// The keys of a table. A key that is asked for and missing is `None`; one that is wrong is a finding and `None`; one
+/// that nobody asked for is a finding when the table is finished.
 #[derive(Debug)]
 pub struct Keys<'a> {
     table: &'a DeTable<'a>,

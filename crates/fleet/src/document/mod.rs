@@ -22,8 +22,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// Reads the whole document with a function that takes its keys and says what they mean. Keys that the function did not ask
-    /// for are findings, too.
+    /// Reads the whole document with a function that takes its keys and says what they mean. Keys that the function did
+    /// not ask for are findings, too.
     ///
     /// # Errors
     /// All findings, in the order of the file.

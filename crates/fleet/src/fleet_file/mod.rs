@@ -141,12 +141,12 @@ impl FleetFile {
         }
     }
 
-    /// Where resources come from: processes of this machine, with their state below a directory and for templates that run
-    /// `executable`; or the pods that the section `[kubernetes]` names; and beside either what is attached.
+    /// Where resources come from: processes of this machine, with their state below a directory and for templates that
+    /// run `executable`; or the pods that the section `[kubernetes]` names; and beside either what is attached.
     ///
     /// # Errors
-    /// When the state cannot be read, the cluster cannot be reached, or what processes need is missing: an address to listen on, a
-    /// program.
+    /// When the state cannot be read, the cluster cannot be reached, or what processes need is missing: an address to
+    /// listen on, a program.
     pub fn provider(&self, directory: &Path, executable: PathBuf) -> Result<Box<dyn Provider>, ProviderError> {
         let provider: Box<dyn Provider> = match &self.kubernetes {
             #[cfg(feature = "kubernetes")]

@@ -74,8 +74,8 @@ fn durations(settings: &mut Settings, keys: &mut Keys<'_>) {
     read("season", &mut settings.season);
 }
 
-/// What counts as full for each signal of a level, or of both; one that is not named does not count, except CPU. A signal
-/// that a level cannot have would keep it from shrinking for good.
+/// What counts as full for each signal of a level, or of both; one that is not named does not count, except CPU.
+/// A signal that a level cannot have would keep it from shrinking for good.
 #[expect(clippy::cast_precision_loss, reason = "what counts as full needs no more than 52 bits")]
 pub(super) fn signals(level: Option<Level>, keys: &mut Keys<'_>) -> SignalSettings {
     let signals = SignalSettings {

@@ -28,8 +28,8 @@ impl Consecutive {
         Self { needed: self.needed, ..*remembered }
     }
 
-    /// Takes the side of the next observation in; answers the side that counts now, which is [`Side::Within`] until there are
-    /// enough in a row.
+    /// Takes the side of the next observation in; answers the side that counts now, which is [`Side::Within`] until
+    /// there are enough in a row.
     pub fn observe(&mut self, side: Side) -> Side {
         self.run = if side == self.side { self.run.saturating_add(1) } else { 1 };
         self.side = side;

@@ -1,8 +1,8 @@
 //! How many resources' worth of work is asked for, whatever the fleet can do.
 //!
-//! CPU cannot say so: it ends at 100 %, and it stays there while a backlog is worked off that no longer grows. Together with the
-//! rate that is handled and the messages that wait, it can. What a message costs is `used / rate`; what arrives is
-//! `rate + growth of the backlog + drops`; their product is the demand.
+//! CPU cannot say so: it ends at 100 %, and it stays there while a backlog is worked off that no longer grows. Together
+//! with the rate that is handled and the messages that wait, it can. What a message costs is `used / rate`; what
+//! arrives is `rate + growth of the backlog + drops`; their product is the demand.
 
 use std::time::Duration;
 
@@ -51,8 +51,8 @@ impl Demand {
         Self { signals: self.signals, ..*remembered }
     }
 
-    /// Takes in what `samples` of `serving` resources say at `time`. Where some did not answer, they are taken to be as the others.
-    /// `None` when no signal is known.
+    /// Takes in what `samples` of `serving` resources say at `time`. Where some did not answer, they are taken to be as
+    /// the others. `None` when no signal is known.
     pub fn observe(&mut self, time: Duration, serving: u32, samples: &[Sample]) -> Option<DemandReading> {
         let totals = totals(samples, serving);
         let growth = self.growth(time, totals.queued);

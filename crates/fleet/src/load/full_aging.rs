@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Evaluated, Evaluator, LoadError, factor, observations};
 
-/// `l(o) = (1 - a) * l(o-1) + a * c(o)`, `l(0) = 0`; the study's factor `a` is 0.5. The load does not count before `view`
-/// observations.
+/// `l(o) = (1 - a) * l(o-1) + a * c(o)`, `l(0) = 0`; the study's factor `a` is 0.5. The load does not count before
+/// `view` observations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FullAging {
     #[serde(skip)]

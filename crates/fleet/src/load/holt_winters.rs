@@ -28,10 +28,10 @@ impl Default for ForecastFactors {
 
 /// Additive Holt-Winters with a damped trend.
 ///
-/// With `m` observations to a season: `l(t) = a * (x - s(t-m)) + (1-a) * (l + d*b)`, `b(t) = t * (l(t) - l) + (1-t) * d*b`,
-/// `s(t) = g * (x - l(t)) + (1-g) * s(t-m)`, and the forecast for `h` observations on is
-/// `l + (d + d^2 + ... + d^h) * b + s(t+h-m)`. Until a season has been seen there is none in the forecast; then each
-/// observation's distance from the season's mean is where it starts.
+/// With `m` observations to a season: `l(t) = a * (x - s(t-m)) + (1-a) * (l + d*b)`,
+/// `b(t) = t * (l(t) - l) + (1-t) * d*b`, `s(t) = g * (x - l(t)) + (1-g) * s(t-m)`, and the forecast for `h`
+/// observations on is `l + (d + d^2 + ... + d^h) * b + s(t+h-m)`. Until a season has been seen there is none in the
+/// forecast; then each observation's distance from the season's mean is where it starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HoltWinters {
     #[serde(skip)]
@@ -63,7 +63,8 @@ impl HoltWinters {
         Ok(Self { factors, length, level: None, trend: 0.0, season: Vec::new(), learned: false, place: 0 })
     }
 
-    /// The same, having seen what another one has seen, such as the one before a restart; `None` when its season has another length.
+    /// The same, having seen what another one has seen, such as the one before a restart; `None` when its season has
+    /// another length.
     #[must_use]
     pub fn recalling(&self, remembered: Self) -> Option<Self> {
         let known = remembered.season.len();

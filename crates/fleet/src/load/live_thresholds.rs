@@ -11,9 +11,10 @@ const STEP: f64 = -1.25;
 
 /// Thresholds moved by the load's smoothed velocity, `v(o) = 0.5 * v(o-1) + 0.5 * (c(o) - c(o-1))`.
 ///
-/// After five observations, a rising load moves the upper threshold and a falling load the lower one, each by `-1.25 * v`, kept in
-/// 0 to 1: the faster it rises, the earlier it is too much. After resources have arrived, `upper = l + |1 - l| / 2` and
-/// `lower = 0`; after they have left, `lower = l_before - |l_before - l_after| / 2` and `upper = 1`.
+/// After five observations, a rising load moves the upper threshold and a falling load the lower one, each by
+/// `-1.25 * v`, kept in 0 to 1: the faster it rises, the earlier it is too much. After resources have arrived,
+/// `upper = l + |1 - l| / 2` and `lower = 0`; after they have left, `lower = l_before - |l_before - l_after| / 2` and
+/// `upper = 1`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LiveThresholds {
     lower: f64,

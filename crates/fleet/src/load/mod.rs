@@ -1,9 +1,9 @@
 //! From samples of resources to the load of a level.
 //!
 //! A level is all brokers, or all orchestrators. [`signals`] makes one number per signal of its [`Sample`]s, and an
-//! [`Evaluator`] turns the series of these numbers into the load that is compared with thresholds. [`Demand`] answers another
-//! question: how many resources' worth of work is asked for, whatever the fleet can do. Nothing here knows a clock: what needs
-//! time is told it.
+//! [`Evaluator`] turns the series of these numbers into the load that is compared with thresholds. [`Demand`] answers
+//! another question: how many resources' worth of work is asked for, whatever the fleet can do. Nothing here knows a
+//! clock: what needs time is told it.
 
 pub mod consecutive;
 pub mod demand;

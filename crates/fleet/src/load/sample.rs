@@ -11,8 +11,8 @@ pub struct Cpu {
     pub allocated: f64,
 }
 
-/// One resource as it was observed. What could not be measured is `None`; a number that is negative or not finite counts as
-/// not measured.
+/// One resource as it was observed. What could not be measured is `None`; a number that is negative or not finite
+/// counts as not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// CPU of the process, container or machine.

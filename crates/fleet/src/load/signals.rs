@@ -24,7 +24,8 @@ pub enum Signal {
     Memory,
 }
 
-/// The load by drops is no greater: that messages are lost says that resources are missing, and how many are lost says little about how many.
+/// The load by drops is no greater: that messages are lost says that resources are missing, and how many are lost says
+/// little about how many.
 const DROPS_MOST: f64 = 2.0;
 
 impl Signal {
@@ -140,8 +141,8 @@ impl SignalSettings {
         Ok(())
     }
 
-    /// The loads of a level of `serving` resources of which `samples` are known. CPU is the sum of what is used over the sum
-    /// of what is allocated (BRK-37); the others are means.
+    /// The loads of a level of `serving` resources of which `samples` are known. CPU is the sum of what is used over
+    /// the sum of what is allocated (BRK-37); the others are means.
     pub fn read(&self, samples: &[Sample], serving: u32) -> LevelLoads {
         let mut signals = Vec::with_capacity(7);
         if self.cpu {

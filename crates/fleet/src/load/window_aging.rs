@@ -11,8 +11,8 @@ const WINDOW_MAX: u32 = 3600;
 
 /// `l(o) = sum over i in 0..w of a * (1 - a)^i * c(o-i)`: with `a` = 0.5 the weights are 1/2, 1/4, 1/8 and so on.
 ///
-/// They sum to `1 - (1 - a)^w`, so this load reads low by that factor: 0.875 for a window of 3, 0.969 for one of 5. Before there
-/// are `w` observations the load is their plain mean, which counts from the third one on.
+/// They sum to `1 - (1 - a)^w`, so this load reads low by that factor: 0.875 for a window of 3, 0.969 for one of 5.
+/// Before there are `w` observations the load is their plain mean, which counts from the third one on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WindowAging {
     #[serde(skip)]

@@ -21,7 +21,8 @@ pub enum Kind {
     ScaleIn,
     /// Dead brokers give way to new ones (LAV-30).
     Replace,
-    /// Dead orchestrators start again on what they kept (LAV-30): their sessions and the messages that they have accepted are there.
+    /// Dead orchestrators start again on what they kept (LAV-30): their sessions and the messages that they have
+    /// accepted are there.
     Restart,
     /// Orchestrators that were stopped with their fleet start again on what they kept.
     Resume,
@@ -29,8 +30,8 @@ pub enum Kind {
     Adopt,
     /// Somebody else takes a resource away: it is drained while it still answers.
     Evacuate,
-    /// An orchestrator that could not be restarted within the limit is waited for no longer: what it has stored is set aside, and its
-    /// clients' partitions begin anew at others.
+    /// An orchestrator that could not be restarted within the limit is waited for no longer: what it has stored is set
+    /// aside, and its clients' partitions begin anew at others.
     GiveUp,
 }
 
@@ -117,7 +118,8 @@ pub struct Action {
     pub targets: Vec<ResourceName>,
     /// Whom it replaces.
     pub old: Vec<ResourceName>,
-    /// Whether orchestrators forget a broker before it is released: where a provider holds it until nobody is connected to it any more.
+    /// Whether orchestrators forget a broker before it is released: where a provider holds it until nobody is connected
+    /// to it any more.
     #[serde(default)]
     pub forget_first: bool,
     /// Why it is being undone; `None` while it goes forward.

@@ -1,5 +1,5 @@
-//! Resources that no action looks after are taken in beside whatever their level does: each by an action of its own, so that one that
-//! does not come up holds up neither the others nor its level.
+//! Resources that no action looks after are taken in beside whatever their level does: each by an action of its own, so
+//! that one that does not come up holds up neither the others nor its level.
 
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ impl Manager {
         }
     }
 
-    /// Resources without a place in the book, and members that no action looks after. What is attached is taken in once it answers:
-    /// until then it is no member, so that nobody counts on it.
+    /// Resources without a place in the book, and members that no action looks after. What is attached is taken in once
+    /// it answers: until then it is no member, so that nobody counts on it.
     fn strays(&self, level: Level, sight: &Sight) -> Vec<ResourceName> {
         let is_stray = |observed: &Observed| match &observed.condition {
             Condition::Stopping => false,

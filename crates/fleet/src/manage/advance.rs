@@ -86,7 +86,8 @@ impl Manager {
     fn announced(&self, action: &Action, waited: Duration, sight: &Sight) -> Progress {
         let missing = |name: &&ResourceName| !self.is_published(name) && !self.is_dead(name, sight);
         match action.targets.iter().find(missing) {
-            // It serves already. An entry point that cannot name it is asked again at each look, and holds nothing else up.
+            // It serves already. An entry point that cannot name it is asked again at each look, and holds nothing else
+            // up.
             Some(name) if waited < self.settings.join_limit => Progress::Wait(match self.unnamed.get(name) {
                 Some(problem) => format!("the entry point cannot name {name}: {problem}"),
                 None => "the entry point is being told".to_owned(),
@@ -149,7 +150,8 @@ impl Manager {
     }
 
     fn configured(&self, action: &Action, waited: Duration, sight: &Sight) -> Progress {
-        // The first of a fleet are its homes before they serve. One of them that dies is healed like any that serves, not released.
+        // The first of a fleet are its homes before they serve. One of them that dies is healed like any that serves,
+        // not released.
         let heals = action.kind == Kind::Start;
         if let Some(why) = ended(&action.targets, sight).filter(|_| !heals) {
             return Progress::Fail(why);

@@ -1,5 +1,5 @@
-//! What is begun at a level that has no action under way, in this order: see off who is leaving, heal, start, and carry out what was
-//! decided.
+//! What is begun at a level that has no action under way, in this order: see off who is leaving, heal, start, and carry
+//! out what was decided.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -61,8 +61,8 @@ impl Manager {
         dead
     }
 
-    /// Dead brokers give way to new ones: their messages are with the orchestrators. Dead orchestrators start again where they were,
-    /// because the messages that they have accepted are there (LAV-30).
+    /// Dead brokers give way to new ones: their messages are with the orchestrators. Dead orchestrators start again
+    /// where they were, because the messages that they have accepted are there (LAV-30).
     fn heal(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
         let dead = self.dead(level, sight);
         let first = dead.first()?.clone();
@@ -168,7 +168,8 @@ impl Manager {
         serving.into_iter().take(count).map(|member| member.wanted.name.clone()).collect()
     }
 
-    /// A new member with the next name of its stack, or one that was never used, from the template that is furthest below its weight.
+    /// A new member with the next name of its stack, or one that was never used, from the template that is furthest
+    /// below its weight.
     fn new_member(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<ResourceName> {
         let template = self.template(level)?;
         let cores = self.settings.level(level)?.cores;

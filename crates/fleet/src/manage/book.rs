@@ -199,8 +199,8 @@ impl Book {
         }
     }
 
-    /// Brings what seems to lie in the future to `now`: the machine's clock was set back while no manager ran, and a limit that began
-    /// in the future would be as much longer.
+    /// Brings what seems to lie in the future to `now`: the machine's clock was set back while no manager ran, and a
+    /// limit that began in the future would be as much longer.
     pub fn end_future(&mut self, now: Moment) {
         let end = |moment: &mut Moment| *moment = (*moment).min(now);
         for member in self.members.values_mut() {

@@ -1,4 +1,5 @@
-//! What somebody else takes away, such as an autoscaler or whoever empties a machine, is drained while it still answers.
+//! What somebody else takes away, such as an autoscaler or whoever empties a machine, is drained while it still
+//! answers.
 
 use super::action::{Action, Kind, Step};
 use super::book::Phase;

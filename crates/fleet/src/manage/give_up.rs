@@ -1,9 +1,9 @@
 //! Dead orchestrators for which nobody waits any longer.
 //!
-//! What a dead orchestrator has stored is promised to clients, so its partitions wait until it is started again, up to a limit. Then
-//! it is given up: whatever of it still runs is ended first, and what it has stored is set aside where nothing starts it, so that it can
-//! never serve a partition beside the new home. Once it is in neither the book nor with the provider, its partitions begin anew
-//! at others, which say so and count them.
+//! What a dead orchestrator has stored is promised to clients, so its partitions wait until it is started again, up to
+//! a limit. Then it is given up: whatever of it still runs is ended first, and what it has stored is set aside where
+//! nothing starts it, so that it can never serve a partition beside the new home. Once it is in neither the book nor
+//! with the provider, its partitions begin anew at others, which say so and count them.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use super::sight::Sight;
 use crate::level::Level;
 use crate::provider::ResourceName;
 
-/// Attempts at starting it again that must have failed before an orchestrator is given up: time alone passes also while a machine is off.
+/// Attempts at starting it again that must have failed before an orchestrator is given up: time alone passes also while
+/// a machine is off.
 const LEAST_ATTEMPTS: u32 = 3;
 
 impl Manager {
@@ -67,8 +68,8 @@ impl Manager {
         self.book.phase(name).is_none() && sight.is_absent(name)
     }
 
-    /// Whom of the dead the next action starts again: all that were not tried yet, then one at a time, whoever was tried least, so that
-    /// one that does not come up keeps no other one down.
+    /// Whom of the dead the next action starts again: all that were not tried yet, then one at a time, whoever was
+    /// tried least, so that one that does not come up keeps no other one down.
     pub(super) fn next_to_restart(&self, dead: Vec<ResourceName>) -> Vec<ResourceName> {
         let failed = |name: &ResourceName| self.book.members.get(name).map_or(0, |member| member.failed_restarts);
         let (new, tried): (Vec<_>, Vec<_>) = dead.into_iter().partition(|name| failed(name) == 0);

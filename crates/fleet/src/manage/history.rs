@@ -1,5 +1,5 @@
-//! What was decided and done, as lines of JSON: the newest in `history.jsonl`, what came before in `history.1.jsonl`, each at most
-//! 8 MiB.
+//! What was decided and done, as lines of JSON: the newest in `history.jsonl`, what came before in `history.1.jsonl`,
+//! each at most 8 MiB.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};

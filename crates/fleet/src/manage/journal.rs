@@ -1,9 +1,9 @@
-//! The book on a disk: a file of lines, each a checksum and the changes of one step. A step's line is on the disk before the step is
-//! taken.
+//! The book on a disk: a file of lines, each a checksum and the changes of one step. A step's line is on the disk
+//! before the step is taken.
 //!
-//! A line is eight hexadecimal digits of CRC-32C, a space and JSON. The last line may be torn by a crash: then nothing that it says
-//! was done, and it is cut off. A damaged line before the last one is an error, for what follows it may not stand alone. When
-//! the file is longer than 1 MiB it is written anew with the book as it is.
+//! A line is eight hexadecimal digits of CRC-32C, a space and JSON. The last line may be torn by a crash: then nothing
+//! that it says was done, and it is cut off. A damaged line before the last one is an error, for what follows it may
+//! not stand alone. When the file is longer than 1 MiB it is written anew with the book as it is.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -23,15 +23,16 @@ pub struct MemberSeen {
     pub queued: Option<u64>,
     /// How late its loop is, milliseconds.
     pub loop_lag_ms: Option<f64>,
-    /// Messages per second that were lost for want of room since the last observation. What brokers could not take is shared among them.
+    /// Messages per second that were lost for want of room since the last observation. What brokers could not take is
+    /// shared among them.
     pub drops: Option<f64>,
     /// Memory that it holds, bytes.
     pub memory: Option<u64>,
 }
 
 impl MemberSeen {
-    /// How long a message waits for it on average, from entry to settlement: those that wait over those that come per second
-    /// (Little's law). `None` when one of the two is not known, or messages wait and none comes.
+    /// How long a message waits for it on average, from entry to settlement: those that wait over those that come per
+    /// second (Little's law). `None` when one of the two is not known, or messages wait and none comes.
     pub fn waiting(&self) -> Option<Duration> {
         let (queued, rate) = (self.queued?, self.rate?);
         if queued == 0 {
@@ -88,7 +89,8 @@ pub struct Verdict {
     pub details: Value,
 }
 
-/// Decides about one level. It is asked once per observation, and its wish is carried out unless the level has an action under way.
+/// Decides about one level. It is asked once per observation, and its wish is carried out unless the level has an
+/// action under way.
 pub trait Judge: Send {
     /// The next observation.
     fn judge(&mut self, seen: &LevelSeen) -> Verdict;

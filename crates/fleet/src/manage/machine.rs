@@ -125,7 +125,8 @@ impl Manager {
         !self.book.actions.is_empty() || !self.book.adoptions.is_empty()
     }
 
-    /// An observation: who is down is noted, actions come further, and each level without one is healed or decided about.
+    /// An observation: who is down is noted, actions come further, and each level without one is healed or decided
+    /// about.
     pub fn observe(&mut self, now: Moment, sight: &Sight) -> Vec<Command> {
         self.observation += 1;
         self.note_silence(sight);
@@ -146,7 +147,8 @@ impl Manager {
         self.finish()
     }
 
-    /// A command could not be done. It is asked again at the next look; what was refused several times fails its action.
+    /// A command could not be done. It is asked again at the next look; what was refused several times fails its
+    /// action.
     pub fn failed(&mut self, command: &Command, problem: &str) {
         if let Command::SetEndpoints(asked) = command {
             self.endpoints_refused(asked, problem);
@@ -215,8 +217,8 @@ impl Manager {
         }
     }
 
-    /// Whether a broker answers. Orchestrators know better than a probe, which a busy broker may keep waiting: what one of them works
-    /// with is alive, and what all of them have lost is not.
+    /// Whether a broker answers. Orchestrators know better than a probe, which a busy broker may keep waiting: what one
+    /// of them works with is alive, and what all of them have lost is not.
     fn answers(broker: &ResourceName, sight: &Sight) -> bool {
         let views = sight.orchestrators.values().filter_map(|view| view.brokers.get(broker));
         let states: Vec<BrokerState> = views.map(|view| view.state).collect();
@@ -228,7 +230,8 @@ impl Manager {
         !lost && sight.is_online(broker)
     }
 
-    /// Whether a member counts as dead: its end was seen, the provider does not have it, or it has been silent for too long.
+    /// Whether a member counts as dead: its end was seen, the provider does not have it, or it has been silent for too
+    /// long.
     pub(super) fn is_dead(&self, name: &ResourceName, sight: &Sight) -> bool {
         let ended = matches!(sight.condition(name), Some(Condition::Ended(_))) || sight.is_absent(name);
         ended || self.silent.get(name).is_some_and(|silent| *silent >= self.settings.down_after)

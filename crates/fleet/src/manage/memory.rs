@@ -1,4 +1,5 @@
-//! What policies remember, for the manager after this one: windows, counts, seasons, cool-downs and measured lead times.
+//! What policies remember, for the manager after this one: windows, counts, seasons, cool-downs and measured lead
+//! times.
 //!
 //! It is no part of the book: without it everything still works, only from what is observed anew.
 

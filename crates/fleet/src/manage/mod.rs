@@ -1,9 +1,10 @@
 //! Decisions carried out, one step after the other.
 //!
-//! [`Manager`] is a state machine without a clock, a socket or a file: it is handed what was seen ([`Sight`]) and answers with
-//! [`Command`]s. What it must not forget is its [`Book`]; each change of the book is a command to [keep](Command::Keep) it, which comes
-//! before the commands that follow from it. Everything else is worked out anew from what is seen, and every command may be
-//! repeated, so a manager that is killed anywhere and started again goes on from its book: nothing is lost, nothing leaks.
+//! [`Manager`] is a state machine without a clock, a socket or a file: it is handed what was seen ([`Sight`]) and
+//! answers with [`Command`]s. What it must not forget is its [`Book`]; each change of the book is a command to
+//! [keep](Command::Keep) it, which comes before the commands that follow from it. Everything else is worked out anew
+//! from what is seen, and every command may be repeated, so a manager that is killed anywhere and started again goes on
+//! from its book: nothing is lost, nothing leaks.
 //!
 //! The way of an observation (BRK-29, BRK-30): note who is down, advance the actions that are under way, put right what
 //! orchestrators know of brokers ([`reconcile`](Manager)), then heal or decide, one action per level.

@@ -10,8 +10,8 @@ use crate::level::Level;
 use crate::provider::ResourceName;
 
 impl Manager {
-    /// The entry point names the orchestrators that serve; those that leave or have died vanish at once. What it could not do, it is
-    /// asked for again at each look.
+    /// The entry point names the orchestrators that serve; those that leave or have died vanish at once. What it could
+    /// not do, it is asked for again at each look.
     pub(super) fn set_endpoints(&mut self, sight: &Sight) {
         if sight.resources.is_none() {
             return;

@@ -1,5 +1,5 @@
-//! What orchestrators know of brokers, put right: whatever an orchestrator has missed, because it was down, is new or was told
-//! otherwise, it is told at the next look.
+//! What orchestrators know of brokers, put right: whatever an orchestrator has missed, because it was down, is new or
+//! was told otherwise, it is told at the next look.
 
 use super::book::Phase;
 use super::command::Command;
@@ -56,8 +56,8 @@ impl Manager {
         action.map(|action| action.old.clone()).unwrap_or_default()
     }
 
-    /// Brokers that were once of this fleet and are gone. What such a one still owes goes to others. Brokers that this fleet never
-    /// had are somebody else's and stay.
+    /// Brokers that were once of this fleet and are gone. What such a one still owes goes to others. Brokers that this
+    /// fleet never had are somebody else's and stay.
     fn reconcile_strangers(&mut self, at: &ResourceName, view: &OrchestratorView, sight: &Sight) {
         for (broker, known) in &view.brokers {
             let gone = self.book.phase(broker).is_none() && self.has_named(broker) && sight.is_absent(broker);

@@ -49,7 +49,8 @@ impl Manager {
         }
     }
 
-    /// Whether there are orchestrators that serve, and each of them has answered: what brokers do is known by all together only.
+    /// Whether there are orchestrators that serve, and each of them has answered: what brokers do is known by all
+    /// together only.
     fn all_answered(&self, sight: &Sight) -> bool {
         let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
         let mut serving = serving.iter().filter(|name| !self.is_dead(name, sight)).peekable();
@@ -97,8 +98,8 @@ impl Manager {
         }
     }
 
-    /// Messages per second of somebody, by all counters; `None` when one of them is read for the first time. Each counter has its own
-    /// time: one that could not be read for a while is no burst when it can be read again.
+    /// Messages per second of somebody, by all counters; `None` when one of them is read for the first time. Each
+    /// counter has its own time: one that could not be read for a while is no burst when it can be read again.
     fn rates(
         &mut self,
         of: &ResourceName,
@@ -127,7 +128,8 @@ impl Manager {
     }
 }
 
-/// An orchestrator that takes no more names no broker that was too slow: all of them are asked for more, each for its part.
+/// An orchestrator that takes no more names no broker that was too slow: all of them are asked for more, each for its
+/// part.
 fn share_drops(members: &mut [MemberSeen]) {
     #[expect(clippy::cast_precision_loss, reason = "a fleet has far fewer than 2^52 brokers")]
     let count = members.len().max(1) as f64;

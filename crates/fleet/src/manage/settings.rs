@@ -12,7 +12,8 @@ pub enum Victim {
     /// The one that was added last, as the study does.
     #[default]
     LastAdded,
-    /// The one that is owed least, for brokers, or has the fewest clients, for orchestrators; among equals the last added.
+    /// The one that is owed least, for brokers, or has the fewest clients, for orchestrators; among equals the last
+    /// added.
     LeastLoaded,
 }
 
@@ -43,8 +44,8 @@ pub struct LevelSettings {
     pub victim: Victim,
     /// How its resources are named and ordered, where the provider says so; the last one is then whom a scale in takes.
     pub stack: Option<Stack>,
-    /// Whether somebody else decides how many there are, such as an autoscaler: the manager then joins what appears, drains what is taken
-    /// away, and asks the provider for nothing.
+    /// Whether somebody else decides how many there are, such as an autoscaler: the manager then joins what appears,
+    /// drains what is taken away, and asks the provider for nothing.
     pub decided_elsewhere: bool,
 }
 
@@ -61,7 +62,8 @@ pub struct Settings {
     pub levels: BTreeMap<Level, LevelSettings>,
     /// The most resources that the SLA allows in all.
     pub most_in_all: Option<u32>,
-    /// Observations in a row without an answer after which a resource counts as dead; one whose process has ended counts at once.
+    /// Observations in a row without an answer after which a resource counts as dead; one whose process has ended
+    /// counts at once.
     pub down_after: u32,
     /// Time from the request until a resource answers.
     pub boot_limit: Duration,

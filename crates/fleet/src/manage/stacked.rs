@@ -24,7 +24,8 @@ impl Manager {
         Some((stack.resource(number)?, number.saturating_add(1)))
     }
 
-    /// The last `count` of a stack, the very last one first, as far as they serve: nothing below one that does not can go.
+    /// The last `count` of a stack, the very last one first, as far as they serve: nothing below one that does not can
+    /// go.
     pub(super) fn last_of(&self, stack: &Stack, level: Level, count: usize) -> Vec<ResourceName> {
         let mut members: Vec<_> =
             self.book.level(level).filter_map(|member| Some((stack.number(&member.wanted.name)?, member))).collect();

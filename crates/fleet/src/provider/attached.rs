@@ -15,7 +15,8 @@ use crate::level::Level;
 pub const ATTACHED: &str = "attached";
 /// Time for an answer to a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time that an observation waits for all probes together. A name that nobody can resolve may take longer; it is then heard of later.
+/// Time that an observation waits for all probes together. A name that nobody can resolve may take longer; it is then
+/// heard of later.
 const PATIENCE: Duration = Duration::from_millis(2500);
 
 /// One that is attached.
@@ -121,7 +122,8 @@ impl Attached {
     fn probe(&self) -> Result<(), String> {
         let ports = BTreeMap::from([("mqtt".to_owned(), self.mqtt.1)]);
         let port = "mqtt".to_owned();
-        // Behind TLS only an orchestrator can tell whether MQTT is spoken: the manager has neither authorities nor a certificate.
+        // Behind TLS only an orchestrator can tell whether MQTT is spoken: the manager has neither authorities nor a
+        // certificate.
         let asked = if self.secure { Probe::Tcp(port) } else { Probe::Mqtt(port) };
         probe::ask(&asked, &self.mqtt.0, &ports, PROBE_TIMEOUT)
     }

@@ -1,8 +1,9 @@
 //! Where resources come from.
 //!
-//! A [`Provider`] is all that is known of a cloud: six operations, each of which may be repeated without harm, because the manager
-//! may die between asking and hearing the answer. A cloud's API is one file with one implementation of this trait;
-//! [`process`] spawns processes on this machine, and `kubernetes` (behind the feature of that name) scales StatefulSets.
+//! A [`Provider`] is all that is known of a cloud: six operations, each of which may be repeated without harm, because
+//! the manager may die between asking and hearing the answer. A cloud's API is one file with one implementation of this
+//! trait; [`process`] spawns processes on this machine, and `kubernetes` (behind the feature of that name) scales
+//! StatefulSets.
 //!
 //! | operation | what it must do |
 //! | --- | --- |
@@ -61,7 +62,8 @@ pub struct Resource {
     pub address: String,
     /// Where its admin API answers, `http://HOST:PORT`; an orchestrator has one.
     pub admin: Option<String>,
-    /// Where other orchestrators relay clients to that are at home here, `HOST:PORT`; `None` where an orchestrator does not take them.
+    /// Where other orchestrators relay clients to that are at home here, `HOST:PORT`; `None` where an orchestrator does
+    /// not take them.
     pub relay: Option<String>,
     /// Its process, where it is one of this machine.
     pub pid: Option<u32>,
@@ -81,8 +83,8 @@ pub enum Condition {
     Down(String),
     /// It has died: nothing of it works any more. With what was seen.
     Ended(String),
-    /// It is being taken away: by the manager, or by somebody else, who may be an autoscaler or whoever empties a machine. While it still
-    /// answers it can be drained.
+    /// It is being taken away: by the manager, or by somebody else, who may be an autoscaler or whoever empties a
+    /// machine. While it still answers it can be drained.
     Stopping,
 }
 
@@ -102,8 +104,8 @@ pub struct Observed {
     pub resource: Resource,
     /// What it does.
     pub condition: Condition,
-    /// CPU that it used since the last observation as a fraction of what it was given (BRK-39); `None` when there is nothing to
-    /// compare with yet. It may exceed 1 where the limit is not enforced.
+    /// CPU that it used since the last observation as a fraction of what it was given (BRK-39); `None` when there is
+    /// nothing to compare with yet. It may exceed 1 where the limit is not enforced.
     pub cpu: Option<f64>,
     /// Memory that it holds, bytes; `None` where that cannot be told.
     pub memory: Option<u64>,
@@ -209,8 +211,8 @@ pub trait Provider: Send {
     /// When it cannot be taken away now; asking again may help.
     fn release(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
 
-    /// Begins to take a dead resource away, or goes on with it. Nothing that it does or has stored is needed: it is not asked to end in
-    /// order where it can be ended at once.
+    /// Begins to take a dead resource away, or goes on with it. Nothing that it does or has stored is needed: it is not
+    /// asked to end in order where it can be ended at once.
     ///
     /// # Errors
     /// As of [`release`](Self::release).
@@ -218,14 +220,15 @@ pub trait Provider: Send {
         self.release(name)
     }
 
-    /// Begins to end a resource, or goes on with it, and keeps what it has stored: allocating it again starts it on that.
+    /// Begins to end a resource, or goes on with it, and keeps what it has stored: allocating it again starts it on
+    /// that.
     ///
     /// # Errors
     /// As of [`release`](Self::release).
     fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
 
-    /// Begins to end a resource, or goes on with it, and keeps what it has stored where nothing starts it again: it is then no longer
-    /// listed. The manager asks for it where it names resources itself.
+    /// Begins to end a resource, or goes on with it, and keeps what it has stored where nothing starts it again: it is
+    /// then no longer listed. The manager asks for it where it names resources itself.
     ///
     /// # Errors
     /// As of [`release`](Self::release).

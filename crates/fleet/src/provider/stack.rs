@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::ResourceName;
 
-/// How the resources of a level are named and ordered where the manager cannot choose: `NAME-N`, made in the order of their numbers,
-/// and only the one with the highest number can be released. A name comes back when its number does.
+/// How the resources of a level are named and ordered where the manager cannot choose: `NAME-N`, made in the order of
+/// their numbers, and only the one with the highest number can be released. A name comes back when its number does.
 ///
-/// Such a resource may be held until nobody is connected to it any more, so orchestrators forget a broker before it is released, and
-/// one that has died is made again by whoever has made it.
+/// Such a resource may be held until nobody is connected to it any more, so orchestrators forget a broker before it is
+/// released, and one that has died is made again by whoever has made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stack {
     /// What all names begin with.
@@ -18,7 +18,8 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// The name of the resource with a number; `None` when it would be no name of a resource, or there is none below the first.
+    /// The name of the resource with a number; `None` when it would be no name of a resource, or there is none below
+    /// the first.
     pub fn resource(&self, number: u64) -> Option<ResourceName> {
         if number < self.first {
             return None;
@@ -26,7 +27,8 @@ impl Stack {
         format!("{}-{number}", self.name).parse().ok()
     }
 
-    /// The number of a resource of this level; `None` for one that does not stand on the others, such as an attached one.
+    /// The number of a resource of this level; `None` for one that does not stand on the others, such as an attached
+    /// one.
     pub fn number(&self, name: &ResourceName) -> Option<u64> {
         let digits = name.as_str().strip_prefix(&self.name)?.strip_prefix('-')?;
         let plain = digits == "0" || !digits.starts_with('0');

@@ -15,9 +15,9 @@ struct Watch {
     count: u32,
 }
 
-/// Watches actions of one level. Added capacity was needed when, in some second of the first 60 in which it serves, the others alone
-/// would have had more than the upper threshold to do, or waiting messages for more than five minutes. Removed capacity
-/// was missed when, in some of the next 60 seconds, more was offered than the others can do.
+/// Watches actions of one level. Added capacity was needed when, in some second of the first 60 in which it serves, the
+/// others alone would have had more than the upper threshold to do, or waiting messages for more than five minutes.
+/// Removed capacity was missed when, in some of the next 60 seconds, more was offered than the others can do.
 pub(super) struct Judge {
     upper: f64,
     added: Vec<Watch>,

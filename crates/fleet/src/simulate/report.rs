@@ -17,8 +17,8 @@ pub struct Action {
     pub to: u32,
     /// Why.
     pub reason: String,
-    /// For growth, whether what was added was needed within 60 s of serving; for shrinking, whether what was removed was not missed
-    /// within 60 s. `None` when the trace ended before.
+    /// For growth, whether what was added was needed within 60 s of serving; for shrinking, whether what was removed
+    /// was not missed within 60 s. `None` when the trace ended before.
     pub justified: Option<bool>,
 }
 
@@ -53,7 +53,8 @@ pub struct ProfilePoint {
 pub struct Report {
     /// The policy.
     pub policy: PolicyName,
-    /// Seconds until everything was served: those of the trace, and those that working off the rest takes (BRK-53 "time").
+    /// Seconds until everything was served: those of the trace, and those that working off the rest takes (BRK-53
+    /// "time").
     pub time_s: f64,
     /// Time-weighted mean of resources (BRK-53 "resource").
     pub resource: f64,
@@ -79,8 +80,9 @@ pub struct Report {
     pub regretted_shrinks: u64,
     /// Actions whose 60 s the trace ended before.
     pub unjudged: u64,
-    /// How often a client has to go to another broker within an hour, in the mean over clients and the trace, when each change moves no more of them
-    /// than it takes for all brokers to have as many. The share that a change moves is `|n - m| / max(n, m)`.
+    /// How often a client has to go to another broker within an hour, in the mean over clients and the trace, when each
+    /// change moves no more of them than it takes for all brokers to have as many. The share that a change moves
+    /// is `|n - m| / max(n, m)`.
     pub handovers_per_client_hour: f64,
     /// Observations of the brokers by where their load was.
     pub observations: Observations,

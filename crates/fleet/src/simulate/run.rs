@@ -10,8 +10,8 @@ use super::trace::Trace;
 use crate::decide::{Change, Decider, Level, PolicyName};
 use crate::load::{Side, Thresholds};
 
-/// Lets a policy work through a trace. Each level has a decider of its own; messages go through the orchestrators, where there
-/// are any, to the brokers. The same inputs give the same report.
+/// Lets a policy work through a trace. Each level has a decider of its own; messages go through the orchestrators,
+/// where there are any, to the brokers. The same inputs give the same report.
 ///
 /// # Errors
 /// When the model makes no sense.
@@ -233,15 +233,16 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How often a client has had to move, as brokers began and ceased to serve: with all brokers as full before and after, a new one takes its share from
-/// the others, and one that goes gives its own away.
+/// How often a client has had to move, as brokers began and ceased to serve: with all brokers as full before and after,
+/// a new one takes its share from the others, and one that goes gives its own away.
 pub(super) fn moved(profile: &[ProfilePoint]) -> f64 {
     let changes = profile.windows(2).map(|pair| (pair[0].brokers, pair[1].brokers));
     // The sum of nothing would be -0.
     changes.fold(0.0, |sum, (from, to)| sum + f64::from(from.abs_diff(to)) / f64::from(from.max(to).max(1)))
 }
 
-/// How long queues one after the other take to run dry, each a backlog and a capacity: the slowest of what must yet pass each.
+/// How long queues one after the other take to run dry, each a backlog and a capacity: the slowest of what must yet
+/// pass each.
 fn rest_s(queues: &[(f64, f64)]) -> f64 {
     let mut passing = 0.0;
     let mut longest = 0.0_f64;

@@ -108,7 +108,8 @@ fn spike_trace(fleet: u32, base: u32, height: u32, length_s: u64) -> Result<Trac
     Spikes { base, height, length_s, every_s: EVERY_S, duration_s: DURATION_S }.trace()
 }
 
-/// Lets a policy work through a rise from half a broker's load to seven brokers' within `rise_s` seconds, with one broker at first.
+/// Lets a policy work through a rise from half a broker's load to seven brokers' within `rise_s` seconds, with one
+/// broker at first.
 ///
 /// # Errors
 /// When the suite's own numbers make no sense.

@@ -109,7 +109,8 @@ impl Tier {
         arrived
     }
 
-    /// Works for one second on what waits and what is offered, and drops what may not wait; answers what was worked off.
+    /// Works for one second on what waits and what is offered, and drops what may not wait; answers what was worked
+    /// off.
     pub(super) fn work(&mut self, offered: f64) -> f64 {
         let capacity = self.capacity();
         let waiting = self.backlog + offered;

@@ -20,8 +20,8 @@ pub struct Row {
     pub rate: f64,
 }
 
-/// Rates over time: two rows or more, in ascending order of time. A rate holds until the next row, and the last one for as long
-/// as the shortest other one.
+/// Rates over time: two rows or more, in ascending order of time. A rate holds until the next row, and the last one for
+/// as long as the shortest other one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     rows: Vec<Row>,
@@ -118,8 +118,9 @@ impl Trace {
         builder.finish()
     }
 
-    /// Reads `time_s,rate` rows. The first line may name the columns, in any order and among others; empty lines and those that
-    /// begin with `#` are passed over. Of several rows of the same time the last one holds: that is how to write an edge.
+    /// Reads `time_s,rate` rows. The first line may name the columns, in any order and among others; empty lines and
+    /// those that begin with `#` are passed over. Of several rows of the same time the last one holds: that is how to
+    /// write an edge.
     ///
     /// # Errors
     /// At the first line that makes no sense, with what to do about it.

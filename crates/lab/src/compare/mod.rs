@@ -1,5 +1,6 @@
-//! Whether two series of runs differ: the test of Mann and Whitney on the repetitions of each case, broker and measure. It asks nothing of how
-//! the numbers are distributed, and needs at least four repetitions on each side to call anything a difference at 5 %.
+//! Whether two series of runs differ: the test of Mann and Whitney on the repetitions of each case, broker and measure.
+//! It asks nothing of how the numbers are distributed, and needs at least four repetitions on each side to call
+//! anything a difference at 5 %.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! The survey's criteria (MID-02 to MID-36) as a table: what a probe tries is filled by trying, what a scenario measures names the scenario, and
-//! the rest is from datasheets. Each cell says which.
+//! The survey's criteria (MID-02 to MID-36) as a table: what a probe tries is filled by trying, what a scenario
+//! measures names the scenario, and the rest is from datasheets. Each cell says which.
 
 mod datasheet;
 mod list;
@@ -70,7 +70,8 @@ pub struct Judged {
     pub known: Vec<Known>,
 }
 
-/// Everything that is known of a broker: by its datasheet, where it has one, and by the findings of a probe, where there are some.
+/// Everything that is known of a broker: by its datasheet, where it has one, and by the findings of a probe, where
+/// there are some.
 pub fn judge(name: &str, findings: Option<&[Finding]>) -> Judged {
     let sheet = Datasheet::of(name);
     let mut known = Vec::new();

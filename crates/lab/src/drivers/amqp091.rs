@@ -1,4 +1,5 @@
-//! AMQP 0-9-1 as RabbitMQ speaks it: publishers publish to a fan-out exchange, and each subscriber has a queue of its own.
+//! AMQP 0-9-1 as RabbitMQ speaks it: publishers publish to a fan-out exchange, and each subscriber has a queue of its
+//! own.
 
 use super::driver::Bytes;
 use super::{Driver, Problem, Role, Sink};

@@ -1,4 +1,5 @@
-//! AMQP 1.0 [OASIS AMQP 1.0]: one session with one link, to or from a node that gives everything to everybody. Qpid and Artemis speak it.
+//! AMQP 1.0 [OASIS AMQP 1.0]: one session with one link, to or from a node that gives everything to everybody. Qpid and
+//! Artemis speak it.
 
 mod frames;
 mod types;
@@ -339,7 +340,8 @@ impl Amqp1 {
     }
 }
 
-/// How far it is to a number that goes round; nothing when it is behind already, as after a peer took back what it allowed.
+/// How far it is to a number that goes round; nothing when it is behind already, as after a peer took back what it
+/// allowed.
 const fn left(until: u32, from: u32) -> u32 {
     let left = until.wrapping_sub(from);
     if left > WINDOW { 0 } else { left }

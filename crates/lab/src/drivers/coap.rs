@@ -1,5 +1,5 @@
-//! CoAP [RFC 7252] with observed resources [RFC 7641]: a message is a PUT, and everybody who observes the resource is notified of its new state.
-//! Bytes are whole datagrams with their length before them; the connection puts them on UDP.
+//! CoAP [RFC 7252] with observed resources [RFC 7641]: a message is a PUT, and everybody who observes the resource is
+//! notified of its new state. Bytes are whole datagrams with their length before them; the connection puts them on UDP.
 
 mod message;
 
@@ -12,7 +12,8 @@ use super::{Driver, Problem, Role, Sink};
 const NSTART: usize = 1;
 /// Messages that are not confirmable and not answered yet, so that the broker's socket does not run over.
 const UNANSWERED: usize = 32;
-/// How often a confirmable message is sent again (`MAX_RETRANSMIT` of RFC 7252); each time it is waited for twice as long.
+/// How often a confirmable message is sent again (`MAX_RETRANSMIT` of RFC 7252); each time it is waited for twice as
+/// long.
 const RETRANSMITS: u32 = 4;
 /// The first wait, in seconds (`ACK_TIMEOUT`).
 const FIRST_WAIT_S: u32 = 2;

@@ -1,5 +1,6 @@
-//! HTTP as RabbitMQ's management API has it: messages are posted to an exchange, and fetched from a queue of each subscriber's own. There is no
-//! long poll, so that a subscriber asks again as soon as it is answered. One request is under way at a time.
+//! HTTP as RabbitMQ's management API has it: messages are posted to an exchange, and fetched from a queue of each
+//! subscriber's own. There is no long poll, so that a subscriber asks again as soon as it is answered. One request is
+//! under way at a time.
 
 mod answer;
 
@@ -14,7 +15,8 @@ use crate::load::plan::Credentials;
 
 /// Messages that a fetch brings at most.
 const FETCHED: u32 = 500;
-/// How long the broker keeps a queue that nobody asks for, in milliseconds: the API has no connection that it would end with.
+/// How long the broker keeps a queue that nobody asks for, in milliseconds: the API has no connection that it would end
+/// with.
 const QUEUE_LIVES_MS: u32 = 60_000;
 
 /// What was asked for last.

@@ -1,5 +1,5 @@
-//! Kafka's protocol: a topic of one partition, whose leader is the broker that is spoken to. Subscribers are in no consumer group: each reads
-//! everything from the end on. Messages of a turn go as one batch.
+//! Kafka's protocol: a topic of one partition, whose leader is the broker that is spoken to. Subscribers are in no
+//! consumer group: each reads everything from the end on. Messages of a turn go as one batch.
 
 mod batch;
 

@@ -27,10 +27,12 @@ pub enum Protocol {
     /// AMQP 0-9-1, as RabbitMQ speaks it: a fan-out exchange, and a queue of its own for each subscriber.
     #[serde(rename = "amqp-0-9-1")]
     Amqp091,
-    /// AMQP 1.0: a node that gives everything to everybody, such as a multicast address of Artemis or an exchange of Qpid.
+    /// AMQP 1.0: a node that gives everything to everybody, such as a multicast address of Artemis or an exchange of
+    /// Qpid.
     #[serde(rename = "amqp-1-0")]
     Amqp1,
-    /// CoAP: a resource of one server, which publishers put and subscribers observe. What is observed is the newest state, not each.
+    /// CoAP: a resource of one server, which publishers put and subscribers observe. What is observed is the newest
+    /// state, not each.
     #[serde(rename = "coap")]
     Coap,
     /// HTTP as RabbitMQ's management API has it. Whatever is published is answered.
@@ -127,8 +129,8 @@ pub struct ExchangePlan {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// What stands behind the host in the address, without its first slash: AMQP 0-9-1's virtual host, or the node of AMQP 1.0 that the topic
-    /// is below.
+    /// What stands behind the host in the address, without its first slash: AMQP 0-9-1's virtual host, or the node of
+    /// AMQP 1.0 that the topic is below.
     #[serde(default)]
     pub path: String,
     /// Whether it is spoken within TLS. Any certificate is taken: a measurement is no place to prove identities.
@@ -144,7 +146,8 @@ pub struct ExchangePlan {
     pub publishers: u32,
     /// Clients that receive all messages; or, in pairs, those of one publisher each.
     pub subscribers: u32,
-    /// Whether each subscriber receives from the publisher with its number alone. There are as many of one as of the other.
+    /// Whether each subscriber receives from the publisher with its number alone. There are as many of one as of the
+    /// other.
     #[serde(default)]
     pub pairs: bool,
     /// The size of the payload in bytes; the first 16 are the lab's.

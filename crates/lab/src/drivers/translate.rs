@@ -5,8 +5,8 @@ use crate::load::LoadPlan;
 use crate::load::plan::{Begin, ClientGroup, Filler, Publishing, Ramp, Role, Size, Subscribing, Transport};
 
 impl ExchangePlan {
-    /// The exchange that asks a broker for what the plan asks for: the same clients, sizes, rates and guarantees. Topics become one
-    /// subject or exchange for all, or one for each pair.
+    /// The exchange that asks a broker for what the plan asks for: the same clients, sizes, rates and guarantees.
+    /// Topics become one subject or exchange for all, or one for each pair.
     ///
     /// # Errors
     /// In words, when the plan asks for something that an exchange has not.

@@ -1,5 +1,6 @@
-//! WAMP's publish and subscribe over a raw socket, packed by `MessagePack`: <https://wamp-proto.org/wamp_latest_ietf.html>. A broker acknowledges
-//! what is published, and subscribers acknowledge nothing.
+//! WAMP's publish and subscribe over a raw socket, packed by `MessagePack`:
+//! <https://wamp-proto.org/wamp_latest_ietf.html>. A broker acknowledges what is published, and subscribers acknowledge
+//! nothing.
 
 mod reader;
 

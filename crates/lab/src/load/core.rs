@@ -1,5 +1,5 @@
-//! All clients of one process as a state machine: bytes and times go in, bytes and wishes come out. It owns no socket and
-//! reads no clock, so that tests run it on a clock of their own against a broker whose every delay is known.
+//! All clients of one process as a state machine: bytes and times go in, bytes and wishes come out. It owns no socket
+//! and reads no clock, so that tests run it on a clock of their own against a broker whose every delay is known.
 
 mod client;
 mod conclude;

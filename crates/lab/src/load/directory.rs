@@ -11,8 +11,8 @@ use super::template::Template;
 /// Stages that a message can be passed on through.
 const MOST_STAGES: usize = 16;
 
-/// All streams of a plan: each publisher has one for each of its topics, in the order of the plan; behind them come those
-/// of respondents, of which each has one for each stream it may be asked by.
+/// All streams of a plan: each publisher has one for each of its topics, in the order of the plan; behind them come
+/// those of respondents, of which each has one for each stream it may be asked by.
 #[derive(Debug)]
 pub(crate) struct Directory {
     /// The first stream of each group's publishers.

@@ -11,10 +11,10 @@ const BUSY: f64 = 0.95;
 
 /// Why a run is invalid, if it is. The rule:
 ///
-/// - The generator was later than its schedule by more than 1 ms *and* by more than a tenth of the latency, both at p99:
-///   latencies are partly its own.
-/// - A process of it took more than 95 % of a core while measuring: rates are what it could offer, and the broker may do
-///   more.
+/// - The generator was later than its schedule by more than 1 ms *and* by more than a tenth of the latency, both at
+///   p99: latencies are partly its own.
+/// - A process of it took more than 95 % of a core while measuring: rates are what it could offer, and the broker may
+///   do more.
 pub(crate) fn judge(outcome: &LoadOutcome) -> Option<String> {
     let Generator { lag, busiest, .. } = &outcome.generator;
     let (late_ns, latency_ns) = (lag.at(0.99), outcome.latency.at(0.99).max(outcome.acknowledgement.at(0.99)));

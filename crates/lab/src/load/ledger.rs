@@ -159,8 +159,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Takes in a message of a receiver. `from_begin` tells whether all messages were due to it; otherwise they are from
-    /// this one on when it is the first.
+    /// Takes in a message of a receiver. `from_begin` tells whether all messages were due to it; otherwise they are
+    /// from this one on when it is the first.
     #[inline]
     pub(crate) fn take(
         &mut self,

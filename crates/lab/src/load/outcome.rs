@@ -13,8 +13,8 @@ const PROBLEMS_MOST: usize = 20;
 /// What came of a plan, in exact numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadOutcome {
-    /// The run's zero on the system's clock, in nanoseconds since 1970: the first client dials then. All other times are
-    /// nanoseconds since this one.
+    /// The run's zero on the system's clock, in nanoseconds since 1970: the first client dials then. All other times
+    /// are nanoseconds since this one.
     pub zero_unix_ns: u64,
     /// When publishing began, warm-up included.
     pub began_ns: u64,
@@ -24,8 +24,8 @@ pub struct LoadOutcome {
     pub measured_to_ns: u64,
     /// The last receipt of a measured message, or the last acknowledgement when nobody subscribes.
     pub last_ns: u64,
-    /// The longest time while measuring in which nobody received anything, in nanoseconds; of several processes, the shortest of what they
-    /// say. `None` when nothing was received.
+    /// The longest time while measuring in which nobody received anything, in nanoseconds; of several processes, the
+    /// shortest of what they say. `None` when nothing was received.
     #[serde(default)]
     pub silence_ns: Option<u64>,
     /// Messages.
@@ -125,8 +125,8 @@ impl LoadOutcome {
         }
     }
 
-    /// The measured time in seconds: from the begin of measuring to the last receipt, or to the end of the plan when that
-    /// is later.
+    /// The measured time in seconds: from the begin of measuring to the last receipt, or to the end of the plan when
+    /// that is later.
     #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than a float has")]
     pub fn measured_seconds(&self) -> f64 {
         self.last_ns.max(self.measured_to_ns).saturating_sub(self.measured_from_ns) as f64 / 1e9
@@ -154,7 +154,8 @@ pub struct Counts {
     pub reordered: u64,
     /// Deliveries that came later than the deadline.
     pub late: u64,
-    /// Deliveries that were due and came late or never, and deliveries of messages offered that were never sent (LAV-15).
+    /// Deliveries that were due and came late or never, and deliveries of messages offered that were never sent
+    /// (LAV-15).
     pub deadline_misses: u64,
     /// Bytes of payload sent.
     pub bytes_sent: u64,
@@ -202,7 +203,8 @@ impl Counts {
     }
 }
 
-/// Deliveries that never came, by cause. Seen from outside, a cause is a conclusion; what none is seen for is `unknown`.
+/// Deliveries that never came, by cause. Seen from outside, a cause is a conclusion; what none is seen for is
+/// `unknown`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
     /// The broker refused the message in its acknowledgement.
@@ -293,8 +295,8 @@ impl Connections {
 pub struct GroupOutcome {
     /// Its name in the plan.
     pub name: String,
-    /// Messages: what its clients have sent, and what was due to them and came. `due`, and what follows from it, is told
-    /// for the whole run only.
+    /// Messages: what its clients have sent, and what was due to them and came. `due`, and what follows from it, is
+    /// told for the whole run only.
     pub counts: Counts,
     /// From the scheduled time to the receipt.
     pub latency: Histogram,

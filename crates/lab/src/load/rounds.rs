@@ -23,8 +23,8 @@ pub struct Rounds {
     pub returned: u64,
     /// The mean round trip of each node of which any came back.
     pub means: Histogram,
-    /// Messages by their place in the order of their node: the first of all nodes, the second of all, and so on, several places
-    /// together where there are many.
+    /// Messages by their place in the order of their node: the first of all nodes, the second of all, and so on,
+    /// several places together where there are many.
     pub order: Vec<Step>,
 }
 

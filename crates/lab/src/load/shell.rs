@@ -192,7 +192,8 @@ impl<'a> Shell<'a> {
                 self.totals = self.core.totals();
             }
             if let Some(totals) = self.coordinator.all_sent(&self.totals)? {
-                // Not before: a process that has only subscribers has sent everything at once, and works as long as the others.
+                // Not before: a process that has only subscribers has sent everything at once, and works as long as the
+                // others.
                 self.measured.to.get_or_insert_with(|| (now_ns, Clock::cpu_ns()));
                 self.totals = totals;
                 self.core.drain(&self.totals, now_ns);

@@ -103,7 +103,8 @@ fn stalled(pace: Pace) -> LoadOutcome {
 fn a_stall_is_charged_with_all_that_waited_in_an_open_loop_and_hidden_by_a_closed_one() {
     let open = stalled(open(100.0));
     assert_eq!(open.counts.received, 1000);
-    // Those scheduled in the stall wait for its end: 1 s, 990 ms, and so on, and so the ninth part waits 10 ms and more.
+    // Those scheduled in the stall wait for its end: 1 s, 990 ms, and so on, and so the ninth part waits 10 ms and
+    // more.
     let waited = open.latency.above(2 * MILLI);
     assert_eq!(waited, 100);
     assert!(open.latency.at(0.95) > 400 * MILLI, "{}", open.latency.at(0.95));

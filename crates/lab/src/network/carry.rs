@@ -1,4 +1,5 @@
-//! Carries packets from one TUN device to another, as late as a link of these properties would, and loses those that it would lose.
+//! Carries packets from one TUN device to another, as late as a link of these properties would, and loses those that it
+//! would lose.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -40,8 +40,8 @@ pub(super) struct Answer {
     pub(super) by_kernel: bool,
 }
 
-/// Makes this process's network namespace a broker's, one link away from the lab, until the input ends; then kills what runs there. This process has
-/// to be the first in its namespace.
+/// Makes this process's network namespace a broker's, one link away from the lab, until the input ends; then kills what
+/// runs there. This process has to be the first in its namespace.
 ///
 /// # Errors
 /// When the system refuses.
@@ -80,7 +80,8 @@ fn make(asked: &Asked, device: &str, run: Run<'_>) -> Result<bool, NetworkError>
     Ok(by_kernel)
 }
 
-/// Gives an end its address and takes it up. Packets are no longer than a real network's: what is lost, or takes time, is one packet.
+/// Gives an end its address and takes it up. Packets are no longer than a real network's: what is lost, or takes time,
+/// is one packet.
 pub(super) fn configure(device: &str, own: Ipv4Addr, other: Ipv4Addr, run: Run<'_>) -> Result<(), NetworkError> {
     run(&format!("ip addr add {own} peer {other} dev {device}"))?;
     run(&format!("ip link set {device} mtu 1500 gso_max_segs 1 up"))
@@ -154,8 +155,9 @@ mod tests {
         commands
     }
 
-    // What these words mean to the kernel was read off the netlink messages that tc (iproute2 6.1) makes of them: a latency of 20 ms and a
-    // jitter of 2 ms in ticks of 64 ns, 1,000,000 packets, a loss of 0.015 × 2^32, and 125,000 bytes in a second.
+    // What these words mean to the kernel was read off the netlink messages that tc (iproute2 6.1) makes of them: a
+    // latency of 20 ms and a jitter of 2 ms in ticks of 64 ns, 1,000,000 packets, a loss of 0.015 × 2^32, and 125,000
+    // bytes in a second.
     #[test]
     fn netem_is_tried_first_and_then_asked_for_the_same_at_both_ends() {
         let netem = "root netem limit 1000000 delay 20000us 2000us loss 1.5% rate 1000000bit";

@@ -1,11 +1,13 @@
-//! A network of its own for a broker: delay, loss and a rate between it and the load, in a network namespace that goes with the run (PI-34).
+//! A network of its own for a broker: delay, loss and a rate between it and the load, in a network namespace that goes
+//! with the run (PI-34).
 //!
-//! The broker is alone in its namespace, so what its interfaces count is its own. One link leads there. Where the kernel has `netem`, the link is a pair
-//! of virtual Ethernet devices that the kernel delays; where it has not, packets are carried by a process of the lab between two TUN devices: real
-//! IP packets, so that TCP sees the loss and sends again. A rate alone is kept by the kernel everywhere. What did it stands in the results.
+//! The broker is alone in its namespace, so what its interfaces count is its own. One link leads there. Where the
+//! kernel has `netem`, the link is a pair of virtual Ethernet devices that the kernel delays; where it has not, packets
+//! are carried by a process of the lab between two TUN devices: real IP packets, so that TCP sees the loss and sends
+//! again. A rate alone is kept by the kernel everywhere. What did it stands in the results.
 //!
-//! [`Link`] is the lab's side. [`hold`] is the process that lives in the namespace: it ends when its standard input does, and takes with it everything
-//! that runs there, so that nothing stays behind when the lab is killed.
+//! [`Link`] is the lab's side. [`hold`] is the process that lives in the namespace: it ends when its standard input
+//! does, and takes with it everything that runs there, so that nothing stays behind when the lab is killed.
 
 mod carry;
 mod commands;

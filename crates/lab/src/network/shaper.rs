@@ -3,7 +3,8 @@
 use super::Network;
 use crate::load::chance::Chance;
 
-/// What waits in front of a link with a rate, bytes: the thousand packets that Linux lets wait for an Ethernet device. What comes then is lost.
+/// What waits in front of a link with a rate, bytes: the thousand packets that Linux lets wait for an Ethernet device.
+/// What comes then is lost.
 pub(super) const QUEUE_BYTES: u64 = 1_500_000;
 
 /// One direction of a link.
@@ -22,7 +23,8 @@ impl Shaper {
         Self { network, chance, free_ns: 0, last_ns: 0 }
     }
 
-    /// When a packet of so many bytes arrives that is sent now; `None` when it is lost. Times are nanoseconds and do not go back.
+    /// When a packet of so many bytes arrives that is sent now; `None` when it is lost. Times are nanoseconds and do
+    /// not go back.
     pub(super) fn arrives_ns(&mut self, now_ns: u64, len: usize) -> Option<u64> {
         if self.chance.happens(self.network.loss / 100.0) {
             return None;

@@ -29,8 +29,8 @@ pub(super) fn open(name: &str) -> io::Result<File> {
     let place = request.name.get_mut(..name.len()).filter(|place| place.len() < 16);
     place.ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(name.as_bytes());
     let file = File::options().read(true).write(true).open("/dev/net/tun")?;
-    // SAFETY: the kernel reads a `struct ifreq` of 40 bytes for this opcode, which `Request` has, and writes to no other place; the
-    // descriptor is open as long as `file` is.
+    // SAFETY: the kernel reads a `struct ifreq` of 40 bytes for this opcode, which `Request` has, and writes to no
+    // other place; the descriptor is open as long as `file` is.
     unsafe {
         let request = Setter::<SET_INTERFACE, Request>::new(request);
         ioctl(&file, request)?;

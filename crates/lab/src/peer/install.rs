@@ -16,7 +16,8 @@ pub fn is_installed(template: &Template, place: &Place) -> bool {
     there && template.command.iter().any(|command| find(&fill(command, &values)).is_some())
 }
 
-/// Installs it, unless it is there already; `say` is told of each step. Its output goes to this program's standard error.
+/// Installs it, unless it is there already; `say` is told of each step. Its output goes to this program's standard
+/// error.
 ///
 /// # Errors
 /// When the lab does not know how, a tool is missing, or a step fails.

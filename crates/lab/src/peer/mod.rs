@@ -1,7 +1,9 @@
-//! Peers: the brokers that are measured, each described by a template, started afresh for each run, probed, and stopped.
+//! Peers: the brokers that are measured, each described by a template, started afresh for each run, probed, and
+//! stopped.
 //!
-//! A template is a TOML file; those that are shipped are in the binary, and a directory may add to them or replace them. A peer can also be an
-//! address: then it is only spoken to, and what it uses can be sampled only when its process is named.
+//! A template is a TOML file; those that are shipped are in the binary, and a directory may add to them or replace
+//! them. A peer can also be an address: then it is only spoken to, and what it uses can be sampled only when its
+//! process is named.
 
 mod error;
 mod install;
@@ -59,9 +61,9 @@ impl Peer {
         }
     }
 
-    /// Reads a peer as a command line names it: the name of a template, that with one of its addresses as in `rabbitmq:amqp`, `zeromq`, which
-    /// needs no broker, `NAME=mqtt://HOST:PORT` or `mqtt://HOST:PORT`, with `#PID` behind an
-    /// address when the process is to be sampled.
+    /// Reads a peer as a command line names it: the name of a template, that with one of its addresses as in
+    /// `rabbitmq:amqp`, `zeromq`, which needs no broker, `NAME=mqtt://HOST:PORT` or `mqtt://HOST:PORT`, with `#PID`
+    /// behind an address when the process is to be sampled.
     ///
     /// # Errors
     /// When no template has that name.

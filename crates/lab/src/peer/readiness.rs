@@ -21,7 +21,8 @@ pub(super) enum Kind {
     Tcp,
 }
 
-/// Whether it answers now, so many clients where it is asked by MQTT; why not, otherwise. Of a cluster each client may have another home.
+/// Whether it answers now, so many clients where it is asked by MQTT; why not, otherwise. Of a cluster each client may
+/// have another home.
 pub(super) fn answers(kind: Kind, host: &str, port: u16, clients: u32) -> Result<(), String> {
     let address = resolve(host, port)?;
     if kind == Kind::Tcp {
@@ -63,8 +64,8 @@ fn is_let_in(address: SocketAddr, client: u32) -> Result<(), String> {
             if answer.reason_code == ReasonCode::ServerUnavailable {
                 return Err("it says that it serves nobody yet".to_owned());
             }
-            // It has said what we wanted to know, and another refusal, too, comes from a broker that is ready; whether it hears the
-            // farewell does not matter.
+            // It has said what we wanted to know, and another refusal, too, comes from a broker that is ready; whether
+            // it hears the farewell does not matter.
             let _ = stream.write_all(&[0xE0, 0x00]);
             return Ok(());
         }

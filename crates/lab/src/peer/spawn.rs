@@ -17,8 +17,8 @@ pub(super) const LOG: &str = "output.log";
 /// The user that a broker runs as when this program is root: nobody.
 const NOBODY: u32 = 65_534;
 
-/// Takes as many open files as the first word says, or as are allowed when it is `all`; joins the cgroups named before `--`, and becomes the program
-/// after it: the same process, so that nothing of it ever runs outside its limits.
+/// Takes as many open files as the first word says, or as are allowed when it is `all`; joins the cgroups named before
+/// `--`, and becomes the program after it: the same process, so that nothing of it ever runs outside its limits.
 const BECOME: &str = "if [ \"$1\" = all ]; then ulimit -n \"$(ulimit -H -n)\" 2> /dev/null; else ulimit -n \"$1\" || exit 72; fi; shift; \
                       while [ \"$1\" != -- ]; do echo 0 > \"$1\" || exit 71; shift; done; shift; \
                       exec \"$@\"";
@@ -35,8 +35,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// The usual places: programs in the user's cache (in `/var/cache` for root, so that brokers need not be root to read them), files
-    /// in a directory of this process below the system's temporary one.
+    /// The usual places: programs in the user's cache (in `/var/cache` for root, so that brokers need not be root to
+    /// read them), files in a directory of this process below the system's temporary one.
     ///
     /// # Errors
     /// When this program does not know where it is.
@@ -139,7 +139,8 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Spawns it in a process group of its own: what is typed at the terminal reaches this program only, which stops it in order.
+    /// Spawns it in a process group of its own: what is typed at the terminal reaches this program only, which stops it
+    /// in order.
     pub(super) fn spawn(&self) -> Result<Spawned, PeerError> {
         let program = self.program()?;
         let args: Vec<String> = self.template.args.iter().map(|word| fill(word, self.values)).collect();
@@ -193,8 +194,8 @@ impl Plan<'_> {
     }
 }
 
-/// A command that becomes the program which is added to it, after it has joined the cgroups whose files these are, with as many open
-/// files, or all that are allowed.
+/// A command that becomes the program which is added to it, after it has joined the cgroups whose files these are, with
+/// as many open files, or all that are allowed.
 pub(crate) fn within(cgroups: &[PathBuf], descriptors: Option<u32>) -> Command {
     let mut command = Command::new("/bin/sh");
     let files = descriptors.map_or_else(|| "all".to_owned(), |files| files.to_string());

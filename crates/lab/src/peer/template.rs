@@ -164,8 +164,8 @@ impl Template {
         )
     }
 
-    /// Which of its addresses a load goes to: the one that is asked for, or that of MQTT, or the only one it has. A broker may have one of its
-    /// own for MQTT 5.
+    /// Which of its addresses a load goes to: the one that is asked for, or that of MQTT, or the only one it has. A
+    /// broker may have one of its own for MQTT 5.
     pub fn address_for(&self, by: Option<&str>, v5: bool) -> &str {
         let wanted = by.or((v5 && self.addresses.contains_key("mqtt5")).then_some("mqtt5")).unwrap_or("mqtt");
         let known = self.addresses.get_key_value(wanted).or_else(|| self.addresses.first_key_value());

@@ -48,7 +48,8 @@ impl Drop for Watchdog {
     }
 }
 
-/// Waits for the end of the lab at the other end of `input`, and kills all brokers below `scratch` when it had not stopped them, with their files.
+/// Waits for the end of the lab at the other end of `input`, and kills all brokers below `scratch` when it had not
+/// stopped them, with their files.
 pub fn watch(scratch: &Path, mut input: impl Read) {
     let mut said = Vec::new();
     // An input that breaks ends as one that is closed.

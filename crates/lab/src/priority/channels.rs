@@ -1,4 +1,5 @@
-//! Channels between publishers, broker and subscribers, in the study's four arrangements, and messages that go through them.
+//! Channels between publishers, broker and subscribers, in the study's four arrangements, and messages that go through
+//! them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -16,7 +17,8 @@ use crate::stop::Stop;
 
 /// Messages that the broker may have under way to a subscriber that has said so (MQTT 5).
 pub(super) const WINDOW: u16 = 4;
-/// Messages that are supposed to be under way where the subscriber cannot say how many: Mosquitto has 20, others have more.
+/// Messages that are supposed to be under way where the subscriber cannot say how many: Mosquitto has 20, others have
+/// more.
 const WINDOW_UNSAID: usize = 20;
 /// What has not come after so long without anything will not.
 const SILENCE: Duration = Duration::from_secs(2);

@@ -7,8 +7,8 @@ pub(super) struct Came {
     pub(super) number: u32,
 }
 
-/// Messages that came while one of a higher priority still waited. The first `under_way` of them had left the queue before the others came
-/// into it, and say nothing.
+/// Messages that came while one of a higher priority still waited. The first `under_way` of them had left the queue
+/// before the others came into it, and say nothing.
 pub(super) fn out_of_turn(came: &[Came], under_way: usize) -> usize {
     let (mut highest, mut count) = (0, 0);
     for message in came.iter().skip(under_way).rev() {

@@ -1,7 +1,9 @@
-//! Who goes first where messages wait, and how many may wait: tests whose answer is an order or a count, which no load tells.
+//! Who goes first where messages wait, and how many may wait: tests whose answer is an order or a count, which no load
+//! tells.
 //!
-//! A test publishes at QoS 1 while its subscriber does not acknowledge, so that everything the publisher has an acknowledgement for waits in
-//! the broker, but for the few messages that may be under way. What comes when the subscriber goes on is in the order of the broker's queue.
+//! A test publishes at QoS 1 while its subscriber does not acknowledge, so that everything the publisher has an
+//! acknowledgement for waits in the broker, but for the few messages that may be under way. What comes when the
+//! subscriber goes on is in the order of the broker's queue.
 
 mod channels;
 mod judge;

@@ -1,5 +1,5 @@
-//! What a broker really does, found out by asking it: which versions, features and limits of MQTT. Nothing here is taken from its word where
-//! it can be tried; what it only says is marked as said.
+//! What a broker really does, found out by asking it: which versions, features and limits of MQTT. Nothing here is
+//! taken from its word where it can be tried; what it only says is marked as said.
 
 mod checks;
 mod conformance;
@@ -108,7 +108,8 @@ pub(crate) fn findings(target: &Target) -> Result<Vec<Finding>, String> {
     checks::all(target)
 }
 
-/// Asks a broker everything, and runs the conformance suite against it, which takes about a minute and opens many connections.
+/// Asks a broker everything, and runs the conformance suite against it, which takes about a minute and opens many
+/// connections.
 ///
 /// # Errors
 /// As [`probe`]; and when the suite does not reach the broker.

@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// What is longer is no version.
 const LONGEST: usize = 100;
 
-/// What a broker says of itself over MQTT; nothing where it does not, or where it is spoken to in another way than over TCP.
+/// What a broker says of itself over MQTT; nothing where it does not, or where it is spoken to in another way than over
+/// TCP.
 pub(crate) fn version_of(target: &Target) -> Option<String> {
     if target.transport != Transport::Tcp {
         return None;

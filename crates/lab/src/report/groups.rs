@@ -1,5 +1,5 @@
-//! Who did what: the groups of clients of each run, in one unit, so that gateways stand beside the broker, and those who come and go beside
-//! those who stay.
+//! Who did what: the groups of clients of each run, in one unit, so that gateways stand beside the broker, and those
+//! who come and go beside those who stay.
 
 use super::markup::{escape, put};
 use super::number::shown;

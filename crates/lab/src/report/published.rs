@@ -49,7 +49,8 @@ pub(super) fn write(results: &Results, out: &mut String) {
     out.push_str("</tbody></table></div>");
 }
 
-/// What was found here by the same measure: the median of a case, or the range over all cases where the figure belongs to none.
+/// What was found here by the same measure: the median of a case, or the range over all cases where the figure belongs
+/// to none.
 fn ours(results: &Results, reference: &Reference, peer: &str) -> String {
     let Some(measure) = reference.measure else { return "–".to_owned() };
     let table = Table::of(results, measure);

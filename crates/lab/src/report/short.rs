@@ -1,4 +1,5 @@
-//! Which cases of a scenario fall short of the one that they are compared with: each of them changes one thing, so what falls short is its doing.
+//! Which cases of a scenario fall short of the one that they are compared with: each of them changes one thing, so what
+//! falls short is its doing.
 
 use super::markup::{escape, put};
 use super::number::shown;

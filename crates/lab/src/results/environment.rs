@@ -23,8 +23,8 @@ pub struct Environment {
     pub memory: u64,
     /// Open files that a process may have.
     pub open_files: u64,
-    /// Processes that were running or waiting for a processor on average in the minute before: above 1 per broker and generator, others
-    /// were at work as well.
+    /// Processes that were running or waiting for a processor on average in the minute before: above 1 per broker and
+    /// generator, others were at work as well.
     pub load_average: f64,
     /// When the first run began, seconds since 1970.
     pub begun_unix_s: f64,

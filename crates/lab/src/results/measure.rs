@@ -65,8 +65,8 @@ pub enum Measure {
     ReadyAfter,
     /// The longest time without a delivery while publishers published.
     Silence,
-    /// The share of the round trips offered that came back: the delivery rate TE of study CTX. A message that could not be
-    /// sent has not come back; one that came back late has, and one that came twice counts once.
+    /// The share of the round trips offered that came back: the delivery rate TE of study CTX. A message that could not
+    /// be sent has not come back; one that came back late has, and one that came twice counts once.
     Returned,
     /// The share of the nodes of which every round trip came back.
     NodesComplete,
@@ -299,7 +299,8 @@ fn cpu_while_measured(run: &Run) -> Option<f64> {
     cpu_between(&run.broker, time(run.load.measured_from_ns), time(end))
 }
 
-/// CPU seconds between two times; unknown where nobody has looked since the first, as in a run that was over before that.
+/// CPU seconds between two times; unknown where nobody has looked since the first, as in a run that was over before
+/// that.
 fn cpu_between(sampled: &Sampled, from: f64, to: f64) -> Option<f64> {
     sampled.at_s.last().filter(|looked| **looked > from)?;
     Some(cpu_at(sampled, to)? - cpu_at(sampled, from)?)

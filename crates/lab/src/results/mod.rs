@@ -1,6 +1,7 @@
 //! What came of runs: the content of `results.json`.
 //!
-//! The schema is [`SCHEMA`]: within one number, fields are added but neither removed nor given another meaning. `docs/lab.md` explains them.
+//! The schema is [`SCHEMA`]: within one number, fields are added but neither removed nor given another meaning.
+//! `docs/lab.md` explains them.
 
 mod csv;
 mod environment;

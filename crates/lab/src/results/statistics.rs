@@ -18,9 +18,10 @@ pub fn range(values: &[f64]) -> Option<(f64, f64)> {
     Some((finite().reduce(f64::min)?, finite().reduce(f64::max)?))
 }
 
-/// The two-sided test of Mann and Whitney: the probability that two sets of numbers differ by at least this much when nothing distinguishes
-/// them. Exact, by counting every way in which the ranks can fall; ties are counted half. `None` when either set is empty, or when there are
-/// too many ways to count (more than 24 numbers), where the normal approximation is taken.
+/// The two-sided test of Mann and Whitney: the probability that two sets of numbers differ by at least this much when
+/// nothing distinguishes them. Exact, by counting every way in which the ranks can fall; ties are counted half. `None`
+/// when either set is empty, or when there are too many ways to count (more than 24 numbers), where the normal
+/// approximation is taken.
 pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<f64> {
     if first.is_empty() || second.is_empty() {
         return None;
@@ -44,7 +45,8 @@ pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<f64> {
     Some((extreme / all).min(1.0))
 }
 
-/// The least probability that so many numbers on each side can show: with fewer than four on each side no difference can be called one at 5 %.
+/// The least probability that so many numbers on each side can show: with fewer than four on each side no difference
+/// can be called one at 5 %.
 pub fn least_probability(m: usize, n: usize) -> f64 {
     let ways = ways_of_sums(m, n);
     let all: f64 = ways.iter().sum();

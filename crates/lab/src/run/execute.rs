@@ -174,7 +174,8 @@ fn told_version(peer: &Peer, outcome: &LoadOutcome, carrier: &Carrier) -> Option
     }
 }
 
-/// Says what went wrong with connections and what was refused, so that it is not found out by messages that are missing.
+/// Says what went wrong with connections and what was refused, so that it is not found out by messages that are
+/// missing.
 fn tell(outcome: &LoadOutcome, timeline: &mut Timeline, report: &mut dyn Report) {
     for (what, times) in &outcome.problems {
         let line = format!("{times} times: {what}");
@@ -206,7 +207,8 @@ fn apart(about: Duration) -> Duration {
     (about / LOOKS).clamp(LOOK_LEAST, LOOK_MOST).max(about / LOOKS_MOST)
 }
 
-/// How long a task takes by its plan, without the start and the end of its broker; nothing for a test whose time is not planned.
+/// How long a task takes by its plan, without the start and the end of its broker; nothing for a test whose time is not
+/// planned.
 pub(super) fn planned(order: &Order, task: &Task<'_>) -> Duration {
     let plan = order.scenario.check.is_none().then(|| load_of(order, task, "mqtt://localhost").ok()).flatten();
     plan.map_or(Duration::ZERO, |plan| about(order, &plan))

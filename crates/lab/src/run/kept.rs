@@ -58,7 +58,8 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Opens a directory for a series, which is the one that it has already, if it has one: its seed and its environment stay.
+    /// Opens a directory for a series, which is the one that it has already, if it has one: its seed and its
+    /// environment stay.
     pub(super) fn open(directory: &Path, wanted: Series) -> Result<(Self, Series), KeptError> {
         let kept = Self { directory: directory.to_owned() };
         fs::create_dir_all(kept.runs()).map_err(failed("make", directory))?;

@@ -43,7 +43,8 @@ fn placeholder() -> Table {
     table
 }
 
-/// The plan of a run against an address, and what carries it; `addresses` tells whether the broker reaches clients by theirs.
+/// The plan of a run against an address, and what carries it; `addresses` tells whether the broker reaches clients by
+/// theirs.
 pub(super) fn carrier_of(
     order: &Order,
     task: &Task<'_>,
@@ -109,8 +110,8 @@ fn check_of(
     Ok((plan, Carrier::Check(check, asked)))
 }
 
-/// Reads an address of MQTT such as `mqtt://user:password@host:port`, `wss://host:port/path`, or `mqtt://host:1883,host:1884` for a broker of
-/// several nodes.
+/// Reads an address of MQTT such as `mqtt://user:password@host:port`, `wss://host:port/path`, or
+/// `mqtt://host:1883,host:1884` for a broker of several nodes.
 ///
 /// # Errors
 /// In words, when it is none.

@@ -76,8 +76,8 @@ pub enum RunError {
     },
 }
 
-/// Makes all runs of an order that are not there yet. What cannot be run is told in the results; a request to stop ends the series after the
-/// runs that are finished.
+/// Makes all runs of an order that are not there yet. What cannot be run is told in the results; a request to stop ends
+/// the series after the runs that are finished.
 ///
 /// # Errors
 /// When nothing can be run, or results cannot be kept.
@@ -234,7 +234,8 @@ fn summary(run: &Run) -> String {
     format!("{}, {}, {}: {}{invalid}", run.case, run.peer, run.repetition, numbers.join(", "))
 }
 
-/// The name of a measure within a list with commas: without its own comma, and with a small letter where it is not an abbreviation.
+/// The name of a measure within a list with commas: without its own comma, and with a small letter where it is not an
+/// abbreviation.
 fn within(name: &str) -> String {
     let mut letters = name.chars().filter(|letter| *letter != ',');
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())

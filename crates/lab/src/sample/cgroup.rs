@@ -1,5 +1,5 @@
-//! Limits of CPU and memory by cgroups, version 1 or 2, where this user may make them. Where not, the reason is said, and nothing is limited in
-//! silence: a run with limits that cannot be kept is refused.
+//! Limits of CPU and memory by cgroups, version 1 or 2, where this user may make them. Where not, the reason is said,
+//! and nothing is limited in silence: a run with limits that cannot be kept is refused.
 
 use std::fs;
 use std::io;
@@ -101,7 +101,8 @@ impl Limited {
         self.directories.iter().map(|directory| directory.join("cgroup.procs")).collect()
     }
 
-    /// How often its processes were made to wait because their CPU time was used up, and how often the kernel killed one for memory.
+    /// How often its processes were made to wait because their CPU time was used up, and how often the kernel killed
+    /// one for memory.
     pub fn pressure(&self) -> (u64, u64) {
         let number = |file: &str, name: &str| {
             self.directories.iter().find_map(|directory| {

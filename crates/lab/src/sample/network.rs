@@ -2,8 +2,8 @@
 
 use std::fs;
 
-/// What all interfaces of the namespace of a process have received, and what those but the loopback interface have sent: on that one, what
-/// is sent is what is received, so one direction says it all.
+/// What all interfaces of the namespace of a process have received, and what those but the loopback interface have
+/// sent: on that one, what is sent is what is received, so one direction says it all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traffic {
     pub(super) bytes: u64,

@@ -4,7 +4,8 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-/// Clock ticks per second in `/proc/PID/stat`; Linux gives this number to every program, whatever the kernel was built with.
+/// Clock ticks per second in `/proc/PID/stat`; Linux gives this number to every program, whatever the kernel was built
+/// with.
 const TICKS_PER_SECOND: f64 = 100.0;
 /// The size of the pages in which `/proc/PID/stat` counts memory.
 fn page_size() -> u64 {
@@ -105,7 +106,8 @@ pub(super) fn switches(pid: u32) -> (u64, u64) {
     statuses.fold((0, 0), |sum, status| (sum.0 + status.voluntary, sum.1 + status.involuntary))
 }
 
-/// Memory with what is shared divided by those who share it, bytes. The kernel walks all pages for it, so it is asked for rarely.
+/// Memory with what is shared divided by those who share it, bytes. The kernel walks all pages for it, so it is asked
+/// for rarely.
 pub(super) fn pss(pid: u32) -> u64 {
     let text = text(&format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));

@@ -23,7 +23,8 @@ const YIELDS: i32 = 10;
 pub struct Sampled {
     /// Seconds after the run has begun.
     pub at_s: Vec<f64>,
-    /// CPU time since the run has begun, seconds; also that of processes that have ended meanwhile, as far as it was seen.
+    /// CPU time since the run has begun, seconds; also that of processes that have ended meanwhile, as far as it was
+    /// seen.
     pub cpu_s: Vec<f64>,
     /// Resident memory, bytes.
     pub rss: Vec<u64>,
@@ -142,7 +143,8 @@ impl Accounts {
         for pid in members {
             let Some(stat) = all.get(pid) else { continue };
             let before = self.seen.insert(*pid, stat.cpu);
-            // What a process used before the first look belongs to its start; one that comes later began within the run.
+            // What a process used before the first look belongs to its start; one that comes later began within the
+            // run.
             self.total_cpu += if first { 0.0 } else { (stat.cpu - before.unwrap_or(0.0)).max(0.0) };
             row.add(*pid, *stat, with_pss);
         }

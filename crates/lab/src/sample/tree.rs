@@ -5,8 +5,9 @@ use std::fs;
 
 use super::process::{Stat, children, stat};
 
-/// The processes below these, and they themselves. Only they are looked at, since the time that a look takes is the generator's: on a
-/// busy machine there are hundreds of others. Where the kernel does not say who the children are, all are looked at.
+/// The processes below these, and they themselves. Only they are looked at, since the time that a look takes is the
+/// generator's: on a busy machine there are hundreds of others. Where the kernel does not say who the children are, all
+/// are looked at.
 pub(super) fn processes(roots: &[u32]) -> BTreeMap<u32, Stat> {
     below(roots).unwrap_or_else(all)
 }

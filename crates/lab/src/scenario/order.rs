@@ -1,5 +1,5 @@
-//! The order of runs: by chance, so that what drifts with time (heat, neighbours, caches) does not fall on one broker alone; from a seed, so
-//! that it can be had again.
+//! The order of runs: by chance, so that what drifts with time (heat, neighbours, caches) does not fall on one broker
+//! alone; from a seed, so that it can be had again.
 
 /// The indices below `len` in an order that a seed decides.
 pub fn shuffled(len: usize, seed: u64) -> Vec<usize> {

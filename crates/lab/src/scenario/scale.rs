@@ -3,14 +3,16 @@
 use crate::load::LoadPlan;
 use crate::load::plan::{Disturbance, Pace, Ramp, Role};
 
-/// In runs as short as this, which only try whether everything works, what is missing is not waited for as long as in others.
+/// In runs as short as this, which only try whether everything works, what is missing is not waited for as long as in
+/// others.
 const TRY: f64 = 0.01;
 /// How long it is waited for then, in milliseconds.
 const TRY_DRAIN_MS: u64 = 2000;
 
-/// The plan with all its times multiplied by a factor. Rates of messages stay, and so do the times that belong to a message or to a
-/// connection: the deadline, the wait for an answer, the pauses of a slow reader. What is missing at the end is waited for as long as the plan says, but
-/// for two seconds at most in runs of a hundredth of their length and less.
+/// The plan with all its times multiplied by a factor. Rates of messages stay, and so do the times that belong to a
+/// message or to a connection: the deadline, the wait for an answer, the pauses of a slow reader. What is missing at
+/// the end is waited for as long as the plan says, but for two seconds at most in runs of a hundredth of their length
+/// and less.
 #[must_use]
 pub fn scaled(mut plan: LoadPlan, factor: f64) -> LoadPlan {
     plan.warm_up_ms = times(plan.warm_up_ms, factor);

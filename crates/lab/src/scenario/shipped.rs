@@ -126,7 +126,8 @@ impl Library {
     }
 }
 
-/// Reads a file that somebody has written: every case of it is checked, so that nothing wrong is found only when it is its turn.
+/// Reads a file that somebody has written: every case of it is checked, so that nothing wrong is found only when it is
+/// its turn.
 fn read(name: &str, text: &str, path: &str) -> Result<Scenario, ScenarioError> {
     let scenario = parse(name, text, path)?;
     scenario.checked(text).map_err(|message| ScenarioError::Wrong { path: path.to_owned(), message })?;

@@ -1,4 +1,5 @@
-//! Directories of runs, to be browsed: a page that lists them, and their reports and results. Nothing can be changed by it.
+//! Directories of runs, to be browsed: a page that lists them, and their reports and results. Nothing can be changed by
+//! it.
 
 mod http;
 mod index;
@@ -90,7 +91,8 @@ impl Server {
     }
 }
 
-/// The answer to a request: the list, or one of a few files of a directory that the list has. No other path leads anywhere.
+/// The answer to a request: the list, or one of a few files of a directory that the list has. No other path leads
+/// anywhere.
 fn respond(directory: &Path, request: &Request) -> Response {
     if !matches!(request.method.as_str(), "GET" | "HEAD") {
         return Response::plain("405 Method Not Allowed", "only GET and HEAD");

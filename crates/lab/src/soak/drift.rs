@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::results::statistics::median;
 
-/// Windows that a series is divided into; the median of each is one point. Neighbouring looks depend on each other, windows hardly.
+/// Windows that a series is divided into; the median of each is one point. Neighbouring looks depend on each other,
+/// windows hardly.
 const WINDOWS: usize = 40;
 /// The share of a series at its begin that is left out: caches fill, heaps find their size.
 const SETTLING: f64 = 0.1;

@@ -88,8 +88,8 @@ fn cpu(run: &Run, from: f64, to: f64) -> Quantity {
     Quantity { name: "CPU", unit: "cores", grows_worse: true, at_s, values }
 }
 
-/// The mean use between looks that are so many seconds apart: CPU time is told in ticks of 10 ms, so that a broker that has little to do seems to
-/// do nothing between most looks that are close together, and their median is nothing.
+/// The mean use between looks that are so many seconds apart: CPU time is told in ticks of 10 ms, so that a broker that
+/// has little to do seems to do nothing between most looks that are close together, and their median is nothing.
 fn cores(looks: impl Iterator<Item = (f64, f64)>, apart_s: f64) -> (Vec<f64>, Vec<f64>) {
     let mut last: Option<(f64, f64)> = None;
     let pairs = looks.filter_map(|(at, used)| {

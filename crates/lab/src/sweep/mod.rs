@@ -1,4 +1,5 @@
-//! Raises a load until a service level breaks: first in large steps, then between the last rate that held and the first that did not.
+//! Raises a load until a service level breaks: first in large steps, then between the last rate that held and the first
+//! that did not.
 
 mod drive;
 mod search;

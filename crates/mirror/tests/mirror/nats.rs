@@ -76,7 +76,8 @@ fn until(what: &str, holds: impl Fn() -> bool) {
 #[test]
 fn commits_wait_for_a_server_that_was_killed_and_nothing_that_was_confirmed_is_lost() {
     let (mut nats, folder) = (Nats::start(), Folder::new());
-    // Appends fail while the server is away, so that the mirror has to find out what was stored; while it is there they are in time.
+    // Appends fail while the server is away, so that the mirror has to find out what was stored; while it is there they
+    // are in time.
     let bus = nats.bus(Duration::from_secs(2));
     let mut node = Node::start(mirror(&bus, "a", folder.path()).unwrap().disk);
     node.submit(100);

@@ -103,8 +103,8 @@ pub struct Ban {
     pub until: Millis,
 }
 
-/// Longest reason of a ban, and longest client id or user name in one, bytes: a little less than MQTT's longest string, so
-/// that a name fits into the key of a store, whose bound is the same as that of a string.
+/// Longest reason of a ban, and longest client id or user name in one, bytes: a little less than MQTT's longest string,
+/// so that a name fits into the key of a store, whose bound is the same as that of a string.
 pub const MAX_BAN_TEXT: usize = 65_500;
 
 /// Why a ban was not changed.

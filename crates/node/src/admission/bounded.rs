@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// A bounded map in the order in which its keys were last named. Every step costs a logarithm, so that a peer who chooses
-/// the keys cannot make one expensive.
+/// A bounded map in the order in which its keys were last named. Every step costs a logarithm, so that a peer who
+/// chooses the keys cannot make one expensive.
 #[derive(Debug)]
 pub(crate) struct OldestOut<K, V> {
     limit: usize,

@@ -21,8 +21,8 @@ struct Applicant {
     user: Option<Box<str>>,
 }
 
-/// What a shard knows of clients on their way in, and of those whose user has a limit. There is at most one of each for a
-/// connection.
+/// What a shard knows of clients on their way in, and of those whose user has a limit. There is at most one of each for
+/// a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     /// CONNECTs that are not answered yet.
@@ -60,7 +60,8 @@ pub(crate) fn ip_of(peer: Peer) -> Option<IpAddr> {
 }
 
 impl Shard {
-    /// Lets a transport in that a listener has accepted, or closes it at once and says why in metrics, log and recorder.
+    /// Lets a transport in that a listener has accepted, or closes it at once and says why in metrics, log and
+    /// recorder.
     pub(crate) fn admit(&mut self, transport: Transport, listener: ListenerId) {
         // Behind a proxy it is asked about once the proxy has told.
         let address = if transport.is_introduced() { ip_of(transport.peer()) } else { None };
@@ -73,7 +74,8 @@ impl Shard {
         }
     }
 
-    /// Counts a connection for its address, now that its proxy has told it. Says whether it may stay; if not, it is closed.
+    /// Counts a connection for its address, now that its proxy has told it. Says whether it may stay; if not, it is
+    /// closed.
     pub(crate) fn admit_introduced(&mut self, key: ConnectionKey) -> bool {
         let Some(address) = self.address_of(key) else { return true };
         match self.shared.admission.admit(self.now, None, Some(address)) {
@@ -305,8 +307,8 @@ impl Shard {
         }
     }
 
-    /// Ends the connections that a new ban is about, and says how many. A user name that nobody has proved is known only
-    /// while its connections are counted.
+    /// Ends the connections that a new ban is about, and says how many. A user name that nobody has proved is known
+    /// only while its connections are counted.
     pub(crate) fn enforce(&mut self, target: &BanTarget) -> u64 {
         let mut ended = 0;
         let clients: Vec<(TenantId, Box<str>)> = match target {

@@ -1,5 +1,5 @@
-//! Overload: when the turns of a shard take too long, new connections are the first thing that is given up, and then those
-//! wait who give the shard most to do.
+//! Overload: when the turns of a shard take too long, new connections are the first thing that is given up, and then
+//! those wait who give the shard most to do.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,8 +14,8 @@ const LONGEST_MS: u64 = 30_000;
 /// Longest turn and longest pause that are told apart, milliseconds.
 const HOUR_MS: u64 = 3_600_000;
 
-/// How long the turns of one shard take: a mean over the last seconds in which each moment counts with the length of the
-/// turn that it lies in. Time spent waiting for events counts as nothing.
+/// How long the turns of one shard take: a mean over the last seconds in which each moment counts with the length of
+/// the turn that it lies in. Time spent waiting for events counts as nothing.
 #[derive(Debug)]
 pub(crate) struct LoopLag {
     /// Microseconds, so that rounding down does not make it vanish.
@@ -41,8 +41,8 @@ impl LoopLag {
         Self { mean_us: 0, ended: now, over: false }
     }
 
-    /// Notes a turn. Says whether turns take too long: from when the mean is above `mark_ms` until it is a quarter below, so
-    /// that a shard at its mark does not go to and fro.
+    /// Notes a turn. Says whether turns take too long: from when the mean is above `mark_ms` until it is a quarter
+    /// below, so that a shard at its mark does not go to and fro.
     pub(crate) fn note(&mut self, began: Millis, ended: Millis, mark_ms: u64) -> Option<TooLong> {
         let turn = ended.since(began).min(HOUR_MS);
         self.mean_us = (self.faded(began) * MEMORY_MS + turn * turn * 1000) / (turn + MEMORY_MS);

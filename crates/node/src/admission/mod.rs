@@ -1,8 +1,8 @@
 //! Who is let in: limits of addresses, user names and listeners, bans, and overload.
 //!
-//! An address is asked about at accept, before the connection costs memory; a client and its user name are asked about with
-//! the CONNECT. All shards share one [`Admission`]. Each of its tables is cut into parts with a lock each, held for a look-up
-//! and taken a few times per connection, never per message. Nothing here reads a clock.
+//! An address is asked about at accept, before the connection costs memory; a client and its user name are asked about
+//! with the CONNECT. All shards share one [`Admission`]. Each of its tables is cut into parts with a lock each, held
+//! for a look-up and taken a few times per connection, never per message. Nothing here reads a clock.
 
 mod addresses;
 mod bans;
@@ -165,8 +165,8 @@ impl Admission {
         settings.max_connections_per_address != 0 || settings.address_rate.is_limited()
     }
 
-    /// Lets a new connection in, or says why not. What is not known is left out: where a proxy names the address later, this
-    /// is asked with the listener first and with the address then.
+    /// Lets a new connection in, or says why not. What is not known is left out: where a proxy names the address later,
+    /// this is asked with the listener first and with the address then.
     ///
     /// # Errors
     /// With the limit that refuses it.
@@ -243,8 +243,9 @@ impl Admission {
         if banned { Err(Reason::Banned) } else { Ok(()) }
     }
 
-    /// Counts a connection of a user, once it is known who it is. `takes_over` says that a connection of this user ends for
-    /// it, which is counted until then and refuses nobody. What is counted is given back with [`Admission::release_user`].
+    /// Counts a connection of a user, once it is known who it is. `takes_over` says that a connection of this user ends
+    /// for it, which is counted until then and refuses nobody. What is counted is given back with
+    /// [`Admission::release_user`].
     ///
     /// # Errors
     /// With [`Reason::TooManyForUser`].
@@ -344,7 +345,8 @@ impl Admission {
         self.with_bans(|bans| bans.list(now))
     }
 
-    /// Takes in a ban that was kept over a restart, as [`BanChange::Put`] told of it. One whose time is over is deleted.
+    /// Takes in a ban that was kept over a restart, as [`BanChange::Put`] told of it. One whose time is over is
+    /// deleted.
     ///
     /// # Errors
     /// When the record cannot be read.
@@ -364,8 +366,8 @@ impl Admission {
         bans::decode(now, key, value)
     }
 
-    /// Has every change of the bans told, in their order and on the thread that makes it: `hook` must be quick. Bans of the
-    /// configuration are not told.
+    /// Has every change of the bans told, in their order and on the thread that makes it: `hook` must be quick. Bans of
+    /// the configuration are not told.
     pub fn on_ban_change(&self, hook: impl Fn(&BanChange) + Send + Sync + 'static) {
         lock(&self.bans).on_change(Box::new(hook));
     }

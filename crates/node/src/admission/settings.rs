@@ -16,10 +16,11 @@ pub struct AdmissionSettings {
     pub listener_rate: Rate,
     /// New connections from each address (IPv6: from each /64).
     pub address_rate: Rate,
-    /// Addresses without connections that are remembered, for their rate and their failed logins; the one seen longest ago
-    /// is forgotten first. As many user names and client ids are remembered.
+    /// Addresses without connections that are remembered, for their rate and their failed logins; the one seen longest
+    /// ago is forgotten first. As many user names and client ids are remembered.
     pub tracked: u32,
-    /// Networks whose addresses have no limit of their own and are never banned by the broker itself: this machine, proxies.
+    /// Networks whose addresses have no limit of their own and are never banned by the broker itself: this machine,
+    /// proxies.
     pub exempt: Vec<Network>,
     /// Failed logins from one address that ban it.
     pub failed_logins_per_address: Threshold,
@@ -27,8 +28,8 @@ pub struct AdmissionSettings {
     pub failed_logins_per_user: Threshold,
     /// Connects of one client id that ban it.
     pub flapping: Threshold,
-    /// Length of a shard's turns, in the mean of some seconds, above which no new connection is taken, milliseconds; 0 takes
-    /// them always.
+    /// Length of a shard's turns, in the mean of some seconds, above which no new connection is taken, milliseconds; 0
+    /// takes them always.
     pub loop_lag_mark_ms: u64,
     /// Bans at once.
     pub max_bans: u32,

@@ -1,7 +1,7 @@
 //! Bans in the store, so that they outlive the process.
 //!
-//! Changes leave in batches of a writer of their own, one batch at a time: what changes meanwhile waits, of each ban only the
-//! newest, so that a disk that takes nothing costs no more than [`UNKEPT_BAN_BYTES`].
+//! Changes leave in batches of a writer of their own, one batch at a time: what changes meanwhile waits, of each ban
+//! only the newest, so that a disk that takes nothing costs no more than [`UNKEPT_BAN_BYTES`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -18,8 +18,8 @@ pub(crate) struct LinksHandle {
 }
 
 impl NodeHandle {
-    /// Puts another view of the cluster in force: sessions with nodes that are in it no longer end, others are begun. Returns when
-    /// all shards follow the new homes; sessions begin later, and [`NodeHandle::cluster`] tells.
+    /// Puts another view of the cluster in force: sessions with nodes that are in it no longer end, others are begun.
+    /// Returns when all shards follow the new homes; sessions begin later, and [`NodeHandle::cluster`] tells.
     ///
     /// # Errors
     /// When a shard does not answer, or the node was started without [`ClusterSettings`](crate::ClusterSettings).

@@ -1,4 +1,5 @@
-//! How two nodes find out that they belong together: four frames, each side proving that it knows the secret without sending it.
+//! How two nodes find out that they belong together: four frames, each side proving that it knows the secret without
+//! sending it.
 //!
 //! ```text
 //! dialer                                  listener
@@ -41,7 +42,8 @@ pub(super) struct Acquaintance {
     pub name: NodeName,
     pub incarnation: u64,
     pub shards: u16,
-    /// What has to be added to the other's monotonic clock, milliseconds: more than that by as long as the hello was under way.
+    /// What has to be added to the other's monotonic clock, milliseconds: more than that by as long as the hello was
+    /// under way.
     pub shift: i64,
     /// How much the wall clocks differ, milliseconds; positive when the other's is ahead.
     pub skew: i64,
@@ -229,8 +231,8 @@ impl Handshake {
     }
 }
 
-/// What has to be added to the other's monotonic milliseconds, when something that left at `sent` of its microseconds is here at
-/// `received` of one's own.
+/// What has to be added to the other's monotonic milliseconds, when something that left at `sent` of its microseconds
+/// is here at `received` of one's own.
 pub(super) fn shift(received: u64, sent: u64) -> i64 {
     (received / 1000).cast_signed().saturating_sub((sent / 1000).cast_signed())
 }

@@ -106,7 +106,8 @@ impl Links {
         self.ended
     }
 
-    /// Whether nothing is left to do until something happens. Once this is so, whoever puts something before the thread wakes it.
+    /// Whether nothing is left to do until something happens. Once this is so, whoever puts something before the thread
+    /// wakes it.
     pub(super) fn may_sleep(&mut self) -> bool {
         let reads = |session: &Session| session.readable && !matches!(session.phase, Phase::Seating(_));
         !self.knocking && !self.sessions.values().any(reads) && self.inbox.may_sleep()
@@ -195,8 +196,9 @@ impl Links {
         }
     }
 
-    /// Puts a goodbye behind what has been written, and reports when all have been read: the other side closes the connection then.
-    /// Closed from here, with something unread, it would be reset, and what is under way to the other side would be lost with it.
+    /// Puts a goodbye behind what has been written, and reports when all have been read: the other side closes the
+    /// connection then. Closed from here, with something unread, it would be reset, and what is under way to the other
+    /// side would be lost with it.
     fn end_goodbyes(&mut self) {
         if self.leaving.is_none() {
             return;

@@ -1,10 +1,10 @@
 //! Links between the nodes of a cluster: one TCP session with each other node, over which the shards of both talk.
 //!
-//! To an engine, a shard of another node is a shard like any other ([`Roster`](tidegate_engine::Roster)). Here its batches cross:
-//! `shard.rs` is a shard's side, `outbox.rs` what waits, `thread.rs` and `links.rs` the one thread that has all sockets,
-//! `handshake.rs` how nodes find out that they belong together, `membership.rs` what happens when one comes or goes, and `wire` what is
-//! sent. Who is in the cluster and who is home to what is decided elsewhere and comes as a [`ClusterView`].
-//! `docs/cluster.md` has the limits.
+//! To an engine, a shard of another node is a shard like any other ([`Roster`](tidegate_engine::Roster)). Here its
+//! batches cross: `shard.rs` is a shard's side, `outbox.rs` what waits, `thread.rs` and `links.rs` the one thread that
+//! has all sockets, `handshake.rs` how nodes find out that they belong together, `membership.rs` what happens when one
+//! comes or goes, and `wire` what is sent. Who is in the cluster and who is home to what is decided elsewhere and comes
+//! as a [`ClusterView`]. `docs/cluster.md` has the limits.
 
 mod frames;
 mod handle;

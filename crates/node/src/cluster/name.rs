@@ -7,8 +7,8 @@ use std::sync::Arc;
 /// Longest name of a node, bytes.
 pub const MAX_NODE_NAME: usize = 64;
 
-/// The name of a node: 1 to [`MAX_NODE_NAME`] bytes of `a-z`, `A-Z`, `0-9`, `.`, `_` and `-`, so that it can stand in a topic, in a
-/// subject of a bus and in a log. The order of names says which of two nodes connects to the other.
+/// The name of a node: 1 to [`MAX_NODE_NAME`] bytes of `a-z`, `A-Z`, `0-9`, `.`, `_` and `-`, so that it can stand in a
+/// topic, in a subject of a bus and in a log. The order of names says which of two nodes connects to the other.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeName(Arc<str>);
 

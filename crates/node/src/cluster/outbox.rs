@@ -46,8 +46,8 @@ impl Outbox {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a batch for the shard of this number over there. The thread of the links is to be woken afterwards, once for all
-    /// batches of a turn, which so become one write.
+    /// Appends a batch for the shard of this number over there. The thread of the links is to be woken afterwards, once
+    /// for all batches of a turn, which so become one write.
     pub(crate) fn push(&self, to: u16, batch: &Batch) {
         let mut inner = self.inner();
         if inner.closed {
@@ -69,8 +69,8 @@ impl Outbox {
         self.waiting.fetch_add((inner.bytes.len() - before) as u64, Ordering::Relaxed);
     }
 
-    /// Takes all out into an empty buffer, which stays here for what comes next. Says whether more had to wait than may: then the
-    /// session is over.
+    /// Takes all out into an empty buffer, which stays here for what comes next. Says whether more had to wait than
+    /// may: then the session is over.
     pub(super) fn take(&self, into: &mut Vec<u8>) -> Result<Taken, Overflown> {
         let mut inner = self.inner();
         if inner.overflown {

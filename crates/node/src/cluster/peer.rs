@@ -67,7 +67,8 @@ impl Peer {
         self.retry_at = after(now, self.wait);
     }
 
-    /// Notes why there is no session; says whether the log should hear of it: when it is something new, and now and then.
+    /// Notes why there is no session; says whether the log should hear of it: when it is something new, and now and
+    /// then.
     pub(super) fn note_failure(&mut self, now: Millis, why: String) -> bool {
         let known = self.last_failure.as_ref() == Some(&why);
         let tell = !known || self.logged == Millis(0) || now.since(self.logged) >= REPEAT_FAILURE_MS;

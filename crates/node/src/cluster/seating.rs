@@ -6,8 +6,8 @@ use tidegate_engine::{PARTITIONS, PartitionId, Place, Roster, ShardId};
 
 use super::{ClusterView, NodeName};
 
-/// The roster of one shard. `seats` has the numbers of the shards of each node with which there is a session, in the order of the shards
-/// there.
+/// The roster of one shard. `seats` has the numbers of the shards of each node with which there is a session, in the
+/// order of the shards there.
 pub(super) fn roster(
     place: Place,
     view: &ClusterView,

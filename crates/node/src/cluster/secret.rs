@@ -8,7 +8,8 @@ use zeroize::Zeroizing;
 
 use super::wire::PROOF_BYTES;
 
-/// Fewest bytes of a secret. Whoever listens to a handshake can try secrets at leisure, so it must not be one that can be guessed.
+/// Fewest bytes of a secret. Whoever listens to a handshake can try secrets at leisure, so it must not be one that can
+/// be guessed.
 pub const MIN_SECRET_BYTES: usize = 16;
 
 /// The secret that all nodes of a cluster share. It is never sent: each side proves that it knows it.

@@ -10,7 +10,8 @@ use super::{NodeName, Secret};
 pub struct ClusterSettings {
     /// Its own name; no other node has it at the same time.
     pub name: NodeName,
-    /// Which life of the node this is: greater with each start. Others take a node with another incarnation for another node.
+    /// Which life of the node this is: greater with each start. Others take a node with another incarnation for another
+    /// node.
     pub incarnation: u64,
     /// Where it takes connections of other nodes. Port 0 lets the system choose one.
     pub listen: SocketAddr,
@@ -36,8 +37,8 @@ pub struct LinkLimits {
     pub stall_timeout: Duration,
     /// How long connecting may take, and again the handshake.
     pub handshake_timeout: Duration,
-    /// Bytes that may wait for a peer beside what the system keeps for its socket; a peer for which more would have to wait loses
-    /// its session. A single batch may be larger. Publishers wait for the credit of a link long before that.
+    /// Bytes that may wait for a peer beside what the system keeps for its socket; a peer for which more would have to
+    /// wait loses its session. A single batch may be larger. Publishers wait for the credit of a link long before that.
     pub outbox_bytes: u64,
     /// The first wait before a connection is tried again; it doubles with each failure.
     pub retry_first: Duration,

@@ -97,14 +97,14 @@ impl ClusterShard {
 }
 
 impl Shard {
-    /// Hands over what was gathered for shards of other nodes. `submitted` is the last batch of the journal that was given to the
-    /// store in this turn.
+    /// Hands over what was gathered for shards of other nodes. `submitted` is the last batch of the journal that was
+    /// given to the store in this turn.
     ///
-    /// What promises something must not leave before the commit that holds it. The engine keeps answers back by itself; a batch that may
-    /// carry what this node must remember having sent says so. It does not say whose promise that is: another shard of this node may
-    /// have written it. So such a batch waits as long as anything is uncommitted, and then for a batch of this shard's journal that
-    /// stands behind all of that in the store's one order. What comes behind it for the same shard keeps its place. All else leaves
-    /// at once.
+    /// What promises something must not leave before the commit that holds it. The engine keeps answers back by itself;
+    /// a batch that may carry what this node must remember having sent says so. It does not say whose promise that is:
+    /// another shard of this node may have written it. So such a batch waits as long as anything is uncommitted, and
+    /// then for a batch of this shard's journal that stands behind all of that in the store's one order. What comes
+    /// behind it for the same shard keeps its place. All else leaves at once.
     pub(crate) fn send_to_nodes(&mut self, submitted: Option<u64>) {
         let Some(cluster) = &mut self.cluster else { return };
         let seats = Arc::clone(&cluster.seats);
@@ -163,7 +163,8 @@ impl Shard {
         links.send(ToLinks::Broken { slot: from, error });
     }
 
-    /// Puts a roster in force. It comes by the inbox, behind the last batch of who leaves and before the first of who comes.
+    /// Puts a roster in force. It comes by the inbox, behind the last batch of who leaves and before the first of who
+    /// comes.
     pub(crate) fn set_roster(&mut self, order: RosterOrder) {
         // All that was gathered for those who leave goes to where they were.
         self.send_batches();
@@ -172,8 +173,8 @@ impl Shard {
         cluster.roster = order.roster;
         cluster.seats = order.seats;
         cluster.settling = Some(order.number);
-        // What the new roster has caused goes to the other shards before they hear that this one has it: a number is not given to
-        // anybody else as long as one of them may still speak of whoever had it.
+        // What the new roster has caused goes to the other shards before they hear that this one has it: a number is
+        // not given to anybody else as long as one of them may still speak of whoever had it.
         self.take_events();
         self.send_batches();
         if let Some(cluster) = &self.cluster {

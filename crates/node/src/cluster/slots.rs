@@ -1,8 +1,8 @@
 //! The numbers that shards of other nodes have in this process.
 //!
-//! A number stands for one life of one shard. It is given again only when all shards of this process have heard that it is free, and
-//! have handed each other all that they had to say before: what one of them still says of the old life so never reaches
-//! another that has heard of the new one.
+//! A number stands for one life of one shard. It is given again only when all shards of this process have heard that it
+//! is free, and have handed each other all that they had to say before: what one of them still says of the old life so
+//! never reaches another that has heard of the new one.
 
 use tidegate_engine::{MAX_SHARDS, ShardId};
 
@@ -43,8 +43,8 @@ impl Slots {
         self.slots.len() as u16
     }
 
-    /// Gives a session numbers for so many shards: those that have been free for the longest time. All shards have heard of the
-    /// rosters up to `heard`.
+    /// Gives a session numbers for so many shards: those that have been free for the longest time. All shards have
+    /// heard of the rosters up to `heard`.
     pub(super) fn take(&mut self, session: SessionId, shards: u16, heard: u64) -> Result<Vec<ShardId>, NoSlots> {
         let free = |(at, slot): (usize, &Slot)| match slot {
             Slot::Free(since) => Some((*since, at)),

@@ -102,6 +102,7 @@ pub struct ClusterStatus {
     pub peers: Vec<PeerStatus>,
     /// What has gone over all links, those of nodes that are in the view no longer included.
     pub total: LinkCounters,
-    /// Connections of others that did not become a session: without the secret, of unknown nodes, or that took too long.
+    /// Connections of others that did not become a session: without the secret, of unknown nodes, or that took too
+    /// long.
     pub refused: u64,
 }

@@ -1,8 +1,8 @@
 //! The thread of the links: one event loop for the sessions with all other nodes.
 //!
-//! Shards never touch a session's socket. They put batches into its [`Outbox`](super::outbox::Outbox) and wake this thread, which
-//! writes what has gathered meanwhile at once; what comes is decoded here and put before the shard that it is for. Rosters go
-//! the same way, so that their place among the batches is right by itself.
+//! Shards never touch a session's socket. They put batches into its [`Outbox`](super::outbox::Outbox) and wake this
+//! thread, which writes what has gathered meanwhile at once; what comes is decoded here and put before the shard that
+//! it is for. Rosters go the same way, so that their place among the batches is right by itself.
 
 use std::io;
 use std::sync::Arc;

@@ -22,10 +22,11 @@ pub struct PeerNode {
 pub struct ClusterView {
     /// All other nodes. Sessions with nodes that are not among them, or in another life, end.
     pub peers: Vec<PeerNode>,
-    /// Who works each partition: the retained messages and shared groups in it; `None` for the node itself. As long as there is no
-    /// session with the node that does, the node itself takes its place.
+    /// Who works each partition: the retained messages and shared groups in it; `None` for the node itself. As long as
+    /// there is no session with the node that does, the node itself takes its place.
     pub homes: [Option<NodeName>; PARTITIONS as usize],
-    /// Partitions whose nodes keep what they owe where others find it: while one of these nodes is away, messages that it wanted are sent back.
+    /// Partitions whose nodes keep what they owe where others find it: while one of these nodes is away, messages that
+    /// it wanted are sent back.
     pub kept: Partitions,
     /// Partitions of a dead node that their new home, maybe this one, is still fetching.
     pub restoring: Partitions,

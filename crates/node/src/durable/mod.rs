@@ -178,8 +178,8 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
     whole
 }
 
-/// Starts a store that tells shards by their inboxes what is committed. The writer behind those of the shards is that of
-/// bans.
+/// Starts a store that tells shards by their inboxes what is committed. The writer behind those of the shards is that
+/// of bans.
 pub(crate) fn start(store: Store, inboxes: Vec<InboxSender>, bans: &Arc<StoredBans>) -> Result<Running, DurableError> {
     let of_bans = inboxes.len() as u16;
     let committed = Arc::clone(bans);
@@ -216,15 +216,16 @@ fn tell_full(status: &Status) {
 }
 
 impl Shard {
-    /// Hands what was written in this turn to the store. Always before anything goes to other shards or to clients, which
-    /// may promise it. Returns the number of the last batch that was handed over.
+    /// Hands what was written in this turn to the store. Always before anything goes to other shards or to clients,
+    /// which may promise it. Returns the number of the last batch that was handed over.
     pub(crate) fn submit_journal(&mut self) -> Option<u64> {
         let journal = self.journal.as_ref()?;
         let mut last = None;
         while let Some(batch) = self.engine.take_journal() {
             last = Some(batch.sequence);
             if let Err(error) = journal.writer.submit(batch.sequence, batch.operations) {
-                // What cannot be stored is never promised: whoever waits for it goes on waiting, and the process is of no use.
+                // What cannot be stored is never promised: whoever waits for it goes on waiting, and the process is of
+                // no use.
                 tracing::error!(shard = self.place.shard.0, %error, "the store does not take what has to be kept");
             }
         }

@@ -45,9 +45,10 @@ pub fn bans_of(store: &Store, now: Now) -> Result<Vec<Ban>, PlaceError> {
     }
 }
 
-/// The partitions of a store at rest as images, for [`NodeHandle::arrive`](crate::NodeHandle::arrive) of the node that takes them over. It is what a restart
-/// with the store would go on from: clients count as cut off from now on, and wills that are due are published where the images arrive.
-/// All of it is in memory at once. Nothing of the store changes.
+/// The partitions of a store at rest as images, for [`NodeHandle::arrive`](crate::NodeHandle::arrive) of the node that
+/// takes them over. It is what a restart with the store would go on from: clients count as cut off from now on, and
+/// wills that are due are published where the images arrive. All of it is in memory at once. Nothing of the store
+/// changes.
 ///
 /// # Errors
 /// When it cannot be read, or what it holds does not fit together.

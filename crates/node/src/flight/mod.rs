@@ -1,7 +1,7 @@
 //! The flight recorder: what happened to clients, connections and messages lately, for `tidegate why`.
 //!
-//! Each shard writes into a ring of its own, without a lock. Beside the ring the last events of each client and address are
-//! kept, so that a busy client does not push another's history out. Everything is bounded, in number and in bytes.
+//! Each shard writes into a ring of its own, without a lock. Beside the ring the last events of each client and address
+//! are kept, so that a busy client does not push another's history out. Everything is bounded, in number and in bytes.
 
 mod event;
 mod recorder;
@@ -19,8 +19,8 @@ pub const MAX_FLIGHT_TEXT: usize = 512;
 pub struct FlightSettings {
     /// Events of each shard; the oldest makes room. 0 records nothing.
     pub entries: u32,
-    /// Clients and addresses of each shard whose last events are kept beside that; the one that was heard of longest ago
-    /// makes room.
+    /// Clients and addresses of each shard whose last events are kept beside that; the one that was heard of longest
+    /// ago makes room.
     pub subjects: u32,
     /// Last events kept of each of them.
     pub entries_per_subject: u32,

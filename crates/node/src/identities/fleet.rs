@@ -65,7 +65,8 @@ impl Identities {
     }
 }
 
-/// Adds one user's connection to a broker to what is told of that broker. Whether the broker is there its own connection says.
+/// Adds one user's connection to a broker to what is told of that broker. Whether the broker is there its own
+/// connection says.
 fn add(all: &mut UplinkReport, one: &UplinkReport) {
     all.filters += one.filters;
     all.filters_pending += one.filters_pending;

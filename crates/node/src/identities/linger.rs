@@ -32,8 +32,8 @@ fn look_after(identities: &Weak<Identities>) {
 }
 
 impl Running {
-    /// Whether a client has a session here or is about to have one. Asked in this order: whoever is on the way when it is looked is
-    /// counted, and whoever has arrived is, too.
+    /// Whether a client has a session here or is about to have one. Asked in this order: whoever is on the way when it
+    /// is looked is counted, and whoever has arrived is, too.
     fn is_needed(&self) -> bool {
         Arc::strong_count(&self.pass) > 1 || has_sessions(&self.node.handle())
     }

@@ -1,9 +1,10 @@
-//! Users whose own credentials brokers are shown (BRK-10): each has a node of its own within this one, without listeners.
+//! Users whose own credentials brokers are shown (BRK-10): each has a node of its own within this one, without
+//! listeners.
 //!
-//! A client is asked who it is by the node that it connects to. Then its connection goes to the node of its user, which has one shard,
-//! its own sessions, retained messages and filters, and its own connections to the brokers of the fleet, opened with the user's
-//! credentials. So nothing that one user's brokers let pass reaches another user. The node of a user starts with the first client and ends
-//! some time after the last session.
+//! A client is asked who it is by the node that it connects to. Then its connection goes to the node of its user, which
+//! has one shard, its own sessions, retained messages and filters, and its own connections to the brokers of the fleet,
+//! opened with the user's credentials. So nothing that one user's brokers let pass reaches another user. The node of a
+//! user starts with the first client and ends some time after the last session.
 
 mod contact;
 mod door;
@@ -36,8 +37,8 @@ use contact::Contact;
 pub use door::Door;
 pub(crate) use door::{Admitted, Pass};
 
-/// How long the first client of a user waits for the user's connections to the brokers: what it publishes at once is lost at QoS 0
-/// where there are none.
+/// How long the first client of a user waits for the user's connections to the brokers: what it publishes at once is
+/// lost at QoS 0 where there are none.
 const FIRST_CONTACT: Duration = Duration::from_secs(2);
 
 /// What the node of each user is made from.
@@ -142,8 +143,8 @@ impl Identities {
         linger::start(self).map_err(StartError::TlsThread)
     }
 
-    /// Gives a client whom a broker lets in the way to the node of its user, which is started if there is none. With a new password it is
-    /// that one which brokers are shown from now on. Never blocks for long.
+    /// Gives a client whom a broker lets in the way to the node of its user, which is started if there is none. With a
+    /// new password it is that one which brokers are shown from now on. Never blocks for long.
     pub fn enter(self: &Arc<Self>, user: &str, password: Option<&[u8]>, give: Give) {
         let mut state = self.state();
         if state.stops || self.family.get().is_none() {
@@ -255,8 +256,8 @@ impl Identities {
         self.settings.max
     }
 
-    /// Puts the limits of other settings, those of one user's node, in force on all nodes of users, and on those that come. Nobody waits
-    /// until they are: a node that is ending has nobody whom they are about.
+    /// Puts the limits of other settings, those of one user's node, in force on all nodes of users, and on those that
+    /// come. Nobody waits until they are: a node that is ending has nobody whom they are about.
     pub(crate) fn set_limits(&self, settings: Settings) {
         let settings = Arc::new(settings);
         let mut state = self.state();

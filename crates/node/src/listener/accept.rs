@@ -69,8 +69,8 @@ impl Shard {
         }
     }
 
-    /// The next client is let in on the file kept for this and out again, so that it knows. The others wait. Says whether
-    /// there was one: the system runs out of files before it looks who is waiting.
+    /// The next client is let in on the file kept for this and out again, so that it knows. The others wait. Says
+    /// whether there was one: the system runs out of files before it looks who is waiting.
     fn turn_one_away(&mut self, position: usize) -> bool {
         let Some(acceptor) = self.acceptors.get_mut(position) else { return false };
         let outcome = self.reserve.spend(|| acceptor.accept().map(drop));

@@ -1,8 +1,8 @@
 //! When files run out while clients knock.
 //!
 //! A listener that cannot accept stays readable, so a loop that goes on trying burns a core and serves nobody. Instead
-//! one waiting client is let in on a file kept for this purpose and turned away at once, so that it knows; then accepting
-//! rests until a connection closes, or for a second.
+//! one waiting client is let in on a file kept for this purpose and turned away at once, so that it knows; then
+//! accepting rests until a connection closes, or for a second.
 
 use std::fs::File;
 

@@ -1,8 +1,8 @@
 //! Giving memory back after a peak.
 //!
-//! An allocator keeps what was freed, and tables keep their size; a broker that served a crowd once would hold its memory
-//! for ever. So when connections have fallen to half of the highest number since the last time, and things are quiet,
-//! tables are shrunk and the allocator is asked to return its free pages. The same happens after a rush of new
+//! An allocator keeps what was freed, and tables keep their size; a broker that served a crowd once would hold its
+//! memory for ever. So when connections have fallen to half of the highest number since the last time, and things are
+//! quiet, tables are shrunk and the allocator is asked to return its free pages. The same happens after a rush of new
 //! connections, for what their arrival took for a moment lies free then.
 
 pub(crate) mod program_pages;
@@ -61,8 +61,8 @@ pub(crate) fn return_free_pages() {
 mod trim {
     /// Returns free pages of all of glibc's arenas.
     pub(super) fn trim() {
-        // SAFETY: `malloc_trim` may be called at any time from any thread [malloc_trim(3): MT-Safe]; it takes a number and
-        // touches only memory that is free.
+        // SAFETY: `malloc_trim` may be called at any time from any thread [malloc_trim(3): MT-Safe]; it takes a number
+        // and touches only memory that is free.
         unsafe {
             libc::malloc_trim(0);
         }

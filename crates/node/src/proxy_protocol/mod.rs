@@ -1,8 +1,8 @@
 //! The PROXY protocol, versions 1 and 2: a proxy tells in front of a connection's bytes where its client is
 //! [haproxy.org, proxy-protocol.txt].
 //!
-//! A header is believed only when it comes from a proxy that the listener names, and there it must be: whoever could send
-//! one could pass for anybody.
+//! A header is believed only when it comes from a proxy that the listener names, and there it must be: whoever could
+//! send one could pass for anybody.
 
 mod network;
 #[cfg(test)]
@@ -66,8 +66,8 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
     }
 }
 
-/// A header of version 2 for a client at the first address that has connected to the second, both of one family; `None`, or two
-/// families, says that the proxy speaks for itself.
+/// A header of version 2 for a client at the first address that has connected to the second, both of one family;
+/// `None`, or two families, says that the proxy speaks for itself.
 pub fn write_v2(addresses: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
     v2::write(addresses)
 }

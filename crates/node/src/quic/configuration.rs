@@ -14,8 +14,8 @@ use super::limits::{
     CONNECTION_ID_BYTES, CRYPTO_BUFFER_BYTES, IDLE_TIMEOUT_MS, RECEIVE_WINDOW_BYTES, SEND_WINDOW_BYTES,
 };
 
-/// The key with which the addresses of clients are proved. It outlives a reload of certificates, so that nobody who is about to
-/// prove an address has to begin anew.
+/// The key with which the addresses of clients are proved. It outlives a reload of certificates, so that nobody who is
+/// about to prove an address has to begin anew.
 pub(super) fn token_key() -> Result<Arc<dyn HandshakeTokenKey>, ring::error::Unspecified> {
     let mut secret = [0; 64];
     SystemRandom::new().fill(&mut secret)?;
@@ -29,8 +29,8 @@ pub(super) fn endpoint() -> Arc<EndpointConfig> {
     Arc::new(config)
 }
 
-/// Connection ids of which all bytes are random. By default only three are: with 10,000 clients, who have several ids each, one
-/// in two hundred that prove their address would be given the id of another client, and never get an answer.
+/// Connection ids of which all bytes are random. By default only three are: with 10,000 clients, who have several ids
+/// each, one in two hundred that prove their address would be given the id of another client, and never get an answer.
 fn connection_ids() -> Box<dyn ConnectionIdGenerator> {
     Box::new(RandomConnectionIdGenerator::new(CONNECTION_ID_BYTES))
 }

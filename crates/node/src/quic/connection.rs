@@ -1,7 +1,7 @@
 //! A QUIC connection with its one stream, as a transport of MQTT [MQTT over QUIC, single stream mode].
 //!
-//! It belongs to the shard that is home to its client, like a socket. Its endpoint keeps no more than the way to it, and learns
-//! of its end when it is dropped.
+//! It belongs to the shard that is home to its client, like a socket. Its endpoint keeps no more than the way to it,
+//! and learns of its end when it is dropped.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

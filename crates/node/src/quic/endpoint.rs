@@ -104,7 +104,8 @@ impl QuicEndpoint {
         registry.register(&mut SourceFd(&fd), token, Interest::READABLE)
     }
 
-    /// Receives once and works the datagrams off; what has to be answered without a connection is. Returns how many there were.
+    /// Receives once and works the datagrams off; what has to be answered without a connection is. Returns how many
+    /// there were.
     pub(super) fn receive(&mut self, room: &mut ReceiveRoom, arrived: &mut Vec<Arrived>) -> io::Result<usize> {
         let mut buffers = room.bytes.chunks_mut(RECEIVE_BUFFER_BYTES).map(IoSliceMut::new);
         let mut buffers: [IoSliceMut<'_>; RECEIVE_BATCH] =

@@ -1,9 +1,11 @@
-//! MQTT over QUIC: one UDP socket for each listener address, and connections that live where their clients have their home.
+//! MQTT over QUIC: one UDP socket for each listener address, and connections that live where their clients have their
+//! home.
 //!
-//! A socket belongs to one shard, like every listener. Its [`QuicEndpoint`] finds the connection of a datagram by the connection
-//! id, so that a client may change its address, and hands what arrived to the shard that has the connection; nothing is
-//! decrypted there. The connection itself, a [`Quic`] with keys, streams and timers, moves to its client's home after CONNECT, as
-//! a socket does, and sends from there through the same UDP socket. `docs/quic.md` says why, and what each limit is for.
+//! A socket belongs to one shard, like every listener. Its [`QuicEndpoint`] finds the connection of a datagram by the
+//! connection id, so that a client may change its address, and hands what arrived to the shard that has the connection;
+//! nothing is decrypted there. The connection itself, a [`Quic`] with keys, streams and timers, moves to its client's
+//! home after CONNECT, as a socket does, and sends from there through the same UDP socket. `docs/quic.md` says why, and
+//! what each limit is for.
 
 mod bind;
 mod configuration;

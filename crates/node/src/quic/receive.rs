@@ -146,7 +146,8 @@ impl Shard {
         }
     }
 
-    /// Somebody wants a connection. It is taken when its address need not be proved, or is, and nothing else is in the way.
+    /// Somebody wants a connection. It is taken when its address need not be proved, or is, and nothing else is in the
+    /// way.
     fn take_incoming(&mut self, position: usize, incoming: Incoming, hurried: bool) {
         let address = incoming.remote_address().ip();
         let full = self.is_full();

@@ -12,8 +12,8 @@ use super::shared::{EndpointShared, QuicId};
 use super::state::{Owner, token_of};
 use crate::shard::Shard;
 
-/// A timer further away than this is left where it is when it moves on, milliseconds: one that comes too early does no harm, and
-/// the silence of a connection that is in use is measured anew with each datagram.
+/// A timer further away than this is left where it is when it moves on, milliseconds: one that comes too early does no
+/// harm, and the silence of a connection that is in use is measured anew with each datagram.
 const FAR_AWAY_MS: u64 = 10_000;
 
 impl Shard {
@@ -94,8 +94,8 @@ impl Shard {
         }
     }
 
-    /// Asks the poller to report a socket that takes output again, beside what it reports already. It is asked for only while
-    /// needed: a UDP socket reports it after every datagram that has left.
+    /// Asks the poller to report a socket that takes output again, beside what it reports already. It is asked for only
+    /// while needed: a UDP socket reports it after every datagram that has left.
     fn wait_to_send(&mut self, endpoint: Arc<EndpointShared>) {
         let number = endpoint.number;
         if self.quic.waited_for.iter().any(|waited| waited.number == number) {

@@ -99,8 +99,8 @@ impl EndpointShared {
         self.home.send(ToShard::QuicNotice(Box::new(QuicNotice { endpoint: self.number, handle, events })));
     }
 
-    /// Puts what arrived before the shard of its connections. Returns how many were dropped because the shard has too many
-    /// waiting.
+    /// Puts what arrived before the shard of its connections. Returns how many were dropped because the shard has too
+    /// many waiting.
     pub(super) fn pass_on(
         self: &Arc<Self>,
         to: ShardId,

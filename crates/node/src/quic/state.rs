@@ -1,4 +1,5 @@
-//! What a shard knows of QUIC: its sockets, and the connections whose clients have their home here, by whichever socket.
+//! What a shard knows of QUIC: its sockets, and the connections whose clients have their home here, by whichever
+//! socket.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -93,7 +93,8 @@ impl Quic {
         })
     }
 
-    /// Offers bytes until all are taken or the stream refuses: only after a refusal it reports that there is room again.
+    /// Offers bytes until all are taken or the stream refuses: only after a refusal it reports that there is room
+    /// again.
     fn offer(&mut self, stream: StreamId, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = 0;
         while let Some(rest) = bytes.get(taken..).filter(|rest| !rest.is_empty()) {

@@ -139,8 +139,9 @@ impl End {
     }
 }
 
-/// Carries bytes from one end to the other: one read, if the other has nothing waiting. Says whether there is more to do at once.
-/// `last` looks at what is read, and says how much of it is carried and what comes behind it when that is to be the last.
+/// Carries bytes from one end to the other: one read, if the other has nothing waiting. Says whether there is more to
+/// do at once. `last` looks at what is read, and says how much of it is carried and what comes behind it when that is
+/// to be the last.
 pub(super) fn carry(
     from: &mut End,
     to: &mut End,

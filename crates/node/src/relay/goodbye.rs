@@ -1,6 +1,6 @@
-//! What a relay tells its client at the end: an MQTT 5 client is asked to use another server (0x9C), as those are that are at home
-//! here. It is said between two packets of the home, which a relay follows without keeping or changing them; where that place does
-//! not come in time the connection ends without it.
+//! What a relay tells its client at the end: an MQTT 5 client is asked to use another server (0x9C), as those are that
+//! are at home here. It is said between two packets of the home, which a relay follows without keeping or changing
+//! them; where that place does not come in time the connection ends without it.
 
 use tidegate_engine::Reason;
 use tidegate_mqtt::{Connect, Disconnect, Version, split_frame};

@@ -1,8 +1,8 @@
 //! Relays: a client whose home is another orchestrator keeps its socket here, and its bytes go to its home and back.
 //!
-//! A relay has two ends with a buffer each, bounded by one read: an end is read only while the buffer of the other one is empty, so
-//! that whoever does not read holds back whoever sends. The home learns by a PROXY protocol header where the client is. Everything
-//! happens on the shard's poll.
+//! A relay has two ends with a buffer each, bounded by one read: an end is read only while the buffer of the other one
+//! is empty, so that whoever does not read holds back whoever sends. The home learns by a PROXY protocol header where
+//! the client is. Everything happens on the shard's poll.
 
 mod end;
 mod follower;
@@ -30,7 +30,8 @@ use crate::shard::Shard;
 use crate::shard::table::Flags;
 use crate::transport::Transport;
 
-/// How long a home may take to accept a connection, and how long the last bytes of a relay may take to leave, milliseconds.
+/// How long a home may take to accept a connection, and how long the last bytes of a relay may take to leave,
+/// milliseconds.
 const PATIENCE_MS: u64 = 5_000;
 
 /// The client's end, and the home's.
@@ -256,7 +257,8 @@ impl Shard {
         self.shortage.relieve();
     }
 
-    /// Ends up to so many relays that are not ending yet, and tells MQTT 5 clients what to use instead; returns how many there were.
+    /// Ends up to so many relays that are not ending yet, and tells MQTT 5 clients what to use instead; returns how
+    /// many there were.
     pub(crate) fn send_relayed_away(&mut self, limit: usize, whom: Evicted) -> usize {
         let reference = self.engine.drain_reference().map(str::to_owned);
         let keys = self.relays.staying(limit, |pair| whom == Evicted::Everyone || pair.goodbye.is_possible());

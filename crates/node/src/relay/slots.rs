@@ -10,8 +10,8 @@ use crate::listener::Shortage;
 use crate::shard::table::RESERVED_INDEX;
 use crate::transport::Transport;
 
-/// Tokens from this index on, up to the reserved ones, are those of relays: two for each. Engines number connections from 0, and never
-/// come so far.
+/// Tokens from this index on, up to the reserved ones, are those of relays: two for each. Engines number connections
+/// from 0, and never come so far.
 const FIRST_INDEX: u32 = 1 << 31;
 
 /// A relay. The generation keeps an event for an ended one from reaching its successor.

@@ -25,8 +25,8 @@ pub enum ChangesError {
 }
 
 impl NodeHandle {
-    /// Changes the groups of a mobile node. When this returns, messages to these groups that enter at the node's own shard reach
-    /// it or do not, as was said; other shards have been told, and know when they next answer anything.
+    /// Changes the groups of a mobile node. When this returns, messages to these groups that enter at the node's own
+    /// shard reach it or do not, as was said; other shards have been told, and know when they next answer anything.
     ///
     /// # Errors
     /// When the shard does not answer.
@@ -43,8 +43,8 @@ impl NodeHandle {
         Ok(made.into_iter().next().unwrap_or(MembershipOutcome::NoSuchNode))
     }
 
-    /// The same for many nodes, up to [`MAX_MEMBERSHIP_CHANGES`] at once; what came of each stands at its place. Those of one node
-    /// are made in their order.
+    /// The same for many nodes, up to [`MAX_MEMBERSHIP_CHANGES`] at once; what came of each stands at its place. Those
+    /// of one node are made in their order.
     ///
     /// # Errors
     /// When there are too many, or a shard does not answer.

@@ -113,7 +113,8 @@ impl NodeHandle {
         self.publish_as(message, false);
     }
 
-    /// The same for what every node of a cluster would say alike: the one that is the home of the topic's retained message does.
+    /// The same for what every node of a cluster would say alike: the one that is the home of the topic's retained
+    /// message does.
     pub fn publish_at_home(&self, message: InnerPublication) {
         self.publish_as(message, true);
     }
@@ -123,8 +124,8 @@ impl NodeHandle {
         self.tell_services(shard, ServiceOrder::Publish { message: Box::new(message), at_home });
     }
 
-    /// All clients that are connected; with `rtt` also how long the round trips of their transports take, which costs a system call
-    /// for each TCP connection.
+    /// All clients that are connected; with `rtt` also how long the round trips of their transports take, which costs a
+    /// system call for each TCP connection.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -146,7 +147,8 @@ impl NodeHandle {
     }
 
     /// Publishes to each of these clients at QoS 1 on a topic of its own, for a pong. Who is away, or has something to
-    /// acknowledge, is not asked; who owes the pong of an earlier round is, without another message. Returns when each was, in the order of `pings`.
+    /// acknowledge, is not asked; who owes the pong of an earlier round is, without another message. Returns when each
+    /// was, in the order of `pings`.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -175,8 +177,8 @@ impl NodeHandle {
         Ok(sent)
     }
 
-    /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told so (0x9C), others are dropped.
-    /// Says whether there was one.
+    /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told so (0x9C), others
+    /// are dropped. Says whether there was one.
     ///
     /// # Errors
     /// When its shard does not answer.

@@ -1,5 +1,5 @@
-//! Between the engines and a service that puts messages for applications on a bus, and brings theirs. What has not been confirmed
-//! yet is bounded; beyond the bound, publishers are refused.
+//! Between the engines and a service that puts messages for applications on a bus, and brings theirs. What has not been
+//! confirmed yet is bounded; beyond the bound, publishers are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,8 @@ use crate::service::{ServiceOrder, ServiceWake};
 use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
 
-/// Messages for applications of a node that wait for the bus at once; further ones are refused. As many reports may wait.
+/// Messages for applications of a node that wait for the bus at once; further ones are refused. As many reports may
+/// wait.
 const MAX_WAITING: u64 = 32_768;
 /// Their bytes, topics, properties and payloads together.
 const MAX_WAITING_BYTES: u64 = 32 * 1024 * 1024;
@@ -148,8 +149,8 @@ impl std::fmt::Debug for Records {
 pub enum RecordEvent {
     /// A message of a client for applications.
     Message(Box<NodeRecord>),
-    /// What was published under this number has been taken: from now on the node answers for it, also after a crash if it has a
-    /// store. Not `taken` is to be published again.
+    /// What was published under this number has been taken: from now on the node answers for it, also after a crash if
+    /// it has a store. Not `taken` is to be published again.
     Taken {
         /// As it was given.
         number: u64,
@@ -176,8 +177,8 @@ impl Records {
 }
 
 impl NodeHandle {
-    /// Has what clients publish for applications told from now on, where the settings say that there is a bus for it. Until then, and
-    /// when this is dropped, it is refused.
+    /// Has what clients publish for applications told from now on, where the settings say that there is a bus for it.
+    /// Until then, and when this is dropped, it is refused.
     pub fn records(&self, wake: &ServiceWake) -> Records {
         let (sender, news) = channel();
         let sink = RecordSink { news: sender, wake: Arc::clone(wake), waiting: Arc::default(), node: self.clone() };

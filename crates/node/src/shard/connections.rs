@@ -172,7 +172,8 @@ impl Shard {
                     self.ring.push_back(key);
                 }
                 let ignored = flags.has(Flags::LINGERING);
-                // A pong or the answer to a handshake is no output of the engine, which so does not name the connection.
+                // A pong or the answer to a handshake is no output of the engine, which so does not name the
+                // connection.
                 if transport.is_waiting() {
                     self.dirty.push(key);
                 }

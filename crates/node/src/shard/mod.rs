@@ -252,8 +252,8 @@ impl Shard {
         while !matches!(self.stage, Stage::Exiting) {
             let timeout = self.timeout();
             if let Err(error) = self.poll.poll(&mut events, timeout) {
-                // A signal is no event of ours. Anything else cannot happen to a valid poller; if it does, the turn below
-                // still serves what is known to be ready.
+                // A signal is no event of ours. Anything else cannot happen to a valid poller; if it does, the turn
+                // below still serves what is known to be ready.
                 if error.kind() != std::io::ErrorKind::Interrupted {
                     tracing::error!(shard = self.place.shard.0, %error, "polling failed");
                 }
@@ -265,8 +265,8 @@ impl Shard {
         self.close_all();
     }
 
-    /// How long to wait for events: not at all while there is work, without end when only an event brings some. Once this
-    /// is not zero, whoever puts something into the inbox wakes the shard.
+    /// How long to wait for events: not at all while there is work, without end when only an event brings some. Once
+    /// this is not zero, whoever puts something into the inbox wakes the shard.
     fn timeout(&mut self) -> Option<Duration> {
         let deadline = self.deadline();
         let busy = (!self.ring.is_empty() && !self.stalled)

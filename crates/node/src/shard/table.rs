@@ -33,7 +33,8 @@ pub(crate) struct Flags(u16);
 impl Flags {
     /// The poller reports this socket.
     pub(crate) const REGISTERED: Self = Self(1);
-    /// There may be something to read, and nobody will be told again: the socket is in the ring, or its reading is paused.
+    /// There may be something to read, and nobody will be told again: the socket is in the ring, or its reading is
+    /// paused.
     pub(crate) const READABLE: Self = Self(2);
     /// The peer has closed its side: read on until that is all there is.
     pub(crate) const PEER_CLOSED: Self = Self(4);

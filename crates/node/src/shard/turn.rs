@@ -1,7 +1,7 @@
 //! One turn of a shard: what arrived, what it caused, what leaves.
 //!
-//! The order matters in one place: what has to be kept goes to the store first, then what goes to other shards, and then
-//! sockets are written, so that whatever an output acknowledges is already under way.
+//! The order matters in one place: what has to be kept goes to the store first, then what goes to other shards, and
+//! then sockets are written, so that whatever an output acknowledges is already under way.
 
 use std::net::IpAddr;
 use std::sync::mpsc::Sender;
@@ -52,7 +52,8 @@ impl Shard {
         self.flush_quic();
     }
 
-    /// Ends connections whose transport holds what their sockets have not taken: since the lease has ended it may not leave.
+    /// Ends connections whose transport holds what their sockets have not taken: since the lease has ended it may not
+    /// leave.
     fn drop_blocked(&mut self) {
         for key in self.table.keys() {
             if self.table.flags(key).is_some_and(|flags| flags.has(Flags::BLOCKED)) {
@@ -372,8 +373,9 @@ impl Shard {
         self.announce_to_nodes();
     }
 
-    /// Writes every connection once whose output few share, and then some of those in line. What becomes ready to be written
-    /// meanwhile waits for the next turn, so that one fast reader of a long queue does not keep the others waiting.
+    /// Writes every connection once whose output few share, and then some of those in line. What becomes ready to be
+    /// written meanwhile waits for the next turn, so that one fast reader of a long queue does not keep the others
+    /// waiting.
     fn write_outputs(&mut self) {
         let before = self.counters.writes;
         self.gather_dirty();
@@ -394,8 +396,8 @@ impl Shard {
         }
     }
 
-    /// Writes those who have stood in line for the longest time, as many as one turn may. The others wait for the next one,
-    /// and so does whoever has more to be written.
+    /// Writes those who have stood in line for the longest time, as many as one turn may. The others wait for the next
+    /// one, and so does whoever has more to be written.
     fn write_line(&mut self) {
         let in_line = self.engine.in_line();
         // A short line is written whole: coming back to it would cost its receivers more than it gives the others.

@@ -19,8 +19,8 @@
 //! - it is the turn to ASLEEP: it only succeeds from AWAKE, the sender left NOTIFIED, so it fails and the receiver
 //!   drains instead of sleeping.
 //!
-//! And if the receiver's turn to ASLEEP came first, the sender finds ASLEEP and writes the eventfd, whose readiness stays
-//! until the receiver polls. Of several senders only the first finds ASLEEP, and one write is enough.
+//! And if the receiver's turn to ASLEEP came first, the sender finds ASLEEP and writes the eventfd, whose readiness
+//! stays until the receiver polls. Of several senders only the first finds ASLEEP, and one write is enough.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -48,8 +48,8 @@ pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<(Arc<ServerCo
     };
     let mut config = builder.with_cert_resolver(Arc::new(ByServerName::new(certificates)));
     config.alpn_protocols = vec![alpn.to_vec()];
-    // Clients keep the tickets, so resumption costs no memory here. The key is this configuration's own: what was proved
-    // to another listener, or before a reload, is proved anew.
+    // Clients keep the tickets, so resumption costs no memory here. The key is this configuration's own: what was
+    // proved to another listener, or before a reload, is proved anew.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = Ticketer::new().map_err(setup)?;
     config.send_tls13_tickets = TICKETS;

@@ -9,8 +9,8 @@ use super::settings::IdentityRole;
 /// What is known of a connection when its client asks to be let in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionFacts {
-    /// Where the client is: as the PROXY protocol told where that is spoken, else the other end of the socket. `None` for
-    /// a Unix socket, or when the socket no longer knows.
+    /// Where the client is: as the PROXY protocol told where that is spoken, else the other end of the socket. `None`
+    /// for a Unix socket, or when the socket no longer knows.
     pub peer: Option<SocketAddr>,
     /// What TLS has established, if it is spoken.
     pub tls: Option<Arc<TlsFacts>>,

@@ -133,8 +133,8 @@ pub struct PreparedTls {
 }
 
 impl PreparedTls {
-    /// Puts them to use, for connections that begin from now on. Connected clients keep what they have. Returns the number
-    /// of listeners.
+    /// Puts them to use, for connections that begin from now on. Connected clients keep what they have. Returns the
+    /// number of listeners.
     pub fn apply(self) -> usize {
         let count = self.changes.len();
         for (listener, current) in self.changes {

@@ -1,5 +1,5 @@
-//! TLS 1.2 and 1.3 on the server's side [RFC 5246, RFC 8446]: certificates and what is asked of clients, read from files
-//! and read again while clients stay connected.
+//! TLS 1.2 and 1.3 on the server's side [RFC 5246, RFC 8446]: certificates and what is asked of clients, read from
+//! files and read again while clients stay connected.
 //!
 //! Nothing here touches a client's socket; that is `transport/tls.rs`.
 

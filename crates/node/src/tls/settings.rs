@@ -12,8 +12,8 @@ pub const DEFAULT_MAX_HANDSHAKES: u32 = 4_096;
 /// What a TLS listener is told. Files are read at the start and at every reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// The server's certificates: the first that has the name which the client asks for (SNI) is shown, the first of all
-    /// when none has it or no name is asked for.
+    /// The server's certificates: the first that has the name which the client asks for (SNI) is shown, the first of
+    /// all when none has it or no name is asked for.
     pub certificates: Vec<CertificateFiles>,
     /// Whether clients show a certificate.
     pub client_certificates: ClientCertificates,
@@ -30,8 +30,8 @@ pub struct TlsSettings {
     pub identity_role: IdentityRole,
     /// The least version that is spoken.
     pub minimum_version: TlsVersion,
-    /// Handshakes at once; further connections are closed as soon as they are accepted. Each may hold up to 32 KiB. 0 is
-    /// no limit.
+    /// Handshakes at once; further connections are closed as soon as they are accepted. Each may hold up to 32 KiB. 0
+    /// is no limit.
     pub max_handshakes: u32,
 }
 

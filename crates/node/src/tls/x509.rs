@@ -60,8 +60,8 @@ pub(super) fn read(certificate: &[u8]) -> Option<ClientCertificate> {
     Some(read)
 }
 
-/// When the next list of an authority is due, of a list of revoked certificates [RFC 5280, section 5.1]; `None` when it is none,
-/// or does not say.
+/// When the next list of an authority is due, of a list of revoked certificates [RFC 5280, section 5.1]; `None` when it
+/// is none, or does not say.
 pub(super) fn next_update(list: &[u8]) -> Option<i64> {
     let mut tbs = Der::new(list).enter(SEQUENCE)?.enter(SEQUENCE)?;
     if tbs.peek() == Some(INTEGER) {

@@ -160,8 +160,8 @@ impl Transport {
         self.tcp().map_or(Err(io::ErrorKind::Unsupported.into()), |stream| stream.read_exact(room))
     }
 
-    /// Writes once: as much of `output` and of the transport's own bytes as the socket takes. `scratch` is room to work in,
-    /// as large as the buffer for reading.
+    /// Writes once: as much of `output` and of the transport's own bytes as the socket takes. `scratch` is room to work
+    /// in, as large as the buffer for reading.
     pub(crate) fn write(&mut self, output: Option<&mut Output>, scratch: &mut [u8]) -> io::Result<Wrote> {
         match (self, output) {
             (Self::Tcp(stream), Some(output)) => write_output(stream, output),

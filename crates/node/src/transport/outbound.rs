@@ -1,5 +1,5 @@
-//! TLS on a connection that was dialed, towards a broker. There are few of them and none is idle, so the session keeps its
-//! own buffers.
+//! TLS on a connection that was dialed, towards a broker. There are few of them and none is idle, so the session keeps
+//! its own buffers.
 
 use std::io::{self, ErrorKind, IoSlice, Write};
 

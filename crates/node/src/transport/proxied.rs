@@ -47,8 +47,8 @@ impl Proxied {
             State::Refused => return self.inner.discard(buffer),
             State::Waiting { expected } => expected,
         };
-        // The bytes stay in the socket until the header is complete, so that none has to be kept here and what follows is
-        // read by whom it is for.
+        // The bytes stay in the socket until the header is complete, so that none has to be kept here and what follows
+        // is read by whom it is for.
         let room = buffer.get_mut(..HEADER_MAX).unwrap_or_default();
         let length = match self.inner.peek(room) {
             Ok(0) => return Ok(Input::Closed),

@@ -11,8 +11,8 @@ pub(super) fn of_tcp(stream: &TcpStream) -> Option<u64> {
 
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).ok()?;
-    // SAFETY: the descriptor is open as long as `stream` is, and the system writes at most `len` bytes to `info`, which has as many;
-    // all fields are integers, for which zeroes are valid where it writes less.
+    // SAFETY: the descriptor is open as long as `stream` is, and the system writes at most `len` bytes to `info`, which
+    // has as many; all fields are integers, for which zeroes are valid where it writes less.
     let info = unsafe {
         let place = info.as_mut_ptr().cast();
         let outcome = libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut len);

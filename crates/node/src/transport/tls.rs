@@ -17,11 +17,12 @@ use super::{Ended, Input, Wrote};
 use crate::limits::SLICES_PER_WRITE;
 use crate::tls::{HandshakeSlot, TlsFacts, TlsSettings, TlsVersion, client_facts, take_server_name};
 
-/// Room at the front of the buffer for the plaintext of one record, which is at most 2^14 bytes [RFC 8446, section 5.1].
+/// Room at the front of the buffer for the plaintext of one record, which is at most 2^14 bytes
+/// [RFC 8446, section 5.1].
 const HEADROOM: usize = 16 * 1024;
 
-/// Bytes that are kept until a message of the handshake, or a record, is complete. The longest message that is reasonable
-/// is the certificate chain of a client.
+/// Bytes that are kept until a message of the handshake, or a record, is complete. The longest message that is
+/// reasonable is the certificate chain of a client.
 const HELD_MAX: usize = 32 * 1024;
 
 /// Plaintext that one write encrypts; two records less what encryption adds to them.
@@ -200,9 +201,9 @@ impl Tls {
         Input::Last { payload: 0..filled, ended: Ended::Tls(failure) }
     }
 
-    /// Works off the records in `buffer[start..end]`, and puts their plaintext together at the front. It never reaches a
-    /// record that is still to come: a record's plaintext is shorter than the record, and there is room for one before the
-    /// first. Returns the length of the plaintext, and why the session is at its end.
+    /// Works off the records in `buffer[start..end]`, and puts their plaintext together at the front. It never reaches
+    /// a record that is still to come: a record's plaintext is shorter than the record, and there is room for one
+    /// before the first. Returns the length of the plaintext, and why the session is at its end.
     fn open_records(&mut self, buffer: &mut [u8], mut start: usize, end: usize) -> (usize, Option<TlsFailure>) {
         let (mut filled, mut failure) = (0, None);
         while let Some((front, back)) = buffer.split_at_mut_checked(start) {
@@ -214,7 +215,8 @@ impl Tls {
                 Step::Wait => break,
                 Step::Fail(first) => failure = failure.or(Some(first)),
             }
-            // A session that has failed still offers the alert that tells the client why; nothing else may be asked of it.
+            // A session that has failed still offers the alert that tells the client why; nothing else may be asked of
+            // it.
             if failure.is_some() && !self.session.wants_write() {
                 break;
             }
@@ -343,8 +345,8 @@ impl Tls {
         if plain.is_empty() {
             return Ok(Sent { bytes: 0, blocked: false });
         }
-        // Nothing is done with the bytes that are held, for no record in them is complete; but the session knows a message
-        // that is split over records by its place in them.
+        // Nothing is done with the bytes that are held, for no record in them is complete; but the session knows a
+        // message that is split over records by its place in them.
         let UnbufferedStatus { state, .. } = self.session.process_tls_records(&mut self.held);
         let length = match state {
             Ok(ConnectionState::WriteTraffic(mut traffic)) => {

@@ -1,4 +1,5 @@
-//! Asking a broker about a user: a connection that shows the user's credentials and ends with the broker's CONNACK (BRK-10).
+//! Asking a broker about a user: a connection that shows the user's credentials and ends with the broker's CONNACK
+//! (BRK-10).
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -45,8 +46,8 @@ pub enum BrokerWord {
 }
 
 impl Brokers {
-    /// Asks one broker after another, from number `first` on, until one says who the user is, within `limit`. One that is being drained
-    /// is asked as well: it knows users as before.
+    /// Asks one broker after another, from number `first` on, until one says who the user is, within `limit`. One that
+    /// is being drained is asked as well: it knows users as before.
     ///
     /// # Errors
     /// In words for people, without credentials: when no broker says anything about the user.

@@ -80,8 +80,8 @@ fn connect(place: &Place) -> io::Result<Transport> {
     })
 }
 
-/// A connection that blocks, with TLS where that is spoken. `limit` is asked before each address, and again before its handshake: how
-/// long that may take, or that there is no time left.
+/// A connection that blocks, with TLS where that is spoken. `limit` is asked before each address, and again before its
+/// handshake: how long that may take, or that there is no time left.
 pub(super) fn connect_plainly(
     place: &Place,
     limit: impl Fn() -> io::Result<Duration>,

@@ -111,8 +111,8 @@ pub(crate) struct Dialed {
 }
 
 impl NodeHandle {
-    /// Adds a broker to the fleet, or changes how one is reached from its next connection on. One that is being drained serves
-    /// again.
+    /// Adds a broker to the fleet, or changes how one is reached from its next connection on. One that is being drained
+    /// serves again.
     ///
     /// # Errors
     /// When this node has no fleet, or does not answer.

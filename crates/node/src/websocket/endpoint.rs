@@ -60,8 +60,8 @@ impl Endpoint {
         Self { phase: Phase::Handshake(Box::new(Request { held: Vec::new(), path })), outgoing: Outgoing::default() }
     }
 
-    /// Takes the bytes of one read. The MQTT bytes among them are unmasked and moved together inside `input`, so that the
-    /// caller has one slice, however many frames it came in.
+    /// Takes the bytes of one read. The MQTT bytes among them are unmasked and moved together inside `input`, so that
+    /// the caller has one slice, however many frames it came in.
     pub fn receive(&mut self, input: &mut [u8]) -> Received {
         let mut at = 0;
         if let Phase::Handshake(request) = &mut self.phase {
@@ -134,8 +134,8 @@ impl Endpoint {
         Received { payload, ended: Some(ended) }
     }
 
-    /// Sends a close frame behind everything that waits; what arrives from now on is ignored. A connection that is still
-    /// in its handshake gets none.
+    /// Sends a close frame behind everything that waits; what arrives from now on is ignored. A connection that is
+    /// still in its handshake gets none.
     pub fn close(&mut self, code: CloseCode) {
         if matches!(self.phase, Phase::Open(_)) {
             self.outgoing.put_close(Some(code));

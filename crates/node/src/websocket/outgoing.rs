@@ -1,5 +1,5 @@
-//! What leaves towards a client: one binary frame around the bytes of each write, with pongs and the close frame between
-//! frames.
+//! What leaves towards a client: one binary frame around the bytes of each write, with pongs and the close frame
+//! between frames.
 //!
 //! The MQTT bytes themselves stay where they are. [`Outgoing`] holds only what goes in front of them (`prefix`) and
 //! counts how many of them the open frame still takes.

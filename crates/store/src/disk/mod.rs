@@ -12,7 +12,8 @@ pub use simulated::{Failure, SimulatedDisk};
 
 /// Files by name in one directory. Names have no slash.
 pub trait Disk: Send + Sync {
-    /// Makes an empty file, or empties the one that is there. It survives power loss only after [`Disk::sync_directory`].
+    /// Makes an empty file, or empties the one that is there. It survives power loss only after
+    /// [`Disk::sync_directory`].
     ///
     /// # Errors
     /// What the system says.
@@ -30,7 +31,8 @@ pub trait Disk: Send + Sync {
     /// What the system says.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// As [`Disk::rename`], for a file whose room is wanted and nothing of what it holds: it may be anything from then on.
+    /// As [`Disk::rename`], for a file whose room is wanted and nothing of what it holds: it may be anything from then
+    /// on.
     ///
     /// # Errors
     /// What the system says.

@@ -1,5 +1,5 @@
-//! An import into a directory: all of it or nothing. It goes on in a directory within, whose files move up when it is whole; the
-//! manifest, which makes them a store, is the last.
+//! An import into a directory: all of it or nothing. It goes on in a directory within, whose files move up when it is
+//! whole; the manifest, which makes them a store, is the last.
 
 use std::fs;
 use std::io::{self, BufRead};
@@ -15,8 +15,8 @@ const ASIDE: &str = "import-unfinished";
 /// The file that keeps other processes away.
 const LOCK: &str = "LOCK";
 
-/// Reads lines as [`export`](super::export) writes them into a directory, which is made if it is not there. When that fails, the
-/// directory is as it was.
+/// Reads lines as [`export`](super::export) writes them into a directory, which is made if it is not there. When that
+/// fails, the directory is as it was.
 ///
 /// # Errors
 /// As [`import`], and when the directory cannot be made, or another process uses it.

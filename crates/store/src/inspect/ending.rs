@@ -1,4 +1,5 @@
-//! The last line of an export, which says what all lines before it hold: without it nobody could tell a part from the whole.
+//! The last line of an export, which says what all lines before it hold: without it nobody could tell a part from the
+//! whole.
 
 /// What a last line is made from and held against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

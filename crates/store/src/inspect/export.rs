@@ -1,5 +1,5 @@
-//! All live entries as lines of JSON: `{"key":"hexadecimal","value":"base64"}`, with `"text"` where somebody can read it, and a
-//! last line that says what they hold.
+//! All live entries as lines of JSON: `{"key":"hexadecimal","value":"base64"}`, with `"text"` where somebody can read
+//! it, and a last line that says what they hold.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub struct ExportReport {
 /// Says what an entry is, for people; `None` when it cannot tell.
 pub type Describe<'a> = dyn Fn(&[u8], &[u8]) -> Option<String> + 'a;
 
-/// Writes all live entries in ascending order of their keys. With `salvage`, what is damaged is skipped and said to be; it
-/// takes memory for all entries. `describe` adds a text to an entry, which an import does not look at.
+/// Writes all live entries in ascending order of their keys. With `salvage`, what is damaged is skipped and said to be;
+/// it takes memory for all entries. `describe` adds a text to an entry, which an import does not look at.
 ///
 /// # Errors
 /// When the store is in use or is none, when the output fails, and without `salvage` when something is damaged.

@@ -106,8 +106,8 @@ pub enum ImportError {
 /// Reads lines as [`export`](super::export) writes them into an empty directory.
 ///
 /// # Errors
-/// When there is a store already, when a line is none of an export or lines are missing, and when the disk refuses. What has been
-/// written by then is half a store: [`import_into`](super::import_into) leaves none.
+/// When there is a store already, when a line is none of an export or lines are missing, and when the disk refuses.
+/// What has been written by then is half a store: [`import_into`](super::import_into) leaves none.
 pub fn import(
     disk: Arc<dyn Disk>,
     input: &mut dyn BufRead,

@@ -65,8 +65,8 @@ fn find(disk: &dyn Disk) -> Result<Found, InspectError> {
     Ok(recovery::read(disk, manifest)?)
 }
 
-/// All of it as something that can be visited. The end of the journal that is perhaps not synced counts, as it does when
-/// the store is opened.
+/// All of it as something that can be visited. The end of the journal that is perhaps not synced counts, as it does
+/// when the store is opened.
 fn at_rest(disk: Arc<dyn Disk>, found: &Found) -> Shared {
     // Nothing is sorted through files here: that would write.
     let settings = Settings { merge_memory_bytes: u64::MAX, ..Settings::default() };

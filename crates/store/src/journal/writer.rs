@@ -1,4 +1,5 @@
-//! Writes batches into the journal, a group at a time. Without a thread and without a clock of its own for what it decides.
+//! Writes batches into the journal, a group at a time. Without a thread and without a clock of its own for what it
+//! decides.
 
 use std::collections::VecDeque;
 use std::io;
@@ -171,8 +172,8 @@ impl JournalWriter {
         Step::Done
     }
 
-    /// Asks for a merge of all that was written, if anything was, so that what is dead gives its room back. Says whether it
-    /// did.
+    /// Asks for a merge of all that was written, if anything was, so that what is dead gives its room back. Says
+    /// whether it did.
     pub(crate) fn make_room(&mut self) -> bool {
         let holds = self.active.as_ref().is_some_and(|active| active.position > FIRST_FRAME) || self.written > 0;
         // What the disk has refused stays where it is: another file would need room for it, too.
@@ -326,8 +327,8 @@ impl JournalWriter {
         }
     }
 
-    /// Syncs what is written. When that fails the file is given up: nobody knows what of it is on the disk, and a second
-    /// sync would not tell.
+    /// Syncs what is written. When that fails the file is given up: nobody knows what of it is on the disk, and a
+    /// second sync would not tell.
     fn sync_written(&mut self) -> Result<(), ()> {
         let Some(active) = &mut self.active else {
             return Err(());

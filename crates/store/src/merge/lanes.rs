@@ -1,7 +1,7 @@
 //! Operations on keys that end in a number, in order without being sorted.
 //!
-//! Most of a journal is about the entries of queues: each is put once and deleted once, and within a queue both come in the
-//! order of their numbers. Kept apart by queue, and puts apart from deletes, they are in order already.
+//! Most of a journal is about the entries of queues: each is put once and deleted once, and within a queue both come in
+//! the order of their numbers. Kept apart by queue, and puts apart from deletes, they are in order already.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

@@ -7,8 +7,8 @@
 //! footer  index offset u64 | index length u64 | entries u64 | merged u64 | generation u64 | index crc32c u32 |
 //!         version u32 | magic 8 | crc32c u32
 //! ```
-//! The checksum of a block covers its offset, too. `merged` is the number of the first frame of the journal that is not in
-//! the table.
+//! The checksum of a block covers its offset, too. `merged` is the number of the first frame of the journal that is not
+//! in the table.
 
 mod cursor;
 mod writer;

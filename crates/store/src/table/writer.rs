@@ -56,8 +56,8 @@ impl TableWriter {
         }
     }
 
-    /// Adds an entry; `None` says that the key was deleted. The key is not longer than 65,535 bytes, as it comes out of an
-    /// operation.
+    /// Adds an entry; `None` says that the key was deleted. The key is not longer than 65,535 bytes, as it comes out of
+    /// an operation.
     pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> io::Result<()> {
         if self.block_is_empty {
             self.begin_block(key);

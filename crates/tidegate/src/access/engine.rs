@@ -12,8 +12,8 @@ use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
 use super::Names;
 
-/// Views of clients that a shard remembers. When there are more, all are forgotten and made again as they are asked for, which
-/// costs each client a few microseconds.
+/// Views of clients that a shard remembers. When there are more, all are forgotten and made again as they are asked
+/// for, which costs each client a few microseconds.
 const MAX_VIEWS: usize = 16_384;
 
 /// The rules, on one shard.

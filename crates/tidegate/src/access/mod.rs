@@ -20,8 +20,8 @@ use crate::config::Config;
 use engine::RuleAccess;
 use tenants::TenantNames;
 
-/// Names that rules use for what engines know by a number. Listeners are those that the broker was started with, since their
-/// numbers change with a restart only.
+/// Names that rules use for what engines know by a number. Listeners are those that the broker was started with, since
+/// their numbers change with a restart only.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     tenants: TenantNames,

@@ -1,5 +1,5 @@
-//! The tenants in force: who belongs to which, what they are called, and how much they have. A reload replaces the first two
-//! and changes the quotas; who is connected stays where it is.
+//! The tenants in force: who belongs to which, what they are called, and how much they have. A reload replaces the
+//! first two and changes the quotas; who is connected stays where it is.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

@@ -89,8 +89,8 @@ impl TenantMap {
         map
     }
 
-    /// The tenant of a client: what authentication dictates, else what its certificate, its user name, the server name it
-    /// asked for and its listener say, in this order; else the default one.
+    /// The tenant of a client: what authentication dictates, else what its certificate, its user name, the server name
+    /// it asked for and its listener say, in this order; else the default one.
     ///
     /// # Errors
     /// When authentication dictates a tenant that does not exist: then the client belongs nowhere.

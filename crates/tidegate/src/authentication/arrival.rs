@@ -47,8 +47,8 @@ impl Arrival {
         self.request.user_name.is_none() && self.request.password.is_none()
     }
 
-    /// What the engine learns of a client that may come in. The client id and the tenant are settled by now: who was given
-    /// others by its provider is not let in under these.
+    /// What the engine learns of a client that may come in. The client id and the tenant are settled by now: who was
+    /// given others by its provider is not let in under these.
     pub(super) fn admit(&self, tenants: &TenantMap, identity: Identity) -> Result<engine::Identity, Refusal> {
         let refuse = |why: String| Err(Refusal::new(RefusalKind::NotAuthorized, &identity.provider, why));
         let request = &self.request;

@@ -73,8 +73,8 @@ impl Policy {
         Self { gates: gates.collect(), tenants, providers: config.has_providers() }
     }
 
-    /// The listeners are those that the broker was started with, since their numbers are; what may change about one is found
-    /// by its name.
+    /// The listeners are those that the broker was started with, since their numbers are; what may change about one is
+    /// found by its name.
     fn after_reload(&self, config: &Config) -> Self {
         let gate = |gate: &Gate| {
             let new = config.listeners.iter().find(|listener| listener.name == gate.name);

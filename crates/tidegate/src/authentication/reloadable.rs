@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::config::path::KeyPath;
 use crate::reload::{Prepared, Reloadable};
 
-/// `[[auth]]`, `[authentication]` and who may come in without a name. When anything of it is wrong, or a file is missing,
-/// everybody who came in before still does (CVE-2017-7652).
+/// `[[auth]]`, `[authentication]` and who may come in without a name. When anything of it is wrong, or a file is
+/// missing, everybody who came in before still does (CVE-2017-7652).
 pub(crate) struct Providers {
     authentication: Arc<Authentication>,
     node: NodeHandle,

@@ -32,7 +32,8 @@ pub(crate) struct TokenError {
 pub(crate) fn chain(config: &Config, asker: &FleetAsker) -> Result<ChainSettings, TokenError> {
     let authentication = &config.authentication;
     let defaults = ChainSettings::default();
-    // Where brokers are shown the credentials of clients, it is they who say what these are worth, unless somebody else was named.
+    // Where brokers are shown the credentials of clients, it is they who say what these are worth, unless somebody else
+    // was named.
     let implied = Auth { kind: AuthKind::Fleet, ..Auth::default() };
     let implied = std::slice::from_ref(&implied);
     let auths = if config.auths.is_empty() && config.passes_clients_through() { implied } else { &config.auths };

@@ -158,8 +158,8 @@ fn somebody_without_a_name_comes_in_where_that_is_allowed_and_a_wrong_name_never
     assert_eq!(user(&decide_with(&door, request(None, None), &facts)), Comes::WithoutName);
 }
 
-/// A door whose first listener takes names from certificates. Its policy is made by hand: the configuration asks for files
-/// that such a listener needs.
+/// A door whose first listener takes names from certificates. Its policy is made by hand: the configuration asks for
+/// files that such a listener needs.
 fn with_role(role: IdentityRole, text: &str) -> Authentication {
     let door = start(text);
     let policy = door.policy();

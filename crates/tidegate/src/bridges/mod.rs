@@ -18,8 +18,8 @@ use crate::status::BrokerStatus;
 pub(crate) struct Bridges(Vec<Bridge>);
 
 impl Bridges {
-    /// Starts those that the configuration names, whose numbers are in `status` from then on. They come in by a listener of this broker,
-    /// which has to be open.
+    /// Starts those that the configuration names, whose numbers are in `status` from then on. They come in by a
+    /// listener of this broker, which has to be open.
     ///
     /// # Errors
     /// In words for people, when a file cannot be read, or the system has no sockets or threads left.

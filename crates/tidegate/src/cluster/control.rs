@@ -188,8 +188,8 @@ impl Control {
         Arc::new(move || drop(events.send(Event::Woken)))
     }
 
-    /// Renews the lease, or begins a new life when the membership was lost, for however short a time: others may work by now what
-    /// was worked here.
+    /// Renews the lease, or begins a new life when the membership was lost, for however short a time: others may work
+    /// by now what was worked here.
     fn keep_membership(&mut self) {
         let Some(life) = &mut self.life else { return self.begin_life() };
         let now = Instant::now();
@@ -306,8 +306,8 @@ impl Control {
         }
     }
 
-    /// Whether the table is one that an earlier life has followed, or still means the life before this one: nobody has taken its place.
-    /// What is in force stays so, without a lease, and clients wait for the next table.
+    /// Whether the table is one that an earlier life has followed, or still means the life before this one: nobody has
+    /// taken its place. What is in force stays so, without a lease, and clients wait for the next table.
     fn awaits_next_life(&self) -> bool {
         if self.table.epoch <= self.followed {
             return true;

@@ -42,7 +42,8 @@ impl Following {
                 Err(error) => {
                     tracing::warn!(%error, log = %place, "cannot be read on; it is read again");
                     self.reader = None;
-                    // What was trimmed is gone, and the rest can be read at once. What else is wrong stays so for a while.
+                    // What was trimmed is gone, and the rest can be read at once. What else is wrong stays so for a
+                    // while.
                     if !matches!(error, BusError::Trimmed { .. }) {
                         self.rest();
                     }

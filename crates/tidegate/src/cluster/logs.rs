@@ -87,7 +87,8 @@ fn wait_for<T>(outcome: Outcome<T>, stop: &mut dyn FnMut() -> bool) -> Result<Re
     }
 }
 
-/// Makes logs: all at once, since some buses take their time for each. Those for which the bus was away are made when it is back.
+/// Makes logs: all at once, since some buses take their time for each. Those for which the bus was away are made when
+/// it is back.
 fn make(
     mut missing: Vec<LogSpec>,
     create: impl Fn(LogSpec, Done<()>) -> Result<(), BusError>,

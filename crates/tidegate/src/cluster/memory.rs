@@ -87,7 +87,8 @@ impl MemoryFile {
         value.as_ref().and_then(Memory::from_json).ok_or_else(damaged)
     }
 
-    /// Saves; when this returns, it is on the disk as a whole, and on the bus where the store is. That waits for the bus.
+    /// Saves; when this returns, it is on the disk as a whole, and on the bus where the store is. That waits for the
+    /// bus.
     ///
     /// # Errors
     /// When the disk refuses; the old one is there then.

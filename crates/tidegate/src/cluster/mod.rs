@@ -1,7 +1,8 @@
 //! A node of a cluster: carries the tables of `tidegate-cluster` over the bus, and does to the node what they ask for.
 //!
-//! Two threads. `control` speaks to the bus: it renews the lease, reads tables, says what this node is, and decides where this node
-//! leads. `work` does to the shards what a table asks for, in its order, which may take a while. docs/cluster.md tells the whole of it.
+//! Two threads. `control` speaks to the bus: it renews the lease, reads tables, says what this node is, and decides
+//! where this node leads. `work` does to the shards what a table asks for, in its order, which may take a while.
+//! docs/cluster.md tells the whole of it.
 
 mod addresses;
 mod control;
@@ -179,8 +180,9 @@ impl ClusterNode {
         ClusterApi(Arc::clone(&self.shared))
     }
 
-    /// Waits until clients are served, whoever they are: until the node is a member, follows the table, is linked to the others, and all
-    /// partitions have their homes. Returns whether that is so; not when the process is told to stop.
+    /// Waits until clients are served, whoever they are: until the node is a member, follows the table, is linked to
+    /// the others, and all partitions have their homes. Returns whether that is so; not when the process is told to
+    /// stop.
     pub(crate) fn wait_until_ready(&self, signals: &mut BrokerSignals) -> bool {
         let mut told = Instant::now();
         while let Some(hindrance) = self.shared.hindrance() {

@@ -1,4 +1,5 @@
-//! Goes on with what a dead node had: its store is on the bus, is fenced and fetched, and what it owed is taken in here.
+//! Goes on with what a dead node had: its store is on the bus, is fenced and fetched, and what it owed is taken in
+//! here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder};
@@ -102,7 +103,8 @@ fn remove(directory: &Path) {
     }
 }
 
-/// Makes the directory for what is fetched, or finds it made. What is in it is taken in, so it has to be this user's alone.
+/// Makes the directory for what is fetched, or finds it made. What is in it is taken in, so it has to be this user's
+/// alone.
 fn make_private(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -173,8 +173,9 @@ impl Shared {
         !member || !bus || (*leaving && (alone || !works))
     }
 
-    /// Why the node is not ready, if it is not. Before it is ready for the first time, all partitions have to be served somewhere; later on
-    /// it stays ready while some move, or are taken over from a node that died, since the clients of all others are served.
+    /// Why the node is not ready, if it is not. Before it is ready for the first time, all partitions have to be served
+    /// somewhere; later on it stays ready while some move, or are taken over from a node that died, since the clients
+    /// of all others are served.
     pub(super) fn hindrance(&self) -> Option<String> {
         let hindrance = self.own_hindrance().or_else(|| self.link_hindrance());
         let unsettled = || (!self.was_ready.load(Ordering::Relaxed)).then(|| self.unsettled()).flatten();

@@ -1,4 +1,5 @@
-//! Does to the node what tables ask for, one after the other. It may take a while, and the lease is renewed meanwhile by others.
+//! Does to the node what tables ask for, one after the other. It may take a while, and the lease is renewed meanwhile
+//! by others.
 
 mod moves;
 
@@ -232,7 +233,8 @@ impl Worker {
         }
     }
 
-    /// Tells of what does not go as it should. A process whose place was taken is about to end for that, and says so: one error is enough.
+    /// Tells of what does not go as it should. A process whose place was taken is about to end for that, and says so:
+    /// one error is enough.
     fn complain(&self, error: &dyn Error, what: &'static str) {
         if self.memory.is_another_s() {
             tracing::debug!(%error, "{what}");

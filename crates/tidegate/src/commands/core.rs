@@ -138,8 +138,8 @@ fn serve(args: &Args, config: &Config) -> Result<Exit, String> {
     Ok(Exit::Ok)
 }
 
-/// Waits until all services work or stand by; false when the process is told to stop before. A bus that is away is waited for as long as it
-/// takes; one that can never do is an error.
+/// Waits until all services work or stand by; false when the process is told to stop before. A bus that is away is
+/// waited for as long as it takes; one that can never do is an error.
 fn wait_until_ready(status: &BrokerStatus, signals: &mut BrokerSignals) -> Result<bool, String> {
     let mut told = Instant::now();
     while let Some(lack) = status.services_lack() {

@@ -235,8 +235,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Takes note of what became of a message; false when the event is about something else, or it is sent again. `only`
-    /// is the message when there is only one.
+    /// Takes note of what became of a message; false when the event is about something else, or it is sent again.
+    /// `only` is the message when there is only one.
     fn settle(&mut self, event: Event, only: Option<&Publish>) -> Result<bool, CommandError> {
         match event {
             Event::Published(published) => {

@@ -30,7 +30,8 @@ use crate::service_manager;
 use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 
-/// How long goodbyes may take of a broker whose place another has taken: it has nothing else to say, and its clients are served elsewhere.
+/// How long goodbyes may take of a broker whose place another has taken: it has nothing else to say, and its clients
+/// are served elsewhere.
 const GOODBYES: Duration = Duration::from_secs(1);
 
 /// How long a signal may wait while the store is opened.
@@ -127,7 +128,8 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     stop(node, console, mirrored, config)
 }
 
-/// Waits until the broker is to stop, and has it read its configuration anew meanwhile. Says whether another process has its files.
+/// Waits until the broker is to stop, and has it read its configuration anew meanwhile. Says whether another process
+/// has its files.
 fn wait_for_the_end(signals: &mut BrokerSignals, operations: &BrokerOperations, mirrored: Option<&Mirrored>) -> bool {
     let signal = loop {
         match signals.wait() {
@@ -144,8 +146,8 @@ fn wait_for_the_end(signals: &mut BrokerSignals, operations: &BrokerOperations, 
     is_lost
 }
 
-/// Opens the store; `None` when a signal stops the broker before that is done. A store on a bus that is away takes half a minute to fail,
-/// and a large one its time to be read. What is given up in the middle is what a crash would leave.
+/// Opens the store; `None` when a signal stops the broker before that is done. A store on a bus that is away takes half
+/// a minute to fail, and a large one its time to be read. What is given up in the middle is what a crash would leave.
 fn open_store(
     config: &Config,
     status: &Arc<BrokerStatus>,
@@ -189,7 +191,8 @@ fn start_node(
     Ok(node)
 }
 
-/// The configuration as it is used: with numbers for tenants, a name for an orchestrator, and listeners for clients that others relay.
+/// The configuration as it is used: with numbers for tenants, a name for an orchestrator, and listeners for clients
+/// that others relay.
 fn settle(written: &Config, mirrored: Option<&Mirrored>) -> Result<Config, String> {
     let config = crate::mirror::settle(written, mirrored)?;
     let config = crate::orchestrator::with_relay(crate::orchestrator::with_name(&config)?)?;
@@ -215,7 +218,8 @@ fn stop(node: Node, console: Option<Admin>, mirrored: Option<Mirrored>, config: 
     Ok(if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure })
 }
 
-/// The parts that take a new configuration while the broker runs. Those that may refuse it come before those that cannot.
+/// The parts that take a new configuration while the broker runs. Those that may refuse it come before those that
+/// cannot.
 fn reloadable(
     config: &Config,
     log: &Log,

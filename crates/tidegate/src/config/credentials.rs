@@ -5,8 +5,9 @@ use super::sections::{SECTIONS, section_keys};
 /// What stands for something that nobody shall read.
 pub(crate) const HIDDEN: &str = "***";
 
-/// A text, such as a line of a file or a value as TOML, without user names, passwords and queries of the addresses in it: of
-/// `mqtt://me:secret@host:1883` and `https://host/auth?token=secret` are left `mqtt://***@host:1883` and `https://host/auth?***`.
+/// A text, such as a line of a file or a value as TOML, without user names, passwords and queries of the addresses in
+/// it: of `mqtt://me:secret@host:1883` and `https://host/auth?token=secret` are left `mqtt://***@host:1883` and
+/// `https://host/auth?***`.
 pub(crate) fn without_credentials(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut piece = String::new();
@@ -56,8 +57,9 @@ fn without_odd_port(rest: &str) -> String {
     if fits { rest.to_owned() } else { HIDDEN.to_owned() }
 }
 
-/// A line of a configuration file, which may be broken, as it may be shown; `before` are the lines in front of it, in their order.
-/// What belongs to the value of a key that may hold a secret is hidden, also where a slip has made several lines of it.
+/// A line of a configuration file, which may be broken, as it may be shown; `before` are the lines in front of it, in
+/// their order. What belongs to the value of a key that may hold a secret is hidden, also where a slip has made several
+/// lines of it.
 pub(crate) fn shown_line<'a>(before: impl DoubleEndedIterator<Item = &'a str>, line: &str) -> String {
     match credentials_of(line) {
         Some(true) => match line.split_once('=') {
@@ -69,7 +71,8 @@ pub(crate) fn shown_line<'a>(before: impl DoubleEndedIterator<Item = &'a str>, l
     }
 }
 
-/// Whether a line begins the value of a key that may hold a secret; `None` where it begins no key and no section that is known.
+/// Whether a line begins the value of a key that may hold a secret; `None` where it begins no key and no section that
+/// is known.
 fn credentials_of(line: &str) -> Option<bool> {
     if section_keys(line.trim().trim_start_matches('[').trim_end_matches(']')).is_some() {
         return Some(false);

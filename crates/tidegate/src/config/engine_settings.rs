@@ -52,9 +52,9 @@ impl Config {
         }
     }
 
-    /// Bytes that a merge of the store sorts in memory, and bytes that may wait to be written: the configured numbers, or a
-    /// sixteenth each of the memory that there is, up to 256 MiB. With half of it for clients and a quarter for retained
-    /// messages, an eighth is left for all else.
+    /// Bytes that a merge of the store sorts in memory, and bytes that may wait to be written: the configured numbers,
+    /// or a sixteenth each of the memory that there is, up to 256 MiB. With half of it for clients and a quarter for
+    /// retained messages, an eighth is left for all else.
     pub(crate) fn store_memory(&self, available: Option<u64>) -> (u64, u64) {
         let share =
             available.map_or(MOST_STORE_MEMORY, |bytes| (bytes / 16).clamp(LEAST_STORE_MEMORY, MOST_STORE_MEMORY));
@@ -62,8 +62,8 @@ impl Config {
         (or_share(self.store.merge_memory.0), or_share(self.store.pending_memory.0))
     }
 
-    /// What each of `shards` engines is told. What the configuration says for the whole broker is divided, rounded up. Tenants
-    /// are left out: these are shared by all shards.
+    /// What each of `shards` engines is told. What the configuration says for the whole broker is divided, rounded up.
+    /// Tenants are left out: these are shared by all shards.
     pub(crate) fn engine_settings(&self, shards: u16) -> engine::Settings {
         engine::Settings {
             node_name: self.node.name.clone(),

@@ -14,8 +14,8 @@ pub(crate) struct Key {
     pub(crate) kind: Kind,
     /// Its default as TOML.
     pub(crate) default: fn() -> String,
-    /// Whether its value may hold a user name, a password or a token, such as an address may: then it is shown without those,
-    /// wherever it is shown.
+    /// Whether its value may hold a user name, a password or a token, such as an address may: then it is shown without
+    /// those, wherever it is shown.
     pub(crate) credentials: bool,
     /// The flags of `tidegate run` that set it; with `--set` any key can be set.
     pub(crate) flags: &'static [&'static str],

@@ -136,7 +136,8 @@ impl Config {
     /// Sets a key.
     ///
     /// # Errors
-    /// When there is no such listener or the value is refused; the message continues a sentence that begins with the key.
+    /// When there is no such listener or the value is refused; the message continues a sentence that begins with the
+    /// key.
     pub(crate) fn try_set(&mut self, path: KeyPath, raw: &Raw, source: Source) -> Result<(), Problem> {
         let (name, count) = (path.section, self.sections(path.section).len());
         let section = self

@@ -58,16 +58,18 @@ section! {
     /// one, on `127.0.0.1:1883`.
     "listener" [repeated = true] => Listener, LISTENER {
         /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"mqtts://0.0.0.0:8883"` for TLS,
-        /// `"ws://127.0.0.1:9001/mqtt"`, `"wss://0.0.0.0:443/mqtt"`, `"quic://0.0.0.0:14567"` or `"unix:/run/tidegate.sock"`. Port 0 takes any free port, which the line that says "ready" names.
+        /// `"ws://127.0.0.1:9001/mqtt"`, `"wss://0.0.0.0:443/mqtt"`, `"quic://0.0.0.0:14567"` or
+        /// `"unix:/run/tidegate.sock"`. Port 0 takes any free port, which the line that says "ready" names.
         address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port", flag "--quic";
         /// Name in logs and metrics; without one it is made from the address, such as `tcp-1883`.
         name: String = String::new(), in Kind::Name { empty: true };
         /// Whether clients come in without saying who they are although others than this machine reach the
         /// listener. Without it the broker refuses to start with such an address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
-        /// The server's certificates (PEM), each followed by those between it and the root. A client gets the first that
-        /// has the name that it asks for (SNI), or the first of all. The files are read again when they change and on
-        /// a reload; clients stay connected. A listener for QUIC on this machine that is given none has one for development.
+        /// The server's certificates (PEM), each followed by those between it and the root. A client gets the first
+        /// that has the name that it asks for (SNI), or the first of all. The files are read again when they change and
+        /// on a reload; clients stay connected. A listener for QUIC on this machine that is given none has one for
+        /// development.
         certificate: Paths = Paths::default(), in Kind::Paths;
         /// The private keys (PEM: PKCS#8, PKCS#1 or SEC1, not encrypted) of those certificates, in the same order.
         key: Paths = Paths::default(), in Kind::Paths;
@@ -75,8 +77,8 @@ section! {
         client_certificate: ClientCertificates = ClientCertificates::None, in Kind::OneOf(<ClientCertificates as super::value::Words>::WORDS);
         /// File (PEM) of the authorities whose certificates clients may show.
         client_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
-        /// Lists of revoked certificates (PEM). With one, that of the authority that issued a client's certificate must be
-        /// among them, or the client is refused.
+        /// Lists of revoked certificates (PEM). With one, that of the authority that issued a client's certificate must
+        /// be among them, or the client is refused.
         crl: Paths = Paths::default(), in Kind::Paths;
         /// What becomes of clients when such a list is older than its own next update.
         crl_outdated: OutdatedLists = OutdatedLists::Accept, in Kind::OneOf(<OutdatedLists as super::value::Words>::WORDS);
@@ -86,8 +88,9 @@ section! {
         identity_as: IdentityRole = IdentityRole::None, in Kind::OneOf(<IdentityRole as super::value::Words>::WORDS);
         /// The least version of TLS that is spoken.
         tls_minimum: TlsVersion = TlsVersion::Tls12, in Kind::OneOf(<TlsVersion as super::value::Words>::WORDS);
-        /// TLS handshakes at once; beyond it new connections are closed at once. Each holds up to 32 KiB. Over QUIC clients
-        /// have to prove their address from a quarter of it on, and beyond it they are left to ask again, which they do.
+        /// TLS handshakes at once; beyond it new connections are closed at once. Each holds up to 32 KiB. Over QUIC
+        /// clients have to prove their address from a quarter of it on, and beyond it they are left to ask again, which
+        /// they do.
         max_handshakes: u32 = DEFAULT_MAX_HANDSHAKES, in Kind::Integer(Range::of(1, 1_000_000).or_zero("no limit"));
         /// Whether proxies in front of this listener tell where clients are, by the PROXY protocol, version 1 or 2.
         proxy_protocol: bool = false, in Kind::Boolean;
@@ -116,11 +119,12 @@ section! {
         max_byte_rate: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("no limit"));
         /// Bytes of PUBLISH packets that a client may send at once after it was quiet.
         byte_burst: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("as many as in a second"));
-        /// PUBLISH packets per second that all clients of the listener may send together, and as many at once after they were
-        /// quiet; beyond it those wait who send more, and nothing is dropped. Divided evenly between the shards.
+        /// PUBLISH packets per second that all clients of the listener may send together, and as many at once after
+        /// they were quiet; beyond it those wait who send more, and nothing is dropped. Divided evenly between the
+        /// shards.
         max_total_message_rate: u32 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("no limit"));
-        /// Bytes of PUBLISH packets per second that all clients of the listener may send together, and as many at once after
-        /// they were quiet; beyond it those wait who send more. Divided evenly between the shards.
+        /// Bytes of PUBLISH packets per second that all clients of the listener may send together, and as many at once
+        /// after they were quiet; beyond it those wait who send more. Divided evenly between the shards.
         max_total_byte_rate: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("no limit"));
         /// Highest QoS offered; a PUBLISH above it is a protocol error, a subscription above it is granted this one.
         maximum_qos: u8 = 2, in Kind::Integer(Range::of(0, 2));
@@ -150,8 +154,8 @@ section! {
         connect_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));
         /// Bytes that a client may send behind its CONNECT before that is answered.
         pipelined_bytes: Bytes = Bytes(64 * KIB), in Kind::Size(Range::of(KIB, 16 * MIB));
-        /// Connections at once over all listeners; beyond it new ones are closed at once. The broker refuses to start when
-        /// the system grants fewer open files than that.
+        /// Connections at once over all listeners; beyond it new ones are closed at once. The broker refuses to start
+        /// when the system grants fewer open files than that.
         max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("as many as there are open files"));
         /// Sessions, connected or not, of the whole broker.
         max_sessions: u32 = 1_000_000, in Kind::Integer(Range::of(1, 100_000_000).or_zero("no limit"));
@@ -171,14 +175,15 @@ section! {
         max_inflight: u16 = 1024, in Kind::Integer(Range::of(1, 65_535));
         /// Encoded output per connection that is held ready for a slow reader; beyond it messages wait in its queue.
         output_high_water: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(4 * KIB, 256 * MIB));
-        /// Memory of unfinished packets, output, queues, wills and subscriptions of the whole broker, above which new work is
-        /// refused. Retained messages have a limit of their own.
+        /// Memory of unfinished packets, output, queues, wills and subscriptions of the whole broker, above which new
+        /// work is refused. Retained messages have a limit of their own.
         memory_ceiling: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, 16 * TIB).or_zero("half of what the machine or the container has"));
         /// Messages under way from one shard to another, above which their publishers wait.
         shard_link_bytes: Bytes = Bytes(8 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
-        /// Messages of a shard's shared groups that are dealt to other nodes of the cluster and kept until those answer for them, and those that wait since
-        /// all members of their group are at a node that is dead. Beyond it a message is dealt without being kept, and one that would have to wait is
-        /// refused at QoS 1 (0x97) and dropped at QoS 2 (`no_group_member`).
+        /// Messages of a shard's shared groups that are dealt to other nodes of the cluster and kept until those answer
+        /// for them, and those that wait since all members of their group are at a node that is dead. Beyond it a
+        /// message is dealt without being kept, and one that would have to wait is refused at QoS 1 (0x97) and dropped
+        /// at QoS 2 (`no_group_member`).
         kept_deal_bytes: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
         /// Waiting PUBLISH packets per connection, above which its socket is no longer read.
         parked_bytes: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(4 * KIB, 256 * MIB));
@@ -260,15 +265,15 @@ section! {
 }
 
 section! {
-    /// The HTTP listener for metrics (`/metrics`), health (`/healthz`, `/readyz`) and the API of `tidegate why` and `tidegate
-    /// ban`.
+    /// The HTTP listener for metrics (`/metrics`), health (`/healthz`, `/readyz`) and the API of `tidegate why` and
+    /// `tidegate ban`.
     "admin" => Admin, ADMIN {
         /// Where it listens, or `"off"`. When the default address is taken the broker starts without it and says so;
         /// when an address that was asked for is taken, the broker does not start.
         address: AdminAddress = AdminAddress::At(loopback(18083)), in Kind::AdminAddress, flag "--admin";
-        /// File with the token that the API asks for: one word of at least 16 characters. Without it the API answers every
-        /// program on this machine, and nobody where others reach the address. Health needs no token, and metrics only where
-        /// others than this machine reach the address.
+        /// File with the token that the API asks for: one word of at least 16 characters. Without it the API answers
+        /// every program on this machine, and nobody where others reach the address. Health needs no token, and metrics
+        /// only where others than this machine reach the address.
         token_file: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// Whether anybody who reaches the address may read metrics although others than this machine do.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
@@ -325,8 +330,8 @@ words! {
 section! {
     /// The log, which goes to standard error.
     "log" => Log, LOG {
-        /// How much is logged; each level includes those before it. Up to `info` a line that comes again and again is told
-        /// [100 times a minute](operations.md#lines-without-end) at most, from `debug` on each time.
+        /// How much is logged; each level includes those before it. Up to `info` a line that comes again and again is
+        /// told [100 times a minute](operations.md#lines-without-end) at most, from `debug` on each time.
         level: LogLevel = LogLevel::Info, in Kind::OneOf(<LogLevel as super::value::Words>::WORDS), flag "--log";
         /// How a line is written.
         format: LogFormat = LogFormat::Text, in Kind::OneOf(<LogFormat as super::value::Words>::WORDS), flag "--log-format";

@@ -20,7 +20,8 @@ impl Processors {
         self.look(Instant::now(), &system)
     }
 
-    /// Where a limit is, the share of what may be used; of the machine's processors where that is more: what is busy already is not to be had.
+    /// Where a limit is, the share of what may be used; of the machine's processors where that is more: what is busy
+    /// already is not to be had.
     fn look(&mut self, now: Instant, read: Read<'_>) -> f64 {
         self.of_machine(read).max(self.of_limit(now, read))
     }
@@ -64,7 +65,8 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     Some((total - idle, total))
 }
 
-/// Bytes of memory: all, and what is free for use; 0 where the system does not tell. Where there are limits, what they leave of it.
+/// Bytes of memory: all, and what is free for use; 0 where the system does not tell. Where there are limits, what they
+/// leave of it.
 pub(super) fn memory() -> (u64, u64) {
     memory_in(&system)
 }

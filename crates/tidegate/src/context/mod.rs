@@ -229,7 +229,8 @@ impl WrongKey {
     }
 }
 
-/// What scores gateways. Weights and expression are checked whichever of them counts, so that a mistake is not found only when it does.
+/// What scores gateways. Weights and expression are checked whichever of them counts, so that a mistake is not found
+/// only when it does.
 fn ranking(context: &Context) -> Result<Box<dyn Ranking>, WrongKey> {
     let weights = ResourceWeights::of(context.weights.0.iter().map(String::as_str));
     let resources = weights.and_then(WeightedResources::new).map_err(|error| WrongKey::new("weights", &error))?;

@@ -10,7 +10,8 @@ use crate::config::value::Words;
 use crate::orchestrator::{BrokerAddress, same_place};
 use crate::status::BrokerStatus;
 
-/// Why messages are dropped that this process had no room or time for: a manager may take it for a reason to have more of them.
+/// Why messages are dropped that this process had no room or time for: a manager may take it for a reason to have more
+/// of them.
 const NO_ROOM: [Reason; 9] = [
     Reason::MemoryCeiling,
     Reason::QueueFullNewest,
@@ -111,8 +112,8 @@ pub(super) fn set_broker(
     Ok(())
 }
 
-/// Two brokers at one address are one, which would be given its share twice, and hand everything out twice. One on its way out may
-/// still be where the next one is.
+/// Two brokers at one address are one, which would be given its share twice, and hand everything out twice. One on its
+/// way out may still be where the next one is.
 fn check_address(known: &[BrokerReport], new: &BrokerSettings, replaces: &[String]) -> Result<(), ControlError> {
     let leaves = |state| matches!(state, UplinkState::Draining | UplinkState::Drained);
     let other = known.iter().find(|other| {

@@ -1,7 +1,8 @@
 //! Partitions leave: the old place's part of a move.
 //!
-//! It keeps its copy, and serves nobody, until the new place has said that it serves them; whoever is asked after a crash, exactly
-//! one of both has everything. What nobody knows (the other side does not answer) is asked for until it does.
+//! It keeps its copy, and serves nobody, until the new place has said that it serves them; whoever is asked after a
+//! crash, exactly one of both has everything. What nobody knows (the other side does not answer) is asked for until it
+//! does.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -236,8 +237,8 @@ impl HomesKeeper {
         })))
     }
 
-    /// Waits until whatever brokers gave out before they knew of the new place has come here, as they confirm, and for as long as a
-    /// person has said that it may take on top of that.
+    /// Waits until whatever brokers gave out before they knew of the new place has come here, as they confirm, and for
+    /// as long as a person has said that it may take on top of that.
     fn settle(&self) -> Result<(), Failure> {
         let node = self.node().map_err(stays)?;
         let began = Instant::now();
@@ -316,8 +317,8 @@ impl HomesKeeper {
         Ok(owed)
     }
 
-    /// Finds out how a move has ended and brings it to its end here: the new place serves the partitions, or has promised never
-    /// to take them in by this move.
+    /// Finds out how a move has ended and brings it to its end here: the new place serves the partitions, or has
+    /// promised never to take them in by this move.
     pub(super) fn resolve(&self, leaving: &Leaving) -> Result<bool, ControlError> {
         if leaving.gone {
             self.finish(leaving)?;
@@ -337,8 +338,8 @@ impl HomesKeeper {
         Ok(false)
     }
 
-    /// Ends a move with a place that is gone for good, as whoever sets tables says: what was to leave stays, as it was when it was held, and
-    /// what has come without its rest is given up.
+    /// Ends a move with a place that is gone for good, as whoever sets tables says: what was to leave stays, as it was
+    /// when it was held, and what has come without its rest is given up.
     pub(super) fn end_moves_with(&self, gone: &[String]) -> Result<(), ControlError> {
         let (leaving, arriving) = {
             let state = self.state();

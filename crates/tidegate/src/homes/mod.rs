@@ -1,8 +1,8 @@
 //! The homes of clients over several orchestrators (BRK-27): the table and the lease on it, and moves of partitions.
 //!
-//! At any time one orchestrator works a partition. The table says which; the manager sets it, or every orchestrator works it out of
-//! the same names. `leave.rs` is the old place's part of a move and `arrive.rs` the new one's; what both remember over a crash is in
-//! `state.rs`. docs/orchestrators.md tells the whole of it.
+//! At any time one orchestrator works a partition. The table says which; the manager sets it, or every orchestrator
+//! works it out of the same names. `leave.rs` is the old place's part of a move and `arrive.rs` the new one's; what
+//! both remember over a crash is in `state.rs`. docs/orchestrators.md tells the whole of it.
 
 mod arrive;
 mod leave;

@@ -41,8 +41,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The table that all orchestrators come to by themselves that have the same places: each partition is at the place whose name,
-    /// hashed together with the partition, comes out highest, so that few move when a place comes or goes.
+    /// The table that all orchestrators come to by themselves that have the same places: each partition is at the place
+    /// whose name, hashed together with the partition, comes out highest, so that few move when a place comes or goes.
     pub(crate) fn by_hash(epoch: u64, mut places: Vec<Place>) -> Self {
         places.sort_by(|one, other| one.name.cmp(&other.name));
         let best = |partition: u16| {

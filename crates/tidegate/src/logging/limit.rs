@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use tracing::callsite::Identifier;
 
-/// Lines of a kind that are told within [`PERIOD`]. Where there are more, one is told per period from then on, until there are not.
+/// Lines of a kind that are told within [`PERIOD`]. Where there are more, one is told per period from then on, until
+/// there are not.
 pub(super) const LINES: u64 = 100;
 
 /// Time within which lines are counted.

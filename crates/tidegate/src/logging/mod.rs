@@ -1,7 +1,8 @@
 //! Writes events to standard error, one line each, as text or JSON.
 //!
-//! This is all that we need of a subscriber: no spans, and of filters only one for a library that says what is told in better words. Of lines that come again and again some are left out. The lines are written by a thread of their
-//! own, because events come from shards, and a shard must not wait for whoever reads the log.
+//! This is all that we need of a subscriber: no spans, and of filters only one for a library that says what is told in
+//! better words. Of lines that come again and again some are left out. The lines are written by a thread of their own,
+//! because events come from shards, and a shard must not wait for whoever reads the log.
 
 mod limit;
 mod line;
@@ -45,8 +46,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Logs from now on, and ends the process with its last words when one of its threads panics. Called once, by each command that serves,
-    /// before anything is logged; of further calls nothing is seen.
+    /// Logs from now on, and ends the process with its last words when one of its threads panics. Called once, by each
+    /// command that serves, before anything is logged; of further calls nothing is seen.
     ///
     /// # Errors
     /// When the system has no thread left.

@@ -43,8 +43,8 @@ pub(crate) struct Converted {
     pub(crate) notes: String,
 }
 
-/// Converts a file with those that it includes: `folder` reads the files of one whose names end with `.conf`, in the order of
-/// their names.
+/// Converts a file with those that it includes: `folder` reads the files of one whose names end with `.conf`, in the
+/// order of their names.
 pub(crate) fn convert(file: FileText, folder: impl Fn(&str) -> io::Result<Vec<FileText>>) -> Converted {
     let (file, unread) = with_included(file, folder);
     let file = &file;
@@ -98,8 +98,8 @@ fn describe(file: &FileText, carried: usize, notes: &[(Line<'_>, String)]) -> St
     out + &format!("{}: {carried} lines carried over, {} remarks\n", file.name, notes.len())
 }
 
-/// Puts the files of each folder that the main file includes behind the line that does so; files of a folder include nothing.
-/// Also gives the lines whose folder cannot be read, by their bytes.
+/// Puts the files of each folder that the main file includes behind the line that does so; files of a folder include
+/// nothing. Also gives the lines whose folder cannot be read, by their bytes.
 fn with_included(
     mut file: FileText,
     folder: impl Fn(&str) -> io::Result<Vec<FileText>>,

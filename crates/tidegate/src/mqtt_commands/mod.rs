@@ -1,5 +1,5 @@
-//! What `tidegate pub`, `sub` and `rr` have in common: flags, the format language, and a connection with a person at its
-//! end.
+//! What `tidegate pub`, `sub` and `rr` have in common: flags, the format language, and a connection with a person at
+//! its end.
 
 pub(crate) mod flags;
 pub(crate) mod format;

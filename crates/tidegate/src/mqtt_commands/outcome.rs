@@ -74,8 +74,8 @@ pub(crate) enum CommandError {
 }
 
 impl CommandError {
-    /// What a CONNACK that refuses the connection says. Exit codes are the Connect Return Codes of MQTT 3 and the Reason
-    /// Codes of MQTT 5.0, which do not overlap.
+    /// What a CONNACK that refuses the connection says. Exit codes are the Connect Return Codes of MQTT 3 and the
+    /// Reason Codes of MQTT 5.0, which do not overlap.
     pub(crate) fn refused(version: Version, dismissal: &Dismissal) -> Self {
         let reason = dismissal.reason_code;
         let exit_code = match ConnectReturnCode::from_reason(reason) {

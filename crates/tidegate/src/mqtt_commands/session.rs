@@ -200,7 +200,8 @@ impl Session {
         }
     }
 
-    /// A message has been settled or has arrived. After as many as were asked for, the client goes on from another port.
+    /// A message has been settled or has arrived. After as many as were asked for, the client goes on from another
+    /// port.
     fn count_message(&mut self) -> Result<(), CommandError> {
         let Some(left) = &mut self.rebind_after else { return Ok(()) };
         *left = left.saturating_sub(1);

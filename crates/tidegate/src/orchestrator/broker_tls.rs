@@ -28,8 +28,8 @@ fn with_causes(error: &TlsFileError) -> String {
 }
 
 impl Config {
-    /// How TLS is spoken to brokers. The files are read anew each time, so that a broker that is added later meets the present
-    /// ones.
+    /// How TLS is spoken to brokers. The files are read anew each time, so that a broker that is added later meets the
+    /// present ones.
     ///
     /// # Errors
     /// When a file cannot be used, or nobody is trusted.

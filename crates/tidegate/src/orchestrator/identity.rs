@@ -72,8 +72,8 @@ impl Config {
         !self.auths.is_empty() || self.passes_clients_through()
     }
 
-    /// What the engine of each user is told, of whom there may be so many. What the configuration says for the whole process is divided
-    /// by that.
+    /// What the engine of each user is told, of whom there may be so many. What the configuration says for the whole
+    /// process is divided by that.
     pub(crate) fn identity_engine(&self, max: u16) -> engine::Settings {
         engine::Settings {
             // Connections are counted for each listener of the whole process.

@@ -1,7 +1,7 @@
 //! A new configuration for a broker that runs: read, checked as a whole, and put in force as a whole or not at all.
 //!
-//! Each part that can change while the broker runs is a [`Reloadable`] in a file of its own. First all of them prepare what is
-//! new, which reads and checks every file and changes nothing; when none objects, all of them put it in force.
+//! Each part that can change while the broker runs is a [`Reloadable`] in a file of its own. First all of them prepare
+//! what is new, which reads and checks every file and changes nothing; when none objects, all of them put it in force.
 
 mod access_rules;
 mod admission;
@@ -47,8 +47,8 @@ pub(crate) trait Reloadable: Send + Sync {
 
 /// Something that was found right and waits to be put in force.
 pub(crate) trait Prepared {
-    /// Puts it in force. Nothing that could still go wrong is left to do. Says what is different in the files that were read, a line
-    /// for each thing.
+    /// Puts it in force. Nothing that could still go wrong is left to do. Says what is different in the files that were
+    /// read, a line for each thing.
     fn commit(self: Box<Self>) -> Vec<String>;
 }
 

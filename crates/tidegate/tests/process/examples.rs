@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::up::Fleet;
 
-/// A fleet file of the examples, with as few resources as its agreement allows and without limits of CPU, and looked at often.
+/// A fleet file of the examples, with as few resources as its agreement allows and without limits of CPU, and looked at
+/// often.
 fn scaled_down(example: &str) -> (String, u64) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fleet").join(format!("{example}.toml"));
     let text = std::fs::read_to_string(path).unwrap();

@@ -1,4 +1,5 @@
-//! A panic of any thread ends the process, so that a supervisor starts it again. Builds with debug assertions panic when a test says so.
+//! A panic of any thread ends the process, so that a supervisor starts it again. Builds with debug assertions panic
+//! when a test says so.
 
 #![cfg(debug_assertions)]
 

@@ -1,11 +1,12 @@
-//! Nothing that a peer sends may end a thread: the crates that see its bytes neither unwrap nor panic outside tests, and
-//! the codec does not index.
+//! Nothing that a peer sends may end a thread: the crates that see its bytes neither unwrap nor panic outside tests,
+//! and the codec does not index.
 
 use crate::Violation;
 use crate::exceptions::Exception;
 use crate::source::{Source, Sources};
 
-/// The crates that work on what a peer sent: clients, other nodes, servers that are asked, and whoever writes to the bus.
+/// The crates that work on what a peer sent: clients, other nodes, servers that are asked, and whoever writes to the
+/// bus.
 const CAREFUL: &[&str] = &[
     "mqtt", "engine", "node", "client", "dns", "acl", "auth", "bus", "cluster", "mirror", "context", "console",
     "fleet", "bridge",

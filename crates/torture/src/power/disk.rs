@@ -1,8 +1,8 @@
 //! What a disk may hold after the power has failed.
 //!
-//! A file's bytes are safe once a sync of the file has ended that began after they were written. A name (a file created, renamed,
-//! removed) is safe once a sync of its folder has ended that began after it was given. Of everything else the disk may have
-//! kept nothing, all up to some moment, or any part; writes may be torn between sectors.
+//! A file's bytes are safe once a sync of the file has ended that began after they were written. A name (a file
+//! created, renamed, removed) is safe once a sync of its folder has ended that began after it was given. Of everything
+//! else the disk may have kept nothing, all up to some moment, or any part; writes may be torn between sectors.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -212,7 +212,8 @@ impl Disk {
 
     fn surviving_names(&self, style: Style, outage: &mut Outage, rng: &mut Rng) -> Names {
         let mut names = self.base.clone();
-        // What a folder has forgotten, it has forgotten with all that came later in it: journals of file systems keep the order.
+        // What a folder has forgotten, it has forgotten with all that came later in it: journals of file systems keep
+        // the order.
         let mut forgetful: Vec<&Path> = Vec::new();
         for (at, naming) in &self.namings {
             let dirs = naming.dirs();

@@ -1,5 +1,6 @@
-//! What a server answers: `{"result": "allow" | "deny" | "ignore", "is_superuser": false, "client_attrs": {"group": "a"},
-//! "expire_at": 1700000000, "acl": [...]}`, as EMQX asks it of servers, so that one written for EMQX serves here.
+//! What a server answers:
+//! `{"result": "allow" | "deny" | "ignore", "is_superuser": false, "client_attrs": {"group": "a"}, "expire_at": 1700000000, "acl": [...]}`,
+//! as EMQX asks it of servers, so that one written for EMQX serves here.
 
 use serde_json::{Map, Value};
 

@@ -1,5 +1,5 @@
-//! Leaves a server alone that does not work: after so many failures in a row nobody asks it for a while, then one request
-//! tries, and depending on how that goes the others follow or wait again.
+//! Leaves a server alone that does not work: after so many failures in a row nobody asks it for a while, then one
+//! request tries, and depending on how that goes the others follow or wait again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -121,7 +121,8 @@ impl Provider for Http {
     }
 }
 
-/// What the server is asked. A field that is not known is left out; a password that is no text goes as `password_base64`.
+/// What the server is asked. A field that is not known is left out; a password that is no text goes as
+/// `password_base64`.
 fn question(request: &Request) -> Result<Zeroizing<Vec<u8>>, serde_json::Error> {
     let certificate = request.certificate.as_ref();
     let texts = [

@@ -14,8 +14,8 @@ pub(super) enum Secrets {
     Skipped,
 }
 
-/// Reads a set. Keys that are not for signatures, or of kinds that are not known, are passed over, as RFC 7517 (section 5)
-/// asks; one that is known and broken is an error.
+/// Reads a set. Keys that are not for signatures, or of kinds that are not known, are passed over, as RFC 7517
+/// (section 5) asks; one that is known and broken is an error.
 pub(super) fn parse_set(text: &[u8], secrets: Secrets) -> Result<Vec<Key>, KeyProblem> {
     let value: Value = serde_json::from_slice(text).map_err(|_| KeyProblem::NoSet)?;
     let list = value.get("keys").and_then(Value::as_array).ok_or(KeyProblem::NoSet)?;

@@ -79,8 +79,8 @@ impl Jwt {
         Ok(Decision::Allow(crate::decision::Identity { user_name, ..identity }))
     }
 
-    /// Whether a key of ours has signed the token. Keys may have changed where they come from, so that those are asked for
-    /// once more when none fits.
+    /// Whether a key of ours has signed the token. Keys may have changed where they come from, so that those are asked
+    /// for once more when none fits.
     fn check_signature(&self, token: &Token<'_>, algorithm: Algorithm, context: Context) -> Result<(), Refusal> {
         for unknown in [false, true] {
             let keys = self.source.keys(&self.name, unknown, context.left).ok_or_else(|| {

@@ -104,8 +104,8 @@ fn rsa(der: &[u8]) -> Result<Material, Fault> {
     Ok(Material::Rsa { modulus, exponent })
 }
 
-/// The key of a certificate (RFC 5280, section 4.1). Its own signature and dates are not looked at: who wrote its name into
-/// the configuration trusts it.
+/// The key of a certificate (RFC 5280, section 4.1). Its own signature and dates are not looked at: who wrote its name
+/// into the configuration trusts it.
 fn from_certificate(der: &[u8]) -> Result<Material, Fault> {
     let (certificate, _) = take(SEQUENCE, der)?;
     let (signed, _) = take(SEQUENCE, certificate)?;

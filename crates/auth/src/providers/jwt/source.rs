@@ -69,8 +69,8 @@ impl Source {
         })
     }
 
-    /// The keys; none when they could not be fetched yet. `unknown` says that those there are do not fit, so that a set that
-    /// has changed meanwhile is found.
+    /// The keys; none when they could not be fetched yet. `unknown` says that those there are do not fit, so that a set
+    /// that has changed meanwhile is found.
     pub(super) fn keys(&self, provider: &str, unknown: bool, left: Duration) -> Option<Arc<[Key]>> {
         match self {
             Self::Fixed(keys) => Some(Arc::clone(keys)),

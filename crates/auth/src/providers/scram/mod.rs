@@ -1,5 +1,5 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677) as enhanced authentication of MQTT 5. The password never crosses the wire, and what the
-//! server keeps is not enough to log in with.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677) as enhanced authentication of MQTT 5. The password never crosses the wire, and
+//! what the server keeps is not enough to log in with.
 
 mod exchange;
 mod message;
@@ -65,8 +65,8 @@ impl Provider for Scram {
 #[derive(Debug)]
 struct ScramUsers {
     users: Users,
-    /// From this the salts of users come that are not there. It does not change with a restart, since the salts of users
-    /// that are there do not change either.
+    /// From this the salts of users come that are not there. It does not change with a restart, since the salts of
+    /// users that are there do not change either.
     secret: [u8; 32],
 }
 
@@ -83,8 +83,8 @@ impl ScramUsers {
         Some(Self { users, secret })
     }
 
-    /// What is kept about a user, and whether the user is there. Somebody who is not there looks like somebody who is: the
-    /// same salt each time, the usual rounds, and keys that no password fits.
+    /// What is kept about a user, and whether the user is there. Somebody who is not there looks like somebody who is:
+    /// the same salt each time, the usual rounds, and keys that no password fits.
     fn find(&self, name: &str) -> (ScramHash, bool) {
         if let Some(hash) = self.users.get(name).and_then(PasswordHash::scram) {
             return (hash.clone(), true);

@@ -1,7 +1,8 @@
-//! A transaction that stays open. What a record waits for is that all replicas have it, not the end of a transaction, which takes the
-//! coordinator several writes and the client some pauses. That only the newest producer of an id can write does not depend on the end:
-//! a newer one has the coordinator end the transaction, and its claim carries an epoch behind which the partition takes none of an older.
-//! Readers of such a log take what is stored, however its transaction ended.
+//! A transaction that stays open. What a record waits for is that all replicas have it, not the end of a transaction,
+//! which takes the coordinator several writes and the client some pauses. That only the newest producer of an id can
+//! write does not depend on the end: a newer one has the coordinator end the transaction, and its claim carries an
+//! epoch behind which the partition takes none of an older. Readers of such a log take what is stored, however its
+//! transaction ended.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,8 +51,9 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The brokers take nothing of this producer any more. That is so when another owner has begun; but to a producer whose transaction
-    /// has outlived its timeout, since the brokers were away, Kafka says the same, and nobody else has the partition.
+    /// The brokers take nothing of this producer any more. That is so when another owner has begun; but to a producer
+    /// whose transaction has outlived its timeout, since the brokers were away, Kafka says the same, and nobody else
+    /// has the partition.
     fn shut_out(&mut self, now: Instant) {
         self.is_fenced |= self.expires.is_none_or(|expires| now < expires);
     }
@@ -179,8 +181,8 @@ impl Open {
         if self.ends || is_idle || is_old { Turn::Due } else { Turn::Goes }
     }
 
-    /// Ends it, or goes on with that; the next record begins another one. The brokers may be away without anybody knowing yet: so it is
-    /// waited for their answer only for a moment.
+    /// Ends it, or goes on with that; the next record begins another one. The brokers may be away without anybody
+    /// knowing yet: so it is waited for their answer only for a moment.
     pub(super) fn end(&mut self, producer: &Producer) -> Result<(), KafkaError> {
         self.ends = true;
         match producer.commit_transaction(END_WITHIN) {
@@ -189,7 +191,8 @@ impl Open {
                 self.set(None);
             }
             Err(KafkaError::Transaction(error)) if error.is_retriable() => {}
-            // What was sent is still on its way, as while a partition gets another leader. It has its own time; nothing is sent behind it.
+            // What was sent is still on its way, as while a partition gets another leader. It has its own time; nothing
+            // is sent behind it.
             Err(KafkaError::Flush(RDKafkaErrorCode::OperationTimedOut)) => {}
             Err(error) => {
                 self.is_fenced_by(&error);

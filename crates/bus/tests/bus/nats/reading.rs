@@ -20,8 +20,8 @@ fn consumers(nats: &Nats, stream: &str) -> u64 {
     rest.split([',', '}']).next().unwrap().trim().parse().unwrap()
 }
 
-/// The server ends a request when the next record is more than what is left of its bytes. A reader that took that for an error began anew,
-/// with a pause, for each few of them.
+/// The server ends a request when the next record is more than what is left of its bytes. A reader that took that for
+/// an error began anew, with a pause, for each few of them.
 #[test]
 fn a_reader_of_large_records_keeps_its_consumer() {
     let nats = Nats::start();

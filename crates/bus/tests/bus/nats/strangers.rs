@@ -20,8 +20,8 @@ fn put(nats: &Nats, subject: &str, headers: &[u8], payload: &str) {
     assert!(lines.any(|line| line == "PONG"));
 }
 
-/// The client would take such a message for a word of the server to itself, and says nothing of it. Servers of late (2.15) store it without the
-/// status; 2.11 keeps it as it is.
+/// The client would take such a message for a word of the server to itself, and says nothing of it. Servers of late
+/// (2.15) store it without the status; 2.11 keeps it as it is.
 #[test]
 fn what_begins_as_a_word_of_the_server_is_read_though_nothing_follows() {
     let nats = Nats::start();

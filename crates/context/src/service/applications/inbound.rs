@@ -18,7 +18,8 @@ use crate::service::{Bell, Course, wall_ms};
 const MAX_IN_FLIGHT: usize = 1_024;
 /// Records that are taken at once from a partition.
 const TAKEN_AT_ONCE: usize = 256;
-/// After how long the broker is given a record again that it could not answer for: a node has died, and its place is taken within some leases.
+/// After how long the broker is given a record again that it could not answer for: a node has died, and its place is
+/// taken within some leases.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Bytes of a rejected record that go along to where it can be looked at.
 const MAX_REJECTED_BYTES: usize = 512 * 1024;
@@ -130,7 +131,8 @@ impl Inbound {
         }
     }
 
-    /// Takes what is here to be delivered, and gives it to the broker; says when it has to be called again at the latest.
+    /// Takes what is here to be delivered, and gives it to the broker; says when it has to be called again at the
+    /// latest.
     pub(super) fn turn(
         &mut self,
         courier: &Courier,
@@ -311,7 +313,8 @@ impl Part {
         Some(Self::from(courier.bounds(Topic::DeliveryPositions, 0, course)?.next))
     }
 
-    /// Begins to read. Who shares records begins with the first of all; a gateway for itself with what comes from now on.
+    /// Begins to read. Who shares records begins with the first of all; a gateway for itself with what comes from now
+    /// on.
     fn begin(
         &mut self,
         courier: &Courier,

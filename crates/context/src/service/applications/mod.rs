@@ -1,7 +1,8 @@
-//! Between nodes and applications on the bus: what nodes publish becomes records, and records of applications reach nodes.
+//! Between nodes and applications on the bus: what nodes publish becomes records, and records of applications reach
+//! nodes.
 //!
-//! Both ways it is at least once. A node's message is acknowledged when its record is on the bus. How far the records of applications
-//! have been delivered is noted behind the broker's word that it answers for them.
+//! Both ways it is at least once. A node's message is acknowledged when its record is on the bus. How far the records
+//! of applications have been delivered is noted behind the broker's word that it answers for them.
 
 mod inbound;
 mod outbound;
@@ -57,8 +58,8 @@ pub trait ApplicationHost: Send {
 /// Which records of applications a broker delivers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Its share: any of the brokers reaches all nodes, since they are a cluster, or since there is one. The name is that of
-    /// this process among them.
+    /// Its share: any of the brokers reaches all nodes, since they are a cluster, or since there is one. The name is
+    /// that of this process among them.
     Shared(String),
     /// All: each broker reaches the nodes that it knows.
     Each,

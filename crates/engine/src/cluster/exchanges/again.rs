@@ -26,8 +26,8 @@ struct Repeated<'a, 'r> {
 }
 
 impl Engine {
-    /// Sends a message on to those who have not got it, when its publisher sends it again and not all nodes have confirmed it. Says
-    /// whether it was such a one.
+    /// Sends a message on to those who have not got it, when its publisher sends it again and not all nodes have
+    /// confirmed it. Says whether it was such a one.
     #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
     #[inline]
     pub(crate) fn goes_again(
@@ -55,8 +55,8 @@ impl Engine {
         self.waits_on(now, key, session, id, exchange)
     }
 
-    /// A publisher has come back before all nodes have confirmed its message, which is on its way to them: it waits for what they say,
-    /// since one that dies first may not have got it. Says whether there is somebody to wait for.
+    /// A publisher has come back before all nodes have confirmed its message, which is on its way to them: it waits for
+    /// what they say, since one that dies first may not have got it. Says whether there is somebody to wait for.
     #[cold]
     fn waits_on(
         &mut self,
@@ -183,7 +183,8 @@ impl Reach<'_> {
         self.deliver_some(now, route, publication, source, is_new, |partition| !known.groups.has(partition));
     }
 
-    /// Delivers to those sessions of this shard whose partitions have not got the message yet, and deals to those of its groups.
+    /// Delivers to those sessions of this shard whose partitions have not got the message yet, and deals to those of
+    /// its groups.
     pub(crate) fn deliver_some(
         &mut self,
         now: Now,

@@ -1,7 +1,8 @@
 //! Which messages a dead node has dealt to groups that had moved away from it by then.
 //!
-//! The node tells their next home, but may die before that has heard of it. Then it is in the node's store alone, and whoever goes on with
-//! the node's partitions tells the home in its place: the publisher of such a message may be about to send it again.
+//! The node tells their next home, but may die before that has heard of it. Then it is in the node's store alone, and
+//! whoever goes on with the node's partitions tells the home in its place: the publisher of such a message may be about
+//! to send it again.
 
 use super::{ExchangeName, Got};
 use crate::engine::Engine;

@@ -4,8 +4,8 @@ use crate::ids::{PartitionId, Partitions};
 use crate::link::transfer_word::{put_partitions, read_partitions};
 use crate::wire::{WireError, WireReader};
 
-/// Where a message has been. Sessions and groups of one partition are looked at apart: while homes change, a shard may serve the sessions of a
-/// partition whose groups another one deals for.
+/// Where a message has been. Sessions and groups of one partition are looked at apart: while homes change, a shard may
+/// serve the sessions of a partition whose groups another one deals for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Got {
     /// Partitions whose sessions have got it, and whose retained values it was put among.

@@ -1,8 +1,9 @@
-//! Which partitions have got which messages of other nodes, and of shards of this process whose messages cross to other nodes as well.
+//! Which partitions have got which messages of other nodes, and of shards of this process whose messages cross to other
+//! nodes as well.
 //!
-//! A message that a group has dealt has a name, too: the id under which it is kept where it was dealt. It is kept until the commit of what
-//! has become of it is known there, and is dealt to the same member again if its node dies before: whoever has taken that node's place
-//! knows by the name that the member has it.
+//! A message that a group has dealt has a name, too: the id under which it is kept where it was dealt. It is kept until
+//! the commit of what has become of it is known there, and is dealt to the same member again if its node dies before:
+//! whoever has taken that node's place knows by the name that the member has it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +18,8 @@ use crate::link::exchange_word::ExchangeWord;
 /// Lives of shards of which something is remembered; that of the one that has been silent longest is forgotten.
 const ORIGINS_MAX: usize = 256;
 
-/// Messages of groups that are remembered, the last ones: more than a shard is given while others find out that a node is dead.
+/// Messages of groups that are remembered, the last ones: more than a shard is given while others find out that a node
+/// is dead.
 const DEALS_MAX: usize = 4096;
 
 /// The origin of what groups have dealt.
@@ -146,7 +148,8 @@ impl Marks {
         self.forget_deal(id)
     }
 
-    /// Sessions of these partitions have got nothing here any more. Returns what was noted of them, as it is from now on.
+    /// Sessions of these partitions have got nothing here any more. Returns what was noted of them, as it is from now
+    /// on.
     fn leave(&mut self, partitions: Partitions) -> Vec<(ExchangeName, Mark)> {
         let mut changed = Vec::new();
         for (origin, marks) in &mut self.origins {
@@ -200,9 +203,9 @@ impl Engine {
         }
     }
 
-    /// Notes that a message was taken that a group keeps under an id: its receiver's session, which is in the store, or its group goes along
-    /// with a partition. What is kept for the case that it did not arrive is given again when a link comes back, by another node
-    /// that goes on with what a dead one kept, or to another node that does.
+    /// Notes that a message was taken that a group keeps under an id: its receiver's session, which is in the store, or
+    /// its group goes along with a partition. What is kept for the case that it did not arrive is given again when a
+    /// link comes back, by another node that goes on with what a dead one kept, or to another node that does.
     pub(crate) fn note_taken(&mut self, qos: QoS, id: u64, owner: Option<PartitionId>) {
         if qos != QoS::ExactlyOnce || id == 0 {
             return;
@@ -238,7 +241,8 @@ impl Engine {
         }
     }
 
-    /// Of what an earlier process has stored under the numbers of several shards each has all, and one of this process's deletes it.
+    /// Of what an earlier process has stored under the numbers of several shards each has all, and one of this
+    /// process's deletes it.
     fn delete_marks(&mut self, name: ExchangeName, stored: u64) {
         let its = |shard: u16| stored >> shard & 1 != 0 && shard % self.place.shards == self.place.shard.0;
         for shard in (0..crate::ids::MAX_SHARDS).filter(|shard| its(*shard)) {

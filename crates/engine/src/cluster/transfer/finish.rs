@@ -22,8 +22,8 @@ enum Entry {
 }
 
 impl Engine {
-    /// What has come here for the partitions of a move since their images were taken, and to this place alone. Asked for when
-    /// [`Engine::is_cut`]; from then on nothing is noted.
+    /// What has come here for the partitions of a move since their images were taken, and to this place alone. Asked
+    /// for when [`Engine::is_cut`]; from then on nothing is noted.
     ///
     /// # Errors
     /// When it was more than is kept, or the link to a shard was lost before it had cut.
@@ -41,12 +41,12 @@ impl Engine {
         Ok(seal_image(rest))
     }
 
-    /// Delivers the rests of all shards of the old home to those who are at home on this shard, and then what was set aside here. Says how
-    /// many messages there were. The partitions stay held until they are released.
+    /// Delivers the rests of all shards of the old home to those who are at home on this shard, and then what was set
+    /// aside here. Says how many messages there were. The partitions stay held until they are released.
     ///
     /// # Errors
-    /// When it was more than is kept, the link to a shard was lost meanwhile, or the bytes are no rest. The partitions are
-    /// to be forgotten then.
+    /// When it was more than is kept, the link to a shard was lost meanwhile, or the bytes are no rest. The partitions
+    /// are to be forgotten then.
     pub fn finish_transfer(&mut self, now: Now, id: u64, rests: &[Vec<u8>]) -> Result<u64, ImageError> {
         self.desk.journal.now = now;
         let mut aside = Vec::new();

@@ -38,8 +38,8 @@ impl Engine {
         self.check_topic_levels(will.topic.as_str())
     }
 
-    /// What a client that has been let in may not do all the same. Refused, it leaves no trace on the session that it asks
-    /// for.
+    /// What a client that has been let in may not do all the same. Refused, it leaves no trace on the session that it
+    /// asks for.
     pub(super) fn check_client(
         &self,
         subject: Subject<'_>,

@@ -14,8 +14,8 @@ use crate::session::Membership;
 use crate::topics::GroupKey;
 
 impl Engine {
-    /// Keeps a message that a shard has kept for one client, under the same id: that client's shard knows by it whether the client has
-    /// the message. The client gets it when it has a seat here.
+    /// Keeps a message that a shard has kept for one client, under the same id: that client's shard knows by it whether
+    /// the client has the message. The client gets it when it has a seat here.
     pub(in crate::groups) fn keep_for_client(
         &mut self,
         now: Now,
@@ -28,9 +28,9 @@ impl Engine {
         self.deal_kept(now, id, false);
     }
 
-    /// What a group has dealt is not for this shard, since its receiver does not come. If whoever kept it is gone, whoever goes on for that one
-    /// deals it to the same client, as nobody has heard what became of it. So at QoS 2 it is kept under the same id for that client, and is
-    /// taken once. Says whether it is so.
+    /// What a group has dealt is not for this shard, since its receiver does not come. If whoever kept it is gone,
+    /// whoever goes on for that one deals it to the same client, as nobody has heard what became of it. So at QoS 2 it
+    /// is kept under the same id for that client, and is taken once. Says whether it is so.
     pub(crate) fn keeps_for_dead(&mut self, now: Now, group: &Membership, message: &MessageRef, client: u64) -> bool {
         let keeper = group.promised().filter(|(keeper, _)| !self.roster.has(*keeper));
         let Some((_, id)) = keeper.filter(|_| message.qos == QoS::ExactlyOnce) else { return false };
@@ -39,8 +39,8 @@ impl Engine {
         true
     }
 
-    /// Hands a message to the only client that may get it, by its place in its group. It is noted that a client of this shard has it, for
-    /// whoever gives it here once more.
+    /// Hands a message to the only client that may get it, by its place in its group. It is noted that a client of this
+    /// shard has it, for whoever gives it here once more.
     pub(super) fn hand_to_client(
         &mut self,
         now: Now,
@@ -57,8 +57,8 @@ impl Engine {
         self.note_taken(publication.qos, id, owner);
     }
 
-    /// The only client that may get a message has had no seat for long: the shard where its session is or was knows whether it has got it
-    /// there. If not, the message comes back for anybody. Says whether another shard is asked.
+    /// The only client that may get a message has had no seat for long: the shard where its session is or was knows
+    /// whether it has got it there. If not, the message comes back for anybody. Says whether another shard is asked.
     pub(super) fn asks_home_of(
         &mut self,
         now: Now,
@@ -81,8 +81,9 @@ impl Engine {
         true
     }
 
-    /// A message comes back that was given under an id. Where it may have come to its client before, at a shard that is gone, it goes on waiting
-    /// for that client: what came back may be from a session that was about to come there, and has not. Says whether that is so.
+    /// A message comes back that was given under an id. Where it may have come to its client before, at a shard that is
+    /// gone, it goes on waiting for that client: what came back may be from a session that was about to come there, and
+    /// has not. Says whether that is so.
     pub(in crate::groups) fn stays_bound(&mut self, now: Now, of: u64) -> bool {
         let deal = self.groups.kept.deals.get(&of);
         if deal.is_none_or(|deal| deal.client == 0 || deal.doubt != Doubt::Open) {
@@ -112,7 +113,8 @@ impl Engine {
         }
     }
 
-    /// The place of a client among the members of a group. What its session gets here that is about to leave is forgotten with it.
+    /// The place of a client among the members of a group. What its session gets here that is about to leave is
+    /// forgotten with it.
     pub(super) fn place_of_client(&self, key: GroupKey, client: u64) -> Option<usize> {
         let stays = |(_, (shard, session)): &(usize, Receiver)| {
             *shard != self.place.shard || !self.desk.has_left(SessionKey(*session), *shard)

@@ -1,8 +1,9 @@
 //! What groups keep, as a part of images: another node goes on with it where theirs is dead.
 //!
-//! Where the old home lives, it keeps what it has given to members until they answer for it, and gives what is nowhere to the new home itself.
-//! If it dies after its groups have moved away, nobody takes its place as their home. So what it still keeps for them goes along with what it was
-//! home to until then, to whoever goes on with that, and from there to the groups' home.
+//! Where the old home lives, it keeps what it has given to members until they answer for it, and gives what is nowhere
+//! to the new home itself. If it dies after its groups have moved away, nobody takes its place as their home. So what
+//! it still keeps for them goes along with what it was home to until then, to whoever goes on with that, and from there
+//! to the groups' home.
 
 use tidegate_mqtt::QoS;
 
@@ -59,7 +60,8 @@ impl Engine {
         Ok(all)
     }
 
-    /// Goes on keeping what groups kept elsewhere, with what came in the image of a partition. What an earlier attempt has brought is here already.
+    /// Goes on keeping what groups kept elsewhere, with what came in the image of a partition. What an earlier attempt
+    /// has brought is here already.
     pub(crate) fn adopt_kept(&mut self, now: Now, partition: PartitionId, all: Vec<KeptImage>) {
         for KeptImage { share, filter, client, id, message } in all {
             let of = group_partition(message.tenant, &share, &filter);
@@ -69,7 +71,8 @@ impl Engine {
         }
     }
 
-    /// Whether somebody goes on with what a dead node had of a partition, and so with what is known there of its groups.
+    /// Whether somebody goes on with what a dead node had of a partition, and so with what is known there of its
+    /// groups.
     pub(crate) fn is_taken_over_elsewhere(&self, partition: PartitionId) -> bool {
         self.roster.misses(partition) && !self.roster.stands_in(partition)
     }

@@ -14,8 +14,8 @@ const FILTERS_PER_PACKET: usize = 256;
 const FILTER_BYTES_PER_PACKET: usize = 16 * 1024;
 
 impl FilterSync {
-    /// What goes into the next packet: changes of one kind, in order, and with the same identifier where they have one. What is
-    /// suspected goes alone, and when all before it is answered.
+    /// What goes into the next packet: changes of one kind, in order, and with the same identifier where they have one.
+    /// What is suspected goes alone, and when all before it is answered.
     pub(super) fn next_changes(&mut self, identifies: bool) -> Vec<Change> {
         let (queue, ending) = (&mut self.queue, &self.ending);
         let is_alone = |change: &Change| ending.is_suspect(&change.filter);

@@ -1,7 +1,8 @@
 //! What has come back is settled in the store when all shards have it.
 //!
-//! A message that came back at QoS 1 is on its way to the other shards in memory only. Were it settled at once, it would be lost with the
-//! process, if its broker forgot it too. Exactly-once messages are written down on their way, and need not wait.
+//! A message that came back at QoS 1 is on its way to the other shards in memory only. Were it settled at once, it
+//! would be lost with the process, if its broker forgot it too. Exactly-once messages are written down on their way,
+//! and need not wait.
 
 use std::collections::BTreeMap;
 

@@ -23,8 +23,8 @@ const KEEP_ALIVE_SECONDS: u16 = 60;
 const ORCHESTRATOR: &str = "tidegate-orchestrator";
 
 impl Engine {
-    /// A transport to the broker of this name is connected: CONNECT goes out. `None` when nobody waits for it, as when it is the
-    /// outcome of another attempt than the present one.
+    /// A transport to the broker of this name is connected: CONNECT goes out. `None` when nobody waits for it, as when
+    /// it is the outcome of another attempt than the present one.
     pub fn open_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt) -> Option<ConnectionKey> {
         self.desk.journal.now = now;
         let key = self.desk.uplinks.find(name).filter(|_| !self.stopping)?;
@@ -69,16 +69,16 @@ impl Engine {
             },
         };
         self.desk.uplinks.by_connection.insert(connection, key);
-        // What was done on the last connection may be under way to the store. Whatever this one says of it follows a CONNECT
-        // that waits for that, as what is said to a client follows its CONNACK.
+        // What was done on the last connection may be under way to the store. Whatever this one says of it follows a
+        // CONNECT that waits for that, as what is said to a client follows its CONNACK.
         let stored = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
         self.desk.send_promise(connection, PacketType::Connect, stored, |out| connect.encode(out).is_ok());
         self.set_uplink_timer(key);
         Some(connection)
     }
 
-    /// Whether a client is an uplink of this orchestrator: then a broker's address leads back here, and every message would go
-    /// round without end.
+    /// Whether a client is an uplink of this orchestrator: then a broker's address leads back here, and every message
+    /// would go round without end.
     pub(crate) fn is_own_uplink(&self, connect: &Connect<'_>) -> bool {
         let Some(settings) = self.desk.uplinks.settings() else { return false };
         connect.properties.user_properties.iter().any(|pair| pair == (ORCHESTRATOR, &*settings.orchestrator))

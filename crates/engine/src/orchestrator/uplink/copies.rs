@@ -1,8 +1,8 @@
 //! Messages that come more than once: one copy for each filter that matches, and again after a restart.
 //!
-//! A broker may send a message once for each subscription that it matches (section 3.3.4). What has an id is told by that, also
-//! across a restart: the ids of the last exactly-once messages are kept in the store. What was published to a broker
-//! directly has none; its copies follow each other, and each names a subscription that those before did not.
+//! A broker may send a message once for each subscription that it matches (section 3.3.4). What has an id is told by
+//! that, also across a restart: the ids of the last exactly-once messages are kept in the store. What was published to
+//! a broker directly has none; its copies follow each other, and each names a subscription that those before did not.
 
 use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, RawPublish};
 

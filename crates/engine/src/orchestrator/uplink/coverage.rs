@@ -1,6 +1,7 @@
-//! Which messages a broker does not bring back, although somebody of this process wants them: it has refused the filters that match, or
-//! grants them and keeps the messages of a topic back. Others that hold the filters get such messages; where there are none, the
-//! broker still gets them, for its other subscribers, and they are delivered here without it.
+//! Which messages a broker does not bring back, although somebody of this process wants them: it has refused the
+//! filters that match, or grants them and keeps the messages of a topic back. Others that hold the filters get such
+//! messages; where there are none, the broker still gets them, for its other subscribers, and they are delivered here
+//! without it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -9,8 +10,8 @@ use super::{Uplink, UplinkKey, Uplinks};
 use crate::engine::Engine;
 use crate::ids::SessionKey;
 
-/// Topics remembered for a connection whose messages the broker took and did not bring back. When there are more, all are forgotten
-/// and found out again.
+/// Topics remembered for a connection whose messages the broker took and did not bring back. When there are more, all
+/// are forgotten and found out again.
 const KEPT_BACK_MAX: usize = 1_024;
 
 /// What filters say of a topic.

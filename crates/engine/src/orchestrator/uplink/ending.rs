@@ -1,7 +1,7 @@
 //! A filter that makes a broker close the connection is found, and not asked for there.
 //!
-//! What was unanswered when a broker closed the connection is asked for alone on the next one. A filter that is under way alone when
-//! the broker closes the connection again and again counts as refused, and is tried once more rarely.
+//! What was unanswered when a broker closed the connection is asked for alone on the next one. A filter that is under
+//! way alone when the broker closes the connection again and again counts as refused, and is tried once more rarely.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,7 +10,8 @@ use super::filters::Change;
 use crate::engine::Engine;
 use crate::now::{Millis, Now};
 
-/// How often a filter has to be under way alone when the broker closes the connection until it is not asked for any more.
+/// How often a filter has to be under way alone when the broker closes the connection until it is not asked for any
+/// more.
 const BLAMED_MAX: u8 = 2;
 /// Filters known of one broker that end its connections; beyond it the oldest is found out anew.
 const ENDING_MAX: usize = 1_024;
@@ -55,8 +56,8 @@ impl Ending {
         self.suspects.remove(filter);
     }
 
-    /// Puts what is suspected behind the rest, so that it is asked for when all others are there, and leaves out what nobody should ask
-    /// for. Returns the filters that count as refused from the beginning.
+    /// Puts what is suspected behind the rest, so that it is asked for when all others are there, and leaves out what
+    /// nobody should ask for. Returns the filters that count as refused from the beginning.
     pub(super) fn arrange(
         &mut self,
         queue: &mut VecDeque<Change>,
@@ -72,7 +73,8 @@ impl Ending {
         self.known.iter().filter(|filter| wanted.contains_key(*filter)).cloned().collect()
     }
 
-    /// The broker has closed the connection while these were unanswered. Returns the filter that ends connections, once it is found.
+    /// The broker has closed the connection while these were unanswered. Returns the filter that ends connections, once
+    /// it is found.
     pub(super) fn note_closed<'a>(
         &mut self,
         mut asked: impl Iterator<Item = &'a Change>,

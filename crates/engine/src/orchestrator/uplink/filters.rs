@@ -61,7 +61,8 @@ pub(super) struct Change {
     pub(super) wait: u64,
 }
 
-/// How many times the time for a probe's answer a broker has to answer for filters: it may have to look up much that it has kept.
+/// How many times the time for a probe's answer a broker has to answer for filters: it may have to look up much that it
+/// has kept.
 const SUB_ACK_PROBES: u64 = 6;
 /// After how long a broker is asked again for filters that it has refused, milliseconds.
 const ASK_AGAIN_MS: u64 = 60_000;
@@ -207,8 +208,8 @@ impl Engine {
         self.tell_brokers(filter, present, ticket.map(|ticket| (shard, ticket)))
     }
 
-    /// Whoever subscribes to what somebody else has just asked for waits as long as that one. Says whether there is anything to
-    /// wait for.
+    /// Whoever subscribes to what somebody else has just asked for waits as long as that one. Says whether there is
+    /// anything to wait for.
     pub(crate) fn wait_behind(&mut self, shard: ShardId, ticket: Ticket) -> bool {
         let wanted = &mut self.desk.uplinks.wanted;
         let Some(last) = wanted.waits.last_key_value().map(|(wait, _)| *wait) else { return false };
@@ -348,7 +349,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes what a broker has refused, or grants now: messages that only refused filters match do not come back from it.
+    /// Notes what a broker has refused, or grants now: messages that only refused filters match do not come back from
+    /// it.
     fn note_refused(&mut self, now: Now, key: UplinkKey, ack: &SubAck<'_>) {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;

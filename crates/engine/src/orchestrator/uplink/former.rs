@@ -6,8 +6,8 @@ use crate::ids::SessionKey;
 use crate::now::{Millis, Now};
 use crate::telling::reason::Reason;
 
-/// How long after the first broker serves the others of an earlier process may still be named, milliseconds. Who manages a fleet
-/// names them one after the other.
+/// How long after the first broker serves the others of an earlier process may still be named, milliseconds. Who
+/// manages a fleet names them one after the other.
 const NAMED_WITHIN_MS: u64 = 10_000;
 
 /// What is known of the brokers of an earlier process.
@@ -38,8 +38,8 @@ impl Engine {
         self.forget_other_uplinks(now);
     }
 
-    /// All brokers have been named: others get what those owe that an earlier process knew and that are not among them. Where
-    /// there is none at all it waits in the store until there is.
+    /// All brokers have been named: others get what those owe that an earlier process knew and that are not among them.
+    /// Where there is none at all it waits in the store until there is.
     pub fn forget_other_uplinks(&mut self, now: Now) {
         self.desk.journal.now = now;
         if let Former::Awaited(until) = std::mem::take(&mut self.desk.uplinks.former) {

@@ -9,8 +9,8 @@ use crate::now::Now;
 use crate::publish::dispatch::{Source, reach};
 
 impl Engine {
-    /// Delivers a message that a broker has taken and does not bring back. Should it come after all, it is known by its id. Where
-    /// brokers decide what their users may read, nobody gets it without them.
+    /// Delivers a message that a broker has taken and does not bring back. Should it come after all, it is known by its
+    /// id. Where brokers decide what their users may read, nobody gets it without them.
     pub(super) fn deliver_here(&mut self, now: Now, key: UplinkKey, message: &MessageRef) {
         if self.desk.uplinks.brokers_decide() {
             return;

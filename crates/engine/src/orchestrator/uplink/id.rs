@@ -114,8 +114,8 @@ impl MessageId {
         if own[..HEAD.len()] == HEAD { Self::parse_bytes(&own[HEAD.len()..]) } else { None }
     }
 
-    /// The id of a message that has no properties beside it, but for subscription identifiers; these, too. That is how nearly all
-    /// messages come back, and it spares looking at properties one by one.
+    /// The id of a message that has no properties beside it, but for subscription identifiers; these, too. That is how
+    /// nearly all messages come back, and it spares looking at properties one by one.
     #[inline]
     pub(crate) fn alone_in(properties: &[u8]) -> Option<Self> {
         let mut rest = properties;
@@ -143,8 +143,9 @@ impl MessageId {
         }
     }
 
-    /// The id among the properties of a PUBLISH packet, wherever the broker has put it. Of several it is the last: brokers keep the
-    /// order of user properties ([MQTT-3.3.2-18]), and those before it came with the message from its publisher.
+    /// The id among the properties of a PUBLISH packet, wherever the broker has put it. Of several it is the last:
+    /// brokers keep the order of user properties ([MQTT-3.3.2-18]), and those before it came with the message from its
+    /// publisher.
     pub(crate) fn of(properties: &PublishProperties<'_>) -> Option<Self> {
         let pairs = properties.user_properties.iter();
         pairs.filter(|(name, _)| *name == PROPERTY).last().and_then(|(_, value)| Self::parse(value))
@@ -153,11 +154,12 @@ impl MessageId {
 
 /// Origins remembered at once; the one not heard of for longest makes room.
 const ORIGINS_MAX: usize = 256;
-/// The least and the most numbers of an origin that are told apart, each a power of two. An id this far behind the newest counts as
-/// new: better twice than never.
+/// The least and the most numbers of an origin that are told apart, each a power of two. An id this far behind the
+/// newest counts as new: better twice than never.
 const WINDOW_MIN: u64 = 1 << 18;
 const WINDOW_MAX: u64 = 1 << 24;
-/// How many times what may be owed at once is told apart: as long as one message is under way, others enter and are settled.
+/// How many times what may be owed at once is told apart: as long as one message is under way, others enter and are
+/// settled.
 const WINDOW_PER_OWED: u64 = 2;
 
 /// Which messages have come back from the fleet, so that none is delivered twice that a fleet brings twice.

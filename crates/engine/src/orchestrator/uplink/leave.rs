@@ -73,7 +73,8 @@ impl Engine {
         if owed > 0 && !force {
             return Err(UplinkError::Owes { name: name.to_owned(), owed });
         }
-        // Another shard may have sent a message here already, and those that are being drained may have to give theirs away.
+        // Another shard may have sent a message here already, and those that are being drained may have to give theirs
+        // away.
         if !self.has_another(key) {
             return Err(UplinkError::Last(name.to_owned()));
         }

@@ -26,7 +26,8 @@ pub(super) fn group() -> GroupName<'static> {
 }
 
 impl Engine {
-    /// Adds a broker, or changes how one is spoken to from its next connection on. Called on the shard that has partition 0.
+    /// Adds a broker, or changes how one is spoken to from its next connection on. Called on the shard that has
+    /// partition 0.
     ///
     /// # Errors
     /// Where there is no fleet.
@@ -189,8 +190,8 @@ impl Engine {
             self.announce_presence(session, true);
         }
         if !session_present {
-            // A broker that has forgotten the orchestrator has forgotten what it had taken over as well. While the session has
-            // no connection what is dealt anew is queued and sent below, once.
+            // A broker that has forgotten the orchestrator has forgotten what it had taken over as well. While the
+            // session has no connection what is dealt anew is queued and sent below, once.
             self.start_anew(now, key);
         }
         if !draining {
@@ -273,8 +274,8 @@ impl Engine {
                 }
             }
         } else if silent && uplink.accepted != Some(Version::V5) {
-            // A broker that closes without a word may not know the version. One that has spoken it is only starting, and what it has
-            // under way to the orchestrator would lose its ids in an older one.
+            // A broker that closes without a word may not know the version. One that has spoken it is only starting,
+            // and what it has under way to the orchestrator would lose its ids in an older one.
             self.try_other_version(key);
         }
         self.forget_hold(key);

@@ -2,23 +2,26 @@
 //!
 //! An uplink is a connection turned round: the engine connects to a broker and is a client there. Everything that a
 //! subscriber's session can do serves it too: its queue holds what the broker is to be given, its window bounds what is
-//! under way, its entries in the store outlive the process. All uplinks are members of one shared group in a tenant of their
-//! own, which deals what clients publish; what comes from brokers goes to the subscribers of the clients' tenant. They live
-//! on one shard, the home of partition 0.
+//! under way, its entries in the store outlive the process. All uplinks are members of one shared group in a tenant of
+//! their own, which deals what clients publish; what comes from brokers goes to the subscribers of the clients' tenant.
+//! They live on one shard, the home of partition 0.
 //!
 //! - `route.rs`: what clients publish gets an id and goes to the fleet, or waits for room.
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
-//! - `filters.rs`: each filter of this process once at each broker, in the packets of `asking.rs`; `coverage.rs`: which messages a broker does not bring back.
+//! - `filters.rs`: each filter of this process once at each broker, in the packets of `asking.rs`; `coverage.rs`: which
+//!   messages a broker does not bring back.
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
 //! - `refusal.rs`: a filter that no broker takes, or that one refuses a user, is refused to the client.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
-//! - `suspects.rs`: a message that makes brokers close the connection is set aside; `ending.rs`: a filter that does is not asked for.
+//! - `suspects.rs`: a message that makes brokers close the connection is set aside; `ending.rs`: a filter that does is
+//!   not asked for.
 //! - `settled.rs`: whether all has come that brokers gave out before a moment.
 //! - `order.rs`: a topic's messages keep their order while its broker changes.
 //! - `confirm.rs`: what has come back is settled in the store when all shards have it.
 //! - `here.rs`: what no broker brings back is delivered without one.
-//! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for a while.
+//! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for
+//!   a while.
 //! - `report.rs`: what is told of them; `former.rs`: those of an earlier process.
 
 mod asking;
@@ -211,8 +214,8 @@ struct Probe {
 }
 
 impl Probe {
-    /// When the broker is lost that has sent its last packet at `seen`. A slow one may have much to do before it comes to the probe:
-    /// whatever it sends shows that it lives.
+    /// When the broker is lost that has sent its last packet at `seen`. A slow one may have much to do before it comes
+    /// to the probe: whatever it sends shows that it lives.
     fn due(&self, seen: Millis, timeout: u64) -> Option<Millis> {
         self.asked.map(|asked| asked.max(seen).plus(timeout))
     }
@@ -249,7 +252,8 @@ impl Uplinks {
         self.settings.as_ref()
     }
 
-    /// Whether brokers decide what clients may do, since they know them: then nothing is kept or delivered that no broker has let pass.
+    /// Whether brokers decide what clients may do, since they know them: then nothing is kept or delivered that no
+    /// broker has let pass.
     #[inline]
     pub(crate) fn brokers_decide(&self) -> bool {
         self.settings.as_ref().is_some_and(|settings| settings.user.is_some())
@@ -282,8 +286,8 @@ impl Uplinks {
         self.by_connection.get(&key).copied()
     }
 
-    /// A broker has answered a message. Says whether it is decided behind the packet what becomes of it: an acknowledged one
-    /// may have to come back, and one that the broker has no room for goes to another.
+    /// A broker has answered a message. Says whether it is decided behind the packet what becomes of it: an
+    /// acknowledged one may have to come back, and one that the broker has no room for goes to another.
     pub(crate) fn note_answered(
         &mut self,
         session: SessionKey,

@@ -1,8 +1,8 @@
 //! A topic's messages keep their order while its broker changes, where the topic decides about the broker.
 //!
-//! When a broker comes, is drained, or has no room for a while, topics move. What waits for their old brokers moves with them. What
-//! these have under way does not, and would be overtaken by what the new ones are given: so a new one is given nothing until that is
-//! settled, for a limited time.
+//! When a broker comes, is drained, or has no room for a while, topics move. What waits for their old brokers moves
+//! with them. What these have under way does not, and would be overtaken by what the new ones are given: so a new one
+//! is given nothing until that is settled, for a limited time.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,8 @@ fn id_of(delivery: &Delivery) -> Option<MessageId> {
 }
 
 impl Engine {
-    /// Topics may have moved: what waits moves with them, and their new brokers wait for what is under way at the old ones.
+    /// Topics may have moved: what waits moves with them, and their new brokers wait for what is under way at the old
+    /// ones.
     pub(super) fn keep_order(&mut self, now: Now) {
         let uplinks = &self.desk.uplinks;
         let by_topic = uplinks.settings().is_some_and(|settings| settings.policy == RoutingPolicy::TopicHash);

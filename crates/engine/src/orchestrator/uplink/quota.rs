@@ -44,7 +44,8 @@ impl Pause {
 }
 
 impl Engine {
-    /// A broker has no room. What it was given before this was known may come back in the same way, and is the same refusal.
+    /// A broker has no room. What it was given before this was known may come back in the same way, and is the same
+    /// refusal.
     pub(super) fn begin_pause(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         if uplink.pause.is_on() || uplink.stage != Stage::Open {

@@ -82,8 +82,8 @@ impl Engine {
         Ok(())
     }
 
-    /// A message that is sent for the first time under a packet id that is not released: the broker has forgotten what it had
-    /// sent under it. It cannot always say so, since the CONNACK of its new session may have been lost.
+    /// A message that is sent for the first time under a packet id that is not released: the broker has forgotten what
+    /// it had sent under it. It cannot always say so, since the CONNACK of its new session may have been lost.
     fn forget_receipt(&mut self, session: SessionKey, packet_id: PacketId) {
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
         let stored = session.stored;
@@ -220,7 +220,8 @@ impl Engine {
         None
     }
 
-    /// Keeps a retained value here as well, unless a later one is known. Says whether it is news, as far as this shard knows.
+    /// Keeps a retained value here as well, unless a later one is known. Says whether it is news, as far as this shard
+    /// knows.
     fn takes_over(
         &mut self,
         now: Now,

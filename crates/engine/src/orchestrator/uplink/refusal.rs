@@ -1,5 +1,5 @@
-//! A filter that no broker takes is refused to the client, and so is one that any broker refuses where brokers decide what their users
-//! may do (BRK-10).
+//! A filter that no broker takes is refused to the client, and so is one that any broker refuses where brokers decide
+//! what their users may do (BRK-10).
 
 use tidegate_mqtt::{PacketId, ReasonCode, SubAck, TopicFilter};
 
@@ -68,8 +68,8 @@ impl Engine {
         }
     }
 
-    /// All brokers have answered for a filter, or are gone: whoever waits for it is refused it if none has taken it. Whoever has
-    /// subscribed before keeps the subscription.
+    /// All brokers have answered for a filter, or are gone: whoever waits for it is refused it if none has taken it.
+    /// Whoever has subscribed before keeps the subscription.
     pub(super) fn pass_verdict_on(&mut self, now: Now, shard: ShardId, ticket: Ticket, verdict: &Verdict) {
         if !verdict.is_refused() {
             return;
@@ -85,9 +85,9 @@ impl Engine {
         }
     }
 
-    /// Some filters of a SUBSCRIBE packet were refused: whoever waits for the answer is refused them as well. Each user's clients live
-    /// on one shard, so all who wait are here. Whoever has subscribed before keeps the subscription, which brings nothing from this
-    /// broker.
+    /// Some filters of a SUBSCRIBE packet were refused: whoever waits for the answer is refused them as well. Each
+    /// user's clients live on one shard, so all who wait are here. Whoever has subscribed before keeps the
+    /// subscription, which brings nothing from this broker.
     pub(super) fn pass_refusals_on(&mut self, now: Now, key: UplinkKey, ack: &SubAck<'_>) {
         if !self.desk.uplinks.brokers_decide() {
             return;

@@ -1,7 +1,7 @@
 //! Retained values that were removed, while brokers may still have them.
 //!
-//! A removal reaches the broker that has the value some time after it was acknowledged. What is subscribed to meanwhile would bring the
-//! removed value back, if nobody remembered that it is gone.
+//! A removal reaches the broker that has the value some time after it was acknowledged. What is subscribed to meanwhile
+//! would bring the removed value back, if nobody remembered that it is gone.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,8 @@ use crate::message::MessageRef;
 use crate::now::Now;
 use crate::publish::dispatch::{Source, reach};
 
-/// Removals remembered by one shard; the oldest make room. A removal is under way for milliseconds, or as long as a broker is away.
+/// Removals remembered by one shard; the oldest make room. A removal is under way for milliseconds, or as long as a
+/// broker is away.
 const REMOVALS_MAX: usize = 65_536;
 
 /// The topics whose retained value was removed last, with the version of the removal.

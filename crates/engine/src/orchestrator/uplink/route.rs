@@ -73,8 +73,8 @@ impl Engine {
         MessageId { origin: uplinks.origin, number: uplinks.next_number, entered: now.unix, publisher, retain }
     }
 
-    /// Lets a PUBLISH through to the fleet, or refuses it as long as the fleet has no room: whoever can be told is, and the
-    /// acknowledgement of others is withheld.
+    /// Lets a PUBLISH through to the fleet, or refuses it as long as the fleet has no room: whoever can be told is, and
+    /// the acknowledgement of others is withheld.
     pub(crate) fn pass_gate(
         &mut self,
         now: Now,

@@ -8,26 +8,27 @@ use zeroize::Zeroizing;
 pub enum RoutingPolicy {
     /// Each broker in turn, as in the Brokel study. The order of a topic's messages is not kept.
     RoundRobin,
-    /// By the topic, with rendezvous hashing: the order of a topic's messages is kept, and few topics move when brokers come
-    /// and go.
+    /// By the topic, with rendezvous hashing: the order of a topic's messages is kept, and few topics move when brokers
+    /// come and go.
     TopicHash,
     /// The broker that owes least. The order of a topic's messages is not kept.
     LeastLoaded,
 }
 
-/// Makes an engine an orchestrator: what clients publish goes to one broker of a fleet and comes back by subscriptions there.
+/// Makes an engine an orchestrator: what clients publish goes to one broker of a fleet and comes back by subscriptions
+/// there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UplinkSettings {
-    /// Names this orchestrator towards brokers: the beginning of the client ids that it shows them. No two of a fleet may
-    /// have the same one.
+    /// Names this orchestrator towards brokers: the beginning of the client ids that it shows them. No two of a fleet
+    /// may have the same one.
     pub orchestrator: String,
-    /// The user whose own credentials brokers are shown (BRK-10). Their rules decide then: about each message before anybody gets it,
-    /// and about each filter. `None` shows them the orchestrator's.
+    /// The user whose own credentials brokers are shown (BRK-10). Their rules decide then: about each message before
+    /// anybody gets it, and about each filter. `None` shows them the orchestrator's.
     pub user: Option<String>,
     /// How publishes are spread.
     pub policy: RoutingPolicy,
-    /// Messages above QoS 0 that one broker is given before it has acknowledged the first and, where it is to, brought it
-    /// back. A broker may ask for less. Below what a broker queues for a client, so that none has to drop any.
+    /// Messages above QoS 0 that one broker is given before it has acknowledged the first and, where it is to, brought
+    /// it back. A broker may ask for less. Below what a broker queues for a client, so that none has to drop any.
     pub window: u16,
     /// Milliseconds between two probes (PINGREQ) of a broker.
     pub probe_interval_ms: u64,
@@ -35,7 +36,8 @@ pub struct UplinkSettings {
     pub probe_timeout_ms: u64,
     /// Milliseconds after which the messages of a broker that is away are given to others.
     pub reassign_after_ms: u64,
-    /// Milliseconds within which an acknowledged message has to come back where it is subscribed to; then it is sent again.
+    /// Milliseconds within which an acknowledged message has to come back where it is subscribed to; then it is sent
+    /// again.
     pub return_timeout_ms: u64,
     /// Milliseconds before the first attempt to reach a broker again; each further one waits twice as long.
     pub reconnect_min_ms: u64,
@@ -52,8 +54,8 @@ pub struct UplinkSettings {
 }
 
 impl UplinkSettings {
-    /// What the client id that a broker is shown begins with. Of users it holds what every broker takes in a client id; other characters
-    /// stand as their bytes, so that no two users have the same one.
+    /// What the client id that a broker is shown begins with. Of users it holds what every broker takes in a client id;
+    /// other characters stand as their bytes, so that no two users have the same one.
     pub(crate) fn shown_name(&self) -> String {
         let Some(user) = &self.user else { return self.orchestrator.clone() };
         let mut name = format!("{}~", self.orchestrator);
@@ -118,8 +120,8 @@ impl std::fmt::Debug for UplinkOptions {
     }
 }
 
-/// An attempt to reach a broker, numbered over all brokers of the process: a broker that is removed and added again may still hear
-/// of an attempt that was made under the same name before.
+/// An attempt to reach a broker, numbered over all brokers of the process: a broker that is removed and added again may
+/// still hear of an attempt that was made under the same name before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DialAttempt(pub u64);
 
@@ -205,11 +207,13 @@ pub struct UplinkCounters {
     pub received: u64,
     /// Of these, those that had been received before.
     pub duplicates: u64,
-    /// Messages delivered to the clients of this process without the broker, which took them and does not bring them back.
+    /// Messages delivered to the clients of this process without the broker, which took them and does not bring them
+    /// back.
     pub delivered_here: u64,
     /// Times that the broker was lost.
     pub lost: u64,
-    /// Messages that were given to no broker any more, since this one has closed the connection each time that it got them.
+    /// Messages that were given to no broker any more, since this one has closed the connection each time that it got
+    /// them.
     pub set_aside: u64,
 }
 

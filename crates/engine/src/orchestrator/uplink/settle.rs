@@ -1,8 +1,8 @@
 //! When a message that was given to a broker is settled, and what is sent again.
 //!
-//! A broker's acknowledgement says that it has the message, not that subscribers will get it: it may die, or drop it from a
-//! queue. So where somebody of this process has subscribed, a message is kept until it has come back as well. Only a broker
-//! of MQTT 5 brings an id back; what an older one has acknowledged is settled.
+//! A broker's acknowledgement says that it has the message, not that subscribers will get it: it may die, or drop it
+//! from a queue. So where somebody of this process has subscribed, a message is kept until it has come back as well.
+//! Only a broker of MQTT 5 brings an id back; what an older one has acknowledged is settled.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ use crate::telling::reason::Reason;
 
 /// How often a message is sent again that does not come back; then it is delivered without a broker.
 const RESENDS_MAX: u8 = 3;
-/// Messages whose resends are counted. Where there are more, the oldest are counted anew: they are sent again more often, not for ever.
+/// Messages whose resends are counted. Where there are more, the oldest are counted anew: they are sent again more
+/// often, not for ever.
 const RESENDS_COUNTED_MAX: usize = 65_536;
 
 /// How often messages were sent again that have not come back.
@@ -181,7 +182,8 @@ impl Engine {
         self.desk.memory -= cost;
     }
 
-    /// What has not come back takes room in the window as well. Who has no room, or was not asked for all filters, has no window.
+    /// What has not come back takes room in the window as well. Who has no room, or was not asked for all filters, has
+    /// no window.
     pub(super) fn fit_window(&mut self, key: UplinkKey) {
         let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
         let closed = uplink.pause.is_on() || uplink.hold.is_on() || !uplink.filters.are_asked();
@@ -264,8 +266,8 @@ impl Engine {
         self.deal_again(now, super::life::group(), &mut publication.clone(), &source, not_to);
     }
 
-    /// A broker has forgotten the orchestrator, and with that what it had taken over and what it was about to hand over.
-    /// Everything is dealt anew, in its order; mostly the same broker gets it.
+    /// A broker has forgotten the orchestrator, and with that what it had taken over and what it was about to hand
+    /// over. Everything is dealt anew, in its order; mostly the same broker gets it.
     pub(super) fn start_anew(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
         let session = uplink.session;
@@ -294,8 +296,8 @@ impl Engine {
         }
     }
 
-    /// Takes back what a broker acknowledged and has not brought back, what it did not acknowledge, and what waits for it, in
-    /// the order in which it entered, and deals it anew.
+    /// Takes back what a broker acknowledged and has not brought back, what it did not acknowledge, and what waits for
+    /// it, in the order in which it entered, and deals it anew.
     fn take_back(&mut self, now: Now, key: UplinkKey, whereto: Whereto) {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         // It is the version in which it was given what it has, whichever is tried next.
@@ -378,7 +380,8 @@ impl Engine {
         self.forget_settled(session, in_flight);
     }
 
-    /// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody else.
+    /// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody
+    /// else.
     pub(super) fn leave_to_release(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) -> InFlight {
         let mut numbers = entry.item.numbers;
         let id = entry.id();

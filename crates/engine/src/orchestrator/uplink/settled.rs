@@ -1,8 +1,8 @@
 //! Whether all has come that brokers gave out before a moment: what a move of partitions waits for.
 //!
-//! A broker hands its messages out in order. So whatever it had written for this process has come once it has answered a PINGREQ
-//! that was sent behind that moment, unless it holds more than it may have unacknowledged; and whatever this process had given it has come
-//! once all of that is acknowledged and has come back.
+//! A broker hands its messages out in order. So whatever it had written for this process has come once it has answered
+//! a PINGREQ that was sent behind that moment, unless it holds more than it may have unacknowledged; and whatever this
+//! process had given it has come once all of that is acknowledged and has come back.
 
 use super::copies::RECEIVE_MAXIMUM;
 use super::id::MessageId;
@@ -36,8 +36,8 @@ struct Awaited {
 }
 
 impl Engine {
-    /// Begins to find out whether all has come that brokers gave out before now. Brokers that are away are left out: what they have
-    /// comes, if at all, on another connection.
+    /// Begins to find out whether all has come that brokers gave out before now. Brokers that are away are left out:
+    /// what they have comes, if at all, on another connection.
     pub fn begin_settling(&mut self, now: Now) -> Settling {
         self.desk.journal.now = now;
         let open: Vec<UplinkKey> = self

@@ -1,9 +1,11 @@
-//! A message that makes brokers close the connection is found and set aside, before it takes them all down one after the other.
+//! A message that makes brokers close the connection is found and set aside, before it takes them all down one after
+//! the other.
 //!
-//! Some brokers close the connection where they do not like a packet, such as one whose topic has a character that they do not allow. It
-//! would be sent again on each connection, and go to the next broker once the first has been away for long. So after two
-//! connections in a row that were closed soon, what was under way is sent one message at a time: the one that is under way alone when the
-//! broker closes the connection is blamed, and set aside when that has happened often enough.
+//! Some brokers close the connection where they do not like a packet, such as one whose topic has a character that they
+//! do not allow. It would be sent again on each connection, and go to the next broker once the first has been away for
+//! long. So after two connections in a row that were closed soon, what was under way is sent one message at a time: the
+//! one that is under way alone when the broker closes the connection is blamed, and set aside when that has happened
+//! often enough.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +67,8 @@ pub(super) struct Suspicion {
     under_way: usize,
     /// How many messages are still to be answered one at a time; 0 where it gets as many as its window takes.
     careful: usize,
-    /// The answered probe that would show that the broker has outlived the message under way: one to a PINGREQ sent behind it.
+    /// The answered probe that would show that the broker has outlived the message under way: one to a PINGREQ sent
+    /// behind it.
     outlived_at: u64,
     /// When it has served for long, [`Millis::NEVER`] where it does not serve or has.
     pub(super) steady_at: Millis,

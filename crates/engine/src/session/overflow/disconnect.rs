@@ -10,8 +10,8 @@ impl Desk {
         let connected = self.sessions.get(arriving.to.0).and_then(|session| session.connection);
         let Some(key) = connected else { return self.drop_newest(now, arriving) };
         if arriving.publisher.is_some_and(|publisher| publisher.connection == key && publisher.shard == self.shard) {
-            // Its own message filled its queue. It would send that again as soon as it is back, find its queue as full as
-            // now, and never come further.
+            // Its own message filled its queue. It would send that again as soon as it is back, find its queue as full
+            // as now, and never come further.
             return self.drop_newest(now, arriving);
         }
         self.discard_arriving(Reason::QueueFullDisconnect, arriving);

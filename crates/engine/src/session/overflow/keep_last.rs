@@ -1,5 +1,5 @@
-//! The newest message of a topic replaces the waiting older one of the same topic, also where there is room. A queue that is
-//! full of other topics gives up its oldest message.
+//! The newest message of a topic replaces the waiting older one of the same topic, also where there is room. A queue
+//! that is full of other topics gives up its oldest message.
 
 use super::Arriving;
 use crate::desk::Desk;

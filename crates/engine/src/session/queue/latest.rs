@@ -32,8 +32,8 @@ impl LatestQueue {
         self.waiting.get(stand)
     }
 
-    /// Adds a delivery. One that replaces an older one takes its place, so that a topic that changes often waits no longer
-    /// than others; with another priority it goes behind those of that.
+    /// Adds a delivery. One that replaces an older one takes its place, so that a topic that changes often waits no
+    /// longer than others; with another priority it goes behind those of that.
     pub(super) fn push(&mut self, delivery: Delivery) -> Option<Delivery> {
         let rank = rank(&delivery);
         let known = self.by_topic.get(delivery.message.topic()).copied().filter(|_| delivery.latest);

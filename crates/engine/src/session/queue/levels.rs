@@ -1,4 +1,5 @@
-//! A queue with priorities: the highest level first, in the order of arrival within one, and a share for the lower ones.
+//! A queue with priorities: the highest level first, in the order of arrival within one, and a share for the lower
+//! ones.
 
 use std::collections::VecDeque;
 

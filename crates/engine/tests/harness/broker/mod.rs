@@ -1,5 +1,5 @@
-//! A broker of a fleet, as small as it can be: it speaks MQTT 5 and 3.1.1, keeps sessions, and behaves as a test tells it to.
-//! It is a referee too: it panics when the orchestrator breaks a rule that a broker can see.
+//! A broker of a fleet, as small as it can be: it speaks MQTT 5 and 3.1.1, keeps sessions, and behaves as a test tells
+//! it to. It is a referee too: it panics when the orchestrator breaks a rule that a broker can see.
 
 mod routing;
 mod session;

@@ -6,7 +6,8 @@ use tidegate_engine::Batch;
 
 use super::Net;
 
-/// Batches in their order, each with how much of its node's store has to be committed before, and from and for which shard it is.
+/// Batches in their order, each with how much of its node's store has to be committed before, and from and for which
+/// shard it is.
 pub(super) type Behind = VecDeque<(u64, usize, usize, Batch)>;
 
 impl Net {
@@ -27,7 +28,8 @@ impl Net {
         self.shipping[shard] = (!last).then_some(to + 1);
     }
 
-    /// Hands a batch over as the shell does: to another node what promises something goes behind all that was written before.
+    /// Hands a batch over as the shell does: to another node what promises something goes behind all that was written
+    /// before.
     pub(super) fn send_batch(&mut self, from: usize, to: usize, batch: Batch) {
         let node = self.nodes.node_of(from);
         let promises = batch.promises() && self.store.waiting_of(node) > 0;

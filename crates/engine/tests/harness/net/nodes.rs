@@ -247,8 +247,8 @@ fn pair(one: usize, other: usize) -> u64 {
 }
 
 impl Net {
-    /// A node dies: what it held is gone, and what was under way from it to others has come before they hear of its end. It was theirs to
-    /// serve before, as far as it was kept nowhere.
+    /// A node dies: what it held is gone, and what was under way from it to others has come before they hear of its
+    /// end. It was theirs to serve before, as far as it was kept nowhere.
     pub(crate) fn end_node(&mut self, node: usize) {
         self.nodes.lose(node);
         self.nodes.newest.dead |= 1 << node;
@@ -326,7 +326,8 @@ impl Net {
         self.introduce_all();
     }
 
-    /// Two nodes do not reach each other any more, and both live. Of the batches between shards of theirs only the first so many arrive.
+    /// Two nodes do not reach each other any more, and both live. Of the batches between shards of theirs only the
+    /// first so many arrive.
     pub(crate) fn break_link(&mut self, one: usize, other: usize, arrive: usize) {
         self.trace.note(format!("nodes {one} and {other} lose their link"));
         let nodes = self.nodes;

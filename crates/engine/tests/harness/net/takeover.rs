@@ -11,8 +11,8 @@ use super::tables::Order;
 use crate::harness::store::Pairs;
 
 impl Net {
-    /// A node dies with a part of what it has not committed, and others will go on with what it has. Of what was under way from it only
-    /// so many batches of each shard still arrive.
+    /// A node dies with a part of what it has not committed, and others will go on with what it has. Of what was under
+    /// way from it only so many batches of each shard still arrive.
     pub(crate) fn fall(&mut self, node: usize, kept: usize, arrive: usize) {
         let waiting = self.store.waiting_of(node);
         self.trace.note(format!("node {node} falls: {kept} of {waiting} batches survive, {arrive} arrive"));

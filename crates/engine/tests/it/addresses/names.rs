@@ -264,7 +264,8 @@ fn only_mobile_nodes_are_told_to_those_who_balance_them() {
     });
 }
 
-/// The rules of the documentation, by what clients are called: the operator may speak to everybody, applications to single nodes, nodes to applications.
+/// The rules of the documentation, by what clients are called: the operator may speak to everybody, applications to
+/// single nodes, nodes to applications.
 #[derive(Debug)]
 struct Roles;
 

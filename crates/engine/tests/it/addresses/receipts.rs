@@ -172,7 +172,8 @@ fn only_so_many_are_counted() {
     assert_eq!(told(&sender).len(), 1_024);
 }
 
-/// Where receipts go is said by the broker: whoever could say it would have it publish where it may not publish, and to what is no topic.
+/// Where receipts go is said by the broker: whoever could say it would have it publish where it may not publish, and to
+/// what is no topic.
 #[test]
 fn a_sender_cannot_say_in_place_of_the_broker_where_receipts_go() {
     everywhere_with(open, |world| {

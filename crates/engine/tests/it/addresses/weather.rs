@@ -1,5 +1,6 @@
-//! Mobile nodes under weather: connections break at any byte, nodes come and go, some start clean, partitions move from node to node
-//! of a cluster, and processes die. A seed decides about everything; `TIDEGATE_SEED=17` plays only that one.
+//! Mobile nodes under weather: connections break at any byte, nodes come and go, some start clean, partitions move from
+//! node to node of a cluster, and processes die. A seed decides about everything; `TIDEGATE_SEED=17` plays only that
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

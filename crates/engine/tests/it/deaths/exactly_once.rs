@@ -152,8 +152,8 @@ fn a_message_that_is_on_its_way_to_a_shard_comes_once_when_that_takes_the_place_
     }
 }
 
-/// A message that waits between two shards of node 1, which take the place of node 0 meanwhile, where it had come or had not. Its publisher and
-/// both of its subscribers.
+/// A message that waits between two shards of node 1, which take the place of node 0 meanwhile, where it had come or
+/// had not. Its publisher and both of its subscribers.
 fn between_shards(reached: bool) -> (World, [Connecting; 3]) {
     let world = World::cluster(3, 2, |settings| settings.durability = Durability::Commit);
     let there = steady(&world, 1, "there ");

@@ -1,4 +1,5 @@
-//! Homes of shared groups that die, and others go on with their stores; and homes whose links to others are lost and come back.
+//! Homes of shared groups that die, and others go on with their stores; and homes whose links to others are lost and
+//! come back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -207,7 +208,8 @@ fn what_a_group_has_taken_reaches_its_members_when_its_home_dies() {
     }
 }
 
-/// Seeds that have found something while links were lost: a shard that had stood in for the home dealt what had come there before.
+/// Seeds that have found something while links were lost: a shard that had stood in for the home dealt what had come
+/// there before.
 const FOUND_WHILE_CUT_OFF: [u64; 1] = [84];
 
 #[test]

@@ -322,3 +322,24 @@ fn what_waits_for_a_client_that_has_left_its_group_goes_to_another_unless_the_cl
         assert_eq!(world.gauges().kept_deals, 0);
     }
 }
+
+/// Where much waits for one group, each of thousands who come to others would have it looked at.
+#[test]
+fn who_comes_to_one_group_has_nothing_looked_at_that_waits_for_another() {
+    let world = four();
+    let topic = group_at(&world, 0);
+    let _member = member_at(&world, 3, &topic);
+    let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+    world.fall_unnoticed(3, usize::MAX, 0);
+    world.run();
+    publisher.publish(message(&topic, "x").qos1().expiry(10));
+    // Whoever looks at it finds that its time is over.
+    world.advance(seconds(20));
+    let another =
+        (0..1000).map(|number| format!("u{number}")).find(|name| world.home_of(&format!("group/{name}")) == 0);
+    let other = world.connect(v5(&world.name_on(2, "other ")).clean(false).expiry(u32::MAX));
+    other.subscribe(&format!("$share/group/{}", another.unwrap()), ExactlyOnce);
+    assert_eq!((world.gauges().kept_deals, world.dropped(Reason::MessageExpired)), (1, 0));
+    other.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
+    assert_eq!((world.gauges().kept_deals, world.dropped(Reason::MessageExpired)), (0, 1));
+}

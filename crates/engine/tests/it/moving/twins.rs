@@ -295,8 +295,8 @@ impl Actor {
     }
 }
 
-/// What was sent live, in order, by the way it came: a group may be kept at another shard than its members, and then what
-/// comes by it and what comes to the member itself take ways of different lengths.
+/// What was sent live, in order, by the way it came: a group may be kept at another shard than its members, and then
+/// what comes by it and what comes to the member itself take ways of different lengths.
 fn live(lines: &[String]) -> BTreeMap<&str, Vec<&String>> {
     let mut ways = BTreeMap::<&str, Vec<&String>>::new();
     for line in lines.iter().filter(|line| !line.contains("retain true")) {
@@ -306,8 +306,8 @@ fn live(lines: &[String]) -> BTreeMap<&str, Vec<&String>> {
     ways
 }
 
-/// Whether a client was sent the same in both worlds. Retained messages that a subscription is still owed are brought from
-/// the beginning after a move, so there may be more of them.
+/// Whether a client was sent the same in both worlds. Retained messages that a subscription is still owed are brought
+/// from the beginning after a move, so there may be more of them.
 fn compare(moved: &[String], stayed: &[String]) -> Result<(), TestCaseError> {
     let is_retained = |line: &&String| line.contains("retain true");
     prop_assert_eq!(live(moved), live(stayed));
@@ -367,8 +367,8 @@ proptest! {
             compare(moved, &stayed)?;
         }
         prop_assert_eq!(retained(&there), retained(&here));
-        // What is published from now on reaches the same clients. Whose turn it is in a shared group is not a thing that is
-        // owed, so messages are only counted.
+        // What is published from now on reaches the same clients. Whose turn it is in a shared group is not a thing
+        // that is owed, so messages are only counted.
         let counted = [(&mut moves, &there), (&mut stays, &here)].map(|(stage, world)| {
             let publisher = world.connect(v5("publisher"));
             for topic in TOPICS {

@@ -7,8 +7,8 @@ use tidegate_mqtt::ReasonCode;
 use super::stuck;
 use crate::harness::*;
 
-/// A ceiling that is reached soon, and input that is not read far ahead. Where there is a store, what waits in it takes no
-/// memory.
+/// A ceiling that is reached soon, and input that is not read far ahead. Where there is a store, what waits in it takes
+/// no memory.
 fn low_ceiling(settings: &mut Settings) {
     settings.limits.memory_ceiling = 3_000_000;
     settings.limits.parked_bytes = 50_000;

@@ -1,4 +1,5 @@
-//! Clients that do not read: what they are sent is bounded, control packets are not dropped, and their keep-alive finds them out.
+//! Clients that do not read: what they are sent is bounded, control packets are not dropped, and their keep-alive finds
+//! them out.
 
 use tidegate_engine::{OverflowPolicy, Reason};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};

@@ -98,8 +98,8 @@ impl Simulation {
             }
             let times = times.entry(number).or_default();
             *times += 1;
-            // Of what was sent at QoS 0 a process that comes later knows nothing, and a QoS 2 publisher that had no answer
-            // sends it once more.
+            // Of what was sent at QoS 0 a process that comes later knows nothing, and a QoS 2 publisher that had no
+            // answer sends it once more.
             let forgotten = got.qos == QoS::AtMostOnce && self.profile.kind.crashes();
             let once = got.qos != QoS::AtLeastOnce && sent.qos != QoS::AtLeastOnce && !forgotten;
             assert!(*times == 1 || !once, "seed {seed}: {name} has got {short} {times} times");

@@ -113,9 +113,10 @@ fn each_group_takes_each_message_whichever_nodes_die_when_others_take_their_plac
     }
 }
 
-/// Seeds that have found something about groups while nodes died and partitions moved: the node that took a dead home's place did not know what others
-/// had dealt; a message was dealt to a session that was about to leave for a dead node, and one came twice that such a session gave back; a group whose
-/// next home had died was dealt at two nodes; and what was set aside for a client that did not come was dealt once more by the node that had kept it.
+/// Seeds that have found something about groups while nodes died and partitions moved: the node that took a dead home's
+/// place did not know what others had dealt; a message was dealt to a session that was about to leave for a dead node,
+/// and one came twice that such a session gave back; a group whose next home had died was dealt at two nodes; and what
+/// was set aside for a client that did not come was dealt once more by the node that had kept it.
 const FOUND_OF_GROUPS: [u64; 5] = [30, 54, 137, 165, 195];
 
 #[test]

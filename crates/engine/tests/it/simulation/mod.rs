@@ -379,8 +379,8 @@ fn every_message_comes_exactly_once_whatever_dies_in_between() {
     }
 }
 
-/// Seeds that have found something while partitions moved: groups that deal a message again to another session that is about to be forgotten, and
-/// that deal to sessions of which each node believes that they are at the other.
+/// Seeds that have found something while partitions moved: groups that deal a message again to another session that is
+/// about to be forgotten, and that deal to sessions of which each node believes that they are at the other.
 const FOUND_WHILE_MOVING: [u64; 2] = [256, 36];
 
 #[test]
@@ -398,8 +398,9 @@ fn nothing_is_lost_invented_or_repeated_while_partitions_move() {
     }
 }
 
-/// Seeds that have found something while nodes died: the place of a dead node was believed to be taken before it was known what is wanted there, and a
-/// message came twice that was on its way to a shard which took in sessions that had it.
+/// Seeds that have found something while nodes died: the place of a dead node was believed to be taken before it was
+/// known what is wanted there, and a message came twice that was on its way to a shard which took in sessions that had
+/// it.
 const FOUND_WHILE_DYING: [u64; 3] = [57, 248, 300];
 
 #[test]
@@ -417,7 +418,8 @@ fn nothing_is_lost_invented_or_repeated_while_nodes_die_and_others_take_their_pl
     }
 }
 
-/// Seeds that have found something while nodes died and partitions moved: a message was lost whose receiver moved, and came twice after its publisher had.
+/// Seeds that have found something while nodes died and partitions moved: a message was lost whose receiver moved, and
+/// came twice after its publisher had.
 const FOUND_WHILE_BOTH: [u64; 2] = [21, 177];
 
 #[test]
@@ -428,7 +430,8 @@ fn every_message_comes_exactly_once_whatever_moves_while_nodes_die() {
     }
 }
 
-/// A seed in which a group kept the seat of a member that had left: its home had moved away and back before all had changed.
+/// A seed in which a group kept the seat of a member that had left: its home had moved away and back before all had
+/// changed.
 const FOUND_WHILE_MIXED: [u64; 1] = [216];
 
 #[test]

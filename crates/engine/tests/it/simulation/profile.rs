@@ -13,16 +13,16 @@ pub(super) enum Kind {
     Exact,
     /// As [`Kind::Mixed`], with a store that promises, and processes that die.
     Crashing,
-    /// As [`Kind::Exact`] with limits that drop nothing, a store that promises, and processes that die: every message has
-    /// to be there.
+    /// As [`Kind::Exact`] with limits that drop nothing, a store that promises, and processes that die: every message
+    /// has to be there.
     Lasting,
-    /// As [`Kind::Exact`] with limits that drop nothing, in a cluster whose partitions move from node to node: every message has
-    /// to be there, once.
+    /// As [`Kind::Exact`] with limits that drop nothing, in a cluster whose partitions move from node to node: every
+    /// message has to be there, once.
     Moving,
     /// As [`Kind::Mixed`], in such a cluster.
     MovingMixed,
-    /// As [`Kind::Exact`] with limits that drop nothing, in a cluster whose nodes die with a store that others go on with: every message
-    /// has to be there, once.
+    /// As [`Kind::Exact`] with limits that drop nothing, in a cluster whose nodes die with a store that others go on
+    /// with: every message has to be there, once.
     Falling,
     /// As [`Kind::Mixed`], in such a cluster.
     FallingMixed,
@@ -30,8 +30,8 @@ pub(super) enum Kind {
     MovingFalling,
     /// As [`Kind::Mixed`], in such a cluster.
     MovingFallingMixed,
-    /// As [`Kind::Moving`], with messages of QoS 1 and 2 to shared groups that members join and leave: each group takes each of them, one of
-    /// QoS 2 once.
+    /// As [`Kind::Moving`], with messages of QoS 1 and 2 to shared groups that members join and leave: each group takes
+    /// each of them, one of QoS 2 once.
     MovingGroups,
     /// The same in a cluster like that of [`Kind::Falling`].
     FallingGroups,
@@ -40,7 +40,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether all that does not go to groups is QoS 2, and subscriptions of those who are there from the beginning stay.
+    /// Whether all that does not go to groups is QoS 2, and subscriptions of those who are there from the beginning
+    /// stay.
     pub(super) fn is_exact(self) -> bool {
         matches!(self, Self::Exact | Self::Lasting | Self::Moving | Self::Falling | Self::MovingFalling) || self.deals()
     }
@@ -125,7 +126,8 @@ impl Profile {
             ]);
         }
         if !kind.is_exact() && settings.queue.overflow == OverflowPolicy::Disconnect {
-            // A client whose own QoS 1 messages fill its own queue is disconnected, sends them again, and so on for ever.
+            // A client whose own QoS 1 messages fill its own queue is disconnected, sends them again, and so on for
+            // ever.
             settings.queue.overflow = OverflowPolicy::DropOldest;
         }
         let shards = random.pick(&[1, 2, 3, 3, 4]);
@@ -153,7 +155,8 @@ impl Profile {
         random.pick(&[1, 2, 3, self.shards])
     }
 
-    /// Whether a device comes back to its session for ever. The others start anew now and then, or let their sessions end.
+    /// Whether a device comes back to its session for ever. The others start anew now and then, or let their sessions
+    /// end.
     pub(super) fn is_steady(&self, device: usize) -> bool {
         (self.kind.is_exact() && !self.is_fleeting(device)) || device < 4
     }
@@ -163,8 +166,8 @@ impl Profile {
         self.kind.deals() && device == 7
     }
 
-    /// What a member of a group that comes and goes subscribes to. A message of QoS 2 that was sent to one whose session has ended is for nobody
-    /// else ([MQTT-4.8.2-5]), so that such a one asks for QoS 1.
+    /// What a member of a group that comes and goes subscribes to. A message of QoS 2 that was sent to one whose
+    /// session has ended is for nobody else ([MQTT-4.8.2-5]), so that such a one asks for QoS 1.
     pub(super) fn visit(&self, device: usize) -> Option<(&'static str, QoS)> {
         match device {
             6 if self.kind.deals() => Some(("$share/g/s/#", QoS::ExactlyOnce)),

@@ -98,7 +98,8 @@ fn what_others_remember_is_not_taken_up() {
 }
 
 proptest! {
-    /// A decider that takes up what another one remembers decides as that one does, at whichever observations that happens.
+    /// A decider that takes up what another one remembers decides as that one does, at whichever observations that
+    /// happens.
     #[test]
     fn a_restart_changes_no_decision(
         place in 0..PolicyName::ALL.len(),

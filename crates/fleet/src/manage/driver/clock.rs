@@ -1,5 +1,5 @@
-//! The manager's clock: it begins with the time of day and goes on by itself, so that nobody who sets the machine's clock ends or
-//! stretches a limit.
+//! The manager's clock: it begins with the time of day and goes on by itself, so that nobody who sets the machine's
+//! clock ends or stretches a limit.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

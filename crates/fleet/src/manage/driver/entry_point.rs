@@ -7,8 +7,8 @@ use crate::provider::ResourceName;
 
 /// What names the orchestrators that serve to clients, such as a DNS zone (BRK-18).
 pub trait EntryPoint: Send {
-    /// From now on these are named, and no other. Returns those that cannot be named yet, each with the reason: the others are. It
-    /// waits for nothing, such as the resolution of a name: it is asked again soon.
+    /// From now on these are named, and no other. Returns those that cannot be named yet, each with the reason: the
+    /// others are. It waits for nothing, such as the resolution of a name: it is asked again soon.
     ///
     /// # Errors
     /// When nothing could be changed; it is asked again soon.

@@ -1,4 +1,5 @@
-//! The manager's own HTTP endpoint on loopback: what it knows, for `tidegate fleet`, scripts and Prometheus. It changes nothing.
+//! The manager's own HTTP endpoint on loopback: what it knows, for `tidegate fleet`, scripts and Prometheus. It changes
+//! nothing.
 //!
 //! | path | what it answers |
 //! | --- | --- |

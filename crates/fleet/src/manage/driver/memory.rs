@@ -17,7 +17,8 @@ const MAX_MEMORY: u64 = 16 * 1024 * 1024;
 /// Time between two writings: a fleet that is observed more often forgets so much when its manager is killed.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Has a manager take up what the one before has remembered. A file that cannot be understood costs memories and nothing else.
+/// Has a manager take up what the one before has remembered. A file that cannot be understood costs memories and
+/// nothing else.
 pub(super) fn recall(manager: &mut Manager, directory: &Path) -> Result<(), DriverError> {
     let path = directory.join(MEMORY_FILE);
     let file = match File::open(&path) {

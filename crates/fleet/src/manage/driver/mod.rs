@@ -42,7 +42,8 @@ pub const STATUS_FILE: &str = "status.json";
 const LOCK_FILE: &str = "manager.lock";
 /// Orchestrators that are asked at once.
 const ASKED_AT_ONCE: usize = 16;
-/// Time until the first look at a step that has just begun; each further one comes after twice the time, up to the setting.
+/// Time until the first look at a step that has just begun; each further one comes after twice the time, up to the
+/// setting.
 const FIRST_CHECK: Duration = Duration::from_millis(20);
 
 /// Time that a look may take beyond three intervals until the manager counts as hanging.

@@ -95,7 +95,8 @@ impl OrchestratorApi {
         Self { agent, token_file }
     }
 
-    /// What an orchestrator says of itself and of its brokers. Brokers whose names this fleet cannot have given are left out.
+    /// What an orchestrator says of itself and of its brokers. Brokers whose names this fleet cannot have given are
+    /// left out.
     pub(super) fn view(&self, asked: &Resource, admin: &str) -> Result<OrchestratorView, OrchestratorError> {
         let strange = |error: serde_json::Error| OrchestratorError::Strange(error.to_string());
         let fleet: Fleet =

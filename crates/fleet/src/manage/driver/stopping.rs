@@ -1,7 +1,8 @@
 //! A fleet that stops with its manager.
 //!
-//! That it stops is kept before anything is stopped, and the status says at each moment what is stopped already: whoever cuts
-//! the stop off, with a second signal or with SIGKILL, leaves a fleet that says what it is. The next manager finishes the stop first.
+//! That it stops is kept before anything is stopped, and the status says at each moment what is stopped already:
+//! whoever cuts the stop off, with a second signal or with SIGKILL, leaves a fleet that says what it is. The next
+//! manager finishes the stop first.
 
 use std::time::Duration;
 
@@ -19,8 +20,9 @@ pub const LEFT: &str = "left";
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
 impl Driver {
-    /// Stops the whole fleet: orchestrators first, so that nobody publishes to brokers that go, then brokers. Orchestrators keep what
-    /// they have stored and start again on it; brokers do not, since what they owe is with the orchestrators. What is attached stays.
+    /// Stops the whole fleet: orchestrators first, so that nobody publishes to brokers that go, then brokers.
+    /// Orchestrators keep what they have stored and start again on it; brokers do not, since what they owe is with the
+    /// orchestrators. What is attached stays.
     ///
     /// # Errors
     /// When a process cannot be stopped, or the state cannot be written. The next manager then finishes the stop.

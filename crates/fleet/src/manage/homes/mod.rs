@@ -1,9 +1,10 @@
 //! Which orchestrator is home to which partition of the clients (BRK-27), as the manager keeps it.
 //!
-//! Nothing of this is in the book: each orchestrator remembers the table that it has, and its word about its own partitions counts.
-//! The manager only makes tables that leave everybody what it says to have, and sets each on the condition that the orchestrator's
-//! table has not changed since it was seen. So partitions change hands by moves alone, whoever dies or comes late, and at no time
-//! have two orchestrators the same one. `table.rs` works the table out, `moves.rs` who gives what to whom.
+//! Nothing of this is in the book: each orchestrator remembers the table that it has, and its word about its own
+//! partitions counts. The manager only makes tables that leave everybody what it says to have, and sets each on the
+//! condition that the orchestrator's table has not changed since it was seen. So partitions change hands by moves
+//! alone, whoever dies or comes late, and at no time have two orchestrators the same one. `table.rs` works the table
+//! out, `moves.rs` who gives what to whom.
 
 mod moves;
 mod table;
@@ -67,8 +68,8 @@ impl HomesView {
     }
 }
 
-/// The one of some orchestrators that is to be home to a partition: the one whose name, hashed together with it, comes out highest,
-/// so that few partitions move when an orchestrator comes or goes.
+/// The one of some orchestrators that is to be home to a partition: the one whose name, hashed together with it, comes
+/// out highest, so that few partitions move when an orchestrator comes or goes.
 pub(super) fn rendezvous<'a>(
     names: impl IntoIterator<Item = &'a ResourceName>,
     partition: u16,

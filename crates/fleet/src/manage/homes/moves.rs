@@ -15,7 +15,8 @@ use crate::provider::ResourceName;
 const BATCH: usize = 8;
 
 impl Manager {
-    /// Moves some of what is not where it shall be: one move per observation, so that clients connect anew a few at a time.
+    /// Moves some of what is not where it shall be: one move per observation, so that clients connect anew a few at a
+    /// time.
     pub(in crate::manage) fn share_homes(&mut self, sight: &Sight) {
         let leaving = self.book.actions.get(&Level::Orchestrator).and_then(Action::step) == Some(Step::HandOver);
         let HomesState::Agreed(table) = self.homes_state(sight) else { return };

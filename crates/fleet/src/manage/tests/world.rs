@@ -115,8 +115,8 @@ impl World {
         }
     }
 
-    /// An orchestrator dies for good, once, and only while another one can take its partitions over: the only one is waited for as long
-    /// as it takes.
+    /// An orchestrator dies for good, once, and only while another one can take its partitions over: the only one is
+    /// waited for as long as it takes.
     pub(super) fn break_one(&mut self) {
         let is_place = |name: &ResourceName| {
             let table = self.orchestrators.get(name).and_then(|it| it.homes.table.as_ref());

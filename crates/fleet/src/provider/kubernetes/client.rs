@@ -1,7 +1,8 @@
 //! Requests to an API server.
 //!
-//! A small client of our own: the crate `kube` would bring about 90 crates that nothing else here needs, a second async stack
-//! beside the manager's one thread, and second versions of `base64` and `syn`; this provider reads four kinds of objects and writes one.
+//! A small client of our own: the crate `kube` would bring about 90 crates that nothing else here needs, a second async
+//! stack beside the manager's one thread, and second versions of `base64` and `syn`; this provider reads four kinds of
+//! objects and writes one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -190,8 +191,8 @@ impl Client {
         Err(self.refusal(status, wait, verb, target, &text))
     }
 
-    /// A kept connection may turn out to be closed: then it is tried once more on a new one. That is safe for a change, too, because
-    /// it names the version that it changes.
+    /// A kept connection may turn out to be closed: then it is tried once more on a new one. That is safe for a change,
+    /// too, because it names the version that it changes.
     fn send(&self, method: &Method, path: &str, body: Option<&Value>) -> Result<Response<ureq::Body>, KubernetesError> {
         let bearer = self.identity.bearer()?;
         let mut tries = 2;

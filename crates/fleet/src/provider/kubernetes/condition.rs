@@ -6,7 +6,8 @@ use crate::provider::Condition;
 /// Longest text of the API server that is passed on, characters.
 const MAX_TEXT: usize = 300;
 
-/// What a pod does, with what a person should know about it. `answered` is whether it has been ready before, as far as is known.
+/// What a pod does, with what a person should know about it. `answered` is whether it has been ready before, as far as
+/// is known.
 pub(super) fn of(pod: &Pod, answered: bool) -> (Condition, String) {
     let status = &pod.status;
     let seen = seen(status);

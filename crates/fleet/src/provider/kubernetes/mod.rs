@@ -1,13 +1,14 @@
 //! Brokers and orchestrators as pods of StatefulSets, one StatefulSet per level.
 //!
-//! A StatefulSet makes and removes its pods in the order of their numbers, so a level is a [`Stack`]: to allocate is to scale up by one,
-//! to release is to scale down by one, and only the last pod can go. Both are compare-and-set on the scale subresource: whoever else
-//! changes `spec.replicas` between reading and writing is noticed, and the change is thought over again.
+//! A StatefulSet makes and removes its pods in the order of their numbers, so a level is a [`Stack`]: to allocate is to
+//! scale up by one, to release is to scale down by one, and only the last pod can go. Both are compare-and-set on the
+//! scale subresource: whoever else changes `spec.replicas` between reading and writing is noticed, and the change is
+//! thought over again.
 //!
 //! What others do is seen and never fought: a pod beyond `spec.replicas`, or one that is being deleted, is
-//! [stopping](Condition::Stopping), and the manager drains it while its preStop hook holds it (deploy/kubernetes); one that appears is
-//! online when it is ready, and the manager takes it in. A pod that fails is started again by its kubelet, or made
-//! again by the StatefulSet: this provider deletes nothing, and needs no right to.
+//! [stopping](Condition::Stopping), and the manager drains it while its preStop hook holds it (deploy/kubernetes); one
+//! that appears is online when it is ready, and the manager takes it in. A pod that fails is started again by its
+//! kubelet, or made again by the StatefulSet: this provider deletes nothing, and needs no right to.
 
 mod access;
 mod client;
@@ -60,7 +61,8 @@ impl Kubernetes {
     /// Reaches the API server and reads the StatefulSets.
     ///
     /// # Errors
-    /// When there are no credentials, the API server does not answer, or a StatefulSet is not there or has no headless service.
+    /// When there are no credentials, the API server does not answer, or a StatefulSet is not there or has no headless
+    /// service.
     pub fn open(settings: Settings) -> Result<Self, KubernetesError> {
         let access = Access::of(&settings)?;
         Self::with(access, settings)

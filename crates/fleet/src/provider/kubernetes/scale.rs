@@ -42,8 +42,8 @@ impl Kubernetes {
         })
     }
 
-    /// Sets the replicas to what `choose` makes of what they are; `None` is right as it is. When somebody else changes the
-    /// StatefulSet in between, it is read and chosen again.
+    /// Sets the replicas to what `choose` makes of what they are; `None` is right as it is. When somebody else changes
+    /// the StatefulSet in between, it is read and chosen again.
     fn set_replicas(
         &mut self,
         set: &Set,

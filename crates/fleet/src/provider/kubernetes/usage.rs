@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 use super::objects::{Container, Pod, PodMetrics};
 use super::quantity;
 
-/// Older metrics say nothing about now. A metrics server measures every 15 s and keeps what it has while a node does not answer.
+/// Older metrics say nothing about now. A metrics server measures every 15 s and keeps what it has while a node does
+/// not answer.
 const MAX_AGE: Duration = Duration::from_secs(120);
 
 /// What is known of the CPU and memory of a StatefulSet's pods.
@@ -45,7 +46,8 @@ pub(super) fn cpu(
     Ok(Some(used / given))
 }
 
-/// Bytes of memory that the container holds, which ask for no limit; `None` where they cannot be told: why is said of its CPU.
+/// Bytes of memory that the container holds, which ask for no limit; `None` where they cannot be told: why is said of
+/// its CPU.
 pub(super) fn memory(pod: &Pod, container: Option<&str>, metrics: &Metrics, now: SystemTime) -> Option<u64> {
     let Metrics::Known(known) = metrics else { return None };
     let chosen = pod.spec.containers.iter().find(|it| container.is_none_or(|name| name == it.name))?;

@@ -136,8 +136,8 @@ impl Cgroups {
     }
 }
 
-/// The nearest place at or above this process's own cgroup whose children get the `cpu` controller. A cgroup that holds processes
-/// itself may not hand controllers to children, except the root.
+/// The nearest place at or above this process's own cgroup whose children get the `cpu` controller. A cgroup that holds
+/// processes itself may not hand controllers to children, except the root.
 fn delegated(root: &Path, own: &Path) -> Option<PathBuf> {
     own.ancestors().take_while(|place| place.starts_with(root)).find_map(|place| {
         let has = |file: &str| {

@@ -8,7 +8,8 @@ use crate::level::Level;
 use crate::provider::ProviderError;
 
 impl Processes {
-    /// Finds out whether processes can listen where they shall, and whether the programs of some templates are installed.
+    /// Finds out whether processes can listen where they shall, and whether the programs of some templates are
+    /// installed.
     ///
     /// # Errors
     /// What is missing first.

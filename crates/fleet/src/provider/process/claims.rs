@@ -1,8 +1,8 @@
 //! Which fleet has which port of this machine, also while nobody listens on it.
 //!
-//! A claim is a file named after host and port that holds the path of the directory of the resource that has the port. It is good for
-//! as long as the record there names the port, so that nothing that ends in whichever way leaves a port taken for ever. Fleets of
-//! all users of a machine choose ports one after another, under one lock.
+//! A claim is a file named after host and port that holds the path of the directory of the resource that has the port.
+//! It is good for as long as the record there names the port, so that nothing that ends in whichever way leaves a port
+//! taken for ever. Fleets of all users of a machine choose ports one after another, under one lock.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -130,7 +130,8 @@ fn ensure(directory: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Opened for reading, which is enough for the lock: another user's file in a shared directory may not be opened for more.
+/// Opened for reading, which is enough for the lock: another user's file in a shared directory may not be opened for
+/// more.
 fn open_lock(path: &Path) -> std::io::Result<File> {
     match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}

@@ -82,7 +82,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Nothing of its processes is left: what it has stored goes where no manager looks for resources. Only a person removes it from there.
+    /// Nothing of its processes is left: what it has stored goes where no manager looks for resources. Only a person
+    /// removes it from there.
     pub(super) fn keep_aside(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
         let aside = self.settings.directory.join(SET_ASIDE);
         fs::create_dir_all(&aside).map_err(|source| io("make", &aside, source))?;

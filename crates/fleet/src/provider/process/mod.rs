@@ -1,8 +1,9 @@
 //! Processes on this machine.
 //!
-//! Each has a directory of its own below the fleet's, with its files, its log (at most [`MAX_LOG`] bytes, with as much again of what
-//! came before) and a record by which a later manager finds it. It does not end with its manager. What it spawns carries a mark in the
-//! environment, so that nothing is left of it when it is released, nor lost when the manager dies before its process id is written down.
+//! Each has a directory of its own below the fleet's, with its files, its log (at most [`MAX_LOG`] bytes, with as much
+//! again of what came before) and a record by which a later manager finds it. It does not end with its manager. What it
+//! spawns carries a mark in the environment, so that nothing is left of it when it is released, nor lost when the
+//! manager dies before its process id is written down.
 
 mod cgroup;
 mod check;
@@ -181,7 +182,8 @@ impl Processes {
         format!("tidegate-{:08x}-{name}", self.hash())
     }
 
-    /// Where to begin to look for ports: fleets that name no range begin at different places, so that they do not race for ports.
+    /// Where to begin to look for ports: fleets that name no range begin at different places, so that they do not race
+    /// for ports.
     fn first_port(&self, place: &Place) -> usize {
         let hash = usize::try_from(self.hash()).unwrap_or_default();
         if place.ports == Place::default().ports { hash % place.ports.len() } else { 0 }
@@ -340,8 +342,8 @@ impl Provider for Processes {
         let lives = record.and_then(|record| record.process.as_ref()).is_some_and(Identity::lives);
         let stopping = lives && record.is_some_and(|record| record.stopping_since_ms.is_some());
         if (!lives || self.hanging.contains(&wanted.name)) && !stopping {
-            // What a dead one has left behind would hold its ports and its store, and one that hangs is not asked twice. It is
-            // spawned when nothing of it lives any more; until then this is asked again.
+            // What a dead one has left behind would hold its ports and its store, and one that hangs is not asked
+            // twice. It is spawned when nothing of it lives any more; until then this is asked again.
             if proc_files::kill_marked(&mark(&self.settings, &wanted.name)) {
                 self.spawn(&wanted.name)?;
             }

@@ -10,7 +10,8 @@
 //! | `{user}` | the user that the manager runs as |
 //! | `{routing}` | how orchestrators choose a broker for a message |
 //!
-//! Braces with anything but lower-case letters and dots between them are left as they are, so that configuration files may have them.
+//! Braces with anything but lower-case letters and dots between them are left as they are, so that configuration files
+//! may have them.
 
 use std::collections::BTreeMap;
 

@@ -10,8 +10,9 @@ use super::claims::Claims;
 use crate::level::Level;
 use crate::provider::{ProviderError, ResourceName};
 
-/// So many free ports of a range that are not `taken` by processes that may not listen yet, looked for from the place `first` on.
-/// A program that is of no fleet may still be faster: then the process does not come up, and is replaced like any that has died.
+/// So many free ports of a range that are not `taken` by processes that may not listen yet, looked for from the place
+/// `first` on. A program that is of no fleet may still be faster: then the process does not come up, and is replaced
+/// like any that has died.
 ///
 /// # Errors
 /// When there are too few.
@@ -56,7 +57,8 @@ impl Processes {
 }
 
 impl Processes {
-    /// Chooses ports and claims them for the resource in a directory, whose record has to name them before the claims are let go.
+    /// Chooses ports and claims them for the resource in a directory, whose record has to name them before the claims
+    /// are let go.
     ///
     /// # Errors
     /// When there are too few, or they cannot be claimed.

@@ -41,8 +41,8 @@ fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// CONNECT of MQTT 3.1.1 with a clean session, keep alive 10 s, and a client id that the fleet's probes share: one after the other
-/// they take each other over, and none is left behind.
+/// CONNECT of MQTT 3.1.1 with a clean session, keep alive 10 s, and a client id that the fleet's probes share: one
+/// after the other they take each other over, and none is left behind.
 const CONNECT: &[u8] = b"\x10\x1a\x00\x04MQTT\x04\x02\x00\x0a\x00\x0etidegate-probe";
 const DISCONNECT: &[u8] = b"\xe0\x00";
 

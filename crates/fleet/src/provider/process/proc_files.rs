@@ -7,7 +7,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-/// Clock ticks per second in `/proc/PID/stat`; Linux gives this number to every program, whatever the kernel was built with.
+/// Clock ticks per second in `/proc/PID/stat`; Linux gives this number to every program, whatever the kernel was built
+/// with.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// A process that no other one is taken for: process ids are used again, but not within one clock tick of one boot.
@@ -55,7 +56,8 @@ impl Identity {
         self.group().map(|stat| stat.cpu).sum()
     }
 
-    /// Memory that its process group holds, bytes; `None` when nothing of it is left. What its processes share counts for each of them.
+    /// Memory that its process group holds, bytes; `None` when nothing of it is left. What its processes share counts
+    /// for each of them.
     pub(super) fn group_memory(&self) -> Option<u64> {
         let pages: u64 = self.group().map(|stat| stat.resident).sum();
         (pages > 0).then(|| pages.saturating_mul(rustix::param::page_size() as u64))

@@ -1,5 +1,5 @@
-//! What is kept of each process, so that a manager after this one finds it: a file in its directory, written before it is
-//! spawned, and again when its process id is known.
+//! What is kept of each process, so that a manager after this one finds it: a file in its directory, written before it
+//! is spawned, and again when its process id is known.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -17,8 +17,8 @@ pub(super) const LOG: &str = "output.log";
 /// The environment variable that marks what belongs to a resource, also after its manager has died.
 pub(super) const MARK: &str = "TIDEGATE_FLEET_RESOURCE";
 
-/// Joins the cgroups that are named before `--`, takes as many open files as are allowed, and becomes the program after it: the same
-/// process, so that nothing of it ever runs outside its limits.
+/// Joins the cgroups that are named before `--`, takes as many open files as are allowed, and becomes the program after
+/// it: the same process, so that nothing of it ever runs outside its limits.
 const BECOME: &str = "while [ \"$1\" != -- ]; do echo 0 > \"$1\" || exit 71; shift; done; shift; \
                       ulimit -n \"$(ulimit -H -n)\" 2> /dev/null; exec \"$@\"";
 
@@ -32,8 +32,8 @@ pub(super) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Writes its files and spawns it, in a process group of its own: what is typed at the manager's terminal, and the manager's
-    /// end, do not reach it.
+    /// Writes its files and spawns it, in a process group of its own: what is typed at the manager's terminal, and the
+    /// manager's end, do not reach it.
     ///
     /// # Errors
     /// When the program is missing, or the system refuses.

@@ -54,15 +54,16 @@ pub struct Login {
     pub password_file: PathBuf,
 }
 
-/// What a process is made from: a command, its files, ports, probe and end (BRK-03: a template is all that is needed for another
-/// kind of broker). Texts may hold the placeholders of [`placeholder`].
+/// What a process is made from: a command, its files, ports, probe and end (BRK-03: a template is all that is needed
+/// for another kind of broker). Texts may hold the placeholders of [`placeholder`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// Its name.
     pub name: String,
     /// What it makes.
     pub level: Level,
-    /// The program: the first of these that is installed. A name without `/` is looked for in `PATH` and the `sbin` directories.
+    /// The program: the first of these that is installed. A name without `/` is looked for in `PATH` and the `sbin`
+    /// directories.
     pub commands: Vec<String>,
     /// Its arguments.
     pub args: Vec<String>,

@@ -3,7 +3,8 @@
 use super::{ShapeError, above_zero, rate, rows};
 use crate::simulate::Trace;
 
-/// `low` for `hold_s`, up to `high` within `rise_s`, `high` for `hold_s`, down again within `rise_s`, and `low` for `hold_s`.
+/// `low` for `hold_s`, up to `high` within `rise_s`, `high` for `hold_s`, down again within `rise_s`, and `low` for
+/// `hold_s`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ramp {
     /// Messages per second before and after.

@@ -49,8 +49,8 @@ impl Plot {
     }
 }
 
-/// Draws the reports of one trace one below the other, all with the same axes. `capacity` is one broker's messages per second: the
-/// offered load is drawn as the number of brokers that it would keep fully busy.
+/// Draws the reports of one trace one below the other, all with the same axes. `capacity` is one broker's messages per
+/// second: the offered load is drawn as the number of brokers that it would keep fully busy.
 pub fn draw(trace: &Trace, capacity: f64, reports: &[Report]) -> String {
     let count = f64::from(u32::try_from(reports.len()).unwrap_or(u32::MAX));
     let height = HEAD + count * PANEL_HEIGHT;

@@ -1,4 +1,5 @@
-//! The types of AMQP 1.0 [OASIS AMQP 1.0, part 1]: what is needed of them, written in their shortest forms, read in all of them.
+//! The types of AMQP 1.0 [OASIS AMQP 1.0, part 1]: what is needed of them, written in their shortest forms, read in all
+//! of them.
 
 use crate::drivers::Problem;
 use crate::drivers::driver::Bytes;

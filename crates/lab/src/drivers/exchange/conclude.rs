@@ -59,8 +59,8 @@ fn nobody(outcome: &LoadOutcome) -> Option<String> {
     is_idle.then(|| format!("nothing was exchanged ({connections} connections failed): {what}"))
 }
 
-/// Why nothing was counted, when the time that counts was over before a message of it went: a rate of none would say of the
-/// broker what is true of the run.
+/// Why nothing was counted, when the time that counts was over before a message of it went: a rate of none would say of
+/// the broker what is true of the run.
 fn too_short(outcome: &LoadOutcome) -> Option<String> {
     let is_empty = outcome.counts.offered == 0 && !outcome.stopped;
     is_empty.then(|| {

@@ -1,4 +1,5 @@
-//! Frames of HTTP/2 [RFC 9113, 4], and as much of the compression of heads [RFC 7541] as it takes to ask, and to read a status.
+//! Frames of HTTP/2 [RFC 9113, 4], and as much of the compression of heads [RFC 7541] as it takes to ask, and to read a
+//! status.
 
 use crate::drivers::Problem;
 
@@ -108,7 +109,8 @@ pub(super) fn field(index: u8, value: &str, head: &mut Vec<u8>) {
     head.extend_from_slice(value.as_bytes());
 }
 
-/// The status of an answer: it stands before everything else [RFC 9113, 8.3]. What the peer remembers is not followed, which it was told.
+/// The status of an answer: it stands before everything else [RFC 9113, 8.3]. What the peer remembers is not followed,
+/// which it was told.
 pub(super) fn status(head: &[u8]) -> Result<u16, Problem> {
     let wrong = || Problem::new("an answer of HTTP/2 does not begin with its status");
     let mut head = head;

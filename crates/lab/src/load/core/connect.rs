@@ -263,7 +263,8 @@ impl Core {
         self.settled_down(client, now_ns);
     }
 
-    /// The broker has named another place (MQTT 5: 0x9C, 0x9D): the client goes there at once, if it is one of the target's.
+    /// The broker has named another place (MQTT 5: 0x9C, 0x9D): the client goes there at once, if it is one of the
+    /// target's.
     pub(super) fn on_sent_elsewhere(&mut self, client: u32, reference: &str, now_ns: u64) {
         let Some((host, port)) = reference.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)))
         else {

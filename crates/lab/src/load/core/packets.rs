@@ -9,8 +9,8 @@ use super::Core;
 use super::refusals::Refused;
 
 impl Core {
-    /// Takes in what a connection has received; how many bytes of it were whole packets. `None` when it is not MQTT: the
-    /// connection is then of no use.
+    /// Takes in what a connection has received; how many bytes of it were whole packets. `None` when it is not MQTT:
+    /// the connection is then of no use.
     pub(crate) fn received(&mut self, connection: u32, bytes: &[u8], now_ns: u64) -> Option<usize> {
         let client = connection / 2;
         let current = self.clients[client as usize].connection(client) == connection;
@@ -65,8 +65,8 @@ impl Core {
                 }
                 self.on_suback(client, &packet, now_ns);
             }
-            // The broker closes the connection after DISCONNECT, and that is what counts; but who is sent to another place
-            // goes there.
+            // The broker closes the connection after DISCONNECT, and that is what counts; but who is sent to another
+            // place goes there.
             PacketType::Disconnect => {
                 let packet = Disconnect::decode(version, first, body)?;
                 match packet.reason_code {

@@ -24,8 +24,8 @@ pub struct ClientGroup {
     /// Whether the outcome tells how round trips differ between nodes and over the order in which they were begun.
     #[serde(default)]
     pub rounds: bool,
-    /// What its clients may use together: they live in a process of their own then, within these limits, as a component of a
-    /// platform does (LAV-10).
+    /// What its clients may use together: they live in a process of their own then, within these limits, as a component
+    /// of a platform does (LAV-10).
     #[serde(default)]
     pub limits: Option<Limits>,
 }
@@ -75,8 +75,8 @@ pub enum Role {
         /// The answers.
         answers: Subscribing,
     },
-    /// Passes on what it receives, unchanged but for the topic: the answering side of requests, or a stage of a pipeline.
-    /// Each message is to reach one relay only.
+    /// Passes on what it receives, unchanged but for the topic: the answering side of requests, or a stage of a
+    /// pipeline. Each message is to reach one relay only.
     Relay {
         /// What is received.
         subscribing: Subscribing,
@@ -90,7 +90,8 @@ pub enum Role {
         /// application does that has work to do.
         #[serde(default)]
         work_us: u32,
-        /// What documents are encoded in that it passes on; as they came when there is none. Only documents in JSON are looked into.
+        /// What documents are encoded in that it passes on; as they came when there is none. Only documents in JSON are
+        /// looked into.
         #[serde(default)]
         encoding: Option<Encoding>,
     },
@@ -151,8 +152,8 @@ pub struct Publishing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topics {
-    /// The name. `{client}` stands for the number of the client in its group, `{topic}` for that of its topic, both from
-    /// 0; `{client%50}` and `{client/50}` for the remainder and the quotient.
+    /// The name. `{client}` stands for the number of the client in its group, `{topic}` for that of its topic, both
+    /// from 0; `{client%50}` and `{client/50}` for the remainder and the quotient.
     pub pattern: String,
     /// Topics of each client.
     #[serde(default = "one")]
@@ -271,8 +272,8 @@ pub struct Subscribing {
     /// How slowly the client takes what it is sent.
     #[serde(default)]
     pub slow: Option<Slow>,
-    /// Whether the broker brings these messages by the client's address: then the client does not subscribe. Of a broker
-    /// that knows no addresses the lab makes it subscribe, with a session that lasts.
+    /// Whether the broker brings these messages by the client's address: then the client does not subscribe. Of a
+    /// broker that knows no addresses the lab makes it subscribe, with a session that lasts.
     #[serde(default)]
     pub addressed: bool,
 }

@@ -12,15 +12,15 @@ pub struct Target {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// Further nodes of the same broker, or gateways: clients go to one after the other in turn, and whose connection fails or is
-    /// lost tries the next one.
+    /// Further nodes of the same broker, or gateways: clients go to one after the other in turn, and whose connection
+    /// fails or is lost tries the next one.
     #[serde(default)]
     pub others: Vec<Node>,
     /// What carries MQTT.
     #[serde(default)]
     pub transport: Transport,
-    /// Certificates (PEM) that the broker's is checked against. Without them, any certificate is taken: a measurement is
-    /// no place to prove identities.
+    /// Certificates (PEM) that the broker's is checked against. Without them, any certificate is taken: a measurement
+    /// is no place to prove identities.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
     /// The name that the broker's certificate is for; the host when there is none.

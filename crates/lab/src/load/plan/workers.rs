@@ -5,7 +5,8 @@ use crate::limits::Limits;
 use crate::load::directory::subscribing;
 
 impl LoadPlan {
-    /// The processes that carry the plan out: those that all groups share, and after them one for each group with limits of its own.
+    /// The processes that carry the plan out: those that all groups share, and after them one for each group with
+    /// limits of its own.
     pub fn workers(&self) -> u32 {
         self.processes.saturating_add(self.limited().count() as u32)
     }
@@ -15,8 +16,8 @@ impl LoadPlan {
         self.groups.iter().filter_map(|group| Some((group, group.limits?)))
     }
 
-    /// The process of client `number` of the group at `index`. Clients with the same number live together, so that pairs do; so do all
-    /// that share a subscription, since their messages are counted together.
+    /// The process of client `number` of the group at `index`. Clients with the same number live together, so that
+    /// pairs do; so do all that share a subscription, since their messages are counted together.
     pub(crate) fn worker_of(&self, index: usize, number: u32) -> u32 {
         let group = &self.groups[index];
         if group.limits.is_some() {

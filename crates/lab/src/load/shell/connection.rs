@@ -83,7 +83,8 @@ impl Connection {
         self.layers.as_ref().is_some_and(|layers| layers.has_output())
     }
 
-    /// The other side has ended it: what it has sent is to be read up to its end. The poller says so once, however much came before.
+    /// The other side has ended it: what it has sent is to be read up to its end. The poller says so once, however much
+    /// came before.
     pub(crate) fn note_end(&mut self) {
         self.ends = true;
     }

@@ -13,8 +13,8 @@ pub(crate) trait Coordinator {
     /// there is an answer.
     fn gathered(&mut self, now_ns: u64) -> Result<Option<u64>, LoadError>;
 
-    /// All messages of this process are sent; what was sent by all, once all others say the same. Asked again until there
-    /// is an answer.
+    /// All messages of this process are sent; what was sent by all, once all others say the same. Asked again until
+    /// there is an answer.
     fn all_sent(&mut self, totals: &Totals) -> Result<Option<Totals>, LoadError>;
 
     /// A second has passed.

@@ -7,8 +7,8 @@ use crate::load::LoadError;
 /// What a process has open beside its connections: the poll, standard streams, what libraries open for a moment.
 const OTHERS: u64 = 50;
 
-/// Takes as many open files as this process may have, and makes sure that they are enough for so many clients: a connection that fails for want of them
-/// would be put down to the broker.
+/// Takes as many open files as this process may have, and makes sure that they are enough for so many clients: a
+/// connection that fails for want of them would be put down to the broker.
 ///
 /// # Errors
 /// When they are too few.

@@ -1,4 +1,5 @@
-//! MQTT over QUIC: one stream of one connection, on a UDP socket of its own, as a client on a machine of its own has it.
+//! MQTT over QUIC: one stream of one connection, on a UDP socket of its own, as a client on a machine of its own has
+//! it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket as StdSocket};

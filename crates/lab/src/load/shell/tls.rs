@@ -19,7 +19,8 @@ pub(super) struct Tls {
     must_agree: Option<&'static [u8]>,
 }
 
-/// What all connections to a broker have in common. Sessions are not resumed: each client is to cost what a new one does.
+/// What all connections to a broker have in common. Sessions are not resumed: each client is to cost what a new one
+/// does.
 ///
 /// # Errors
 /// When the certificates cannot be used.

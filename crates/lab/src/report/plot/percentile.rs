@@ -1,4 +1,5 @@
-//! Latency by percentile: the axis gives each further nine as much room as the one before, since that is where brokers differ.
+//! Latency by percentile: the axis gives each further nine as much room as the one before, since that is where brokers
+//! differ.
 
 use super::axis::{Axis, Scale};
 use super::line::horizontal;

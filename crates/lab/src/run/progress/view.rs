@@ -81,8 +81,8 @@ impl View {
         format!("{what}: {} s, {}", second.second, figures(second).join(", "))
     }
 
-    /// The rows for a terminal of so many columns, so long after the begin. None is as long as the terminal is wide, since
-    /// some terminals go on to the next row then.
+    /// The rows for a terminal of so many columns, so long after the begin. None is as long as the terminal is wide,
+    /// since some terminals go on to the next row then.
     pub(super) fn rows(&self, columns: usize, at: Duration) -> Vec<String> {
         let width = columns.max(LEAST_COLUMNS) - 1;
         let mut rows = Vec::new();

@@ -1,8 +1,8 @@
 //! A ban as a key and a value, for a store.
 //!
-//! The key is a kind (`4`, `6`, `c`, `u`) and what it names: the prefix length and the address, or the tenant (two bytes)
-//! and the name. The value is its version, the origin, since and until in milliseconds since 1970 (eight bytes each,
-//! most significant first; all ones is without end), and the reason.
+//! The key is a kind (`4`, `6`, `c`, `u`) and what it names: the prefix length and the address, or the tenant (two
+//! bytes) and the name. The value is its version, the origin, since and until in milliseconds since 1970 (eight bytes
+//! each, most significant first; all ones is without end), and the reason.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

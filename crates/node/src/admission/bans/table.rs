@@ -39,8 +39,8 @@ impl Bans {
         self.on_change = Some(hook);
     }
 
-    /// Adds a ban or replaces the one of the same target. A ban of the broker's own never weakens one that is there. When
-    /// the list is full, the broker's own ban that ends first makes room; where there is none, nothing is added.
+    /// Adds a ban or replaces the one of the same target. A ban of the broker's own never weakens one that is there.
+    /// When the list is full, the broker's own ban that ends first makes room; where there is none, nothing is added.
     pub(crate) fn add(&mut self, now: Now, ban: Ban) -> Result<(), BanError> {
         if ban.reason.len() > MAX_BAN_TEXT || ban.target.name().len() > MAX_BAN_TEXT {
             return Err(BanError::TooLong);

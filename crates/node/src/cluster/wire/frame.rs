@@ -5,8 +5,8 @@ use super::hello::{Hello, PROOF_BYTES, Refusal};
 /// Longest frame of a handshake, bytes: what is longer comes from no node.
 pub const MAX_GREETING_BYTES: usize = 512;
 
-/// Longest frame of a session, bytes. A batch holds what a shard had for another one in a turn: at most what a link has credit for,
-/// and one message more, which may be as long as MQTT allows.
+/// Longest frame of a session, bytes. A batch holds what a shard had for another one in a turn: at most what a link has
+/// credit for, and one message more, which may be as long as MQTT allows.
 pub const MAX_FRAME_BYTES: usize = 512 * 1024 * 1024;
 
 /// Length and kind.
@@ -83,8 +83,8 @@ pub enum FrameError {
     Version(u16),
 }
 
-/// The first frame of some bytes and how many it takes; `None` when it is not whole yet. Frames longer than `limit` are refused as soon
-/// as their length is there.
+/// The first frame of some bytes and how many it takes; `None` when it is not whole yet. Frames longer than `limit` are
+/// refused as soon as their length is there.
 ///
 /// # Errors
 /// When the bytes are no frame.

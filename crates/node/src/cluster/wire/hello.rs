@@ -3,7 +3,8 @@
 use super::frame::FrameError;
 use crate::cluster::NodeName;
 
-/// The version of everything that is said on a link, the layout of batches included; nodes of different versions have no session.
+/// The version of everything that is said on a link, the layout of batches included; nodes of different versions have
+/// no session.
 pub const LINK_VERSION: u16 = 9;
 
 /// Length of what each side makes up, so that no proof is used twice, bytes.

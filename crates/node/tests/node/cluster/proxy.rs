@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often a direction in which nothing comes looks whether it is over. Nothing depends on it but how soon a test ends.
+/// How often a direction in which nothing comes looks whether it is over. Nothing depends on it but how soon a test
+/// ends.
 const LOOK: Duration = Duration::from_millis(5);
 
 #[derive(Default)]

@@ -73,7 +73,8 @@ fn there_is_one_stream_and_the_client_opens_it() {
     assert!(socket.connection.datagrams().max_size().is_none(), "no datagrams");
 }
 
-/// Nothing is taken before the handshake is over: tickets of sessions do not allow it, so that no PUBLISH can be replayed.
+/// Nothing is taken before the handshake is over: tickets of sessions do not allow it, so that no PUBLISH can be
+/// replayed.
 #[test]
 fn nothing_is_taken_early() {
     let (_node, at) = start(1);

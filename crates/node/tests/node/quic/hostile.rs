@@ -9,8 +9,8 @@ use crate::pki::COMMON;
 use crate::quic_client::{QuicOptions, QuicSocket};
 use crate::wire::*;
 
-/// Handshakes that are begun and not gone on with are bounded, whatever comes; from a quarter of the limit on, who does not
-/// prove an address costs no signature and no memory. Clients that go on come in meanwhile.
+/// Handshakes that are begun and not gone on with are bounded, whatever comes; from a quarter of the limit on, who does
+/// not prove an address costs no signature and no memory. Clients that go on come in meanwhile.
 #[test]
 fn a_flood_of_handshakes_is_bounded_and_keeps_nobody_out() {
     let mut tls = COMMON.settings.clone();

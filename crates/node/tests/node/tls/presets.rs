@@ -9,7 +9,8 @@ use super::settings;
 use crate::pki::COMMON;
 use crate::wire::{CONNACK, connect, tcp, tls};
 
-/// A node whose clients all are `device` when they speak TLS and ask for `localhost`. Its second listener speaks plain TCP.
+/// A node whose clients all are `device` when they speak TLS and ask for `localhost`. Its second listener speaks plain
+/// TCP.
 fn node_of_one_device(shards: u16) -> Node {
     let mut settings = settings(COMMON.settings.clone());
     settings.shards = shards;

@@ -83,7 +83,8 @@ fn new_settings_are_checked_before_they_are_applied() {
     assert_eq!(shown(at), der(&second));
 }
 
-/// Puts files where a volume of secrets has them: names lead through `..data` to a directory that is swapped as a whole.
+/// Puts files where a volume of secrets has them: names lead through `..data` to a directory that is swapped as a
+/// whole.
 fn put(directory: &Path, version: &str, issued: &Issued) {
     let real = directory.join(version);
     std::fs::create_dir(&real).unwrap();

@@ -11,7 +11,8 @@ use crate::exit::{Exit, print_and_exit, report};
 /// The flags of `tidegate lab criteria`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// Brokers: NAME for what its makers say, NAME=mqtt://HOST:PORT to probe it as well; all that have a datasheet when there is none
+    /// Brokers: NAME for what its makers say, NAME=mqtt://HOST:PORT to probe it as well; all that have a datasheet when
+    /// there is none
     #[arg(value_name = "BROKER")]
     brokers: Vec<String>,
 

@@ -1,4 +1,5 @@
-//! `tidegate lab gateways`: several gateways and their bus as one process, for experiments; it is started by the lab itself.
+//! `tidegate lab gateways`: several gateways and their bus as one process, for experiments; it is started by the lab
+//! itself.
 
 use std::path::PathBuf;
 use std::thread;
@@ -15,8 +16,8 @@ use tidegate_lab::contextnet::{Gateways, Part, Requests};
 use super::stop_on_signals;
 use crate::exit::{Exit, report};
 
-/// What gateways have for a lease on every bus, so that a death is noticed as fast on one as on another: the bus is one server, which is not
-/// what is killed.
+/// What gateways have for a lease on every bus, so that a death is noticed as fast on one as on another: the bus is one
+/// server, which is not what is killed.
 const LEASE: &str = "10s";
 
 /// How long gateways that have met are left to themselves before anything is asked of them.

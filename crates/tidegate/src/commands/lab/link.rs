@@ -1,4 +1,5 @@
-//! `tidegate lab link`: the process that holds the network of a broker. `tidegate lab run` starts it; nobody else needs to.
+//! `tidegate lab link`: the process that holds the network of a broker. `tidegate lab run` starts it; nobody else needs
+//! to.
 
 use std::io::{BufReader, stdin, stdout};
 

@@ -152,7 +152,8 @@ pub(crate) fn run(command: &LabCommand) -> Exit {
     }
 }
 
-/// What has to be there before brokers are started: somebody to hear that they are to be stopped, and somebody to stop them when this process is killed.
+/// What has to be there before brokers are started: somebody to hear that they are to be stopped, and somebody to stop
+/// them when this process is killed.
 fn guarded(place: &Place) -> Result<(Stop, Watchdog), Exit> {
     let failed = |what: &str, error: std::io::Error| {
         tell(&format_args!("cannot {what}: {error}"));
@@ -163,7 +164,8 @@ fn guarded(place: &Place) -> Result<(Stop, Watchdog), Exit> {
     Ok((stop, watchdog))
 }
 
-/// Asks to stop at SIGINT and SIGTERM. What was started is then stopped in order; a second signal changes nothing about that.
+/// Asks to stop at SIGINT and SIGTERM. What was started is then stopped in order; a second signal changes nothing about
+/// that.
 fn stop_on_signals() -> std::io::Result<Stop> {
     let stop = Stop::default();
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

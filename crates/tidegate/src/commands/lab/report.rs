@@ -12,7 +12,8 @@ use crate::exit::{Exit, report};
 /// The flags of `tidegate lab report`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// The directory with results.json, beside which report.html and results.csv are written, or one with a directory for each scenario
+    /// The directory with results.json, beside which report.html and results.csv are written, or one with a directory
+    /// for each scenario
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 

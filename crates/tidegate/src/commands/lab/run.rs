@@ -15,12 +15,13 @@ use crate::exit::{Exit, complain, report as tell};
 /// The flags of `tidegate lab run`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// Its name (`tidegate lab list`), or the path of its file; several get a directory each, and `all` names all that are shipped
+    /// Its name (`tidegate lab list`), or the path of its file; several get a directory each, and `all` names all that
+    /// are shipped
     #[arg(required = true)]
     scenario: Vec<String>,
 
-    /// A broker: a name (`tidegate lab peers`), NAME:ADDRESS as in rabbitmq:amqp, NAME=mqtt://HOST:PORT, or that with #PID to sample a
-    /// process; repeatable
+    /// A broker: a name (`tidegate lab peers`), NAME:ADDRESS as in rabbitmq:amqp, NAME=mqtt://HOST:PORT, or that
+    /// with #PID to sample a process; repeatable
     #[arg(long = "peer", value_name = "PEER", required = true)]
     peer: Vec<String>,
 
@@ -158,7 +159,8 @@ pub(super) fn order(args: &Args) -> Result<Order, Wrong> {
     }
 }
 
-/// An order for each scenario: with one, its results go to the directory itself; with several, to one of its own in there.
+/// An order for each scenario: with one, its results go to the directory itself; with several, to one of its own in
+/// there.
 fn orders(args: &Args) -> Result<Vec<Order>, Wrong> {
     let catalogue = Catalogue::with_directory(args.folders.peers.as_deref())?;
     let library = Library::with_directory(args.folders.scenarios.as_deref())?;

@@ -1,4 +1,5 @@
-//! `tidegate lab work`: one of several processes that produce a load together. `tidegate lab run` starts it; nobody else needs to.
+//! `tidegate lab work`: one of several processes that produce a load together. `tidegate lab run` starts it; nobody
+//! else needs to.
 
 use std::io::{BufReader, stdin, stdout};
 

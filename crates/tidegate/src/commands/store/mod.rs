@@ -49,7 +49,8 @@ pub(crate) enum StoreCommand {
     Import {
         /// The data directory: empty, or not there yet
         directory: std::path::PathBuf,
-        /// Take an export that has no last line, as earlier versions wrote it: nobody can tell whether all of it is there
+        /// Take an export that has no last line, as earlier versions wrote it: nobody can tell whether all of it is
+        /// there
         #[arg(long)]
         incomplete: bool,
     },

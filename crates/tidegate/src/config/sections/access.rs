@@ -32,8 +32,8 @@ section! {
         rules_file: Option<String> = None, in Kind::Text { max_len: MAX_PATH };
         /// Mosquitto's acl file.
         acl_file: Option<String> = None, in Kind::Text { max_len: MAX_PATH };
-        /// What holds for what no rule is about. With users and without rules it must be said: the broker does not guess
-        /// whether everybody who comes in may do everything.
+        /// What holds for what no rule is about. With users and without rules it must be said: the broker does not
+        /// guess whether everybody who comes in may do everything.
         default: DefaultAccess = DefaultAccess::Auto, in Kind::OneOf(<DefaultAccess as crate::config::value::Words>::WORDS);
     }
 }

@@ -102,9 +102,9 @@ words! {
 }
 
 section! {
-    /// Who comes in. Each provider says yes, no, or that it does not know the client; they are asked in their order, and the
-    /// first that says yes or no decides. When nobody knows a client it is refused. With at least one provider nobody comes
-    /// in without a name, except on listeners with `allow_anonymous`. See authentication.md.
+    /// Who comes in. Each provider says yes, no, or that it does not know the client; they are asked in their order,
+    /// and the first that says yes or no decides. When nobody knows a client it is refused. With at least one provider
+    /// nobody comes in without a name, except on listeners with `allow_anonymous`. See authentication.md.
     "auth" [repeated = true] => Auth, AUTH {
         /// What the provider is.
         kind: AuthKind = AuthKind::PasswordFile, in Kind::OneOf(<AuthKind as Words>::WORDS);
@@ -130,11 +130,11 @@ section! {
         cache_ttl: Duration = Duration::from_secs(60), in Kind::Duration(Range::of(1, DAY).or_zero("each connection is asked about"));
         /// How long a server may take for an answer; for `http` and `fleet`, and for the keys of `jwks_url`.
         timeout: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(10, 60 * SECOND));
-        /// The authorities (PEM) that a server's certificate is checked with, instead of the system's; for `http`, and for
-        /// `jwks_url`.
+        /// The authorities (PEM) that a server's certificate is checked with, instead of the system's; for `http`, and
+        /// for `jwks_url`.
         ca_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
-        /// A file whose content is the secret of HS256, HS384 and HS512, at least 32 bytes; for `jwt`, which has one source of
-        /// keys.
+        /// A file whose content is the secret of HS256, HS384 and HS512, at least 32 bytes; for `jwt`, which has one
+        /// source of keys.
         secret_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// A file of public keys or certificates (PEM); for `jwt`.
         public_key_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
@@ -158,8 +158,8 @@ section! {
         require_expiry: bool = true, in Kind::Boolean;
         /// How far the clocks of those who sign tokens may be apart from ours; for `jwt`.
         leeway: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, 600 * SECOND));
-        /// The claim that becomes the user name, by name or by a path with dots; empty leaves the user name as the client says
-        /// it, unchecked. For `jwt`.
+        /// The claim that becomes the user name, by name or by a path with dots; empty leaves the user name as the
+        /// client says it, unchecked. For `jwt`.
         user_claim: Option<String> = Some("sub".to_owned()), in Kind::Text { max_len: MAX_TEXT };
         /// The claim that the client id must be equal to; for `jwt`.
         client_id_claim: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
@@ -177,8 +177,8 @@ section! {
 }
 
 section! {
-    /// How the providers of `[[auth]]` do their work: on threads of their own, within bounds, and with a memory for who was
-    /// let in.
+    /// How the providers of `[[auth]]` do their work: on threads of their own, within bounds, and with a memory for who
+    /// was let in.
     "authentication" => Authentication, AUTHENTICATION {
         /// Threads that ask providers; most of the time they wait for other servers. A change needs a restart.
         threads: u16 = 8, in Kind::Integer(Range::of(1, 256));
@@ -188,7 +188,8 @@ section! {
         max_waiting: u32 = 16_384, in Kind::Integer(Range::of(1, 10_000_000));
         /// Time for an answer; later a client is told that the server is unavailable.
         timeout: Duration = Duration::from_secs(8), in Kind::Duration(Range::of(100, 600 * SECOND));
-        /// Clients that were let in and are remembered, so that they come back without being hashed or asked about again.
+        /// Clients that were let in and are remembered, so that they come back without being hashed or asked about
+        /// again.
         cache_entries: u32 = 100_000, in Kind::Integer(Range::of(1, 10_000_000).or_zero("none"));
         /// How long. A reload forgets all of them.
         cache_ttl: Duration = Duration::from_secs(300), in Kind::Duration(Range::of(100, DAY).or_zero("not at all"));
@@ -196,8 +197,8 @@ section! {
         refused_entries: u32 = 10_000, in Kind::Integer(Range::of(1, 10_000_000).or_zero("none"));
         /// How long.
         refused_ttl: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 3_600 * SECOND).or_zero("not at all"));
-        /// Whether a reload ends the connections of users whom a file no longer has, or has with another password. Those who
-        /// may come in all the same come back.
+        /// Whether a reload ends the connections of users whom a file no longer has, or has with another password.
+        /// Those who may come in all the same come back.
         disconnect_on_reload: bool = true, in Kind::Boolean;
     }
 }

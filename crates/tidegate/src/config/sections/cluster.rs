@@ -29,20 +29,23 @@ words! {
 }
 
 section! {
-    /// Makes the broker a node of a cluster: nodes on one bus that are one broker to their clients; see [cluster](cluster.md).
+    /// Makes the broker a node of a cluster: nodes on one bus that are one broker to their clients; see
+    /// [cluster](cluster.md).
     "cluster" => Cluster, CLUSTER {
         /// The name of this node, its own in the cluster, and kept over restarts. Empty is no cluster.
         name: String = String::new(), in Kind::Name { empty: true }, flag "--node";
-        /// The bus that all nodes are on: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build with that feature.
+        /// The bus that all nodes are on: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build
+        /// with that feature.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--bus";
         /// What names on the bus begin with, so that several clusters can share one.
         prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
-        /// Copies of what the cluster keeps on the bus: 1 where one server is the whole bus, 3 where there are three or more. It holds for logs that
-        /// are made from now on; see [the bus](bus.md#several-servers).
+        /// Copies of what the cluster keeps on the bus: 1 where one server is the whole bus, 3 where there are three or
+        /// more. It holds for logs that are made from now on; see [the bus](bus.md#several-servers).
         bus_replicas: u8 = 1, in Kind::Integer(Range::of(1, 5));
         /// Whether the bus has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`.
         bus_tls: bool = false, in Kind::Boolean;
-        /// A file (PEM) of authorities that the certificates of the bus come from: for NATS beside those that the system trusts, for Kafka in their place.
+        /// A file (PEM) of authorities that the certificates of the bus come from: for NATS beside those that the
+        /// system trusts, for Kafka in their place.
         bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// A file (PEM) with the certificate that this node shows to the bus, and those between it and an authority.
         bus_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
@@ -50,34 +53,38 @@ section! {
         bus_key: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// How user and password are proved to Kafka.
         bus_sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
-        /// Whether a node with a data directory keeps its store on the bus, too, as the section `mirror` does by itself, so that the others go on with it
-        /// when the node dies. Without it what a dead node had begins anew.
+        /// Whether a node with a data directory keeps its store on the bus, too, as the section `mirror` does by
+        /// itself, so that the others go on with it when the node dies. Without it what a dead node had begins anew.
         mirror: bool = true, in Kind::Boolean;
-        /// Where other nodes reach this one, `ADDRESS:PORT`. Without it a free port on the address of the first listener.
+        /// Where other nodes reach this one, `ADDRESS:PORT`. Without it a free port on the address of the first
+        /// listener.
         listen: Option<String> = None, in Kind::Text { max_len: 256 }, flag "--cluster-listen";
-        /// Where other nodes hand over clients whose home is here, `ADDRESS:PORT`. Without it a free port on the address of `listen`. It
-        /// lets clients in as the first listener does, without TLS.
+        /// Where other nodes hand over clients whose home is here, `ADDRESS:PORT`. Without it a free port on the
+        /// address of `listen`. It lets clients in as the first listener does, without TLS.
         relay: Option<String> = None, in Kind::Text { max_len: 256 };
         /// Where other nodes are: their word is taken for where a client is.
         networks: Networks = Networks::local(), in Kind::Networks;
-        /// The address that other nodes are told, where that of `listen` is none (`0.0.0.0`) or is translated on the way.
+        /// The address that other nodes are told, where that of `listen` is none (`0.0.0.0`) or is translated on the
+        /// way.
         advertise: Option<String> = None, in Kind::Text { max_len: 256 };
         /// Where clients reach this node, `HOST:PORT`, for `redirect`. Without it the address of the first listener.
         client_address: Option<String> = None, in Kind::Text { max_len: 512 };
         /// How clients get to their home when that is another node.
         redirect: Redirect = Redirect::Off, in Kind::OneOf(<Redirect as Words>::WORDS);
-        /// A file with the secret by which nodes know each other, at least 16 bytes, the same on all. Without it they agree on one by
-        /// the bus, and whoever may read the bus can pose as a node.
+        /// A file with the secret by which nodes know each other, at least 16 bytes, the same on all. Without it they
+        /// agree on one by the bus, and whoever may read the bus can pose as a node.
         secret_file: Option<String> = None, in Kind::Text { max_len: 4096 };
-        /// How long a node may be silent on the bus before others take over what it works. A node that does not reach the bus for so long
-        /// acknowledges nothing until it is known who serves its clients. `"auto"` is 10 s, and 30 s on Kafka, which is away for up to 16 s when one
-        /// of its brokers dies; see [the bus](bus.md#several-servers). Give all nodes the same.
+        /// How long a node may be silent on the bus before others take over what it works. A node that does not reach
+        /// the bus for so long acknowledges nothing until it is known who serves its clients. `"auto"` is 10 s, and 30
+        /// s on Kafka, which is away for up to 16 s when one of its brokers dies; see
+        /// [the bus](bus.md#several-servers). Give all nodes the same.
         lease: Lease = Lease::Auto, in Kind::Lease(Range::of(SECOND, HOUR));
-        /// How long clients stay connected, behind the lease, to a node that does not reach the bus. Pings are answered, and what they publish
-        /// waits. Beyond it who has published something is told that nobody serves it. 0 ends all connections with the lease.
+        /// How long clients stay connected, behind the lease, to a node that does not reach the bus. Pings are
+        /// answered, and what they publish waits. Beyond it who has published something is told that nobody serves it.
+        /// 0 ends all connections with the lease.
         patience: Duration = Duration::from_secs(3600), in Kind::Duration(Range::of(0, 24 * HOUR));
-        /// How long a node that is stopped may take to hand over what it works. What is not handed over by then is lost, or waits in its
-        /// data directory.
+        /// How long a node that is stopped may take to hand over what it works. What is not handed over by then is
+        /// lost, or waits in its data directory.
         leave_timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
     }
 }

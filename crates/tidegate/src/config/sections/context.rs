@@ -90,24 +90,27 @@ words! {
 }
 
 section! {
-    /// Makes the broker a gateway of mobile nodes, with services that balance nodes over gateways and put them into groups; see
-    /// [context](context.md). Needs `addresses.enabled`, whose prefix its topics have.
+    /// Makes the broker a gateway of mobile nodes, with services that balance nodes over gateways and put them into
+    /// groups; see [context](context.md). Needs `addresses.enabled`, whose prefix its topics have.
     "context" => Context, CONTEXT {
         /// Whether it is one.
         enabled: bool = false, in Kind::Boolean;
-        /// The name of this gateway, its own among all of them. Empty is `cluster.name`, or `node.name` where there is none.
+        /// The name of this gateway, its own among all of them. Empty is `cluster.name`, or `node.name` where there is
+        /// none.
         name: String = String::new(), in Kind::Name { empty: true };
-        /// Where nodes reach this gateway, as they are told when they are sent here: `HOST:PORT`. Without it the address of the first
-        /// listener for mobile nodes, over whatever transport; one that listens on all addresses needs this key.
+        /// Where nodes reach this gateway, as they are told when they are sent here: `HOST:PORT`. Without it the
+        /// address of the first listener for mobile nodes, over whatever transport; one that listens on all addresses
+        /// needs this key.
         address: Option<String> = None, in Kind::Text { max_len: 512 };
-        /// The bus that gateways and services share: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, `kafka://` in a build with that
-        /// feature, or `embedded`. Without it, it is `cluster.bus`, and where there is none either, the bus is within this process, and
-        /// this gateway is the only one.
+        /// The bus that gateways and services share: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, `kafka://` in
+        /// a build with that feature, or `embedded`. Without it, it is `cluster.bus`, and where there is none either,
+        /// the bus is within this process, and this gateway is the only one.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true;
-        /// Whether `bus` has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`. This key and the four below it are for
-        /// `context.bus`; the bus of the cluster is spoken to as `[cluster]` says.
+        /// Whether `bus` has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`. This
+        /// key and the four below it are for `context.bus`; the bus of the cluster is spoken to as `[cluster]` says.
         bus_tls: bool = false, in Kind::Boolean;
-        /// A file (PEM) of authorities that the certificates of `bus` come from: for NATS beside those that the system trusts, for Kafka in their place.
+        /// A file (PEM) of authorities that the certificates of `bus` come from: for NATS beside those that the system
+        /// trusts, for Kafka in their place.
         bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// A file (PEM) with the certificate that this process shows to `bus`, and those between it and an authority.
         bus_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
@@ -117,33 +120,37 @@ section! {
         bus_sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
         /// What names on the bus begin with.
         bus_prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
-        /// Copies of what is kept on the bus: 1 where one server is the whole bus, 3 where there are three or more. It holds for logs that are made
-        /// from now on, whichever gateway or service makes them: give all of them the same.
+        /// Copies of what is kept on the bus: 1 where one server is the whole bus, 3 where there are three or more. It
+        /// holds for logs that are made from now on, whichever gateway or service makes them: give all of them the
+        /// same.
         bus_replicas: u8 = 1, in Kind::Integer(Range::of(1, 5));
-        /// How long a service, or a gateway that shares records, may be silent on the bus until others take its work over. `"auto"` is 10 s, and
-        /// 30 s on Kafka, as `cluster.lease` is. Give all services and gateways the same.
+        /// How long a service, or a gateway that shares records, may be silent on the bus until others take its work
+        /// over. `"auto"` is 10 s, and 30 s on Kafka, as `cluster.lease` is. Give all services and gateways the same.
         lease: Lease = Lease::Auto, in Kind::Lease(Range::of(500, HOUR));
-        /// Partitions that nodes are dealt to: the same for all who share the bus, and fixed once there are logs. As many processes can
-        /// share the work of one group definer.
+        /// Partitions that nodes are dealt to: the same for all who share the bus, and fixed once there are logs. As
+        /// many processes can share the work of one group definer.
         partitions: u16 = 16, in Kind::Integer(Range::of(1, 1_024));
         /// Where the services run.
         services: CoreServices = CoreServices::Auto, in Kind::OneOf(<CoreServices as Words>::WORDS);
-        /// Whether messages go between nodes and applications that are on the bus; see [applications](applications.md). Not on a bus
-        /// within this process, which nobody else could read.
+        /// Whether messages go between nodes and applications that are on the bus; see [applications](applications.md).
+        /// Not on a bus within this process, which nobody else could read.
         applications: bool = true, in Kind::Boolean;
         /// How records hold messages; records of applications may say otherwise.
         envelope: EnvelopeName = EnvelopeName::Plain, in Kind::OneOf(<EnvelopeName as Words>::WORDS);
         /// Which gateways deliver records of applications.
         delivery: DeliveryName = DeliveryName::Auto, in Kind::OneOf(<DeliveryName as Words>::WORDS);
-        /// How long records between nodes and applications are kept on the bus. On Kafka it holds for topics that are made from now on.
+        /// How long records between nodes and applications are kept on the bus. On Kafka it holds for topics that are
+        /// made from now on.
         records_keep: Duration = Duration::from_secs(7 * 86_400), in Kind::Duration(Range::of(5 * 60 * SECOND, 366 * DAY));
-        /// Bytes that a partition of them may have on NATS, which reserves them on its disk; beyond it messages are refused.
+        /// Bytes that a partition of them may have on NATS, which reserves them on its disk; beyond it messages are
+        /// refused.
         records_max_bytes: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, TIB));
-        /// Topics on which nodes publish what is their context, beside `PREFIX/context/CLIENT_ID`: topic filters, in which one level may be
-        /// `{node}`, where the client id stands; without it, the node is the client that publishes. Payloads that are no JSON objects are none.
+        /// Topics on which nodes publish what is their context, beside `PREFIX/context/CLIENT_ID`: topic filters, in
+        /// which one level may be `{node}`, where the client id stands; without it, the node is the client that
+        /// publishes. Payloads that are no JSON objects are none.
         topics: Texts = Texts::default(), in Kind::Texts;
-        /// Topics whose messages may carry the node's context in a user property `context`, of the same form. `PREFIX/to/app/#` are all messages for
-        /// applications.
+        /// Topics whose messages may carry the node's context in a user property `context`, of the same form.
+        /// `PREFIX/to/app/#` are all messages for applications.
         property_topics: Texts = Texts::default(), in Kind::Texts;
         /// Files of groups, one for each definer.
         groups: Paths = Paths::default(), in Kind::Paths;
@@ -155,13 +162,14 @@ section! {
         missed_windows: u32 = 3, in Kind::Integer(Range::of(1, 1_000));
         /// Time between two cycles of the manager: scores, handovers, the list of gateways.
         cycle: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, HOUR));
-        /// How often the list of gateways is told although none came, went or changed its place, so that its numbers of nodes are of now.
+        /// How often the list of gateways is told although none came, went or changed its place, so that its numbers of
+        /// nodes are of now.
         list_period: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(100, HOUR));
         /// How gateways are scored.
         ranking: RankingName = RankingName::Connections, in Kind::OneOf(<RankingName as Words>::WORDS);
-        /// With `ranking = "resources"`: how much each resource counts, `RESOURCE: WEIGHT`, relative to the others; one that is not named counts
-        /// for nothing. `cpu` and `memory` are what is used of them, `loop_lag` of 100 ms, `queues` of 256 MiB, `latency` of 1 s; `ping_rate`
-        /// is the share of nodes that answer no ping.
+        /// With `ranking = "resources"`: how much each resource counts, `RESOURCE: WEIGHT`, relative to the others; one
+        /// that is not named counts for nothing. `cpu` and `memory` are what is used of them, `loop_lag` of 100 ms,
+        /// `queues` of 256 MiB, `latency` of 1 s; `ping_rate` is the share of nodes that answer no ping.
         weights: Texts = Texts(ResourceWeights::default().texts()), in Kind::Texts;
         /// With `ranking = "expression"`: a CEL expression over `gateway`, higher being lighter.
         score: Option<String> = None, in Kind::Text { max_len: 2048 };
@@ -171,15 +179,16 @@ section! {
         handover_cooldown: Duration = Duration::from_secs(600), in Kind::Duration(Range::of(0, DAY));
         /// Most handovers of a cycle.
         handovers_per_cycle: u32 = 1_000, in Kind::Integer(Range::of(1, 1_000_000));
-        /// Time between two rounds of pings to nodes: QoS 1 messages, whose acknowledgements are the pongs. Without them, round
-        /// trips of transports are reported all the same.
+        /// Time between two rounds of pings to nodes: QoS 1 messages, whose acknowledgements are the pongs. Without
+        /// them, round trips of transports are reported all the same.
         ping_interval: Duration = Duration::from_secs(0), in Kind::Duration(Range::of(100, DAY).or_zero("none"));
         /// How long pongs count at first.
         ping_window: Duration = Duration::from_secs(2), in Kind::Duration(Range::of(10, HOUR));
         /// Whether the window follows the ping rate.
         ping_reconfigure: bool = true, in Kind::Boolean;
-        /// By what the window is multiplied when the ping rate of the whole network is in an interval: `RATE%: FACTOR`, ascending; an interval
-        /// ends with its rate, and begins where the one before it ends. A factor is 0.1 to 10; 1 keeps the window, as does a rate above the last one.
+        /// By what the window is multiplied when the ping rate of the whole network is in an interval: `RATE%: FACTOR`,
+        /// ascending; an interval ends with its rate, and begins where the one before it ends. A factor is 0.1 to 10; 1
+        /// keeps the window, as does a rate above the last one.
         ping_factors: Texts = Texts(ReconfigSettings::default().factors.iter().map(ToString::to_string).collect()), in Kind::Texts;
         /// The shortest window that comes of it.
         ping_window_min: Duration = Duration::from_millis(200), in Kind::Duration(Range::of(10, HOUR));

@@ -37,7 +37,8 @@ section! {
         durability: StoreDurability = StoreDurability::Commit, in Kind::OneOf(<StoreDurability as crate::config::value::Words>::WORDS);
         /// With `relaxed`, the longest time until something is on the disk.
         window: Duration = Duration::from_secs(1), in Kind::Duration(Range::of(10, 60 * SECOND));
-        /// Bytes of all files above which new messages and sessions are refused, while clients can still fetch what they are owed.
+        /// Bytes of all files above which new messages and sessions are refused, while clients can still fetch what
+        /// they are owed.
         max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(64 * MIB, 1024 * TIB).or_zero("as much as the disk has"));
         /// Free space of the disk below which the same happens.
         min_free: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, TIB));
@@ -45,15 +46,17 @@ section! {
         segment_size: Bytes = Bytes(32 * MIB), in Kind::Size(Range::of(MIB, 1024 * MIB));
         /// Journal above which it is merged into the table, or half the size of the table if that is more.
         merge_at: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB));
-        /// Most of the journal that a start may have to replay, or as much as the table holds if that is more, and at least four files.
-        /// Merges begin at half of it at the latest; from there on writing slows down, and at the limit it waits for the merge.
+        /// Most of the journal that a start may have to replay, or as much as the table holds if that is more, and at
+        /// least four files. Merges begin at half of it at the latest; from there on writing slows down, and at the
+        /// limit it waits for the merge.
         replay_max: Bytes = Bytes(512 * MIB), in Kind::Size(Range::of(8 * MIB, 64 * 1024 * MIB));
-        /// Journal that a merge sorts in memory at once; what is beyond goes through files. At least one file of the journal,
-        /// and some bytes more for each entry. Beside `limits.memory_ceiling`.
+        /// Journal that a merge sorts in memory at once; what is beyond goes through files. At least one file of the
+        /// journal, and some bytes more for each entry. Beside `limits.memory_ceiling`.
         merge_memory: Bytes = Bytes(0), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB).or_zero("a sixteenth of what the machine or the container has, at most 256 MiB"));
         /// Bytes that may wait to be written; above it the store counts as full. Beside `limits.memory_ceiling`.
         pending_memory: Bytes = Bytes(0), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB).or_zero("a sixteenth of what the machine or the container has, at most 256 MiB"));
-        /// How long nothing is written until the journal is merged though it is small, so that the next start replays nothing.
+        /// How long nothing is written until the journal is merged though it is small, so that the next start replays
+        /// nothing.
         checkpoint_after: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 3600 * SECOND));
     }
 }

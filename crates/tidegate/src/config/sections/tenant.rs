@@ -9,20 +9,20 @@ const MILLIONS: u64 = 100_000_000;
 
 section! {
     /// A tenant: a broker of its own within the broker, with its own topics, client ids, retained messages, groups and
-    /// `$SYS`. Clients of two tenants never see each other. Who belongs to it is said by listener, by the server name that a
-    /// TLS client asks for (SNI), by user name or by the common name of a certificate; of several tenants that say so the
-    /// one by certificate wins, then by user name, then by SNI, then by listener. Who belongs to none is in the default
-    /// tenant. Its limits hold for all shards together. See tenants.md.
+    /// `$SYS`. Clients of two tenants never see each other. Who belongs to it is said by listener, by the server name
+    /// that a TLS client asks for (SNI), by user name or by the common name of a certificate; of several tenants that
+    /// say so the one by certificate wins, then by user name, then by SNI, then by listener. Who belongs to none is in
+    /// the default tenant. Its limits hold for all shards together. See tenants.md.
     "tenant" [repeated = true] => Tenant, TENANT {
         /// Its name, in logs, metrics and rules.
         name: String = String::new(), in Kind::Name { empty: true };
         /// Names of listeners whose clients belong to it.
         listeners: Texts = Texts::default(), in Kind::Texts;
-        /// Server names that a TLS client asks for, such as `"acme.example.org"` or `"*.acme.example.org"`; case does not
-        /// matter.
+        /// Server names that a TLS client asks for, such as `"acme.example.org"` or `"*.acme.example.org"`; case does
+        /// not matter.
         sni: Texts = Texts::default(), in Kind::Texts;
-        /// User names that belong to it; a `*` at the end stands for any rest. Needs an `[[auth]]`, or a listener that takes
-        /// the user name from certificates.
+        /// User names that belong to it; a `*` at the end stands for any rest. Needs an `[[auth]]`, or a listener that
+        /// takes the user name from certificates.
         users: Texts = Texts::default(), in Kind::Texts;
         /// Common names of certificates that belong to it; a `*` at the end stands for any rest.
         certificate_cn: Texts = Texts::default(), in Kind::Texts;

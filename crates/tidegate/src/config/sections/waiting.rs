@@ -11,8 +11,8 @@ use crate::config::value::{Kind, Problem, Range, Raw, Value, Words, words};
 const MAX_TEXT: usize = 65_535;
 
 section! {
-    /// What happens at a full queue of some clients, or with messages of some topics, instead of what `[queue]` says. The
-    /// first one that fits client and topic decides.
+    /// What happens at a full queue of some clients, or with messages of some topics, instead of what `[queue]` says.
+    /// The first one that fits client and topic decides.
     "overflow" [repeated = true] => Overflow, OVERFLOW {
         /// Client ids of the subscribers: `*` stands for any text, `?` for any one character, all else for itself.
         clients: String = "*".to_owned(), in Kind::Text { max_len: MAX_TEXT };
@@ -44,9 +44,9 @@ words! {
 }
 
 section! {
-    /// Gives messages of some topics a priority: where messages wait for a client, higher ones go first, and first in, first
-    /// out within one. The first one whose filter matches decides; messages of other topics have priority 0. This changes the
-    /// order in which MQTT delivers, so nothing has a priority unless it is asked for here.
+    /// Gives messages of some topics a priority: where messages wait for a client, higher ones go first, and first in,
+    /// first out within one. The first one whose filter matches decides; messages of other topics have priority 0. This
+    /// changes the order in which MQTT delivers, so nothing has a priority unless it is asked for here.
     "priority" [repeated = true] => Priority, PRIORITY {
         /// Topic filter of the messages.
         filter: String = "#".to_owned(), in Kind::Text { max_len: MAX_TEXT };
@@ -59,15 +59,16 @@ section! {
 
 section! {
     /// Messages that were dropped are published once more, to a topic of their own: `TOPIC/REASON`, with the names of
-    /// [reasons](reasons.md). The user properties `dead-letter-topic` and `dead-letter-reason` say what they were. What is
-    /// dropped of these is only counted.
+    /// [reasons](reasons.md). The user properties `dead-letter-topic` and `dead-letter-reason` say what they were. What
+    /// is dropped of these is only counted.
     "dead_letter" => DeadLetters, DEAD_LETTER {
         /// The topic; empty publishes nothing. One that begins with `$` is not matched by `#`.
         topic: String = String::new(), in Kind::Text { max_len: 1024 };
         /// Messages per second; what comes beyond is only counted. Divided evenly between the shards.
         max_rate: u32 = 1_000, in Kind::Integer(Range::of(1, 1_000_000));
-        /// Reasons of which messages are published, by their names. An empty list is all of the default. Two more are published
-        /// when they are named: `queue_replaced`, and `offline_qos0` for QoS 0 messages of subscribers that are away.
+        /// Reasons of which messages are published, by their names. An empty list is all of the default. Two more are
+        /// published when they are named: `queue_replaced`, and `offline_qos0` for QoS 0 messages of subscribers that
+        /// are away.
         reasons: Texts = Texts(DEAD_LETTER_REASONS.iter().map(|name| (*name).to_owned()).collect()), in Kind::Texts;
     }
 }

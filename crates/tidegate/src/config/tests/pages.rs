@@ -25,8 +25,8 @@ fn the_example_of_the_reference_page_is_right() {
     assert!(from_file(example).is_ok());
 }
 
-/// The examples of a page that are whole configurations: each begins with a section of ours. What begins with a comment that
-/// says `part of` needs more around it.
+/// The examples of a page that are whole configurations: each begins with a section of ours. What begins with a comment
+/// that says `part of` needs more around it.
 fn examples(page: &str) -> Vec<String> {
     let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let begins_one = |text: &&str| {

@@ -112,8 +112,8 @@ impl TlsFlags {
         self.given().map_or(Ok(()), |flag| Err(UsageError::new(format!("{flag}: TLS is not spoken over {what}"))))
     }
 
-    /// What connections over QUIC are made with. Where nobody is named to be trusted, and a broker on this machine has made a
-    /// certificate for development, that is.
+    /// What connections over QUIC are made with. Where nobody is named to be trusted, and a broker on this machine has
+    /// made a certificate for development, that is.
     ///
     /// # Errors
     /// When a file cannot be used.

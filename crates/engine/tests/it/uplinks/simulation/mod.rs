@@ -1,6 +1,6 @@
-//! Orchestrators under weather: brokers die, hang, forget and come back, connections break at any byte, the orchestrator dies
-//! and another process goes on, and in the end everything has arrived. A seed decides about everything; see
-//! `it/simulation` for the variables that choose seeds.
+//! Orchestrators under weather: brokers die, hang, forget and come back, connections break at any byte, the
+//! orchestrator dies and another process goes on, and in the end everything has arrived. A seed decides about
+//! everything; see `it/simulation` for the variables that choose seeds.
 
 mod checks;
 mod profile;

@@ -10,8 +10,8 @@ use crate::harness::*;
 pub(super) enum Kind {
     /// Brokers are slow, and never lost.
     Slow,
-    /// As [`Kind::Slow`], and brokers are drained and set again, so that topics move. No time passes while brokers are slow, since
-    /// order waits for a limited time only.
+    /// As [`Kind::Slow`], and brokers are drained and set again, so that topics move. No time passes while brokers are
+    /// slow, since order waits for a limited time only.
     Moving,
     /// Brokers die, hang, forget and come back.
     Stormy,

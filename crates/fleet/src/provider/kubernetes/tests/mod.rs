@@ -1,4 +1,5 @@
-//! The provider against a recorded conversation: what a real API server has answered, trimmed to what is read and a little more.
+//! The provider against a recorded conversation: what a real API server has answered, trimmed to what is read and a
+//! little more.
 
 mod lies;
 mod observing;

@@ -100,8 +100,8 @@ struct PolicyArgs {
     /// The length of a season for `holt-winters`; 0 for none
     #[arg(long, value_name = "TIME", default_value = "1d", value_parser = time)]
     season: Duration,
-    /// What is looked at, and what counts as full: `cpu`, `message_rate=500`, `queue_depth=1000`, `waiting=2s`, `drops=10` (per second),
-    /// `memory=512MiB`; repeatable, and the largest wins [default: cpu]
+    /// What is looked at, and what counts as full: `cpu`, `message_rate=500`, `queue_depth=1000`, `waiting=2s`,
+    /// `drops=10` (per second), `memory=512MiB`; repeatable, and the largest wins [default: cpu]
     #[arg(long = "signal", value_name = "NAME[=FULL]", value_parser = signal)]
     signals: Vec<(Signal, f64)>,
 }
