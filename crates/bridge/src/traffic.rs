@@ -1,8 +1,8 @@
 //! What an end does with its client's news; no I/O.
 //!
-//! A message comes to one end and goes on to the other, which publishes it. Only when the broker there has acknowledged it
-//! is it acknowledged here. So each message is always owed by a broker, and the bridge itself keeps nothing that a crash
-//! could lose.
+//! A message comes to one end and goes on to the other, which publishes it. Only when the broker there has acknowledged
+//! it is it acknowledged here. So each message is always owed by a broker, and the bridge itself keeps nothing that a
+//! crash could lose.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -57,7 +57,8 @@ pub(crate) struct Traffic {
     limits: ServerLimits,
     /// Published here and not settled; what the other end acknowledges then.
     under_way: BTreeMap<PublishToken, Option<Delivery>>,
-    /// What found no room, first to last. Each message is one that the broker across waits for, so that its window bounds them.
+    /// What found no room, first to last. Each message is one that the broker across waits for, so that its window
+    /// bounds them.
     kept: VecDeque<(Publish, Delivery)>,
     /// Whether those that come now wait behind them: there was no room, and messages of a topic keep their order.
     is_full: bool,

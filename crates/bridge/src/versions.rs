@@ -6,12 +6,13 @@ use tidegate_client::{Disconnected, ReasonCode, Version};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Introduction {
     pub(crate) version: Version,
-    /// Before MQTT 5.0: whether the protocol level says that the client is a bridge, which some brokers know. To such a one
-    /// its own messages do not come back.
+    /// Before MQTT 5.0: whether the protocol level says that the client is a bridge, which some brokers know. To such a
+    /// one its own messages do not come back.
     pub(crate) bridge: bool,
 }
 
-/// The best first. Before MQTT 5.0 the protocol level of a bridge is the only way to ask that own messages do not come back.
+/// The best first. Before MQTT 5.0 the protocol level of a bridge is the only way to ask that own messages do not come
+/// back.
 const LADDER: [Introduction; 3] = [
     Introduction { version: Version::V5, bridge: false },
     Introduction { version: Version::V311, bridge: true },
@@ -46,8 +47,8 @@ impl Versions {
         self.settled = true;
     }
 
-    /// An attempt came to nothing. Says whether another way is worth an attempt at once: the broker has refused this one for
-    /// its version, or has closed the connection without a word, as some do that do not know it.
+    /// An attempt came to nothing. Says whether another way is worth an attempt at once: the broker has refused this
+    /// one for its version, or has closed the connection without a word, as some do that do not know it.
     pub(crate) fn refused(&mut self, why: &Disconnected) -> bool {
         let for_version = match why {
             // So it says also when another broker has come in the place of one that has taken it.

@@ -71,8 +71,8 @@ impl LoadTable {
         Ok(())
     }
 
-    /// Whether a report is one of before. Lives are numbered by the clock of the gateway, which may have been put back before it was started
-    /// again: so an earlier number is taken for a new life where the known one is silent.
+    /// Whether a report is one of before. Lives are numbered by the clock of the gateway, which may have been put back
+    /// before it was started again: so an earlier number is taken for a new life where the known one is silent.
     fn is_outdated(&self, known: &GatewayLoad, arrived: Option<Duration>, report: &LoadReport) -> bool {
         let other_life = known.report.life != report.life;
         let is_silent = arrived.is_some_and(|arrived| self.judge(arrived, known) == Standing::Inactive);

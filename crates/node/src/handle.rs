@@ -35,8 +35,8 @@ pub(crate) struct Fleet {
 /// How long a shard may take to answer. It answers in its next turn, so only one that hangs or is gone takes longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks the shards of a node from any thread. Every call waits for the answer, so asynchronous code makes it on a thread
-/// that may block. Nothing is asked unless someone calls: a node that nobody looks at sleeps.
+/// Asks the shards of a node from any thread. Every call waits for the answer, so asynchronous code makes it on a
+/// thread that may block. Nothing is asked unless someone calls: a node that nobody looks at sleeps.
 #[derive(Clone, Debug)]
 pub struct NodeHandle {
     inboxes: Arc<[InboxSender]>,
@@ -149,8 +149,9 @@ impl NodeHandle {
         Ok(report)
     }
 
-    /// Puts the same question before every shard and collects the answers in their order, behind them those of the nodes within this
-    /// one. All are asked before the first is waited for, so that they answer side by side, and they have one time for it together.
+    /// Puts the same question before every shard and collects the answers in their order, behind them those of the
+    /// nodes within this one. All are asked before the first is waited for, so that they answer side by side, and they
+    /// have one time for it together.
     pub(crate) fn ask_all<T>(&self, question: impl Fn(Sender<T>) -> Admin) -> Result<Vec<T>, NoAnswer> {
         let ask = |inbox: &InboxSender| {
             let (answer, answers) = channel();
@@ -178,8 +179,8 @@ impl NodeHandle {
         Ok(story)
     }
 
-    /// The clients that hold most up, the worst first, `limit` at most: connected ones that have acknowledged nothing for long
-    /// although something waits for it, and those whose queue is full.
+    /// The clients that hold most up, the worst first, `limit` at most: connected ones that have acknowledged nothing
+    /// for long although something waits for it, and those whose queue is full.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -191,8 +192,8 @@ impl NodeHandle {
         Ok(all)
     }
 
-    /// The clients that a query asks for, in the order of tenants and client ids, each with its address while it is connected.
-    /// Looks at every session.
+    /// The clients that a query asks for, in the order of tenants and client ids, each with its address while it is
+    /// connected. Looks at every session.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -205,8 +206,8 @@ impl NodeHandle {
     }
 
     /// Bans, and closes the connections that the ban is about: those of a client id (an MQTT 5 client is told
-    /// [`Reason::AdministrativeAction`]), of an address, and of a user name while its connections are counted. Returns how
-    /// many there were, once the ban is in the store.
+    /// [`Reason::AdministrativeAction`]), of an address, and of a user name while its connections are counted. Returns
+    /// how many there were, once the ban is in the store.
     ///
     /// # Errors
     /// When the ban is refused; then nothing is closed. With [`BanError::NotKept`] it holds, but is not in the store.
@@ -250,8 +251,9 @@ impl NodeHandle {
         self.identities.as_ref().map(|identities| identities.max())
     }
 
-    /// Puts the limits of other settings in force on every shard: those that [`Engine::set_limits`](tidegate_engine::Engine::set_limits)
-    /// names. The nodes of users, where there are any, get those of `of_user`, each for itself, soon afterwards.
+    /// Puts the limits of other settings in force on every shard: those that
+    /// [`Engine::set_limits`](tidegate_engine::Engine::set_limits) names. The nodes of users, where there are any, get
+    /// those of `of_user`, each for itself, soon afterwards.
     ///
     /// # Errors
     /// When a shard does not answer; it puts them in force in its next turn, if it has one.
@@ -269,8 +271,8 @@ impl NodeHandle {
         all_of(&asked, Instant::now() + ANSWER_TIMEOUT).map(drop)
     }
 
-    /// Closes the connections of everybody who came in with one of these user names, of all tenants, with a reason; an MQTT 5
-    /// client is told. Returns how many there were.
+    /// Closes the connections of everybody who came in with one of these user names, of all tenants, with a reason; an
+    /// MQTT 5 client is told. Returns how many there were.
     ///
     /// # Errors
     /// When a shard does not answer; it closes its connections in its next turn, if it has one.
@@ -309,14 +311,14 @@ impl NodeHandle {
         self.ask_all(|done| Admin::Homes { homes: homes.cloned(), done }).map(drop)
     }
 
-    /// Lengthens the lease on the table of homes in force, on every shard where it has not ended. It is not waited for: a shard that
-    /// hears of it too late ends the lease.
+    /// Lengthens the lease on the table of homes in force, on every shard where it has not ended. It is not waited for:
+    /// a shard that hears of it too late ends the lease.
     pub fn renew_lease(&self, until: Millis) {
         self.tell_all(|| Admin::RenewLease { until });
     }
 
-    /// Reads the files of all TLS listeners again, for connections that begin from now on; connected clients keep what they
-    /// have. Returns the number of listeners.
+    /// Reads the files of all TLS listeners again, for connections that begin from now on; connected clients keep what
+    /// they have. Returns the number of listeners.
     ///
     /// # Errors
     /// When one file cannot be used. Then every listener keeps what it has.
@@ -329,8 +331,8 @@ impl NodeHandle {
         self.tls.revocation_lists()
     }
 
-    /// Reads and checks the files of new settings, by the position of the listener, without using them yet. Settings for
-    /// a position that has no TLS listener wait for a restart.
+    /// Reads and checks the files of new settings, by the position of the listener, without using them yet. Settings
+    /// for a position that has no TLS listener wait for a restart.
     ///
     /// # Errors
     /// When one file cannot be used.

@@ -1,4 +1,5 @@
-//! What the service manager is told of this process: systemd's protocol of notifications (`sd_notify(3)`), one datagram for each change.
+//! What the service manager is told of this process: systemd's protocol of notifications (`sd_notify(3)`), one datagram
+//! for each change.
 //!
 //! Whoever was not started by one finds no address in its environment, and nobody is told.
 
@@ -26,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Whether the service is up, as far as anybody was told.
 static IS_UP: AtomicBool = AtomicBool::new(false);
 
-/// Says that the service is up: to whoever reads its standard output, and to the service manager, in one line. `who` is for the log.
+/// Says that the service is up: to whoever reads its standard output, and to the service manager, in one line. `who` is
+/// for the log.
 pub(crate) fn tell_ready(who: &str, line: &str) {
     if let Err(error) = print(line) {
         tracing::warn!(%error, "standard output is closed; nobody was told there that the {who} is ready");

@@ -1,8 +1,8 @@
 //! One request for records, and what comes of it.
 //!
-//! The client of NATS has such requests, too. It takes a record whose headers begin with a status (`NATS/1.0 404`), as others may store one, for a
-//! word of the server about the request: at 100 it waits for its own time-out without being woken, and at others it ends. What tells
-//! them apart is where an acknowledgement would go, which only records have.
+//! The client of NATS has such requests, too. It takes a record whose headers begin with a status (`NATS/1.0 404`), as
+//! others may store one, for a word of the server about the request: at 100 it waits for its own time-out without being
+//! woken, and at others it ends. What tells them apart is where an acknowledgement would go, which only records have.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The manager of points of access (`CTX-36`): what it knows of the gateways, and what it tells them. It has no clock and no bus;
-//! times are since any fixed moment and come with each call.
+//! The manager of points of access (`CTX-36`): what it knows of the gateways, and what it tells them. It has no clock
+//! and no bus; times are since any fixed moment and come with each call.
 
 mod balance;
 mod nodes;

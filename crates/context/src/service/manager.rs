@@ -29,8 +29,8 @@ pub struct ManagerSettings {
     pub cycle: Duration,
 }
 
-/// Starts the thread of a manager. `points` makes what decides, anew each time that it is this process's turn; without it the process
-/// stands by.
+/// Starts the thread of a manager. `points` makes what decides, anew each time that it is this process's turn; without
+/// it the process stands by.
 ///
 /// # Errors
 /// When the thread cannot be started, or the name of the member is none.

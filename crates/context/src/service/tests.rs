@@ -1,4 +1,5 @@
-//! Gateways with nodes that are only told of, on a bus within this process. Tests wait for what they expect, never for a time.
+//! Gateways with nodes that are only told of, on a bus within this process. Tests wait for what they expect, never for
+//! a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
@@ -352,8 +353,8 @@ fn a_client_can_be_a_definer() {
     world.until("its other group", |state| is_in(state, "n", &["g2"]));
 }
 
-/// A gateway that is started again reads the partitions side by side: what was said of one node could come behind the report that has replaced
-/// it, if it were in another one.
+/// A gateway that is started again reads the partitions side by side: what was said of one node could come behind the
+/// report that has replaced it, if it were in another one.
 #[test]
 fn what_a_client_says_as_a_definer_keeps_its_order_for_gateways_that_come_later() {
     let (world, courier) = (World::default(), courier());

@@ -83,8 +83,8 @@ pub(crate) fn mirror_settings(node: &str, directory: &Path) -> tidegate_mirror::
     tidegate_mirror::Settings { local_sync: false, ..tidegate_mirror::Settings::new(node, directory).unwrap() }
 }
 
-/// Opens a mirror whose directory nobody uses any more. A process that another test starts has the lock of this one's directory for as long as it is
-/// not yet another program.
+/// Opens a mirror whose directory nobody uses any more. A process that another test starts has the lock of this one's
+/// directory for as long as it is not yet another program.
 pub(crate) fn mirror(bus: &Bus, node: &str, directory: &Path) -> Result<OpenedMirror, MirrorError> {
     let begun = Instant::now();
     loop {

@@ -98,7 +98,8 @@ fn one_broker_is_a_gateway_with_all_services() {
     let _ = operator.join();
 }
 
-/// Nodes are sent to where a listener for them is, whatever it speaks; and where that cannot be known, the operator is told.
+/// Nodes are sent to where a listener for them is, whatever it speaks; and where that cannot be known, the operator is
+/// told.
 #[test]
 fn nodes_are_told_the_address_of_a_listener_for_nodes() {
     let folder = Folder::new();
@@ -123,8 +124,8 @@ fn nodes_are_told_the_address_of_a_listener_for_nodes() {
     assert!(!said.contains("leads nowhere"), "{said}");
 }
 
-/// Of two gateways with one name the manager hears the newer one only, and nodes are told of one: what is the matter has to be said. Whichever
-/// comes first, one of them hears of the other.
+/// Of two gateways with one name the manager hears the newer one only, and nodes are told of one: what is the matter
+/// has to be said. Whichever comes first, one of them hears of the other.
 #[test]
 fn of_two_gateways_with_one_name_one_says_so() {
     let nats = Nats::start();

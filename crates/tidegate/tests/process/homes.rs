@@ -1,4 +1,5 @@
-//! Two orchestrators in front of two brokers: every client has one home, and what it is owed moves with it, whoever is killed.
+//! Two orchestrators in front of two brokers: every client has one home, and what it is owed moves with it, whoever is
+//! killed.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -153,8 +154,9 @@ impl Fleet {
         }
     }
 
-    /// The same, and waits until a session has them: publishers are answered before their messages have come back from the brokers,
-    /// and orchestrators of several shards may deliver twice what comes back in the moment in which a partition leaves.
+    /// The same, and waits until a session has them: publishers are answered before their messages have come back from
+    /// the brokers, and orchestrators of several shards may deliver twice what comes back in the moment in which a
+    /// partition leaves.
     fn publish_to(&self, which: usize, numbers: std::ops::Range<u32>, (owner, id): (usize, &str)) {
         let queued = u64::from(numbers.end);
         self.publish(which, numbers);

@@ -1,5 +1,5 @@
-//! Brokers with a data directory: what survives `kill -9`, what `tidegate store` does with it, and how a start ends that
-//! cannot use it.
+//! Brokers with a data directory: what survives `kill -9`, what `tidegate store` does with it, and how a start ends
+//! that cannot use it.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::TcpStream;
@@ -239,7 +239,8 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// Passwords of wills, payloads and user names are in the store's files: nobody else reads them, whatever the umask says.
+/// Passwords of wills, payloads and user names are in the store's files: nobody else reads them, whatever the umask
+/// says.
 #[test]
 fn the_data_directory_and_its_files_are_private_also_when_the_umask_is_open() {
     let folder = Folder::new();

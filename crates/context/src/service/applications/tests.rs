@@ -1,4 +1,5 @@
-//! The service between a broker that is only told of and a bus within this process. Tests wait for what they expect, never for a time.
+//! The service between a broker that is only told of and a bus within this process. Tests wait for what they expect,
+//! never for a time.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Sender, channel};

@@ -5,8 +5,8 @@ use std::time::Instant;
 use super::{A, B, C, Cluster, until};
 use crate::broker::run;
 
-/// Kills a node without a warning, and waits until the others serve everything. Says how long that took, for people, and how many
-/// partitions were gone on with and begun anew.
+/// Kills a node without a warning, and waits until the others serve everything. Says how long that took, for people,
+/// and how many partitions were gone on with and begun anew.
 pub(super) fn kill(cluster: &mut Cluster, which: usize) -> (u64, u64) {
     let killed = cluster.nodes[which].take().unwrap();
     let began = Instant::now();

@@ -70,7 +70,8 @@ fn a_node_that_stood_still_for_longer_than_its_lease_acknowledges_nothing() {
     cluster.wait_even();
 }
 
-/// Suspends nodes until the others serve all, and lets them go on: they end by themselves, each with one error. Gives what they said.
+/// Suspends nodes until the others serve all, and lets them go on: they end by themselves, each with one error. Gives
+/// what they said.
 fn suspend_until_replaced(cluster: &mut Cluster, which: &[usize], by: usize) -> Vec<String> {
     for node in which {
         cluster.node(*node).signal("STOP");
@@ -115,7 +116,8 @@ fn nodes_whose_places_were_taken_end_with_advice_and_when_they_are_started_again
         assert_eq!(said.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{said}");
         assert!(!said.contains(" ERROR "), "what is said twice is not clearer: {said}");
     }
-    // A client that is owed nothing is told that it is not served here: where its home is, or that the node is busy, or stops.
+    // A client that is owed nothing is told that it is not served here: where its home is, or that the node is busy, or
+    // stops.
     let mut goodbye = Vec::new();
     let _ = idle.read_to_end(&mut goodbye);
     assert!(matches!(goodbye[..], [0xe0, _, 0x89 | 0x8b | 0x9c, ..]), "{goodbye:02x?}");

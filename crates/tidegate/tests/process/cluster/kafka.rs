@@ -27,7 +27,8 @@ fn safe(folder: &Folder) -> String {
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // Of another name than what it issues: OpenSSL takes a certificate for one that vouches for itself when both are the same.
+    // Of another name than what it issues: OpenSSL takes a certificate for one that vouches for itself when both are
+    // the same.
     params.distinguished_name.push(DnType::CommonName, "authority");
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
     let ca = folder.write("ca.pem", &authority.pem());

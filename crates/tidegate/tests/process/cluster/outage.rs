@@ -80,8 +80,8 @@ fn outage(milliseconds: u64) -> u64 {
     std::env::var("OUTAGE_MS").map_or(milliseconds, |asked| asked.parse().expect("milliseconds"))
 }
 
-/// Kills the bus for so many milliseconds, which are more than a lease, while somebody publishes by one node and somebody subscribes by
-/// the other.
+/// Kills the bus for so many milliseconds, which are more than a lease, while somebody publishes by one node and
+/// somebody subscribes by the other.
 pub(super) fn outlast(cluster: &mut Cluster, milliseconds: u64) {
     // Each is at home at the node that it is not connected to, and both are connected to both.
     let ids = [cluster.id_at(B, "publisher"), cluster.id_at(A, "subscriber")];
