@@ -9,6 +9,9 @@ use crate::messages::GroupAdvertisement;
 /// Most definers that are kept in mind.
 pub const MAX_DEFINERS: usize = 256;
 
+/// Most nodes of which a gateway keeps groups in mind; further ones are in none.
+pub const MAX_MEMBER_NODES: usize = 4_000_000;
+
 /// Most names of groups that are remembered beyond the memberships themselves.
 const MAX_NAMES: usize = 16_384;
 
@@ -18,8 +21,8 @@ pub enum AdvertisementRefused {
     /// A name of a definer or a group that is none, or neither `node` nor `members`.
     #[error("it has a name that is none, or neither a node nor members")]
     Invalid,
-    /// Too many definers, or too many groups for a node.
-    #[error("there are more than 256 definers, or more than 1024 groups of a node")]
+    /// Too many definers, too many groups for a node, or too many nodes.
+    #[error("there are more than 256 definers, more than 1024 groups of a node, or more than 4000000 nodes")]
     TooMany,
     /// It was worked out from an older context than the last one.
     #[error("it was worked out from an older context than what is known")]
@@ -44,13 +47,22 @@ struct Said {
 }
 
 /// The groups of all nodes, by definer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Memberships {
     /// By node, what each definer said last.
     nodes: HashMap<Box<str>, BTreeMap<u16, Said>>,
     definers: Vec<String>,
     /// All groups that were ever named, as far as there are not too many.
     names: BTreeSet<String>,
+    /// [`MAX_MEMBER_NODES`], fewer in tests.
+    max_nodes: usize,
+}
+
+impl Default for Memberships {
+    fn default() -> Self {
+        let (nodes, names) = (HashMap::new(), BTreeSet::new());
+        Self { nodes, definers: Vec::new(), names, max_nodes: MAX_MEMBER_NODES }
+    }
 }
 
 impl Memberships {
@@ -78,6 +90,9 @@ impl Memberships {
     /// When it is not valid, too much, or older than what is known; then nothing changes.
     pub fn apply(&mut self, advertisement: &GroupAdvertisement) -> Result<Vec<MembershipChange>, AdvertisementRefused> {
         Self::check(advertisement)?;
+        if !self.has_room(advertisement) {
+            return Err(AdvertisementRefused::TooMany);
+        }
         let definer = self.definer(&advertisement.definer)?;
         let mut changes = Vec::new();
         if let Some(members) = &advertisement.members {
@@ -121,6 +136,15 @@ impl Memberships {
     /// Whether no node is in any group.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
+    }
+
+    /// Whether there is room for the nodes of an advertisement that nothing is known about yet.
+    fn has_room(&self, advertisement: &GroupAdvertisement) -> bool {
+        let members = advertisement.members.iter().flat_map(BTreeMap::keys);
+        let named = members.chain(&advertisement.node);
+        let few = advertisement.members.as_ref().map_or(0, BTreeMap::len) + 1;
+        self.nodes.len() + few <= self.max_nodes
+            || self.nodes.len() + named.filter(|node| !self.nodes.contains_key(node.as_str())).count() <= self.max_nodes
     }
 
     fn definer(&mut self, name: &str) -> Result<u16, AdvertisementRefused> {
@@ -223,6 +247,24 @@ mod tests {
             members.apply(&one(&definer.to_string(), "n", &["a"], 0)).unwrap();
         }
         assert_eq!(members.apply(&one("more", "n", &["a"], 0)), Err(AdvertisementRefused::TooMany));
+    }
+
+    #[test]
+    fn nodes_beyond_the_limit_are_in_no_group_until_there_is_room() {
+        let mut members = Memberships { max_nodes: 2, ..Memberships::default() };
+        members.apply(&one("gd", "n1", &["a"], 0)).unwrap();
+        members.apply(&one("gd", "n2", &["a"], 0)).unwrap();
+        assert_eq!(members.apply(&one("gd", "n3", &["a"], 0)), Err(AdvertisementRefused::TooMany));
+        let all = |nodes: &[&str]| GroupAdvertisement {
+            definer: "gd".into(),
+            members: Some(nodes.iter().map(|node| ((*node).to_owned(), vec!["b".to_owned()])).collect()),
+            ..GroupAdvertisement::default()
+        };
+        assert_eq!(members.apply(&all(&["n1", "n2", "n3"])), Err(AdvertisementRefused::TooMany));
+        assert_eq!(members.apply(&all(&["n1", "n2"])).unwrap().len(), 2, "of those that are known more may be said");
+        members.apply(&one("gd", "n1", &[], 0)).unwrap();
+        assert!(members.apply(&one("gd", "n3", &["a"], 0)).is_ok());
+        assert_eq!(members.len(), 2);
     }
 
     proptest! {

@@ -12,7 +12,7 @@ mod table;
 pub use definition::{Definition, DefinitionError, Group, MAX_GROUPS, is_group_name};
 pub use file::{GroupsFileError, read_groups};
 pub use geofence::{Circle, GeofenceError, MAX_CORNERS, Polygon, Position};
-pub use members::{AdvertisementRefused, MAX_DEFINERS, MembershipChange, Memberships};
+pub use members::{AdvertisementRefused, MAX_DEFINERS, MAX_MEMBER_NODES, MembershipChange, Memberships};
 pub use rule::{PositionFields, Rule, Threshold};
 pub use set::GroupSet;
 pub use table::{ContextRefused, MAX_CONTEXT_BYTES, MAX_NODES, NodeTable, TableCounters};

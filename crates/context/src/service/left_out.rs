@@ -7,7 +7,8 @@ use tidegate_bus::Tally;
 
 use super::counters::{CoreCounters, Count};
 use crate::groups::{
-    AdvertisementRefused, ContextRefused, MAX_CONTEXT_BYTES, MAX_DEFINERS, MAX_GROUPS, MAX_NODES, Memberships,
+    AdvertisementRefused, ContextRefused, MAX_CONTEXT_BYTES, MAX_DEFINERS, MAX_GROUPS, MAX_MEMBER_NODES, MAX_NODES,
+    Memberships,
 };
 use crate::messages::{GroupAdvertisement, Payload};
 use crate::topics::{Said, is_object};
@@ -44,8 +45,8 @@ pub enum LeftOut {
     Definer,
     /// More than a gateway or a definer keeps, or the bus takes.
     #[error(
-        "there are more than {MAX_DEFINERS} definers, {MAX_GROUPS} groups of one definer for a node, {MAX_NODES} nodes of a partition, \
-         or {MAX_ADVERTISEMENT_BYTES} bytes of an advertisement"
+        "there are more than {MAX_DEFINERS} definers, {MAX_GROUPS} groups of one definer for a node, {MAX_MEMBER_NODES} nodes in groups, \
+         {MAX_NODES} nodes of a partition, or {MAX_ADVERTISEMENT_BYTES} bytes of an advertisement"
     )]
     Limit,
     /// More groups than the broker lets a node be in.

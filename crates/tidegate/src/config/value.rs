@@ -156,7 +156,7 @@ impl Kind {
             Self::Text { max_len } => format!("text of at most {max_len} bytes; empty for none"),
             Self::Texts => "text in quotes, or a list of such".to_owned(),
             Self::Name { empty } => {
-                let chosen = if *empty { "; empty for one made from the address" } else { "" };
+                let chosen = if *empty { "; empty for none" } else { "" };
                 format!("a name of at most {NAME_LEN} letters, digits, `-`, `_` and `.`{chosen}")
             }
             Self::OneOf(words) => {
