@@ -305,6 +305,8 @@ fn a_context_puts_a_node_into_groups_at_its_gateway() {
 fn a_context_that_a_definer_cannot_use_is_counted_whoever_has_put_it_on_the_bus() {
     let (world, courier) = (World::default(), courier());
     world.change(|state| state.at.insert("n".into(), "a".into()));
+    // What the test itself puts on the bus does not wait until a service has made the logs.
+    courier.prepare(&Topic::ALL, &Course::new("test")).unwrap();
     let _gateway = world.gateway(&courier, "a");
     let _definer = definer(&courier, "d1", GROUPS);
     let put = |node: &str, context: &str| courier.tell(Topic::ContextReport, Some("n"), node, context.into());
