@@ -35,6 +35,8 @@ struct State {
     /// What a client at a gateway says as a definer.
     said: BTreeMap<String, (String, Vec<u8>)>,
     draining: BTreeSet<String>,
+    /// Gateways that were asked for their load, and report it.
+    reporting: BTreeSet<String>,
     /// Nodes that answer no ping.
     silent: BTreeSet<String>,
 }
@@ -97,7 +99,10 @@ struct TestHost {
 
 impl Host for TestHost {
     fn load(&mut self) -> Option<HostLoad> {
-        let draining = self.world.change(|state| state.draining.contains(&self.name));
+        let draining = self.world.change(|state| {
+            state.reporting.insert(self.name.clone());
+            state.draining.contains(&self.name)
+        });
         Some(HostLoad { memory_total: 100, memory_available: 50, draining, ..HostLoad::default() })
     }
 
@@ -199,6 +204,8 @@ fn nodes_are_balanced_over_three_gateways_and_know_them() {
     let (world, courier) = (World::default(), courier());
     world.change(|state| state.at.extend((0..900).map(|node| (format!("n{node}"), "a".to_owned()))));
     let _gateways: Vec<_> = ["a", "b", "c"].iter().map(|name| world.gateway(&courier, name)).collect();
+    // Of a gateway that comes later it would know only when it has moved nodes, which then stay for their cool-down.
+    world.until("reports", |state| state.reporting.len() == 3);
     let _manager = manager(&courier, "m1");
     world.until("balance", |state| is_balanced(state, &["a", "b", "c"]));
     assert!(world.change(|state| state.handovers) < 900, "nobody moves more than once to get there");
