@@ -19,7 +19,7 @@ pub struct Taken {
 pub(crate) struct Feed {
     wake: Wake,
     /// Called when there is room again, or the reader has gone.
-    room: Box<dyn Fn() + Send + Sync>,
+    freed: Box<dyn Fn() + Send + Sync>,
     max: usize,
     max_bytes: usize,
     inner: Mutex<Inner>,
@@ -35,10 +35,15 @@ struct Inner {
 }
 
 impl Feed {
-    pub(crate) fn new(from: Position, wake: Wake, settings: &Settings, room: Box<dyn Fn() + Send + Sync>) -> Arc<Self> {
+    pub(crate) fn new(
+        from: Position,
+        wake: Wake,
+        settings: &Settings,
+        freed: Box<dyn Fn() + Send + Sync>,
+    ) -> Arc<Self> {
         let inner = Inner { records: VecDeque::new(), bytes: 0, next: from, error: None, gone: false };
         let (max, max_bytes) = (settings.max_ahead, settings.max_ahead_bytes);
-        Arc::new(Self { wake, room, max, max_bytes, inner: Mutex::new(inner) })
+        Arc::new(Self { wake, freed, max, max_bytes, inner: Mutex::new(inner) })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -78,8 +83,13 @@ impl Feed {
     }
 
     pub(crate) fn has_room(&self) -> bool {
+        self.room() > 0
+    }
+
+    /// Bytes for which there is room; 0 where there are as many records as there may be.
+    pub(crate) fn room(&self) -> usize {
         let inner = self.inner();
-        inner.records.len() < self.max && inner.bytes < self.max_bytes
+        if inner.records.len() < self.max { self.max_bytes.saturating_sub(inner.bytes) } else { 0 }
     }
 
     /// Whether nobody reads any more.
@@ -117,7 +127,7 @@ impl Reader {
             (Taken { records, next }, count > 0)
         };
         if freed {
-            (self.0.room)();
+            (self.0.freed)();
         }
         Ok(taken)
     }
@@ -126,6 +136,6 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.0.inner().gone = true;
-        (self.0.room)();
+        (self.0.freed)();
     }
 }

@@ -27,7 +27,8 @@ pub struct Settings {
     pub max_record_bytes: usize,
     /// Records that are read ahead for a reading, and messages that wait in a subscription.
     pub max_ahead: usize,
-    /// Bytes that are read ahead for a reading or wait in a subscription; a single larger record still passes.
+    /// Bytes that are read ahead for a reading or wait in a subscription, and on NATS as many more as the largest record
+    /// may have; a single larger record still passes.
     pub max_ahead_bytes: usize,
     /// How long a member of a group may be silent before its partitions are given to others; `Address::usual_lease` has
     /// what suits a bus.

@@ -171,7 +171,8 @@ impl ReaderTask {
                 return End::Done;
             }
             let settings = &self.server.settings;
-            let max_bytes = settings.max_ahead_bytes.max(settings.max_record_bytes + SPARE_BYTES);
+            // Of what there is room for any record is given; one that is larger would never be.
+            let max_bytes = self.feed.room().max(settings.max_record_bytes + SPARE_BYTES);
             let records = BATCH.min(settings.max_ahead);
             let mut pull = match Pull::begin(&self.server, consumer, records, max_bytes).await {
                 Ok(pull) => pull,
