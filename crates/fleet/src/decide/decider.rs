@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::policy::{Guards, Policy, Proposal, Wait};
+use super::policy::{Gap, Guards, Policy, Proposal, Wait};
 use super::{
     Change, Decision, Explanation, HeldBack, LevelObservation, PolicyName, Rule, Settings, SettingsError, Sla,
 };
@@ -18,6 +18,8 @@ pub struct Decider {
     pub(super) last_action: Option<LastAction>,
     /// When it decided last.
     pub(super) observed: Option<Duration>,
+    /// How long before that it had decided; nothing before the second time.
+    gap: Duration,
 }
 
 /// When the newest action was under way for the last time.
@@ -45,7 +47,7 @@ impl Decider {
         settings.validate()?;
         let policy = name.build(settings)?;
         let (guards, settings) = (policy.guards(), settings.clone());
-        Ok(Self { name, policy, guards, settings, last_action: None, observed: None })
+        Ok(Self { name, policy, guards, settings, last_action: None, observed: None, gap: Duration::ZERO })
     }
 
     /// Whose policy it is.
@@ -87,7 +89,9 @@ impl Decider {
     fn note_gap(&mut self, now: Duration) {
         let Some(then) = self.observed.replace(now) else { return };
         // A clock that was set back says nothing of how long ago anything was.
-        let bridged = now >= then && self.policy.bridges(now.saturating_sub(then), self.settings.interval);
+        let length = now.saturating_sub(then);
+        let gap = Gap { length, interval: self.settings.interval, before: std::mem::replace(&mut self.gap, length) };
+        let bridged = now >= then && self.policy.bridges(gap);
         if !bridged && let Ok(policy) = self.name.build(&self.settings) {
             self.policy = policy;
         }

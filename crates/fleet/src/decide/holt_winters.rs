@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::hpa::{self, Formula, Hpa};
-use super::policy::{Guards, Policy, Proposal};
+use super::policy::{Gap, Guards, Policy, Proposal};
 use super::settings::ceil;
 use super::{Change, HeldBack, LevelObservation, Rule, Settings, SettingsError, threshold};
 use crate::load::{Demand, HoltWinters};
@@ -93,8 +93,8 @@ impl Policy for Proactive {
         Ok(())
     }
 
-    fn bridges(&mut self, gap: Duration, interval: Duration) -> bool {
-        let missed = (gap.as_secs_f64() / interval.as_secs_f64()).round() - 1.0;
+    fn bridges(&mut self, gap: Gap) -> bool {
+        let missed = (gap.length.as_secs_f64() / gap.interval.as_secs_f64()).round() - 1.0;
         if missed >= 1.0 {
             self.series.skip(ceil(missed));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::policy::{Guards, Policy, Proposal, Wait};
+use super::policy::{Gap, Guards, Policy, Proposal, Wait};
 use super::settings::ceil;
 use super::{Change, HeldBack, LevelObservation, Rule, Settings, threshold};
 use crate::load::{Signal, SignalLoad, SignalSettings};
@@ -154,7 +154,7 @@ impl Policy for Hpa {
         Ok(())
     }
 
-    fn bridges(&mut self, _: Duration, _: Duration) -> bool {
+    fn bridges(&mut self, _: Gap) -> bool {
         // Its windows are of time.
         true
     }

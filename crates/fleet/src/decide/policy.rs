@@ -84,8 +84,21 @@ pub struct Guards {
     pub before_shrinking: Wait,
 }
 
-/// Intervals without an observation beyond which a policy that counts observations begins anew.
+/// Observations that may be missing in a row, the last of them included, until a policy that counts observations begins
+/// anew.
 const GAP_MAX: u32 = 4;
+
+/// The time since the observation before.
+#[derive(Clone, Copy, Debug)]
+pub struct Gap {
+    /// How long it is.
+    pub length: Duration,
+    /// How long it is to be.
+    pub interval: Duration,
+    /// How long the gap before it was. Where it takes longer to observe than the interval is, observations come no
+    /// faster, and none is missing.
+    pub before: Duration,
+}
 
 /// Turns what is seen of one level into what would be done about it. It remembers what it needs, within bounds.
 pub trait Policy: Send {
@@ -107,9 +120,9 @@ pub trait Policy: Send {
     /// When it cannot be understood; nothing is taken up then.
     fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error>;
 
-    /// Whether what it remembers still says something of now, the newest of it being `gap` old. Otherwise it begins
-    /// anew.
-    fn bridges(&mut self, gap: Duration, interval: Duration) -> bool {
-        gap <= interval * GAP_MAX
+    /// Whether what it remembers still says something of now, the newest of it being from before the gap. Otherwise it
+    /// begins anew.
+    fn bridges(&mut self, gap: Gap) -> bool {
+        gap.length <= gap.interval.max(gap.before).saturating_mul(GAP_MAX)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::policy::{Guards, Policy, Proposal, Wait};
+use super::policy::{Gap, Guards, Policy, Proposal, Wait};
 use super::settings::ceil;
 use super::{Change, HeldBack, LevelObservation, Rule, Settings, threshold};
 use crate::load::{Demand, DemandReading};
@@ -279,9 +279,9 @@ impl Policy for Steady {
         Ok(())
     }
 
-    fn bridges(&mut self, gap: Duration, _: Duration) -> bool {
+    fn bridges(&mut self, gap: Gap) -> bool {
         // Two peaks on either side of a longer gap would look like one load.
-        gap <= self.longer_than_a_peak()
+        gap.length <= self.longer_than_a_peak()
     }
 }
 

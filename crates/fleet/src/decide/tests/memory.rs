@@ -31,6 +31,21 @@ fn counts_and_cool_downs_go_on_over_a_restart_and_begin_anew_after_a_long_gap() 
     assert_eq!(held.explanation.held_back, [HeldBack::CoolDownObservations { remaining: 2 }]);
 }
 
+/// It never acted: each observation came too late to be counted with the one before.
+#[test]
+fn observations_that_take_longer_than_the_interval_are_counted_all_the_same() {
+    // What the first gap says is only known with the second.
+    for (last_gap, expected) in [(6, Change::Grow(1)), (60, Change::Hold)] {
+        let mut level = watched(PolicyName::Consecutive, 1);
+        for gap in [0, 6, 6] {
+            level.time += gap * INTERVAL_S;
+            assert_eq!(level.see_all(cpu(0.9)).change, Change::Hold, "{gap}");
+        }
+        level.time += last_gap * INTERVAL_S;
+        assert_eq!(level.see_all(cpu(0.9)).change, expected, "{last_gap}");
+    }
+}
+
 #[test]
 fn an_action_that_ended_after_all_that_is_remembered_counts() {
     let settings = Settings::default();
