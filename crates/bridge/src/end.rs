@@ -173,6 +173,7 @@ impl End {
                 }
                 Order::Settle(delivery) => self.driver.client().acknowledge(now, delivery),
                 Order::Reached => self.tell_state(),
+                Order::Resumed => self.traffic.forget_what_comes_again(self.driver.client()),
             }
         }
     }
@@ -231,6 +232,10 @@ impl End {
         let (bridge, end, address) = (&*self.name, self.side.name(), self.driver.address().to_string());
         tracing::info!(bridge, end, %address, session = connected.session_present, "bridge connected");
         self.subscribe();
+        // Before the messages, which come the same way.
+        if connected.session_present {
+            self.send_across(Order::Resumed);
+        }
         match self.side {
             Side::Local => self.tell_state(),
             Side::Remote => self.send_across(Order::Reached),

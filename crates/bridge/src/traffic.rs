@@ -16,6 +16,9 @@ use tidegate_client::{
 use crate::routes::Routes;
 use crate::status::{BridgeStatus, Side};
 
+/// Messages that wait because they found no room. What a broker may deliver without an acknowledgement is below that
+/// (`window`); those of QoS 2 and of sessions that it forgot may add up to more, and are dropped then.
+const MAX_KEPT: usize = 70_000;
 /// How long a message waits before it is given again to a broker that had no room for it.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -28,6 +31,8 @@ pub(crate) enum Order {
     Settle(Delivery),
     /// The broker across is reached, or no longer.
     Reached,
+    /// The broker across goes on with the session, and delivers again what was not acknowledged to it.
+    Resumed,
 }
 
 /// What is to be done about a message.
@@ -57,8 +62,7 @@ pub(crate) struct Traffic {
     limits: ServerLimits,
     /// Published here and not settled; what the other end acknowledges then.
     under_way: BTreeMap<PublishToken, Option<Delivery>>,
-    /// What found no room, first to last. Each message is one that the broker across waits for, so that its window
-    /// bounds them.
+    /// What found no room, first to last; [`MAX_KEPT`] at most.
     kept: VecDeque<(Publish, Delivery)>,
     /// Whether those that come now wait behind them: there was no room, and messages of a topic keep their order.
     is_full: bool,
@@ -141,9 +145,27 @@ impl Traffic {
 
     /// Keeps a message for which there is no room now.
     fn keep(&mut self, now: Instant, publish: Publish, delivery: Delivery) -> Verdict {
+        if self.kept.len() >= MAX_KEPT {
+            return self.drop(Some(delivery), Some(format!("{MAX_KEPT} wait already")));
+        }
         self.kept.push_back((publish, delivery));
         self.retry_at.get_or_insert(now + RETRY);
         Verdict::default()
+    }
+
+    /// The broker across delivers again what waits here, so that each time that it is reached again what waits would
+    /// come once more.
+    pub(crate) fn forget_what_comes_again(&mut self, client: &mut Client) {
+        let comes_again = |delivery: Option<Delivery>| delivery.is_some_and(Delivery::comes_again);
+        self.kept.retain(|(_, delivery)| !delivery.comes_again());
+        let under_way = &mut self.under_way;
+        client.withdraw(|token| {
+            let wanted = under_way.get(&token).is_some_and(|delivery| comes_again(*delivery));
+            if wanted {
+                under_way.remove(&token);
+            }
+            wanted
+        });
     }
 
     /// When [`Traffic::retry`] has something to do.

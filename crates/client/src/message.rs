@@ -58,6 +58,14 @@ pub struct Delivery {
     pub(crate) connection: ConnectionNumber,
 }
 
+impl Delivery {
+    /// Whether the message comes once more when the server resumes the session before this is acknowledged: at QoS 1.
+    /// At QoS 2 the client remembers that it was given ([MQTT-4.4.0-1]).
+    pub fn comes_again(self) -> bool {
+        self.qos == QoS::AtLeastOnce
+    }
+}
+
 /// Which of the client's connections, counted from 1; 0 before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionNumber(pub(crate) u64);

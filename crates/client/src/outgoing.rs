@@ -132,6 +132,16 @@ impl Outgoing {
         Some((token, publish))
     }
 
+    /// Takes messages out of the queue, wherever they stand in it.
+    pub(crate) fn withdraw(&mut self, mut wanted: impl FnMut(PublishToken) -> bool) {
+        let queued_bytes = &mut self.queued_bytes;
+        self.queue.retain(|(token, publish)| {
+            let stays = !wanted(*token);
+            *queued_bytes = queued_bytes.saturating_sub(if stays { 0 } else { publish.cost() });
+            stays
+        });
+    }
+
     /// A message of QoS 1 or 2 has been sent for the first time.
     pub(crate) fn sent(&mut self, packet_id: PacketId, token: PublishToken, publish: Publish) {
         let order = self.next;

@@ -82,6 +82,11 @@ impl Ends {
         let (client, traffic) = self.end(side);
         let mut verdicts = traffic.retry(client, now);
         let event = client.poll_event();
+        if matches!(&event, Some(Event::Connected(connected)) if connected.session_present) {
+            let (client, traffic) = self.end(side.other());
+            traffic.forget_what_comes_again(client);
+        }
+        let (client, traffic) = self.end(side);
         let worked = event.is_some() || !verdicts.is_empty();
         verdicts.extend(event.map(|event| match event {
             Event::Message(message) => traffic.message(*message),
@@ -100,7 +105,7 @@ impl Ends {
                     assert!(verdict.order.is_none(), "nothing here is dropped at once");
                 }
                 Some(Order::Settle(delivery)) => self.end(side.other()).0.acknowledge(now, delivery),
-                Some(Order::Reached) | None => {}
+                Some(Order::Reached | Order::Resumed) | None => {}
             }
         }
         worked
@@ -214,6 +219,33 @@ fn what_found_no_room_is_not_overtaken_by_what_comes_later() {
     }
     let payloads: Vec<u8> = sent.chunks(9).map(|packet| packet[8]).collect();
     assert_eq!(payloads, [1, 2, 3, 4, 5]);
+}
+
+/// Two have room in the client's queue, the third has none. Each time that their broker was reached again, all three
+/// were added once more.
+#[test]
+fn what_waits_comes_once_however_often_its_broker_is_reached_again() {
+    let mut ends = Ends::with(&["t out 1"], |options| options.max_queued_messages = 2);
+    ends.remote.0.handle_closed();
+    ends.status.note_connected(Side::Remote, false);
+    for dup in [0, 8, 8, 8] {
+        ends.connect(Side::Local, RESUMED);
+        ends.work();
+        for number in 1..=3 {
+            ends.says(Side::Local, &[0x32 | dup, 7, 0, 1, b't', 0, number, 0, number]);
+        }
+        ends.work();
+    }
+    // A broker that has forgotten the session delivers nothing again, and so nothing is forgotten here.
+    ends.connect(Side::Local, ACCEPTED);
+    ends.connect(Side::Remote, ACCEPTED);
+    ends.work();
+    let mut sent = ends.written(Side::Remote);
+    ends.now += RETRY;
+    ends.work();
+    sent.extend(ends.written(Side::Remote));
+    let payloads: Vec<u8> = sent.chunks(9).map(|packet| packet[8]).collect();
+    assert_eq!(payloads, [1, 2, 3]);
 }
 
 #[test]

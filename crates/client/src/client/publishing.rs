@@ -41,6 +41,12 @@ impl Client {
             && self.outgoing.queued_bytes() < self.options.max_queued_bytes
     }
 
+    /// Takes back those of the `wanted` messages that were never sent. `wanted` is asked about these alone, first to
+    /// last; nothing more is heard of what it wants back.
+    pub fn withdraw(&mut self, wanted: impl FnMut(PublishToken) -> bool) {
+        self.outgoing.withdraw(wanted);
+    }
+
     /// How many messages have been sent and wait for their acknowledgement.
     pub fn in_flight(&self) -> usize {
         self.outgoing.in_flight_len()

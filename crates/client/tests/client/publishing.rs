@@ -307,6 +307,25 @@ fn the_queue_is_bounded_by_number_and_by_bytes() {
 }
 
 #[test]
+fn what_was_never_sent_can_be_taken_back() {
+    let mut script =
+        Script::new(Options { max_in_flight: 1.try_into().unwrap(), max_queued_bytes: 10, ..options(Version::V311) });
+    script.reconnect(ACCEPTED);
+    script.sent();
+    let tokens = ["1", "2", "3"].map(|payload| script.publish("t", payload, QoS::AtLeastOnce));
+    assert_eq!(script.sent(), b"\x32\x06\0\x01t\0\x011");
+    let mut asked = Vec::new();
+    script.client.withdraw(|token| {
+        asked.push(token);
+        token == tokens[1]
+    });
+    assert_eq!(asked, tokens[1..], "one is on its way");
+    script.receive(&[0x40, 2, 0, 1]);
+    assert_eq!(script.sent(), b"\x32\x06\0\x01t\0\x023");
+    assert!(script.client.has_room(), "its bytes are free again");
+}
+
+#[test]
 fn a_transport_that_does_not_write_fills_the_queue_not_the_buffer() {
     let mut script =
         Script::new(Options { max_queued_messages: 100, max_queued_bytes: 1 << 30, ..options(Version::V311) });
