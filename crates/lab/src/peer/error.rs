@@ -41,12 +41,14 @@ pub enum PeerError {
         message: String,
     },
     /// A program that is not there.
-    #[error("{peer} is not installed: none of {} is there; `tidegate lab peers install {peer}` installs it where it can", commands.join(", "))]
+    #[error("{peer} is not installed: {} is not there; {next}", alternatives.join(" or "))]
     Missing {
         /// The peer.
         peer: String,
-        /// What was looked for.
-        commands: Vec<String>,
+        /// What was looked for, of which one is enough.
+        alternatives: Vec<String>,
+        /// What to do.
+        next: String,
     },
     /// A peer that this program cannot install.
     #[error("{peer} cannot be installed by the lab: {hint}")]

@@ -9,11 +9,22 @@ use super::placeholder::fill;
 use super::spawn::{Place, find};
 use super::{PeerError, Template};
 
-/// Whether its program is there.
+/// Whether all that it needs is there.
 pub fn is_installed(template: &Template, place: &Place) -> bool {
+    check_installed(template, place).is_ok()
+}
+
+/// Looks for its program, and for what it needs beside it.
+pub(super) fn check_installed(template: &Template, place: &Place) -> Result<(), PeerError> {
     let values = place.values(template);
-    let there = template.installed.as_ref().is_none_or(|file| Path::new(&fill(file, &values)).exists());
-    there && template.command.iter().any(|command| find(&fill(command, &values)).is_some())
+    let is_there = |what: &String| Path::new(what).exists() || find(what).is_some();
+    for alternatives in [&template.command, &template.installed] {
+        let alternatives: Vec<String> = alternatives.iter().map(|what| fill(what, &values)).collect();
+        if !alternatives.is_empty() && !alternatives.iter().any(is_there) {
+            return Err(template.missing(alternatives));
+        }
+    }
+    Ok(())
 }
 
 /// Installs it, unless it is there already; `say` is told of each step. Its output goes to this program's standard
@@ -49,13 +60,7 @@ pub fn install(template: &Template, place: &Place, mut say: impl FnMut(&str)) ->
         say(&words.join(" "));
         run(template, &words, &install.environment, &values, &directory)?;
     }
-    if is_installed(template, place) {
-        return Ok(());
-    }
-    Err(PeerError::Missing {
-        peer: template.name.clone(),
-        commands: template.command.iter().map(|command| fill(command, &values)).collect(),
-    })
+    check_installed(template, place)
 }
 
 fn run(
@@ -76,4 +81,31 @@ fn run(
     command.stdout(std::io::stderr());
     let status = command.status().map_err(|error| failed(format!("cannot be run: {error}")))?;
     if status.success() { Ok(()) } else { Err(failed(format!("ended with {status}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Catalogue;
+    use super::*;
+
+    /// Those on NATS were said to be installed, and then did not get ready.
+    #[test]
+    fn what_is_not_there_is_named_with_what_to_do() {
+        let nowhere = Path::new("/nowhere").to_owned();
+        let executable = std::env::current_exe().unwrap();
+        let place = Place { peers: nowhere.clone(), scratch: nowhere, executable };
+        let catalogue = Catalogue::shipped().unwrap();
+        let said = |name: &str| check_installed(catalogue.get(name).unwrap(), &place).unwrap_err().to_string();
+        assert_eq!(
+            said("gateways-kafka"),
+            "gateways-kafka is not installed: /nowhere/kafka/lib is not there; the bus is the peer `kafka`: install \
+             that one; Tidegate itself is built with `--features kafka`"
+        );
+        assert_eq!(
+            said("mochi"),
+            "mochi is not installed: /nowhere/mochi/mochi is not there; `tidegate lab peers install mochi` \
+             installs it where it can"
+        );
+        assert_eq!(catalogue.get("gateways-nats").unwrap().installed, ["{peers}/nats/bin/nats-server", "nats-server"]);
+    }
 }

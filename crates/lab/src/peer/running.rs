@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::install::is_installed;
+use super::install::check_installed;
 use super::left_behind;
 use super::placeholder::fill;
 use super::readiness::answers;
@@ -71,9 +71,7 @@ impl Running {
         ports: &mut Ports,
         stop: &Stop,
     ) -> Result<Self, PeerError> {
-        if !is_installed(template, place) {
-            return Err(PeerError::Missing { peer: template.name.clone(), commands: template.command.clone() });
-        }
+        check_installed(template, place)?;
         // In a namespace of its own every port is free; these keep its directory apart from others.
         let here = if site.namespace.is_some() { "127.0.0.1" } else { &site.host };
         let taken = ports.take(here, template.ports.len())?;

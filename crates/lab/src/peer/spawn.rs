@@ -65,6 +65,7 @@ impl Place {
             ("peers".to_owned(), text(&self.peers)),
             ("install".to_owned(), text(&self.installed(template))),
             ("name".to_owned(), template.name.clone()),
+            ("path".to_owned(), std::env::var("PATH").unwrap_or_default()),
         ])
     }
 }
@@ -190,7 +191,7 @@ impl Plan<'_> {
     fn program(&self) -> Result<PathBuf, PeerError> {
         let commands: Vec<String> = self.template.command.iter().map(|command| fill(command, self.values)).collect();
         let found = commands.iter().find_map(|command| find(command));
-        found.ok_or_else(|| PeerError::Missing { peer: self.template.name.clone(), commands })
+        found.ok_or_else(|| self.template.missing(commands))
     }
 }
 

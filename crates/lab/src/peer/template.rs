@@ -77,9 +77,10 @@ pub struct Template {
     pub(super) ports: Vec<String>,
     /// Where clients of each protocol go, such as `mqtt` to `mqtt://{host}:{port}`.
     pub(super) addresses: BTreeMap<String, String>,
-    /// A file that is there when it is installed, where its program alone does not say so.
+    /// One of these has to be there beside its program, which does not say so alone: files and directories, and programs
+    /// in `PATH`.
     #[serde(default)]
-    pub(super) installed: Option<String>,
+    pub(super) installed: Vec<String>,
     /// Commands that run before it and have to end, such as one that formats a directory.
     #[serde(default)]
     pub(super) prepare: Vec<Vec<String>>,
@@ -162,6 +163,16 @@ impl Template {
             "this program was built without optimisations and is several times slower than one that was built by \
              `cargo build --release`: do not compare its figures",
         )
+    }
+
+    /// The error when none of what it needs is there, and what to do.
+    pub(super) fn missing(&self, alternatives: Vec<String>) -> PeerError {
+        let by_itself = |install: &Install| install.steps.is_empty() && !install.hint.is_empty();
+        let next = match self.install.as_ref().filter(|install| by_itself(install)) {
+            Some(install) => install.hint.clone(),
+            None => format!("`tidegate lab peers install {}` installs it where it can", self.name),
+        };
+        PeerError::Missing { peer: self.name.clone(), alternatives, next }
     }
 
     /// Which of its addresses a load goes to: the one that is asked for, or that of MQTT, or the only one it has. A

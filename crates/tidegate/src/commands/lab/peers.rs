@@ -52,13 +52,14 @@ fn done(args: &Args) -> Result<String, PeerError> {
         return Ok(String::new());
     }
     let mut out = String::new();
+    let width = catalogue.all().map(|template| template.name.len()).max().unwrap_or_default();
     for template in catalogue.all() {
         let state = if is_installed(template, &place) { "installed" } else { "not installed" };
         let protocols = template.protocols.join(", ");
         // Writing to a text does not fail.
         let _ = writeln!(
             out,
-            "{:18}  {:13}  {} ({}): {protocols}",
+            "{:width$}  {:13}  {} ({}): {protocols}",
             template.name, state, template.title, template.language
         );
     }
