@@ -1,9 +1,10 @@
 //! A cycle of the manager: scores, ideal numbers, handovers, the list.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use super::nodes::GatewayNodes;
+use super::travelling::Travelling;
 use super::{FORGET_AFTER, Points, PointsAction};
 use crate::gateways::{GatewayLoad, LoadTable, Standing};
 use crate::ideal::ideal_numbers;
@@ -32,7 +33,7 @@ impl Points {
         self.connections.retain(|gateway, _| table.knows(gateway));
         self.configured.retain(|gateway, _| table.knows(gateway));
         let mut actions = self.adapt_window(now);
-        self.arrivals(now);
+        self.travelling.look(now, &self.connections);
         let candidates = candidates(&self.table, &self.connections, &self.travelling, now);
         let views: Vec<Option<GatewayView>> =
             candidates.iter().map(|candidate| (!candidate.draining).then(|| candidate.view.clone())).collect();
@@ -69,21 +70,6 @@ impl Points {
         actions
     }
 
-    /// Nodes that were seen where they were sent, or that take too long, are not on their way any more.
-    fn arrivals(&mut self, now: Duration) {
-        self.travelling.retain(|_, (_, until)| now < *until);
-        if self.travelling.is_empty() {
-            return;
-        }
-        for (gateway, nodes) in &self.connections {
-            for node in &nodes.nodes {
-                if self.travelling.get(&node.id).is_some_and(|(to, _)| to == gateway) {
-                    self.travelling.remove(&node.id);
-                }
-            }
-        }
-    }
-
     /// Whether all gateways that take part have said who is connected to them: one that has not only seems to be empty.
     fn knows_all(&self, now: Duration) -> bool {
         let mut active = self.table.all(now).filter(|(_, standing)| *standing != Standing::Inactive);
@@ -95,8 +81,7 @@ impl Points {
     fn depart(&mut self, now: Duration, handovers: &[Handover]) {
         self.counters.handovers += handovers.len() as u64;
         for handover in handovers {
-            let until = now + self.settings.travel_time;
-            self.travelling.insert(handover.node.clone(), (handover.to.clone(), until));
+            self.travelling.depart(&handover.node, &handover.to, now + self.settings.travel_time);
         }
     }
 
@@ -123,7 +108,7 @@ impl Points {
 fn candidates<'a>(
     table: &'a LoadTable,
     connections: &'a BTreeMap<String, GatewayNodes>,
-    travelling: &HashMap<String, (String, Duration)>,
+    travelling: &Travelling,
     now: Duration,
 ) -> Vec<Candidate<'a>> {
     let mut seen: HashSet<&str> = HashSet::new();
@@ -133,14 +118,11 @@ fn candidates<'a>(
     for (gateway, nodes) in newest {
         if table.standing(now, gateway) != Standing::Inactive {
             let ids = nodes.nodes.iter().map(|node| node.id.as_str());
-            let here = ids.filter(|id| !travelling.contains_key(*id) && seen.insert(id)).collect();
+            let here = ids.filter(|id| travelling.is_at(id, gateway) && seen.insert(id)).collect();
             connected.insert(gateway, here);
         }
     }
-    let mut coming: BTreeMap<&str, u64> = BTreeMap::new();
-    for (to, _) in travelling.values() {
-        *coming.entry(to).or_default() += 1;
-    }
+    let coming = travelling.coming();
     let active = table.all(now).filter(|(_, standing)| *standing != Standing::Inactive);
     let candidate = |(load, standing): (&'a GatewayLoad, Standing)| {
         let report = &load.report;

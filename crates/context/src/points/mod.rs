@@ -7,8 +7,9 @@ mod nodes;
 mod simulation;
 #[cfg(test)]
 mod tests;
+mod travelling;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::gateways::{LoadTable, ReportRefused};
@@ -19,6 +20,7 @@ use crate::ranking::Ranking;
 use crate::reallocation::{Reallocation, ReallocationError, ReallocationSettings};
 
 use nodes::GatewayNodes;
+use travelling::Travelling;
 
 /// After how long in silence a gateway is forgotten altogether.
 const FORGET_AFTER: Duration = Duration::from_secs(3_600);
@@ -124,8 +126,7 @@ pub struct Points {
     shares: BTreeMap<String, f64>,
     /// Smoothed scores of the same.
     scores: BTreeMap<String, f64>,
-    /// Nodes that were handed over and not seen at their new gateway so far: to where, and until when they count there.
-    travelling: HashMap<String, (String, Duration)>,
+    travelling: Travelling,
     listed: GWList,
     listed_at: Option<Duration>,
     counters: PointsCounters,
@@ -151,7 +152,7 @@ impl Points {
             configured: BTreeMap::new(),
             shares: BTreeMap::new(),
             scores: BTreeMap::new(),
-            travelling: HashMap::new(),
+            travelling: Travelling::default(),
             listed: GWList::default(),
             listed_at: None,
             counters: PointsCounters::default(),

@@ -103,6 +103,29 @@ fn nodes_go_to_the_new_gateway_and_are_not_sent_twice() {
     assert_eq!(repeated, 0);
 }
 
+/// Others were sent in their place, and stayed for their cool-down.
+#[test]
+fn nodes_that_have_arrived_count_there_although_their_old_gateway_says_later_that_they_are_with_it() {
+    let mut points = points(|settings| settings.reallocation.gain = 1.0);
+    for gateway in ["a", "b"] {
+        points.load(Some(s(1)), load(gateway, 1));
+    }
+    points.connected(s(1), nodes("a", 1, 0..100, true));
+    points.connected(s(1), nodes("b", 1, 0..0, true));
+    let actions = points.cycle(s(1), 0);
+    let mut moved: Vec<u32> = handovers(&actions).iter().map(|it| it.node[1..].parse().unwrap()).collect();
+    moved.sort_unstable();
+    assert_eq!(moved, (0..50).collect::<Vec<_>>());
+    // The report of the new gateway is there, then one that the old gateway had made before.
+    points.connected(s(2), nodes("b", 2, 0..50, true));
+    assert!(handovers(&points.cycle(s(2), 0)).is_empty());
+    points.connected(s(3), nodes("a", 2, 0..100, true));
+    assert!(handovers(&points.cycle(s(3), 0)).is_empty(), "nothing has changed");
+    // They do leave again, all of them.
+    points.connected(s(4), nodes("b", 3, 0..0, true));
+    assert_eq!(handovers(&points.cycle(s(4), 0)).len(), 50, "the others are free to go");
+}
+
 #[test]
 fn the_list_is_sorted_by_score_and_told_when_it_changes() {
     let mut points = points(|settings| settings.balance = false);
