@@ -13,7 +13,7 @@ use fleet::kill;
 pub(crate) use fleet::{Fleet, lives, pids};
 
 /// Time after which something that should happen counts as missing. Nothing waits this long when all is well.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// MQTT 5 CONNECT with a client id, and whatever it is answered with.
 fn connected_as(address: &str, id: &str) -> TcpStream {
