@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::access::Rules;
 use crate::addresses::Nodes;
 use crate::cluster::exchanges::Exchanges;
+use crate::cluster::outgoing::Outgoing;
 use crate::cluster::roster::{Roster, Shards};
 use crate::connection::output::Output;
 use crate::connection::{Connection, Phase, Preset};
@@ -111,6 +112,8 @@ pub struct Engine {
     pub(crate) pings: BTreeMap<(u32, u16), bool>,
     /// What the shell has given and wants to know more of.
     pub(crate) awaited: Awaited,
+    /// Messages that are owed to all nodes and that nobody sends again.
+    pub(crate) outgoing: Outgoing,
     /// Whether [`Engine::work_off`] is running.
     pub(crate) working_off: bool,
 }
@@ -184,6 +187,7 @@ impl Engine {
             others_replayed: 0,
             pings: BTreeMap::new(),
             awaited: Awaited::default(),
+            outgoing: Outgoing::default(),
             working_off: false,
             settings,
         }

@@ -24,6 +24,7 @@ pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
         Key::Body(_) => "messages that several sessions share",
         Key::Crossing(_) => "messages between shards",
         Key::Crossed(..) => "arrivals of those",
+        Key::Outgoing(_) => "wills under way to other nodes",
         Key::Mark(..) => "QoS 2 messages of other nodes that were taken",
         Key::Retained(..) => "retained messages",
         Key::Foreign => return None,
@@ -83,6 +84,10 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         }
         Key::Crossed(number, place) => {
             Some(format!("message {number}: has arrived at {} of {}", place.shard, place.shards))
+        }
+        Key::Outgoing(number) => {
+            let it = crate::cluster::outgoing::describe_outgoing(value, clock).ok()?;
+            Some(format!("message {number}: {it}"))
         }
         Key::Mark(name, _) => {
             let by = crate::cluster::exchanges::Got::read_stored(&mut WireReader::new(value)).ok()?;

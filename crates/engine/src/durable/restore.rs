@@ -246,6 +246,7 @@ impl Engine {
             }
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
             Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
+            Key::Outgoing(number) => self.restore_outgoing(now, number, value).map_err(wrong)?,
             Key::Mark(name, shard) => {
                 let by = Got::read_stored(&mut WireReader::new(value)).map_err(wrong)?;
                 self.desk.exchanges.marks.restore(name, shard, by);

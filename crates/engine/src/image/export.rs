@@ -56,6 +56,8 @@ impl Engine {
         self.put_marks(&mut out, partition);
         self.put_kept(&mut out, now, Partitions::of(partition));
         self.put_dealt_before(&mut out, Partitions::NONE);
+        self.put_outgoing(&mut out, now, partition);
+        self.forget_outgoing(Partitions::of(partition));
         for key in sessions {
             self.forget_session(now, key);
         }

@@ -41,6 +41,7 @@ impl Engine {
         }
         let kept = Self::read_kept(&mut reader, now)?;
         let dealt_before = Self::read_dealt_before(&mut reader)?;
+        let outgoing = Self::read_outgoing(&mut reader, now, partition)?;
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of the image" }.into());
         }
@@ -55,6 +56,7 @@ impl Engine {
         }
         self.adopt_kept(now, partition, kept);
         self.adopt_dealt_before(dealt_before);
+        self.adopt_outgoing(outgoing);
         // The rules here may be others than those that the subscriptions were allowed by.
         self.rules.recheck();
         self.after_frame(now);

@@ -2,6 +2,7 @@
 
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
+use crate::cluster::outgoing::OUTGOING_INDEX;
 use crate::connection::{Answer, Outcome, PendingAck, SubAckAnswer, UnsubAckAnswer};
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, ShardId};
@@ -53,6 +54,9 @@ impl Engine {
         let key = ticket.connection;
         if key.index == AWAITED_INDEX {
             return self.confirm_awaited(ticket);
+        }
+        if key.index == OUTGOING_INDEX {
+            return self.confirm_outgoing(ticket);
         }
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };
