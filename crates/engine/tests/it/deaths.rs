@@ -2,6 +2,7 @@
 
 mod exactly_once;
 mod groups;
+mod retained;
 mod starting;
 mod wills;
 
