@@ -29,6 +29,8 @@ use crate::publish::turn_share::TurnShare;
 use crate::records::Awaited;
 use crate::retained::Retained;
 use crate::retained::fetch::Fetches;
+use crate::retained::removed::Removed;
+use crate::retained::strays::Strays;
 use crate::session::Flow;
 use crate::settings::Settings;
 use crate::telling::counters::{Counters, Gauges};
@@ -56,6 +58,10 @@ pub struct Engine {
     pub(crate) layouts: Layouts,
     pub(crate) links: Links,
     pub(crate) retained: Retained<MessageRef>,
+    /// Topics whose retained message was removed.
+    pub(crate) removed: Removed,
+    /// Retained messages that are kept here in place of other nodes.
+    pub(crate) strays: Strays,
     pub(crate) fetches: Fetches,
     pub(crate) groups: Groups,
     /// Which sessions are those of mobile nodes, and their groups.
@@ -157,6 +163,8 @@ impl Engine {
             layouts: Layouts::default(),
             links: Links::new(place, settings.limits.shard_link_bytes),
             retained,
+            removed: Removed::default(),
+            strays: Strays::default(),
             fetches: Fetches::new(settings.retained.step),
             groups: Groups::new(seed, place),
             nodes: Nodes::default(),

@@ -20,6 +20,7 @@ use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::records::AWAITED_INDEX;
+use crate::retained::strays::STRAY_INDEX;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
@@ -30,7 +31,8 @@ const _: () = assert!(
     WELCOME_INDEX != RESTORING_INDEX
         && AWAITED_INDEX != WELCOME_INDEX
         && AWAITED_INDEX != RESTORING_INDEX
-        && OUTGOING_INDEX < AWAITED_INDEX,
+        && OUTGOING_INDEX < AWAITED_INDEX
+        && STRAY_INDEX < OUTGOING_INDEX,
     "each kind of ticket has an index of its own"
 );
 
@@ -76,6 +78,7 @@ impl Engine {
             self.end_admissions_of(now, peer);
         }
         self.publish_held(now);
+        self.bring_strays_home(now);
         // What they have yet to say goes by the new roster: it may be for somebody at the node that is gone.
         for publisher in let_go {
             self.unpark(now, publisher);
@@ -217,6 +220,8 @@ impl Engine {
                 self.give_up_awaited(owed.ticket);
             } else if owed.ticket.connection.index == OUTGOING_INDEX {
                 self.doubt_outgoing(owed.ticket);
+            } else if owed.ticket.connection.index == STRAY_INDEX {
+                self.keep_strays_of(peer);
             } else {
                 // What it confirms never comes. Its own client asks again.
                 self.close_connection(now, owed.ticket.connection, Reason::NodeLost, None);

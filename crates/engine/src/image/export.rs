@@ -58,6 +58,8 @@ impl Engine {
         self.put_dealt_before(&mut out, Partitions::NONE);
         self.put_outgoing(&mut out, now, partition);
         self.forget_outgoing(Partitions::of(partition));
+        self.put_removed(&mut out, partition);
+        self.forget_removed(partition);
         for key in sessions {
             self.forget_session(now, key);
         }

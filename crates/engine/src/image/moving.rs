@@ -146,6 +146,7 @@ impl Engine {
         self.put_kept(&mut out, now, others.with(Partitions::of(partition)));
         self.put_dealt_before(&mut out, others);
         self.put_outgoing(&mut out, now, partition);
+        self.put_removed(&mut out, partition);
         seal(out)
     }
 
@@ -181,6 +182,7 @@ impl Engine {
                     self.desk.journal.delete(Key::Retained(tenant, &topic));
                 }
             }
+            self.forget_removed(partition);
         }
         self.after_frame(now);
     }

@@ -11,6 +11,7 @@ use crate::link::promised::Promised;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::records::AWAITED_INDEX;
+use crate::retained::strays::STRAY_INDEX;
 use crate::telling::reason::Reason;
 
 impl Engine {
@@ -57,6 +58,9 @@ impl Engine {
         }
         if key.index == OUTGOING_INDEX {
             return self.confirm_outgoing(ticket);
+        }
+        if key.index == STRAY_INDEX {
+            return self.confirm_stray(ticket);
         }
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };

@@ -193,6 +193,9 @@ impl Engine {
 
     /// Keeps or clears the retained message of a topic.
     pub(crate) fn keep_retained(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+        if self.keeps_versions(publication.topic) {
+            return self.keep_newest(now, publication);
+        }
         let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
         if publication.payload.is_empty() {
             let known = self.retained.clear(publication.tenant, publication.topic).is_some();
@@ -201,6 +204,12 @@ impl Engine {
             }
             return None;
         }
+        self.keep_value(now, publication)
+    }
+
+    /// Keeps a value that is not empty.
+    pub(crate) fn keep_value(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+        let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
         if stored && publication.topic.len() > STORED_NAME_MAX {
             self.desk.counters.drop_message(Reason::InvalidTopicName);
             return Some(Reason::InvalidTopicName);

@@ -1,6 +1,7 @@
 //! Nodes whose stores are on the bus die, and others go on with what they had.
 
 mod exactly_once;
+mod ghosts;
 mod groups;
 mod retained;
 mod starting;
