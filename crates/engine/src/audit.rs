@@ -63,7 +63,9 @@ impl Engine {
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
         let elsewhere = desk.uplinks.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
-        let held = elsewhere + input as u64 + queued + kept + aliases + wills + blocked * KERNEL_BUFFER_BYTES;
+        let outgoing = self.outgoing.bytes();
+        let held =
+            elsewhere + input as u64 + queued + kept + aliases + wills + outgoing + blocked * KERNEL_BUFFER_BYTES;
         found.equal("memory", desk.memory, held);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::access::Rules;
 use crate::addresses::Nodes;
 use crate::cluster::exchanges::Exchanges;
+use crate::cluster::outgoing::Outgoing;
 use crate::cluster::roster::{Roster, Shards};
 use crate::connection::output::Output;
 use crate::connection::{Connection, Phase, Preset};
@@ -28,6 +29,8 @@ use crate::publish::turn_share::TurnShare;
 use crate::records::Awaited;
 use crate::retained::Retained;
 use crate::retained::fetch::Fetches;
+use crate::retained::removed::Removed;
+use crate::retained::strays::Strays;
 use crate::session::Flow;
 use crate::settings::Settings;
 use crate::telling::counters::{Counters, Gauges};
@@ -55,6 +58,10 @@ pub struct Engine {
     pub(crate) layouts: Layouts,
     pub(crate) links: Links,
     pub(crate) retained: Retained<MessageRef>,
+    /// Topics whose retained message was removed.
+    pub(crate) removed: Removed,
+    /// Retained messages that are kept here in place of other nodes.
+    pub(crate) strays: Strays,
     pub(crate) fetches: Fetches,
     pub(crate) groups: Groups,
     /// Which sessions are those of mobile nodes, and their groups.
@@ -111,6 +118,8 @@ pub struct Engine {
     pub(crate) pings: BTreeMap<(u32, u16), bool>,
     /// What the shell has given and wants to know more of.
     pub(crate) awaited: Awaited,
+    /// Messages that are owed to all nodes and that nobody sends again.
+    pub(crate) outgoing: Outgoing,
     /// Whether [`Engine::work_off`] is running.
     pub(crate) working_off: bool,
 }
@@ -154,6 +163,8 @@ impl Engine {
             layouts: Layouts::default(),
             links: Links::new(place, settings.limits.shard_link_bytes),
             retained,
+            removed: Removed::default(),
+            strays: Strays::default(),
             fetches: Fetches::new(settings.retained.step),
             groups: Groups::new(seed, place),
             nodes: Nodes::default(),
@@ -184,6 +195,7 @@ impl Engine {
             others_replayed: 0,
             pings: BTreeMap::new(),
             awaited: Awaited::default(),
+            outgoing: Outgoing::default(),
             working_off: false,
             settings,
         }

@@ -32,7 +32,8 @@ pub(crate) struct Message {
     pub retain: bool,
     /// When it expires, or never.
     pub expires_at: Millis,
-    /// Hash of the publisher's client id, for dealing within shared groups.
+    /// Hash of the publisher's client id, for dealing within shared groups. Of a retained message in a cluster or a fleet
+    /// its version.
     pub publisher: u64,
     /// Higher goes first where messages wait: 0 (ordinary) to 9.
     pub priority: u8,

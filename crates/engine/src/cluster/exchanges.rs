@@ -85,7 +85,7 @@ impl Exchange {
     }
 
     /// One of an earlier process, or of another: this one does not know how it stands.
-    fn left(name: ExchangeName, covered: Got) -> Self {
+    pub(super) fn left(name: ExchangeName, covered: Got) -> Self {
         Self { name, covered, answered: false, doubtful: true, ticket: None }
     }
 }
@@ -151,7 +151,7 @@ impl Exchanges {
 
     /// Begins one, of which this process deals to the groups of these partitions. `cut` are for new homes at other
     /// nodes.
-    fn begin(&mut self, ticket: Option<Ticket>, groups: Partitions, cut: Partitions) -> Exchange {
+    pub(super) fn begin(&mut self, ticket: Option<Ticket>, groups: Partitions, cut: Partitions) -> Exchange {
         self.last += 1;
         self.open.insert(self.last);
         let name = ExchangeName { origin: self.origin, number: self.last };
@@ -160,13 +160,13 @@ impl Exchanges {
     }
 
     /// Nobody will send again what this exchange was about.
-    fn end(&mut self, name: ExchangeName) {
+    pub(super) fn end(&mut self, name: ExchangeName) {
         if name.origin == self.origin {
             self.open.remove(&name.number);
         }
     }
 
-    fn word(&mut self, name: ExchangeName, covered: Got) -> ExchangeWord {
+    pub(super) fn word(&mut self, name: ExchangeName, covered: Got) -> ExchangeWord {
         let oldest = self.last.saturating_sub(OPEN_MAX);
         while self.open.first().is_some_and(|first| *first < oldest) {
             self.open.pop_first();
@@ -286,12 +286,12 @@ impl Engine {
     }
 
     /// Partitions of which this shard has said that its messages are for their new home at another node.
-    fn cut_away(&self) -> Partitions {
+    pub(super) fn cut_away(&self) -> Partitions {
         self.desk.transfers.cut_for(|shard| !self.roster.is_own(shard))
     }
 
     /// Notes that those who come or leave here get a message that is published here. Returns who they are.
-    fn mark_in_transit(&mut self, name: ExchangeName) -> Partitions {
+    pub(super) fn mark_in_transit(&mut self, name: ExchangeName) -> Partitions {
         let sessions = self.desk.exchanges.in_transit(self.cut_away());
         if !sessions.is_empty() {
             self.put_mark(name, Got { sessions, ..Got::NOBODY });

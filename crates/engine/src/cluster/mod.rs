@@ -6,9 +6,11 @@
 
 pub(crate) mod asked_to_wait;
 pub(crate) mod exchanges;
+pub(crate) mod outgoing;
 pub(crate) mod roster;
 pub(crate) mod transfer;
 
+use crate::cluster::outgoing::OUTGOING_INDEX;
 use crate::cluster::roster::{Roster, Shards};
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
@@ -18,6 +20,7 @@ use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::records::AWAITED_INDEX;
+use crate::retained::strays::STRAY_INDEX;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
@@ -25,7 +28,11 @@ use crate::topics::RouteSlot;
 pub(crate) const WELCOME_INDEX: u32 = u32::MAX - 3;
 
 const _: () = assert!(
-    WELCOME_INDEX != RESTORING_INDEX && AWAITED_INDEX != WELCOME_INDEX && AWAITED_INDEX != RESTORING_INDEX,
+    WELCOME_INDEX != RESTORING_INDEX
+        && AWAITED_INDEX != WELCOME_INDEX
+        && AWAITED_INDEX != RESTORING_INDEX
+        && OUTGOING_INDEX < AWAITED_INDEX
+        && STRAY_INDEX < OUTGOING_INDEX,
     "each kind of ticket has an index of its own"
 );
 
@@ -70,6 +77,8 @@ impl Engine {
         for peer in gone {
             self.end_admissions_of(now, peer);
         }
+        self.publish_held(now);
+        self.bring_strays_home(now);
         // What they have yet to say goes by the new roster: it may be for somebody at the node that is gone.
         for publisher in let_go {
             self.unpark(now, publisher);
@@ -118,6 +127,8 @@ impl Engine {
         self.remove_forsaken_groups(now);
         self.forget_gone(self.gone);
         self.returning = Shards::default();
+        // Wills go first: their clients may be among the publishers that wait.
+        self.publish_held(now);
         for publisher in std::mem::take(&mut self.groups.dealers.waiting) {
             self.unpark(now, publisher);
         }
@@ -207,6 +218,10 @@ impl Engine {
                 self.handle_interest_seen(now, owed.ticket);
             } else if owed.ticket.connection.index == AWAITED_INDEX {
                 self.give_up_awaited(owed.ticket);
+            } else if owed.ticket.connection.index == OUTGOING_INDEX {
+                self.doubt_outgoing(owed.ticket);
+            } else if owed.ticket.connection.index == STRAY_INDEX {
+                self.keep_strays_of(peer);
             } else {
                 // What it confirms never comes. Its own client asks again.
                 self.close_connection(now, owed.ticket.connection, Reason::NodeLost, None);

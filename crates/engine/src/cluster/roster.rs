@@ -22,6 +22,8 @@ pub struct Roster {
     moves_begun: u64,
     /// Moves that have begun and are not decided.
     open_moves: Vec<u64>,
+    /// Whether there are nodes in the table to which this process has no link.
+    lacks_nodes: bool,
 }
 
 const _: () = assert!(MAX_SHARDS as u32 == u64::BITS, "a set of shards is a number");
@@ -32,7 +34,16 @@ impl Roster {
     pub fn alone(place: Place) -> Self {
         let own = u64::MAX >> (u64::BITS - u32::from(place.shards.clamp(1, MAX_SHARDS)));
         let homes = std::array::from_fn(|at| place.home_of(PartitionId(at as u16)));
-        Self { place, live: own, absent: 0, stood_in_for: 0, homes, moves_begun: u64::MAX, open_moves: Vec::new() }
+        Self {
+            place,
+            live: own,
+            absent: 0,
+            stood_in_for: 0,
+            homes,
+            moves_begun: u64::MAX,
+            open_moves: Vec::new(),
+            lacks_nodes: false,
+        }
     }
 
     /// Adds a shard of another node; a number of this process's own shards, or beyond [`MAX_SHARDS`], changes nothing.
@@ -77,6 +88,18 @@ impl Roster {
     pub fn with_moves(mut self, begun: u64, open: &[u64]) -> Self {
         (self.moves_begun, self.open_moves) = (begun, open.to_vec());
         self
+    }
+
+    /// Says that there are nodes in the table to which this process has no link.
+    #[must_use]
+    pub fn with_nodes_lacking(mut self) -> Self {
+        self.lacks_nodes = true;
+        self
+    }
+
+    /// Whether there are nodes in the table to which this process has no link.
+    pub(crate) fn lacks_nodes(&self) -> bool {
+        self.lacks_nodes
     }
 
     /// Whether it is known how a move has ended.

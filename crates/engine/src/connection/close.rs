@@ -29,6 +29,10 @@ pub enum Evicted {
     Everyone,
 }
 
+/// How long messages at QoS 0 are kept for a client that was sent on, milliseconds. Afterwards they are dropped, as for any
+/// client that is away.
+const SENT_ON_KEEP_MS: u64 = 10_000;
+
 impl Engine {
     /// The transport of a connection is gone.
     pub fn handle_transport_closed(&mut self, now: Now, key: ConnectionKey) {
@@ -221,11 +225,14 @@ impl Engine {
             let client_id = session.client_id.to_string();
             self.desk.events.push_back(Event::Log(LogEvent::Disconnected { key, client_id, reason }));
         }
-        self.detach_session(now, session, reason);
+        // A relayed client whose edge has ended comes back by another one.
+        let relayed = self.desk.listener(connection_listener).is_some_and(|listener| listener.relayed);
+        let sent_on = reason == Reason::UseAnotherServer || relayed && reason == Reason::ConnectionLost;
+        self.detach_session(now, session, reason, sent_on);
     }
 
-    /// A session has lost its connection.
-    fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
+    /// A session has lost its connection; where its client was sent on, what it misses by that is kept for a while.
+    fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason, sent_on: bool) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.connection = None;
         let expiry = session.expiry_seconds;
@@ -251,6 +258,9 @@ impl Engine {
         let ends_at = if expiry == u32::MAX { Millis::NEVER } else { now.monotonic.plus_seconds(expiry) };
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.settle();
+        if sent_on {
+            session.rare_mut().sent_on_until = Some(now.monotonic.plus(SENT_ON_KEEP_MS));
+        }
         if ends_at != Millis::NEVER {
             session.rare_mut().ends_at = Some(ends_at);
             self.desk.timers.set(ends_at, Timer::SessionEnd(key));
@@ -273,6 +283,7 @@ impl Engine {
         if let Some(due) = rare.will_due.take() {
             self.desk.timers.cancel(due, Timer::Will(key));
         }
+        rare.sent_on_until = None;
         if let Some(at) = rare.ends_at.take() {
             self.desk.timers.cancel(at, Timer::SessionEnd(key));
         }

@@ -49,7 +49,7 @@ impl Engine {
         if let Some(seconds) = will.expiry_seconds {
             publication = publication.expiring(now.monotonic.plus_seconds(seconds));
         }
-        self.publish_inside(now, &mut publication, Some(key));
+        self.publish_owed(now, &mut publication, key);
     }
 
     pub(crate) fn handle_will_timer(&mut self, now: Now, key: SessionKey) {

@@ -162,7 +162,7 @@ impl Reach<'_> {
         if !self.desk.journal.is_on() {
             return false;
         }
-        if source.ticket.is_some() {
+        if source.ticket.is_some() && !source.is_outgoing() {
             let session = source.session.and_then(|session| self.desk.sessions.get(session.0));
             return publication.qos == QoS::ExactlyOnce && session.is_some_and(|session| session.stored.is_some());
         }

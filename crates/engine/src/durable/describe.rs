@@ -1,6 +1,8 @@
 //! What is stored, in words.
 
 use crate::addresses::{NODE_GROUP, group_of_stored};
+use crate::cluster::outgoing::describe_outgoing;
+use crate::ids::TenantId;
 use crate::now::{Millis, Now};
 use crate::wire::WireReader;
 
@@ -24,6 +26,7 @@ pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
         Key::Body(_) => "messages that several sessions share",
         Key::Crossing(_) => "messages between shards",
         Key::Crossed(..) => "arrivals of those",
+        Key::Outgoing(_) => "wills under way to other nodes",
         Key::Mark(..) => "QoS 2 messages of other nodes that were taken",
         Key::Retained(..) => "retained messages",
         Key::Foreign => return None,
@@ -84,18 +87,22 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         Key::Crossed(number, place) => {
             Some(format!("message {number}: has arrived at {} of {}", place.shard, place.shards))
         }
+        Key::Outgoing(number) => Some(format!("message {number}: {}", describe_outgoing(value, clock).ok()?)),
         Key::Mark(name, _) => {
             let by = crate::cluster::exchanges::Got::read_stored(&mut WireReader::new(value)).ok()?;
             let (sessions, groups) = (by.sessions.iter().count(), by.groups.iter().count());
             let name = format!("{:016x}/{}", name.origin, name.number);
             Some(format!("message {name} of another node: taken for {sessions} partitions, dealt for {groups}"))
         }
-        Key::Retained(tenant, topic) => {
-            let message = read_message(&mut WireReader::new(value), clock, tenant).ok()?;
-            Some(format!("retained {topic:?} (tenant {}): {} bytes", tenant.0, message.payload().len()))
-        }
+        Key::Retained(tenant, topic) => describe_retained(tenant, topic, value, clock),
         Key::Foreign => None,
     }
+}
+
+fn describe_retained(tenant: TenantId, topic: &str, value: &[u8], clock: Now) -> Option<String> {
+    let bytes = read_message(&mut WireReader::new(value), clock, tenant).ok()?.payload().len();
+    let what = if bytes == 0 { "removed".to_owned() } else { format!("{bytes} bytes") };
+    Some(format!("retained {topic:?} (tenant {}): {what}", tenant.0))
 }
 
 fn describe_session(session: StoredSession, record: &SessionRecord) -> String {

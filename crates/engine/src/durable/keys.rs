@@ -14,6 +14,7 @@ const SESSION: u8 = 0x10;
 const WILL: u8 = 0x18;
 const BODY: u8 = 0x20;
 const CROSSING: u8 = 0x28;
+const OUTGOING: u8 = 0x2a;
 const MARK: u8 = 0x2c;
 const RETAINED: u8 = 0x30;
 /// Keys from here on are not the engine's: whoever embeds it may use them.
@@ -55,6 +56,8 @@ pub(crate) enum Key<'a> {
     Crossing(u64),
     /// Such a message has arrived at a shard of so many.
     Crossed(u64, Place),
+    /// A message that this node owes to all nodes and that nobody sends again.
+    Outgoing(u64),
     /// What a shard knows of a QoS 2 message of another node: who has got it.
     Mark(ExchangeName, ShardId),
     /// The retained message of a topic.
@@ -96,6 +99,7 @@ impl Key<'_> {
             Self::Will(session) => put_number(out, WILL, session.0.get()),
             Self::Body(number) => put_number(out, BODY, *number),
             Self::Crossing(number) => put_number(out, CROSSING, *number),
+            Self::Outgoing(number) => put_number(out, OUTGOING, *number),
             Self::Crossed(number, place) => {
                 put_number(out, CROSSING, *number);
                 out.extend_from_slice(&place.shards.to_be_bytes());
@@ -126,6 +130,7 @@ impl Key<'_> {
             SESSION => return read_session_key(&mut reader),
             WILL => Key::Will(read_session_number(&mut reader)?),
             BODY => Key::Body(read_number(&mut reader)?),
+            OUTGOING => Key::Outgoing(read_number(&mut reader)?),
             CROSSING => return read_crossing_key(&mut reader),
             MARK => {
                 let name = ExchangeName { origin: read_number(&mut reader)?, number: read_number(&mut reader)? };
@@ -228,6 +233,7 @@ mod tests {
             Key::Body(7),
             Key::Crossing(8),
             Key::Crossed(8, Place { shard: ShardId(2), shards: 3 }),
+            Key::Outgoing(10),
             Key::Mark(ExchangeName { origin: u64::MAX, number: 9 }, ShardId(3)),
             Key::Retained(TenantId(3), "a/b"),
         ] {

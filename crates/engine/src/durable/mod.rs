@@ -27,6 +27,7 @@ pub use journal::JournalBatch;
 pub(crate) use journal::{Journal, Mark};
 pub(crate) use keys::{Key, StoredSession, entries_from};
 pub(crate) use records::{EntryRead, Numbers, put_subscription, read_entry};
+pub(crate) use records::{put_message as put_stored_message, read_message as read_stored_message};
 pub(crate) use restore::{RESTORING_INDEX, Restoration};
 pub use restore::{RestoreError, Restored};
 pub use route::{RestoreRoute, Takers};

@@ -26,7 +26,7 @@ const UNUSED: u8 = 1 << 7;
 
 /// Appends a message.
 #[inline]
-pub(super) fn put_message(out: &mut Vec<u8>, now: Now, message: &Publication<'_>) {
+pub(crate) fn put_message(out: &mut Vec<u8>, now: Now, message: &Publication<'_>) {
     let mut flags = message.qos.bits();
     for (bit, set) in [
         (RETAIN, message.retain),
@@ -56,7 +56,7 @@ pub(super) fn put_message(out: &mut Vec<u8>, now: Now, message: &Publication<'_>
 }
 
 /// Reads a message of a tenant.
-pub(super) fn read_message(reader: &mut WireReader<'_>, now: Now, tenant: TenantId) -> Result<MessageRef, WireError> {
+pub(crate) fn read_message(reader: &mut WireReader<'_>, now: Now, tenant: TenantId) -> Result<MessageRef, WireError> {
     let flags = reader.u8("a message's flags")?;
     let qos = QoS::from_bits(flags & QOS).filter(|_| flags & UNUSED == 0);
     let qos = qos.ok_or(WireError { reading: "a message's flags" })?;

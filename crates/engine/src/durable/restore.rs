@@ -164,12 +164,12 @@ pub(crate) struct Restoration {
     done: Restored,
 }
 
-/// The retained message of a topic.
+/// The retained message of a topic; an empty one says that it was removed.
 fn read_retained(value: &[u8], now: Now, tenant: TenantId, topic: &str) -> Result<MessageRef, WireError> {
     let mut reader = WireReader::new(value);
     let message = read_message(&mut reader, now, tenant)?;
     end(&reader)?;
-    if message.topic() != topic || message.payload().is_empty() || is_own_topic(topic) {
+    if message.topic() != topic || is_own_topic(topic) {
         return Err(WireError { reading: "the retained message of this topic" });
     }
     Ok(message)
@@ -200,10 +200,7 @@ impl Engine {
             self.close_restored(all)?;
         }
         match read {
-            Key::Numbers(_) => {
-                let reserved = Reserved::read(value).map_err(wrong)?;
-                self.desk.journal.note_used(reserved);
-            }
+            Key::Numbers(_) => self.desk.journal.note_used(Reserved::read(value).map_err(wrong)?),
             Key::Session(session) => {
                 let record = SessionRecord::read(value, now).map_err(wrong)?;
                 self.restore_session(now, all, session, record).map_err(wrong)?;
@@ -246,13 +243,14 @@ impl Engine {
             }
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
             Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
+            Key::Outgoing(number) => self.restore_outgoing(now, number, value).map_err(wrong)?,
             Key::Mark(name, shard) => {
                 let by = Got::read_stored(&mut WireReader::new(value)).map_err(wrong)?;
                 self.desk.exchanges.marks.restore(name, shard, by);
             }
             Key::Retained(tenant, topic) => {
                 let message = read_retained(value, now, tenant, topic).map_err(wrong)?;
-                all.done.retained += 1;
+                all.done.retained += u64::from(!message.payload().is_empty());
                 self.restore_retained(now, tenant, message);
             }
             Key::Foreign => {}
@@ -369,14 +367,6 @@ impl Engine {
             self.adopt_subscription(now, tenant, filter.as_str(), subscriber);
         }
         Ok(())
-    }
-
-    fn restore_retained(&mut self, now: Now, tenant: TenantId, message: MessageRef) {
-        let topic = message.topic().to_owned();
-        if let Err(reason) = self.retained.take_back(tenant, &topic, message, now.monotonic) {
-            self.desk.counters.drop_message(reason);
-            self.desk.journal.delete(Key::Retained(tenant, &topic));
-        }
     }
 
     /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client

@@ -6,6 +6,7 @@ use std::hash::BuildHasherDefault;
 use super::keys::Key;
 use super::restore::RestoreError;
 use super::session_record::client_of;
+use crate::cluster::outgoing::client_of_outgoing;
 use crate::hash::NameHasher;
 use crate::ids::{Place, ShardId, partition_of};
 use crate::wire::WireError;
@@ -50,6 +51,10 @@ impl RestoreRoute {
             Key::Will(_) => {
                 let (tenant, client_id) = client_of(value).map_err(|error| malformed(key, error))?;
                 Takers::One(self.place.home_of(partition_of(tenant, client_id)))
+            }
+            Key::Outgoing(_) => {
+                let (tenant, client_id) = client_of_outgoing(value).map_err(|error| malformed(key, error))?;
+                Takers::One(self.place.home_of(partition_of(tenant, &client_id)))
             }
             Key::Subscription(session, _)
             | Key::Received(session, _)

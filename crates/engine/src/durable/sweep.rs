@@ -45,7 +45,10 @@ impl Sweep {
             }
             Ok(Key::Crossed(number, _)) => self.crossing == Some(number),
             Ok(Key::Body(number)) => self.bodies.contains(&number),
-            Ok(Key::Numbers(_) | Key::Will(_) | Key::Mark(..) | Key::Retained(..) | Key::Foreign) | Err(_) => true,
+            Ok(
+                Key::Numbers(_) | Key::Will(_) | Key::Outgoing(_) | Key::Mark(..) | Key::Retained(..) | Key::Foreign,
+            )
+            | Err(_) => true,
         }
     }
 }

@@ -56,6 +56,10 @@ impl Engine {
         self.put_marks(&mut out, partition);
         self.put_kept(&mut out, now, Partitions::of(partition));
         self.put_dealt_before(&mut out, Partitions::NONE);
+        self.put_outgoing(&mut out, now, partition);
+        self.forget_outgoing(Partitions::of(partition));
+        self.put_removed(&mut out, partition);
+        self.forget_removed(partition);
         for key in sessions {
             self.forget_session(now, key);
         }
@@ -121,6 +125,7 @@ impl Engine {
         }
         self.put_standing(out, key, session.standing);
         out.put_u64(now.to_unix(rare.and_then(|rare| rare.ends_at).unwrap_or(Millis::NEVER)));
+        out.put_u64(rare.and_then(|rare| rare.sent_on_until).map_or(0, |until| now.to_unix(until)));
         let will = rare.and_then(|rare| rare.will.as_ref());
         put_will(out, now, session.expiry_seconds, will, rare.and_then(|rare| rare.will_due));
         out.put_u32(session.filters.len() as u32);

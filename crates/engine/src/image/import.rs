@@ -18,7 +18,7 @@ use crate::wire::{WireError, WireReader};
 impl Engine {
     /// Takes a partition in that another place has moved out. All of it or, on an error, nothing.
     ///
-    /// Where a topic has a retained message here already, that one is newer and stays. The limits of retained messages
+    /// Where a topic has a retained message here already, the newer one stays; without versions, that is the one here. The limits of retained messages
     /// hold: what they refuse is counted as dropped. The limits of sessions and queues do not: what was owed is owed.
     ///
     /// # Errors
@@ -41,6 +41,8 @@ impl Engine {
         }
         let kept = Self::read_kept(&mut reader, now)?;
         let dealt_before = Self::read_dealt_before(&mut reader)?;
+        let outgoing = Self::read_outgoing(&mut reader, now, partition)?;
+        let removed = Self::read_removed(&mut reader, partition)?;
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of the image" }.into());
         }
@@ -53,8 +55,10 @@ impl Engine {
         for message in retained {
             self.adopt_retained(now, message);
         }
+        self.adopt_removed(now, removed);
         self.adopt_kept(now, partition, kept);
         self.adopt_dealt_before(dealt_before);
+        self.adopt_outgoing(outgoing);
         // The rules here may be others than those that the subscriptions were allowed by.
         self.rules.recheck();
         self.after_frame(now);
@@ -140,9 +144,15 @@ impl Engine {
 
     fn adopt_retained(&mut self, now: Now, message: MessageRef) {
         let (tenant, topic) = (message.tenant, message.topic().to_owned());
-        if self.retained.get(tenant, &topic, now.monotonic).is_some() {
+        let is_old = if self.keeps_versions(&topic) {
+            self.has_as_new(now, tenant, &topic, message.publisher)
+        } else {
+            self.retained.get(tenant, &topic, now.monotonic).is_some()
+        };
+        if is_old {
             return;
         }
+        self.removed.forget(tenant, &topic);
         let kept = message.clone();
         match self.retained.take_back(tenant, &topic, message, now.monotonic) {
             Err(reason) => self.desk.counters.drop_message(reason),

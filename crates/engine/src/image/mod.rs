@@ -29,7 +29,7 @@ use crate::hash::hash_bytes;
 use crate::wire::{WireReader, WireWrite};
 
 /// Version of the layout of a partition's image; a reader refuses others.
-const IMAGE_VERSION: u8 = 8;
+const IMAGE_VERSION: u8 = 9;
 
 /// What stands before the content of an image.
 const SEAL_LEN: usize = 1 + 8;

@@ -55,6 +55,7 @@ impl Engine {
         self.desk.moving = self.desk.moving.without(partitions);
         self.rest = None;
         self.release_transfers(now, partitions);
+        self.publish_held(now);
         self.deal_waiting(now);
     }
 
@@ -144,6 +145,8 @@ impl Engine {
         self.put_marks(&mut out, partition);
         self.put_kept(&mut out, now, others.with(Partitions::of(partition)));
         self.put_dealt_before(&mut out, others);
+        self.put_outgoing(&mut out, now, partition);
+        self.put_removed(&mut out, partition);
         seal(out)
     }
 
@@ -155,6 +158,7 @@ impl Engine {
         self.send_on_all_of(now, partitions);
         self.desk.exchanges.note_left(partitions);
         self.leave_marks(self.own(partitions).into_iter().collect());
+        self.forget_outgoing(partitions);
         let mut all = Owed::default();
         for partition in self.own(partitions) {
             all.add(&Owed { retained: 0, ..self.owed(partition) });
@@ -178,6 +182,7 @@ impl Engine {
                     self.desk.journal.delete(Key::Retained(tenant, &topic));
                 }
             }
+            self.forget_removed(partition);
         }
         self.after_frame(now);
     }

@@ -25,7 +25,7 @@ pub struct Owed {
     pub await_pub_comp: u64,
     /// QoS 2 packet ids received that wait for PUBREL.
     pub await_pub_rel: u64,
-    /// Wills that wait.
+    /// Wills that wait, or are under way.
     pub wills: u64,
     /// Retained messages.
     pub retained: u64,
@@ -40,6 +40,7 @@ impl Engine {
                 owed.add_session(session);
             }
         }
+        owed.wills += self.outgoing.count_of(partition);
         owed.retained = self.retained_of(partition).count() as u64;
         owed
     }

@@ -103,6 +103,10 @@ fn read_head(reader: &mut WireReader<'_>, now: Now) -> Result<(Session, Vec<Stri
     if ends {
         session.rare_mut().ends_at = Some(ends_at);
     }
+    let sent_on_until = now.from_unix(reader.u64("until when a client is expected")?);
+    if sent_on_until > now.monotonic {
+        session.rare_mut().sent_on_until = Some(sent_on_until);
+    }
     Ok((session, node_groups))
 }
 

@@ -236,9 +236,9 @@ fn a_session_that_lives_here_or_comes_twice_refuses_the_whole_image() {
     drain(&mut alone);
     let image = export(&mut alone, home());
     // The partition and a number of sessions before, numbers of retained messages, of exchanges, and of what groups
-    // keep and were dealt behind.
-    let session = &image[SEAL_LEN + 6..image.len() - 16];
-    let twice = [&home().0.to_le_bytes()[..], &2_u32.to_le_bytes(), session, session, &[0; 16]].concat();
+    // keep and were dealt, of outgoing messages, and of removed values behind.
+    let session = &image[SEAL_LEN + 6..image.len() - 24];
+    let twice = [&home().0.to_le_bytes()[..], &2_u32.to_le_bytes(), session, session, &[0; 24]].concat();
     let mut engine = engine();
     let error = engine.import_partition(NOW, &reseal(&twice)).unwrap_err();
     assert_eq!(error, ImageError::Malformed(crate::WireError { reading: "a client id of this partition" }));

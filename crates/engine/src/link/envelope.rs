@@ -19,6 +19,8 @@ pub(crate) const DELIVER: u8 = 1;
 pub(crate) const RETAIN_AT_HOME: u8 = 2;
 /// A retained message that a broker of the fleet had, for new subscriptions.
 pub(crate) const FROM_RETAINED: u8 = 4;
+/// The sender has kept the value in place of the home: the publisher's number is its version, and the newest wins.
+pub(crate) const VERSIONED: u8 = 8;
 
 /// Names an acknowledgement that waits for others: the connection that it goes to and its place among those pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::event::Delay;
 use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Batch;
-use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket};
+use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
 use crate::link::record::{PUBLISH_KIND, Record};
 use crate::message::Publication;
 use crate::now::Now;
@@ -196,9 +196,15 @@ impl Engine {
             |it: &Publication<'_>| !known.is_nobody() && known.sessions.has(partition_of(it.tenant, it.topic));
         if envelope.purpose & RETAIN_AT_HOME != 0 && !is_kept(&envelope.publication) {
             let publication = &mut envelope.publication;
+            let is_stray = envelope.purpose & VERSIONED != 0;
             let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
-            refused =
-                if kept_by_a_broker { self.take_over_at_home(now, publication) } else { self.retain(now, publication) };
+            refused = if is_stray {
+                self.take_stray(now, publication)
+            } else if kept_by_a_broker {
+                self.take_over_at_home(now, publication)
+            } else {
+                self.retain(now, publication)
+            };
         }
         if envelope.publication.expires_at <= now.monotonic {
             // The way here took longer than it has to live ([MQTT-3.3.2-5]).

@@ -70,6 +70,11 @@ impl HomesInForce {
         }
     }
 
+    /// Whether there is no table: all is served here.
+    pub(crate) fn are_everywhere(&self) -> bool {
+        self.table.is_none()
+    }
+
     /// Where a partition is served as soon as there is a lease.
     pub(crate) fn meant(&self, partition: PartitionId) -> Home {
         self.table.as_ref().map_or(Home::Here, |table| table.of(partition))
@@ -110,6 +115,7 @@ impl Engine {
         self.homes = HomesInForce { table: table.map(Box::new), ended, patient_until };
         self.end_suspension(now);
         self.close_those_elsewhere(now, Reason::NotServedHere);
+        self.publish_held(now);
         self.after_frame(now);
     }
 

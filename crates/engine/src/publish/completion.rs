@@ -2,6 +2,7 @@
 
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
+use crate::cluster::outgoing::OUTGOING_INDEX;
 use crate::connection::{Answer, Outcome, PendingAck, SubAckAnswer, UnsubAckAnswer};
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, ShardId};
@@ -10,6 +11,7 @@ use crate::link::promised::Promised;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::records::AWAITED_INDEX;
+use crate::retained::strays::STRAY_INDEX;
 use crate::telling::reason::Reason;
 
 impl Engine {
@@ -53,6 +55,12 @@ impl Engine {
         let key = ticket.connection;
         if key.index == AWAITED_INDEX {
             return self.confirm_awaited(ticket);
+        }
+        if key.index == OUTGOING_INDEX {
+            return self.confirm_outgoing(ticket);
+        }
+        if key.index == STRAY_INDEX {
+            return self.confirm_stray(ticket);
         }
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };

@@ -126,7 +126,9 @@ impl Desk {
             self.enqueue(Millis(0), publication, to, terms, QoS::AtLeastOnce);
             return;
         }
-        if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !is_uplink {
+        let sent_on_until = session.rare.as_ref().and_then(|rare| rare.sent_on_until);
+        let is_expected = sent_on_until.is_some_and(|until| until > self.journal.now.monotonic);
+        if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !is_uplink && !is_expected {
             self.discard_publication_for(Reason::OfflineQos0, to, publication);
             return;
         }

@@ -3,6 +3,7 @@
 use tidegate_mqtt::QoS;
 
 use crate::addresses::Nodes;
+use crate::cluster::outgoing::OUTGOING_INDEX;
 use crate::cluster::roster::Roster;
 use crate::connection::to_write::WIDE_RECEIVERS;
 use crate::desk::Desk;
@@ -49,6 +50,12 @@ impl Source {
     #[inline]
     pub(crate) fn may_repeat(&self, qos: QoS) -> bool {
         self.connection.is_some() && qos != QoS::ExactlyOnce
+    }
+
+    /// Whether it is a message that this node sends until all nodes have confirmed it.
+    #[inline]
+    pub(crate) fn is_outgoing(&self) -> bool {
+        self.ticket.is_some_and(|ticket| ticket.connection.index == OUTGOING_INDEX)
     }
 
     /// A client of this shard.
@@ -138,6 +145,18 @@ impl Engine {
     /// Sends a message that no packet brought on its way.
     pub(crate) fn route_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
         let slot = self.route_of(publication.tenant, publication.topic);
+        let source = Source { session, ..Source::inside(self.place.shard, now) };
+        self.route_owed(now, slot, publication, &source);
+    }
+
+    /// The same from a given source. Returns how many shards have to confirm it.
+    pub(crate) fn route_owed(
+        &mut self,
+        now: Now,
+        slot: RouteSlot,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> u32 {
         let traits = self.cache.traits(slot);
         publication.priority = traits.priority.level(publication.properties);
         if let Some(addresses) = self.settings.addresses.as_ref().filter(|_| traits.is_address) {
@@ -147,14 +166,13 @@ impl Engine {
             self.retain(now, publication);
         }
         if traits.is_record {
-            self.tell_record(publication, session, None);
+            self.tell_record(publication, source.session, None);
         }
         if traits.is_report {
-            self.tell_report(publication, session);
+            self.tell_report(publication, source.session);
         }
-        let source = Source { session, ..Source::inside(self.place.shard, now) };
         let (_, route) = self.cache.get(slot);
-        reach!(self).dispatch(now, route, publication, &source);
+        u32::from(reach!(self).dispatch(now, route, publication, source).waits)
     }
 
     /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does
@@ -175,6 +193,9 @@ impl Engine {
 
     /// Keeps or clears the retained message of a topic.
     pub(crate) fn keep_retained(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+        if self.keeps_versions(publication.topic) {
+            return self.keep_newest(now, publication);
+        }
         let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
         if publication.payload.is_empty() {
             let known = self.retained.clear(publication.tenant, publication.topic).is_some();
@@ -183,6 +204,12 @@ impl Engine {
             }
             return None;
         }
+        self.keep_value(now, publication)
+    }
+
+    /// Keeps a value that is not empty.
+    pub(crate) fn keep_value(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+        let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
         if stored && publication.topic.len() > STORED_NAME_MAX {
             self.desk.counters.drop_message(Reason::InvalidTopicName);
             return Some(Reason::InvalidTopicName);
@@ -413,7 +440,7 @@ impl Reach<'_> {
             if publication.from_retained {
                 purpose |= FROM_RETAINED;
             }
-            let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce);
+            let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce || source.is_outgoing());
             let passage = self.passage(purpose, source, ticket, publication.priority);
             self.links.send_publish(shard, &passage, publication, !source.may_repeat(publication.qos));
             self.links.send_crossing(shard, crossing.filter(|_| own & bit != 0));

@@ -370,11 +370,21 @@ impl Engine {
             publisher,
         );
         publication.priority = self.cache.traits(slot).priority.level(forwarding.properties);
-        let refused = self.retain(now, &mut publication);
+        self.retain_of(now, &mut publication, Some(session))
+    }
+
+    /// Retains a message of a session, which is told where it is not.
+    pub(crate) fn retain_of(
+        &mut self,
+        now: Now,
+        publication: &mut Publication<'_>,
+        session: Option<SessionKey>,
+    ) -> Option<Reason> {
+        let refused = self.retain(now, publication);
         // The topic's home may be elsewhere, where it is refused for the same reason and nobody knows the publisher.
-        let told = refused.or_else(|| self.has_no_room_to_retain(&publication).then_some(Reason::StoreFull));
-        if let Some(reason) = told {
-            self.desk.tell_denied(Attempt::Retain, session, &topic, reason);
+        let told = refused.or_else(|| self.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
+        if let Some((reason, session)) = told.zip(session) {
+            self.desk.tell_denied(Attempt::Retain, session, publication.topic, reason);
         }
         refused
     }

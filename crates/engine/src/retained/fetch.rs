@@ -1,6 +1,7 @@
 //! Bringing retained messages to new subscriptions: step by step, from every shard that has some, as fast as the client
 //! takes them.
 
+mod absent;
 mod moved;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -65,6 +66,8 @@ enum FetchState {
     NoRoom,
     /// A move that it may be about has to be decided first.
     Moves,
+    /// What is left is at home at nodes that are dead, whose place nobody has taken.
+    Absent,
 }
 
 /// Topics remembered as fresher than what is being fetched, per session. Beyond it a late older value may come through.
@@ -186,6 +189,7 @@ impl Engine {
         let tenant = self.desk.sessions.get(session.0)?.tenant;
         let wildcard = request.filter.contains(['+', '#']);
         let home = self.roster.home_of_topic(tenant, &request.filter);
+        let (wanted, again) = self.wanted_at_first(&request.filter);
         let shards = if wildcard { self.roster.homes_for(&request.filter).into_iter().collect() } else { vec![home] };
         self.end_fetch_of(session, &request.filter);
         let id = self.fetches.add(Fetch {
@@ -196,8 +200,8 @@ impl Engine {
             filter: request.filter,
             shards,
             after: String::new(),
-            wanted: Partitions::ALL,
-            again: Partitions::NONE,
+            wanted,
+            again,
             state: FetchState::NoRoom,
         });
         self.desk.sessions.get_mut(session.0)?.rare_mut().fetches.push(id);
@@ -235,6 +239,9 @@ impl Engine {
             return;
         }
         if self.waits_for_moves(id) {
+            return;
+        }
+        if self.waits_for_dead(id) {
             return;
         }
         let Some(shard) = self.next_to_ask(id) else {
@@ -295,8 +302,11 @@ impl Engine {
         for id in asking {
             self.want_again_of(id, peer);
             let Some(fetch) = self.fetches.by_id.get_mut(&id) else { continue };
-            if fetch.is_of_one_topic() && fetch.state != FetchState::Asked {
+            if fetch.is_of_one_topic() {
                 // Whoever is its home then is asked.
+                if fetch.state == FetchState::Asked {
+                    self.set_fetch_running(id);
+                }
                 continue;
             }
             let present = fetch.shards.last() == Some(&peer);

@@ -1,7 +1,9 @@
 //! Retained messages of a shard.
 
 pub(crate) mod fetch;
+pub(crate) mod removed;
 mod seek;
+pub(crate) mod strays;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -267,6 +267,8 @@ pub(crate) struct Rare {
     pub will_due: Option<Millis>,
     /// When a session without a connection ends; also its key among the timers.
     pub ends_at: Option<Millis>,
+    /// Until when QoS 0 messages are kept for a client that was sent on and has not come back.
+    pub sent_on_until: Option<Millis>,
     /// Memberships in shared groups.
     pub memberships: Vec<Rc<Membership>>,
     /// Retained messages being fetched, by their numbers.
@@ -283,6 +285,7 @@ impl Rare {
     pub(crate) fn is_idle(&self) -> bool {
         self.will.is_none()
             && self.ends_at.is_none()
+            && self.sent_on_until.is_none()
             && self.memberships.is_empty()
             && self.fetches.is_empty()
             && self.fetches_expected == 0

@@ -1,7 +1,9 @@
 //! Nodes whose stores are on the bus die, and others go on with what they had.
 
 mod exactly_once;
+mod ghosts;
 mod groups;
+mod retained;
 mod starting;
 mod wills;
 

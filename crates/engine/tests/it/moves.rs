@@ -4,7 +4,7 @@ mod groups;
 mod retained;
 
 use tidegate_engine::{Durability, Reason, TenantId, partition_of};
-use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{PacketType, ReasonCode};
 
 use crate::harness::*;
@@ -375,4 +375,41 @@ fn a_move_that_was_called_off_when_its_new_home_died_keeps_nobody_waiting() {
     world.run();
     assert_eq!(client.answers().len(), 2);
     assert_eq!(world.connect(subscriber).payloads(), ["x"]);
+}
+
+#[test]
+fn a_client_that_was_sent_on_misses_nothing_at_qos_0() {
+    for late in [false, true] {
+        let world = World::cluster(3, 1, |_| {});
+        let subscriber = v5(&world.name_on(0, "subscriber ")).clean(false).expiry(u32::MAX);
+        let client = world.connect(subscriber.clone());
+        client.subscribe("t", AtMostOnce);
+        let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+        let mut sent = Vec::new();
+        let mut publish = || {
+            sent.push(format!("{}", sent.len()));
+            publisher.send_publish(message("t", sent.last().unwrap()).qos(AtMostOnce));
+            world.run();
+        };
+        world.begin_move(0, 1, &subscriber.client_id);
+        publish();
+        for _ in 0..6 {
+            world.advance_move();
+            publish();
+        }
+        world.end_move();
+        world.read_all_tables();
+        world.run();
+        if late {
+            world.advance(seconds(11));
+        }
+        publish();
+        let mut got: Vec<String> = client.messages_among_others().iter().map(Delivered::text).collect();
+        assert_eq!(client.expect_closed(), Reason::UseAnotherServer);
+        got.extend(world.connect(subscriber.accept_on(1)).payloads());
+        if late {
+            sent.pop();
+        }
+        assert_eq!(got, sent, "late: {late}");
+    }
 }

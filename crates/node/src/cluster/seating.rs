@@ -15,6 +15,9 @@ pub(super) fn roster(
     seats: &BTreeMap<NodeName, Vec<ShardId>>,
 ) -> Roster {
     let mut roster = Roster::alone(place).with_moves(view.moves_begun, &view.open_moves);
+    if view.peers.iter().any(|peer| !seats.contains_key(&peer.name)) {
+        roster = roster.with_nodes_lacking();
+    }
     for shard in seats.values().flatten() {
         roster = roster.with_peer(*shard);
     }
@@ -42,6 +45,20 @@ pub(super) fn roster(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::PeerNode;
+
+    #[test]
+    fn a_roster_says_when_there_is_no_link_to_a_node_of_the_view() {
+        let name = |name| NodeName::new(name).unwrap();
+        let address = "127.0.0.1:7000".parse().unwrap();
+        let peer = PeerNode { name: name("b"), incarnation: 1, address };
+        let view = ClusterView { peers: vec![peer], ..ClusterView::alone() };
+        let alone = Roster::alone(Place::ALONE);
+        let none = roster(Place::ALONE, &view, &name("a"), &BTreeMap::new());
+        assert_eq!(none, alone.clone().with_moves(0, &[]).with_nodes_lacking());
+        let seats = BTreeMap::from([(name("b"), vec![ShardId(1)])]);
+        assert_eq!(roster(Place::ALONE, &view, &name("a"), &seats), alone.with_moves(0, &[]).with_peer(ShardId(1)));
+    }
 
     #[test]
     fn a_partition_is_worked_by_the_shard_that_its_node_would_choose() {

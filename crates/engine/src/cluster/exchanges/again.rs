@@ -13,6 +13,7 @@ use crate::now::Now;
 use crate::publish::Forwarding;
 use crate::publish::deliver::Terms;
 use crate::publish::dispatch::{Reach, Source, reach};
+use crate::telling::reason::Reason;
 use crate::topics::{Route, RouteSlot};
 
 /// A message that comes again.
@@ -89,42 +90,57 @@ impl Engine {
             }
             return;
         }
-        // Before its publisher came here, this shard may have got the message from where it was.
-        let marked = self.desk.exchanges.marks.get(exchange.name);
-        let known = exchange.covered.with(marked);
         let mark = self.desk.journal.mark();
         let source = Source::client(self.place.shard, now, session, key, Some(self.next_ticket(key)));
-        let mut refused = None;
-        if raw.retain && !known.sessions.has(partition_of(tenant, self.cache.get(slot).0)) {
-            refused = self.retain_published(now, slot, raw, it.forwarding, tenant, session);
-        }
-        self.deliver_again(now, known, &source, it);
-        let in_transit = self.mark_in_transit(exchange.name);
-        let covered = exchange.covered.with(marked.with(self.got_here(self.place.shard)).without_sessions(in_transit));
-        let exchange = Exchange { covered, ticket: source.ticket, ..exchange };
+        let topic = self.cache.get(slot).0.to_owned();
+        let mut publication = it.forwarding.publication(tenant, &topic, raw);
+        publication.priority = self.cache.traits(slot).priority.level(it.forwarding.properties);
+        let (exchange, waits, refused) = self.send_exchange_again(now, exchange, slot, &mut publication, &source);
         self.desk.set_exchange(session, id, exchange);
-        let waits = self.pass_again(exchange, &source, it);
         let outcome = self.outcome_of(raw.qos, refused, true);
         self.answer_publish(now, key, raw, outcome, waits, mark);
         self.wait_for_full_links(now, key);
     }
 
-    /// Delivers it to sessions and groups of this shard that have come from elsewhere since.
-    fn deliver_again(&mut self, now: Now, known: Got, source: &Source, it: &Repeated<'_, '_>) {
-        let (topic, route) = self.cache.get(it.slot);
-        let mut publication = it.forwarding.publication(it.tenant, topic, it.raw);
-        publication.priority = self.cache.traits(it.slot).priority.level(it.forwarding.properties);
-        reach!(self).deliver_to_rest(now, route, &mut publication, source, known);
+    /// Sends a message to those who have not got it. Returns what is known of its exchange from now on, how many shards
+    /// have to confirm it, and why its value was not retained here.
+    pub(in crate::cluster) fn send_exchange_again(
+        &mut self,
+        now: Now,
+        exchange: Exchange,
+        slot: RouteSlot,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> (Exchange, u32, Option<Reason>) {
+        // Before the message came here, this shard may have got it from where it was.
+        let marked = self.desk.exchanges.marks.get(exchange.name);
+        let known = exchange.covered.with(marked);
+        let mut refused = None;
+        if publication.retain && !known.sessions.has(partition_of(publication.tenant, publication.topic)) {
+            refused = self.retain_of(now, publication, source.session);
+        }
+        let (_, route) = self.cache.get(slot);
+        reach!(self).deliver_to_rest(now, route, publication, source, known);
+        let in_transit = self.mark_in_transit(exchange.name);
+        let covered = exchange.covered.with(marked.with(self.got_here(self.place.shard)).without_sessions(in_transit));
+        let exchange = Exchange { covered, ticket: source.ticket, ..exchange };
+        let waits = self.pass_again(exchange, slot, publication, source);
+        (exchange, waits, refused)
     }
 
     /// Sends it to all shards that want it; returns how many have to confirm it.
-    fn pass_again(&mut self, exchange: Exchange, source: &Source, it: &Repeated<'_, '_>) -> u32 {
-        let (topic, route) = self.cache.get(it.slot);
-        let mut publication = it.forwarding.publication(it.tenant, topic, it.raw);
-        publication.priority = self.cache.traits(it.slot).priority.level(it.forwarding.properties);
+    fn pass_again(
+        &mut self,
+        exchange: Exchange,
+        slot: RouteSlot,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> u32 {
+        let (_, route) = self.cache.get(slot);
         let deliver = Shards(self.roster.living(route.remote_bits()));
-        let home = self.roster.home_of_topic(it.tenant, topic);
-        let is_retained = |shard: ShardId| it.raw.retain && home == shard;
+        let home = self.roster.home_of_topic(publication.tenant, publication.topic);
+        let retain = publication.retain;
+        let is_retained = |shard: ShardId| retain && home == shard;
         let mut waits = 0;
         self.links.exchange = Some(self.desk.exchanges.word(exchange.name, exchange.covered));
         for shard in self.roster.others() {
@@ -133,16 +149,17 @@ impl Engine {
             if purpose == 0 {
                 continue;
             }
+            let from = source.connection.or(source.ticket.map(|ticket| ticket.connection));
             let passage = Passage {
                 purpose,
                 origin: source.origin,
                 entered_at: source.entered_at,
                 priority: publication.priority,
                 hops: source.hops,
-                from: source.connection,
+                from,
                 ticket: source.ticket,
             };
-            self.links.send_publish(shard, &passage, &mut publication, true);
+            self.links.send_publish(shard, &passage, publication, true);
             self.desk.counters.shard_messages_out += 1;
             waits += 1;
         }

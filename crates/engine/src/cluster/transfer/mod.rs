@@ -190,6 +190,11 @@ impl Transfers {
         self.coming.get(&partition).is_some_and(|coming| !coming.uncut.has(self.source))
     }
 
+    /// Whether values of a partition are here because it comes or leaves.
+    pub(crate) fn keeps_values_of(&self, partition: PartitionId) -> bool {
+        self.coming.contains_key(&partition) || self.leaving.contains_key(&partition)
+    }
+
     /// Whether the old home still answers for what is retained in a partition.
     pub(crate) fn is_incomplete(&self, partition: PartitionId) -> bool {
         self.coming.get(&partition).is_some_and(|coming| coming.stage == Stage::Collecting)

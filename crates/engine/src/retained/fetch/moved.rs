@@ -73,13 +73,15 @@ impl Engine {
 
     /// The shard that a fetch asks next; none when it has asked all.
     pub(super) fn next_to_ask(&mut self, id: u32) -> Option<ShardId> {
+        let missed = self.missed_partitions();
         let fetch = self.fetches.by_id.get_mut(&id)?;
         if fetch.is_of_one_topic() {
             // The topic may have another home by now.
             let home = self.roster.home_of_topic(fetch.tenant, &fetch.filter);
             fetch.shards = vec![home];
         } else if fetch.shards.is_empty() && !fetch.again.is_empty() {
-            fetch.wanted = std::mem::take(&mut fetch.again);
+            fetch.wanted = fetch.again.without(missed);
+            fetch.again = fetch.again.among(missed);
             fetch.shards = fetch.wanted.iter().map(|partition| self.roster.home_of(partition)).collect();
             fetch.shards.sort_unstable();
             fetch.shards.dedup();
@@ -87,23 +89,14 @@ impl Engine {
         fetch.shards.last().copied()
     }
 
-    /// A shard that a fetch has yet to ask is gone. What may have moved away from there is asked for when that is decided.
-    pub(super) fn want_again_of(&mut self, id: u32, gone: ShardId) {
-        let roster = &self.roster;
-        let unsettled = self.desk.transfers.unsettled(roster);
-        let moved: Partitions = unsettled.iter().filter(|partition| roster.home_of(*partition) == gone).collect();
-        if let Some(fetch) = self.fetches.by_id.get_mut(&id).filter(|fetch| !fetch.is_of_one_topic()) {
-            fetch.again = fetch.again.with(moved.among(fetch.wanted));
-        }
-    }
-
-    /// Whether a value is not taken from the shard that has told it: another one tells it, or has.
+    /// Whether a value is not taken from the shard that has told it: its home tells it, or has.
     pub(super) fn is_told_elsewhere(&self, fetch: &Fetch, from: ShardId, publication: &Publication<'_>) -> bool {
         if self.roster.has_no_peers() || is_own_topic(publication.topic) {
             return false;
         }
         let partition = partition_of(publication.tenant, publication.topic);
-        !fetch.wanted.has(partition) || self.desk.transfers.has_moved_from(partition, from)
+        let is_stray = self.roster.home_of(partition) != from;
+        is_stray || !fetch.wanted.has(partition) || self.desk.transfers.has_moved_from(partition, from)
     }
 
     /// A table has come. `unsettled` are the partitions of which it was not known before which of two homes they have.
@@ -118,5 +111,6 @@ impl Engine {
             }
         }
         self.fetches.wake_moved();
+        self.fetches.wake_absent();
     }
 }

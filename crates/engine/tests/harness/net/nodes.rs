@@ -213,6 +213,10 @@ impl Nodes {
             for other in (0..engines.len()).filter(|other| self.reaches(node, self.node_of(*other))) {
                 roster = roster.with_peer(self.number(of, other));
             }
+            let others = (0..usize::from(self.count)).filter(|other| *other != node && table.dead >> other & 1 == 0);
+            if others.into_iter().any(|other| !self.reaches(node, other)) {
+                roster = roster.with_nodes_lacking();
+            }
             let mut homes = [Home::Here; PARTITIONS as usize];
             for partition in (0..PARTITIONS).map(PartitionId) {
                 let home = self.home_by(table, partition);
@@ -235,8 +239,8 @@ impl Nodes {
             let roster = roster.with_moves(table.moves_begun, &open);
             let references = Vec::new();
             let table = Homes { homes, references, redirect: false, lease_until: Millis::NEVER, patience_ms: 0 };
-            engines[of].set_homes(now, Some(table));
             engines[of].set_roster(now, roster);
+            engines[of].set_homes(now, Some(table));
         }
     }
 }
@@ -270,6 +274,11 @@ impl Net {
             self.broken += self.engines[engine].gauges().sessions_connected;
             let place = self.nodes.place(engine as u16);
             self.engines[engine] = Engine::new(Arc::clone(&self.settings), place, 1000 + self.trace.steps, self.now);
+            // A node serves nothing before it has a table.
+            let homes = [Home::Nowhere; PARTITIONS as usize];
+            let lease_until = Millis::NEVER;
+            let nothing = Homes { homes, references: Vec::new(), redirect: false, lease_until, patience_ms: 0 };
+            self.engines[engine].set_homes(self.now, Some(nothing));
             self.by_key[engine] = BTreeMap::new();
             self.inboxes[engine] = VecDeque::new();
             self.shipping[engine] = None;

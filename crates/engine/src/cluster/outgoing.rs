@@ -1,0 +1,377 @@
+//! Messages that a cluster owes and that no publisher sends again: wills.
+//!
+//! Such a message is held until this node may publish it: it serves the partition of the client, and it knows what is
+//! wanted at all other nodes. From then on the message crosses under a name, as a QoS 2 message of a client does. It
+//! stays in the store until all nodes have confirmed it. If one of them dies before, or this process does, the message
+//! is sent again under the same name, to those who have not got it. It goes along with the partition of its client.
+
+use std::collections::BTreeMap;
+
+use tidegate_mqtt::QoS;
+
+use super::exchanges::{Exchange, ExchangeName, Got};
+use crate::durable::{Key, put_stored_message, read_stored_message};
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, PartitionId, Partitions, SessionKey, TenantId, partition_of};
+use crate::image::{put_publication, read_publication};
+use crate::link::envelope::Ticket;
+use crate::message::{MessageRef, Publication};
+use crate::now::Now;
+use crate::orchestrator::homes::Home;
+use crate::publish::dispatch::Source;
+use crate::publish::is_own_topic;
+use crate::telling::reason::Reason;
+use crate::topics::RouteSlot;
+use crate::wire::{WireError, WireReader, WireWrite};
+
+/// Tickets with this connection index belong to outgoing messages.
+pub(crate) const OUTGOING_INDEX: u32 = u32::MAX - 5;
+
+/// Bytes of the outgoing messages of a shard. A message beyond them is published at once: nodes that cannot be reached
+/// at that moment miss it.
+const OUTGOING_MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Version of the stored value; a reader refuses others.
+const OUTGOING_VERSION: u8 = 1;
+
+/// A message under way to other nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct OutgoingMessage {
+    /// The client whose message it is.
+    client_id: Box<str>,
+    message: MessageRef,
+    /// The name under which it was sent, and who has got it at this node, once it was sent.
+    sent: Option<(ExchangeName, Got)>,
+    /// The ticket of the last attempt; none while the message is held.
+    ticket: Option<u64>,
+    /// Confirmations that the last attempt waits for.
+    waits: u32,
+}
+
+impl OutgoingMessage {
+    fn partition(&self) -> PartitionId {
+        partition_of(self.message.tenant, &self.client_id)
+    }
+
+    /// Bytes that it holds in memory.
+    fn cost(&self) -> u64 {
+        self.message.cost() + (size_of::<Self>() + self.client_id.len()) as u64
+    }
+
+    fn write_head(&self, out: &mut Vec<u8>) {
+        out.put_u16(self.message.tenant.0);
+        out.put_bytes(self.client_id.as_bytes());
+        out.put_u8(u8::from(self.sent.is_some()));
+        if let Some((name, covered)) = self.sent {
+            name.write(out);
+            covered.write(out);
+        }
+    }
+
+    /// Reads what stands before the message. What was sent by another process is sent again.
+    fn read_head(reader: &mut WireReader<'_>) -> Result<OutgoingHead, WireError> {
+        let tenant = TenantId(reader.u16("a tenant")?);
+        let client_id = reader.text("a client id")?.into();
+        let sent = reader.flag("whether it was sent")?;
+        let sent = sent.then(|| Ok((ExchangeName::read(reader)?, Got::read(reader)?))).transpose()?;
+        Ok(OutgoingHead { tenant, client_id, sent })
+    }
+}
+
+/// What stands before a message.
+struct OutgoingHead {
+    tenant: TenantId,
+    client_id: Box<str>,
+    sent: Option<(ExchangeName, Got)>,
+}
+
+impl OutgoingHead {
+    fn with(self, message: MessageRef) -> OutgoingMessage {
+        OutgoingMessage { client_id: self.client_id, message, sent: self.sent, ticket: None, waits: 0 }
+    }
+}
+
+/// All outgoing messages of a shard, in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    by_number: BTreeMap<u64, OutgoingMessage>,
+    /// The message of each ticket that is open.
+    by_ticket: BTreeMap<u64, u64>,
+    next_ticket: u64,
+    /// Numbers for messages that are not stored.
+    next_number: u64,
+    bytes: u64,
+    /// Whether this process has known what is wanted at all other nodes of its table.
+    has_met_nodes: bool,
+}
+
+impl Outgoing {
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Messages of a partition.
+    pub(crate) fn count_of(&self, partition: PartitionId) -> u64 {
+        self.by_number.values().filter(|it| it.partition() == partition).count() as u64
+    }
+
+    fn new_ticket(&mut self, number: u64) -> (u64, Ticket) {
+        self.next_ticket += 1;
+        let ticket = self.next_ticket;
+        self.by_ticket.insert(ticket, number);
+        let connection = ConnectionKey { index: OUTGOING_INDEX, generation: (ticket >> 32) as u32 };
+        (ticket, Ticket { connection, sequence: ticket as u32 })
+    }
+
+    /// Numbers of the messages that are held.
+    fn held(&self) -> Vec<u64> {
+        self.by_number.iter().filter(|(_, it)| it.ticket.is_none()).map(|(number, _)| *number).collect()
+    }
+}
+
+fn number_of(ticket: Ticket) -> u64 {
+    u64::from(ticket.connection.generation) << 32 | u64::from(ticket.sequence)
+}
+
+/// Reads the client whose message is stored.
+pub(crate) fn client_of_outgoing(value: &[u8]) -> Result<(TenantId, Box<str>), WireError> {
+    let mut reader = WireReader::new(value);
+    read_version(&mut reader)?;
+    let head = OutgoingMessage::read_head(&mut reader)?;
+    Ok((head.tenant, head.client_id))
+}
+
+/// Reads a stored value.
+fn read_outgoing(value: &[u8], now: Now) -> Result<OutgoingMessage, WireError> {
+    let mut reader = WireReader::new(value);
+    read_version(&mut reader)?;
+    let head = OutgoingMessage::read_head(&mut reader)?;
+    let message = read_stored_message(&mut reader, now, head.tenant)?;
+    Ok(head.with(message))
+}
+
+/// The client, the topic and the size of a stored value, in words.
+pub(crate) fn describe_outgoing(value: &[u8], now: Now) -> Result<String, WireError> {
+    let it = read_outgoing(value, now)?;
+    let (topic, bytes) = (it.message.topic(), it.message.payload().len());
+    let state = if it.sent.is_some() { "sent" } else { "held" };
+    Ok(format!("a will of {:?}: {topic:?}, {bytes} bytes, {state}", it.client_id))
+}
+
+fn read_version(reader: &mut WireReader<'_>) -> Result<(), WireError> {
+    let version = reader.u8("a version")?;
+    if version == OUTGOING_VERSION { Ok(()) } else { Err(WireError { reading: "a value of this version" }) }
+}
+
+impl Engine {
+    /// Publishes a message of a client that the client does not send again. In a cluster the message is owed to all
+    /// nodes.
+    pub(crate) fn publish_owed(&mut self, now: Now, publication: &mut Publication<'_>, session: SessionKey) {
+        let promised = publication.qos != QoS::AtMostOnce || publication.retain;
+        let is_alone = self.homes.are_everywhere() && self.roster.has_no_peers();
+        let full = self.outgoing.bytes > OUTGOING_MAX_BYTES;
+        if is_alone || !promised || full || self.goes_to_fleet(publication) || is_own_topic(publication.topic) {
+            return self.publish_inside(now, publication, Some(session));
+        }
+        let Some(client_id) = self.desk.sessions.get(session.0).map(|session| session.client_id.clone()) else {
+            return;
+        };
+        let slot = self.route_of(publication.tenant, publication.topic);
+        publication.priority = self.cache.traits(slot).priority.level(publication.properties);
+        let it = OutgoingMessage { client_id, message: publication.keep(), sent: None, ticket: None, waits: 0 };
+        let number = self.new_outgoing_number();
+        self.add_outgoing(number, it);
+        if !self.try_outgoing(now, number) {
+            self.store_outgoing(number);
+        }
+    }
+
+    fn add_outgoing(&mut self, number: u64, it: OutgoingMessage) {
+        self.outgoing.bytes += it.cost();
+        self.desk.memory += it.cost();
+        self.outgoing.by_number.insert(number, it);
+    }
+
+    fn store_outgoing(&mut self, number: u64) {
+        let Some(it) = self.outgoing.by_number.get(&number).filter(|_| self.desk.journal.is_on()) else { return };
+        let now = self.desk.journal.now;
+        self.desk.journal.put(Key::Outgoing(number), |out| {
+            out.put_u8(OUTGOING_VERSION);
+            it.write_head(out);
+            put_stored_message(out, now, &it.message.publication());
+        });
+    }
+
+    /// Forgets a message, also in the store.
+    fn remove_outgoing(&mut self, number: u64) {
+        let Some(it) = self.outgoing.by_number.remove(&number) else { return };
+        self.outgoing.bytes -= it.cost();
+        self.desk.memory -= it.cost();
+        if let Some(ticket) = it.ticket {
+            self.outgoing.by_ticket.remove(&ticket);
+        }
+        if let Some((name, _)) = it.sent {
+            self.desk.exchanges.end(name);
+        }
+        if self.desk.journal.is_on() {
+            self.desk.journal.delete(Key::Outgoing(number));
+        }
+    }
+
+    /// Publishes all messages that have waited until this node may.
+    pub(crate) fn publish_held(&mut self, now: Now) {
+        if self.outgoing.by_number.is_empty() {
+            return;
+        }
+        for number in self.outgoing.held() {
+            self.try_outgoing(now, number);
+        }
+    }
+
+    /// Whether a message would reach all that it is for.
+    fn may_leave(&mut self, it: &OutgoingMessage, slot: RouteSlot) -> bool {
+        if self.home_of(it.partition()) != Home::Here || self.replay.is_some() {
+            return false;
+        }
+        // Messages of clients have this way, too: none of them comes in before that.
+        self.outgoing.has_met_nodes |= !self.roster.lacks_nodes() && !self.awaits_somebody();
+        self.outgoing.has_met_nodes
+            && !(self.misses_somebody() && self.would_miss_somebody(slot, it.message.tenant, it.message.retain))
+    }
+
+    /// Sends a message, if it may leave. Says whether it has left.
+    fn try_outgoing(&mut self, now: Now, number: u64) -> bool {
+        let Some(it) = self.outgoing.by_number.get(&number).cloned() else { return true };
+        if it.message.is_expired(now.monotonic) {
+            self.desk.discard(Reason::MessageExpired, &it.message);
+            self.remove_outgoing(number);
+            return true;
+        }
+        let slot = self.route_of(it.message.tenant, it.message.topic());
+        if !self.may_leave(&it, slot) {
+            return false;
+        }
+        let (ticket, as_ticket) = self.outgoing.new_ticket(number);
+        let session = self.desk.find_session(it.message.tenant, &it.client_id);
+        let source = Source { session, ticket: Some(as_ticket), ..Source::inside(self.place.shard, now) };
+        let mut publication = it.message.publication();
+        let (exchange, waits) = match it.sent {
+            Some((name, covered)) => {
+                let exchange = Exchange::left(name, covered);
+                let (exchange, waits, _) = self.send_exchange_again(now, exchange, slot, &mut publication, &source);
+                (exchange, waits)
+            }
+            None => self.send_first(now, slot, &mut publication, &source),
+        };
+        if let Some(it) = self.outgoing.by_number.get_mut(&number) {
+            (it.sent, it.ticket, it.waits) = (Some((exchange.name, exchange.covered)), Some(ticket), waits);
+        }
+        if waits == 0 {
+            self.remove_outgoing(number);
+        } else {
+            self.store_outgoing(number);
+        }
+        true
+    }
+
+    /// Sends a message for the first time. Returns how many confirmations it waits for.
+    fn send_first(
+        &mut self,
+        now: Now,
+        slot: RouteSlot,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> (Exchange, u32) {
+        let groups = self.groups.dealers.dealt_by_process(&self.roster);
+        let exchange = self.desk.exchanges.begin(source.ticket, groups, self.cut_away());
+        self.mark_in_transit(exchange.name);
+        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
+        let waits = self.route_owed(now, slot, publication, source);
+        self.links.exchange = None;
+        (exchange, waits)
+    }
+
+    /// One confirmation of an outgoing message.
+    #[cold]
+    pub(crate) fn confirm_outgoing(&mut self, ticket: Ticket) {
+        let ticket = number_of(ticket);
+        let Some(number) = self.outgoing.by_ticket.get(&ticket).copied() else { return };
+        let Some(it) = self.outgoing.by_number.get_mut(&number) else { return };
+        it.waits = it.waits.saturating_sub(1);
+        if it.waits == 0 {
+            self.remove_outgoing(number);
+        }
+    }
+
+    /// A shard that had to confirm an outgoing message is no more: the message is sent again when the node may.
+    pub(crate) fn doubt_outgoing(&mut self, ticket: Ticket) {
+        let Some(number) = self.outgoing.by_ticket.remove(&number_of(ticket)) else { return };
+        if let Some(it) = self.outgoing.by_number.get_mut(&number) {
+            it.ticket = None;
+        }
+    }
+
+    /// Takes in what the store holds.
+    pub(crate) fn restore_outgoing(&mut self, now: Now, number: u64, value: &[u8]) -> Result<(), WireError> {
+        self.add_outgoing(number, read_outgoing(value, now)?);
+        Ok(())
+    }
+
+    /// Forgets the messages of partitions that live elsewhere from now on.
+    pub(crate) fn forget_outgoing(&mut self, partitions: Partitions) {
+        let its = self.outgoing.by_number.iter().filter(|(_, it)| partitions.has(it.partition()));
+        let its: Vec<u64> = its.map(|(number, _)| *number).collect();
+        for number in its {
+            self.remove_outgoing(number);
+        }
+    }
+
+    /// Writes the messages of a partition into its image.
+    pub(crate) fn put_outgoing(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+        let its: Vec<&OutgoingMessage> =
+            self.outgoing.by_number.values().filter(|it| it.partition() == partition).collect();
+        out.put_u32(its.len() as u32);
+        for it in its {
+            it.write_head(out);
+            put_publication(out, now, &it.message.publication());
+        }
+    }
+
+    /// Reads what [`Engine::put_outgoing`] has written.
+    pub(crate) fn read_outgoing(
+        reader: &mut WireReader<'_>,
+        now: Now,
+        partition: PartitionId,
+    ) -> Result<Vec<OutgoingMessage>, WireError> {
+        let count = reader.u32("a number of outgoing messages")?;
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let head = OutgoingMessage::read_head(reader)?;
+            let message = read_publication(reader, now, head.tenant)?;
+            let it = head.with(message);
+            if it.partition() != partition {
+                return Err(WireError { reading: "an outgoing message of this partition" });
+            }
+            all.push(it);
+        }
+        Ok(all)
+    }
+
+    /// Goes on with the messages of a partition that has come.
+    pub(crate) fn adopt_outgoing(&mut self, all: Vec<OutgoingMessage>) {
+        for it in all {
+            let number = self.new_outgoing_number();
+            self.add_outgoing(number, it);
+            self.store_outgoing(number);
+        }
+    }
+
+    fn new_outgoing_number(&mut self) -> u64 {
+        if self.desk.journal.is_on() {
+            return self.desk.journal.new_body();
+        }
+        self.outgoing.next_number += 1;
+        self.outgoing.next_number
+    }
+}

@@ -1,0 +1,65 @@
+//! Retained messages at nodes that are dead: a subscription is owed them until another node has taken the place.
+//!
+//! A fetch asks all shards that live. What is at home in a partition that nobody serves is left for the end, and the
+//! fetch waits until somebody does.
+
+use super::{FetchState, Fetches};
+use crate::engine::Engine;
+use crate::ids::{Partitions, ShardId, partition_of};
+use crate::publish::is_own_topic;
+
+impl Fetches {
+    /// Another roster is in force: those that have waited for one look again.
+    pub(crate) fn wake_absent(&mut self) {
+        for (id, fetch) in self.by_id.iter_mut().filter(|(_, fetch)| fetch.state == FetchState::Absent) {
+            fetch.state = FetchState::Runnable;
+            self.runnable.push_back(*id);
+        }
+    }
+}
+
+impl Engine {
+    /// Partitions that nobody serves for now.
+    pub(super) fn missed_partitions(&self) -> Partitions {
+        if !self.roster.misses_any() {
+            return Partitions::NONE;
+        }
+        Partitions::that(|partition| self.roster.misses(partition))
+    }
+
+    /// The partitions of which values are fetched at first, and those that are left for the end. A filter without
+    /// wildcards leaves none: it waits for the home of its topic.
+    pub(super) fn wanted_at_first(&self, filter: &str) -> (Partitions, Partitions) {
+        let of_all = is_own_topic(filter) || !filter.contains(['+', '#']);
+        let missed = if of_all { Partitions::NONE } else { self.missed_partitions() };
+        (Partitions::ALL.without(missed), missed)
+    }
+
+    /// Whether all that a fetch has yet to ask for is in partitions that nobody serves.
+    pub(super) fn waits_for_dead(&mut self, id: u32) -> bool {
+        let missed = self.missed_partitions();
+        let Some(fetch) = self.fetches.by_id.get_mut(&id).filter(|fetch| !is_own_topic(&fetch.filter)) else {
+            return false;
+        };
+        let waits = if fetch.is_of_one_topic() {
+            missed.has(partition_of(fetch.tenant, &fetch.filter))
+        } else {
+            fetch.shards.is_empty() && !fetch.again.is_empty() && fetch.again.without(missed).is_empty()
+        };
+        if waits {
+            fetch.state = FetchState::Absent;
+        }
+        waits
+    }
+
+    /// A shard that a fetch has yet to ask, or that has not told all, is gone. What was at home there is asked for where
+    /// it is at home next.
+    pub(super) fn want_again_of(&mut self, id: u32, gone: ShardId) {
+        let roster = &self.roster;
+        let Some(fetch) = self.fetches.by_id.get_mut(&id).filter(|fetch| !fetch.is_of_one_topic()) else { return };
+        let its = Partitions::that(|partition| fetch.wanted.has(partition) && roster.home_of(partition) == gone);
+        if !is_own_topic(&fetch.filter) {
+            fetch.again = fetch.again.with(its);
+        }
+    }
+}
