@@ -352,6 +352,14 @@ pub struct BridgeNumbers {
     pub dropped_out: u64,
     /// The same for its own broker.
     pub dropped_in: u64,
+    /// Messages that were not carried to the other broker, because a loop of bridges had brought them back.
+    pub looped_out: u64,
+    /// The same for its own broker.
+    pub looped_in: u64,
+    /// Messages that its own broker has sent beyond the window.
+    pub beyond_window_local: u64,
+    /// The same of the other broker.
+    pub beyond_window_remote: u64,
 }
 
 /// A broker's numbers at one moment, added up over its shards.
