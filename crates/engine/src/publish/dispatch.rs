@@ -150,7 +150,7 @@ impl Engine {
             self.tell_record(publication, session, None);
         }
         if traits.is_report {
-            self.tell_report(publication, session);
+            self.tell_report(publication, session, None);
         }
         let source = Source { session, ..Source::inside(self.place.shard, now) };
         let (_, route) = self.cache.get(slot);
