@@ -282,7 +282,7 @@ pub struct CoreNumbers {
     /// Records of applications whose time was over when they were read.
     pub records_expired: u64,
     /// Contexts, advertisements and records that this process could not use, by cause.
-    pub left_out: [(&'static str, u64); 8],
+    pub left_out: [(&'static str, u64); 9],
 }
 
 /// How a node stands in its cluster.

@@ -10,7 +10,7 @@ use std::fmt;
 
 use tidegate_mqtt::{QoS, Will};
 
-use crate::addresses::{Address, Statement, Right};
+use crate::addresses::{Address, Right, Statement};
 use crate::connection::Allowed;
 use crate::connection::identity::Identity;
 use crate::engine::Engine;
@@ -319,7 +319,8 @@ impl<'a> Readers<'a> {
         let addresses = settings.addresses.as_ref();
         let address = addresses.and_then(|addresses| Address::read(&addresses.prefix, topic));
         let statement = addresses.and_then(|addresses| Statement::read(&addresses.prefix, topic));
-        let guarded = (address.is_some() || statement.is_some()) && addresses.is_some_and(|addresses| addresses.guarded);
+        let guarded =
+            (address.is_some() || statement.is_some()) && addresses.is_some_and(|addresses| addresses.guarded);
         let rules = rules.access();
         Self {
             topic,

@@ -9,8 +9,8 @@ use tidegate_bus::{
     Append, Bounds, Bus, BusError, Done, LogName, Membership, Partition, Place, Position, Reader, Record, Tally,
 };
 
-use super::left_out::Complaints;
 use super::gateway::Answer;
+use super::left_out::Complaints;
 use super::{Bell, CoreCounters, Course, KnownContexts, LeftOut};
 use crate::messages::Payload;
 use crate::partition::partition_of;
@@ -385,7 +385,7 @@ mod tests {
         let courier = courier();
         let said = || {
             let (sender, answer) = sync_channel(1);
-            let tell = Answer::new(move |done| drop(sender.send(done)));
+            let tell = Answer::new(move |done| sender.send(done).unwrap());
             courier.keep(Topic::ContextReport, "node", "node", b"{}".to_vec(), tell);
             answer.recv().unwrap()
         };

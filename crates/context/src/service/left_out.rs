@@ -58,7 +58,9 @@ pub enum LeftOut {
     #[error("a record on the bus is not what its log is for; look who else appends to the core's logs")]
     Record,
     /// A context or an advertisement that the bus has not stored.
-    #[error("the bus has not stored a context or an advertisement; its publisher was told so, if it asked for an acknowledgement")]
+    #[error(
+        "the bus has not stored a context or an advertisement; its publisher was told so, if it asked for an acknowledgement"
+    )]
     NotStored,
 }
 

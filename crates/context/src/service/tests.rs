@@ -129,7 +129,9 @@ impl Host for TestHost {
 
     fn advertisements(&mut self, _max: usize) -> Vec<ClientAdvertisement> {
         let said = self.world.change(|state| state.said.remove(&self.name));
-        said.into_iter().map(|(definer, payload)| ClientAdvertisement { definer, payload, answer: Answer::new(drop) }).collect()
+        said.into_iter()
+            .map(|(definer, payload)| ClientAdvertisement { definer, payload, answer: Answer::new(drop) })
+            .collect()
     }
 
     fn contexts(&mut self, max: usize) -> Vec<NodeContext> {

@@ -217,7 +217,7 @@ impl Shard {
     }
 
     /// What a node says of itself goes to whoever wants to hear it.
-    pub(crate) fn take_report(&mut self, message: Box<ApplicationMessage>) {
+    pub(crate) fn take_report(&mut self, message: ApplicationMessage) {
         let ticket = message.ticket;
         let bytes = message.topic.len() + message.properties.len() + message.payload.len();
         let sink = self.services.reports.as_ref();
@@ -227,7 +227,7 @@ impl Shard {
         };
         let (shard, node) = (self.place.shard, sink.node.clone());
         // If the receiver is gone, the report comes back and is refused when it is dropped.
-        let _ = sink.news.send(Box::new(NodeRecord { message: *message, shard, node, told: false, _room: room }));
+        let _ = sink.news.send(Box::new(NodeRecord { message, shard, node, told: false, _room: room }));
         (sink.wake)();
     }
 

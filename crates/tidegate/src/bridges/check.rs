@@ -72,7 +72,8 @@ fn loops(config: &Config, bridge: &Bridge, before: &[Bridge]) -> Option<Problem>
     let (Ok(place), Ok(routes)) = (bridge.place(), bridge.routes()) else { return None };
     let hint = "use prefixes or topics that differ";
     if let Some(line) = routes.keeps_names().filter(|_| leads_here(config, &place.at)) {
-        let said = format!("the bridge leads to this broker itself, and `{line}` carries messages to names that it carries");
+        let said =
+            format!("the bridge leads to this broker itself, and `{line}` carries messages to names that it carries");
         return Some(Problem::new(said).hint(hint));
     }
     for other in before {
