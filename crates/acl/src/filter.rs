@@ -1,6 +1,6 @@
-//! Topic filters as sets of topic names: whether one holds another, and whether two share a name.
+//! Topic filters as sets of topic names: whether one holds another.
 //!
-//! Both take the text of valid filters (without `$share/GROUP/`) and never allocate.
+//! The text is that of valid filters (without `$share/GROUP/`). Nothing is allocated.
 
 /// Whether every topic name that `asked` can match is matched by `rule`.
 ///
@@ -46,25 +46,6 @@ pub(crate) fn matches(filter: &str, topic: &str) -> bool {
             // `#` matches its parent level, too.
             (_, left) => return left.is_none() && rest == b"/#",
         }
-    }
-}
-
-/// Whether there is a topic name that both filters match.
-pub fn overlaps(one: &str, other: &str) -> bool {
-    let (mut ones, mut others) = (one.split('/'), other.split('/'));
-    let mut first = true;
-    loop {
-        match (ones.next(), others.next()) {
-            (Some("#" | "+"), Some(level)) | (Some(level), Some("#" | "+")) if first && level.starts_with('$') => {
-                return false;
-            }
-            // `#` matches its parent level, too.
-            (Some("#"), _) | (_, Some("#")) | (None, None) => return true,
-            (Some("+"), Some(_)) | (Some(_), Some("+")) => {}
-            (Some(one), Some(other)) if one == other => {}
-            _ => return false,
-        }
-        first = false;
     }
 }
 

@@ -34,7 +34,7 @@ mod trie;
 pub use compile::{Compiled, Compiler};
 pub use error::{LoadError, Place, RuleProblem};
 pub use explain::{Explanation, PassedOver, Verdict};
-pub use filter::{covers, overlaps};
+pub use filter::covers;
 pub use grants::{GrantedAction, GrantedRule, Grants};
 pub use limits::{
     MAX_FILE_BYTES, MAX_PATTERN_BYTES, MAX_RULES, MAX_TOPICS_PER_RULE, MAX_VALUE_BYTES, MAX_VALUES_PER_CONDITION,
@@ -43,3 +43,4 @@ pub use request::{DecidedBy, Decision, Request};
 pub use rule::{Effect, RuleId, RuleRef};
 pub use rules::{Rules, RulesBuilder, Warning};
 pub use subject::Subject;
+pub use tidegate_mqtt::topic::overlaps;

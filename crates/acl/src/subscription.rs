@@ -1,6 +1,8 @@
 //! Whether a filter may be subscribed to: it is compared with one rule after another.
 
-use crate::filter::{covers, overlaps};
+use tidegate_mqtt::topic::overlaps;
+
+use crate::filter::covers;
 use crate::request::{DecidedBy, Decision};
 use crate::rule::{Effect, RuleId, Subscribing};
 

@@ -17,6 +17,7 @@ use tidegate_client::{
     RetainHandling, SubscribeRequest, SubscriptionOptions, TopicNameBuf,
 };
 
+use crate::hops::HopName;
 use crate::routes::Routes;
 use crate::settings::{BridgeSettings, EndSettings};
 use crate::status::{BridgeStatus, Side};
@@ -56,10 +57,20 @@ pub(crate) struct End {
     pause: Duration,
     /// The failure that was logged last.
     told: String,
-    /// Whether it was logged that messages are dropped, since the last connection.
-    told_dropped: bool,
+    told_since_connected: Told,
     /// Its end tells whoever waits for it.
     _running: Sender<Infallible>,
+}
+
+/// What was logged since the last connection.
+#[derive(Debug, Default)]
+struct Told {
+    /// That messages are dropped.
+    dropped: bool,
+    /// That messages come round.
+    looped: bool,
+    /// That the broker sends beyond the window.
+    beyond_window: bool,
 }
 
 /// The way to the other end.
@@ -112,7 +123,7 @@ impl End {
             side,
             name: Arc::clone(&shared.name),
             driver,
-            traffic: Traffic::new(side, Arc::clone(&shared.routes), Arc::clone(&shared.status)),
+            traffic: Traffic::new(side, Arc::clone(&shared.routes), HopName::random(), Arc::clone(&shared.status)),
             routes: Arc::clone(&shared.routes),
             status: Arc::clone(&shared.status),
             versions: Versions::new(settings.version),
@@ -124,7 +135,7 @@ impl End {
             connected_since: None,
             pause: PAUSE.0,
             told: String::new(),
-            told_dropped: false,
+            told_since_connected: Told::default(),
             _running: shared.running.clone(),
         }
     }
@@ -193,6 +204,7 @@ impl End {
             Event::Message(message) => self.traffic.message(*message),
             Event::Published(published) => self.traffic.published(now, published),
             Event::Undelivered(it) => self.traffic.undelivered(self.driver.client(), now, *it),
+            Event::BeyondReceiveMaximum => return self.note_beyond_window(),
             // The connection has ended, which is told by itself; nothing else is ever asked for.
             Event::RequestLost(_) | Event::Unsubscribed(_) | Event::Authentication(_) | Event::Trace(_) => return,
         };
@@ -204,13 +216,36 @@ impl End {
             self.driver.client().acknowledge(Instant::now(), delivery);
         }
         if let Some(why) = verdict.dropped
-            && !std::mem::replace(&mut self.told_dropped, true)
+            && !std::mem::replace(&mut self.told_since_connected.dropped, true)
         {
             let (bridge, end) = (&*self.name, self.side.name());
             tracing::warn!(bridge, end, "a message was dropped, and more may be without being told of: {why}");
         }
+        if let Some(why) = verdict.looped
+            && !std::mem::replace(&mut self.told_since_connected.looped, true)
+        {
+            let (bridge, end) = (&*self.name, self.side.name());
+            tracing::warn!(
+                bridge,
+                end,
+                "bridges form a loop, and messages that come back are not carried again; the first was {why}"
+            );
+        }
         if let Some(order) = verdict.order {
             self.send_across(order);
+        }
+    }
+
+    fn note_beyond_window(&mut self) {
+        self.status.note_beyond_window(self.side);
+        if !std::mem::replace(&mut self.told_since_connected.beyond_window, true) {
+            let (bridge, end, window) = (&*self.name, self.side.name(), self.driver.client().options().max_in_flight);
+            tracing::warn!(
+                bridge,
+                end,
+                window,
+                "the broker sends more messages without an acknowledgement than the bridge has asked for (window); they are carried"
+            );
         }
     }
 
@@ -227,7 +262,7 @@ impl End {
         self.traffic.take_limits(connected.limits);
         self.connected_since = Some(Instant::now());
         self.told.clear();
-        self.told_dropped = false;
+        self.told_since_connected = Told::default();
         self.status.note_connected(self.side, true);
         let (bridge, end, address) = (&*self.name, self.side.name(), self.driver.address().to_string());
         tracing::info!(bridge, end, %address, session = connected.session_present, "bridge connected");
@@ -243,7 +278,17 @@ impl End {
     }
 
     fn subscribe(&mut self) {
-        let subscriptions = self.routes.subscriptions(self.side);
+        let echoes = self.echoes();
+        for line in self.routes.echoes().filter(|_| echoes) {
+            let (bridge, end) = (&*self.name, self.side.name());
+            tracing::error!(
+                bridge,
+                end,
+                %line,
+                "the bridge does not subscribe to this line: the broker sends a client's own messages back to it, and they would go round; use two different prefixes"
+            );
+        }
+        let subscriptions = self.routes.subscriptions(self.side, echoes);
         if subscriptions.is_empty() {
             return;
         }
@@ -264,9 +309,16 @@ impl End {
         }
     }
 
+    /// Whether this broker sends the bridge's own messages back to it: it knows neither No Local nor the protocol level
+    /// of a bridge.
+    fn echoes(&self) -> bool {
+        let way = self.versions.present();
+        self.side == Side::Remote && !way.version.is_v5() && !way.bridge
+    }
+
     /// The codes are in the order of the filters.
     fn check_subscriptions(&self, answer: &RequestAnswer) {
-        let subscriptions = self.routes.subscriptions(self.side);
+        let subscriptions = self.routes.subscriptions(self.side, self.echoes());
         for ((filter, _), code) in subscriptions.iter().zip(&answer.reason_codes).filter(|(_, code)| code.is_error()) {
             let (bridge, end, why) = (&*self.name, self.side.name(), code.text());
             tracing::error!(bridge, end, %filter, "the broker refuses a subscription, and nothing of it is carried: {why}");

@@ -6,6 +6,7 @@
 //!   the other end's broker has acknowledged it, so that the bridge owes nothing that a broker does not keep.
 //! - `end` is an end on its thread, with its connection and its attempts to get one; `versions` says which MQTT it
 //!   tries.
+//! - `hops` marks messages, so that none goes round in a loop.
 //! - `bridge` starts both ends and stops them; `status` is what others may know of it.
 //!
 //! What each end guarantees is MQTT's: nothing of QoS 1 or 2 is lost while both brokers keep their sessions, and a
@@ -14,6 +15,7 @@
 
 mod bridge;
 mod end;
+mod hops;
 mod routes;
 mod rule;
 mod settings;

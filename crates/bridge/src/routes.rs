@@ -38,10 +38,36 @@ impl Routes {
         }
     }
 
-    /// What the broker of this side is asked for: each filter once, at the highest QoS that a line has for it.
-    pub(crate) fn subscriptions(&self, side: Side) -> Vec<(TopicFilterBuf, QoS)> {
+    /// The first line of a bridge to a broker whose messages come back by a line of `other`, a bridge to the same
+    /// broker, and are carried again. Both lines are given.
+    pub fn loop_with<'a>(&'a self, other: &'a Self) -> Option<(&'a TopicRule, &'a TopicRule)> {
+        self.0.iter().find_map(|out| Some((out, other.back(out)?)))
+    }
+
+    /// The first line that carries messages of this broker to a name that it carries, too: such a bridge cannot lead to
+    /// this broker itself.
+    pub fn keeps_names(&self) -> Option<&TopicRule> {
+        self.0.iter().find(|rule| rule.keeps_names())
+    }
+
+    /// The line that brings back what `out` carries away.
+    fn back(&self, out: &TopicRule) -> Option<&TopicRule> {
+        self.0.iter().find(|rule| out.loops_with(Side::Local, rule))
+    }
+
+    /// The lines that bring back what this bridge carries to the other broker, unless that broker keeps a client's own
+    /// messages from it.
+    pub(crate) fn echoes(&self) -> impl Iterator<Item = &TopicRule> {
+        self.0.iter().filter(|rule| self.0.iter().any(|out| out.loops_with(Side::Local, rule)))
+    }
+
+    /// What the broker of this side is asked for: each filter once, at the highest QoS that a line has for it. Where
+    /// the broker sends a client's own messages back (`echoes`), lines that would bring them back are left out.
+    pub(crate) fn subscriptions(&self, side: Side, echoes: bool) -> Vec<(TopicFilterBuf, QoS)> {
         let mut wanted: BTreeMap<&TopicFilterBuf, QoS> = BTreeMap::new();
-        for (filter, qos) in self.0.iter().filter_map(|rule| rule.wanted(side)) {
+        let left_out = |rule: &TopicRule| echoes && side == Side::Remote && self.echoes().any(|it| it == rule);
+        let rules = self.0.iter().filter(|rule| !left_out(rule));
+        for (filter, qos) in rules.filter_map(|rule| rule.wanted(side)) {
             let highest = wanted.entry(filter).or_insert(qos);
             *highest = qos.max(*highest);
         }
@@ -71,10 +97,24 @@ mod tests {
     fn a_filter_is_asked_for_once_at_its_highest_qos() {
         let routes = routes(&["a/# out 0", "b out 1", "a/# both 2", "c in 1"]);
         let shown = |side| -> Vec<_> {
-            routes.subscriptions(side).iter().map(|(filter, qos)| format!("{filter} {}", *qos as u8)).collect()
+            routes.subscriptions(side, false).iter().map(|(filter, qos)| format!("{filter} {}", *qos as u8)).collect()
         };
         assert_eq!(shown(Side::Local), ["a/# 2", "b 1"]);
         assert_eq!(shown(Side::Remote), ["a/# 2", "c 1"]);
+    }
+
+    #[test]
+    fn lines_that_bring_back_what_was_carried_are_found() {
+        let none = |lines: &[&str]| routes(lines).echoes().count() == 0;
+        assert!(none(&["a/# out 1", "b/# in 1"]));
+        assert!(none(&["a/# out 1 \"\" far/", "far/# in 1"]), "under another name here");
+        assert!(none(&["a/# out 1 \"\" far/", "a/# in 1"]), "another name there");
+        let both = routes(&["c in 0", "a/# both 1 \"\" far/", "+/b in 0", "a/b/c in 0 \"\" far/"]);
+        let echoes: Vec<_> = both.echoes().map(ToString::to_string).collect();
+        assert_eq!(echoes, ["a/# both 1 \"\" far/", "a/b/c in 0 \"\" far/"]);
+        let asked: Vec<_> = both.subscriptions(Side::Remote, true).iter().map(|(it, _)| it.to_string()).collect();
+        assert_eq!(asked, ["+/b", "c"]);
+        assert_eq!(both.subscriptions(Side::Local, true).len(), 1, "this broker has No Local");
     }
 
     #[test]

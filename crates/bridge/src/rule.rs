@@ -115,6 +115,21 @@ impl TopicRule {
         Some(TopicNameBuf::new(format!("{}{rest}", self.names(side.other()).prefix)))
     }
 
+    /// Whether messages that this rule carries away from `side` can come back to it by `other`, and be carried by this
+    /// one again.
+    pub(crate) fn loops_with(&self, side: Side, other: &Self) -> bool {
+        let beyond = side.other();
+        self.direction.leaves(side)
+            && other.direction.leaves(beyond)
+            && self.names(beyond).filter.overlaps(&other.names(beyond).filter)
+            && self.names(side).filter.overlaps(&other.names(side).filter)
+    }
+
+    /// Whether messages that this rule carries keep a name that it carries, so that a broker would be its own neighbour.
+    pub(crate) fn keeps_names(&self) -> bool {
+        self.local.filter.overlaps(&self.remote.filter)
+    }
+
     /// The highest QoS that messages are carried with.
     pub(crate) fn qos(&self) -> QoS {
         self.qos

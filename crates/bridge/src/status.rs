@@ -42,6 +42,8 @@ struct EndStatus {
     connected: AtomicBool,
     carried: AtomicU64,
     dropped: AtomicU64,
+    looped: AtomicU64,
+    beyond: AtomicU64,
 }
 
 impl BridgeStatus {
@@ -60,6 +62,16 @@ impl BridgeStatus {
         self.end(side).dropped.load(Ordering::Relaxed)
     }
 
+    /// Messages for the broker of this side that were not carried, because a loop of bridges had brought them back.
+    pub fn looped_to(&self, side: Side) -> u64 {
+        self.end(side).looped.load(Ordering::Relaxed)
+    }
+
+    /// Messages that the broker of this side has sent beyond the window, and that were taken nevertheless.
+    pub fn beyond_window_from(&self, side: Side) -> u64 {
+        self.end(side).beyond.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn note_connected(&self, side: Side, connected: bool) {
         self.end(side).connected.store(connected, Ordering::Relaxed);
     }
@@ -70,6 +82,14 @@ impl BridgeStatus {
 
     pub(crate) fn note_dropped(&self, to: Side) {
         self.end(to).dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_looped(&self, to: Side) {
+        self.end(to).looped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_beyond_window(&self, from: Side) {
+        self.end(from).beyond.fetch_add(1, Ordering::Relaxed);
     }
 
     fn end(&self, side: Side) -> &EndStatus {

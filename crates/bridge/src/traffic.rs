@@ -13,6 +13,7 @@ use tidegate_client::{
     ServerLimits, Undelivered, UndeliveredCause,
 };
 
+use crate::hops::HopName;
 use crate::routes::Routes;
 use crate::status::{BridgeStatus, Side};
 
@@ -44,6 +45,8 @@ pub(crate) struct Verdict {
     pub(crate) done: Option<Delivery>,
     /// Why a message was dropped, for people.
     pub(crate) dropped: Option<String>,
+    /// Why a message came round in a loop and is not carried, for people.
+    pub(crate) looped: Option<String>,
 }
 
 impl Verdict {
@@ -57,6 +60,7 @@ impl Verdict {
 pub(crate) struct Traffic {
     side: Side,
     routes: Arc<Routes>,
+    hop: HopName,
     status: Arc<BridgeStatus>,
     /// What the broker here takes, by its last CONNACK.
     limits: ServerLimits,
@@ -71,10 +75,11 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    pub(crate) fn new(side: Side, routes: Arc<Routes>, status: Arc<BridgeStatus>) -> Self {
+    pub(crate) fn new(side: Side, routes: Arc<Routes>, hop: HopName, status: Arc<BridgeStatus>) -> Self {
         Self {
             side,
             routes,
+            hop,
             status,
             limits: ServerLimits::NONE,
             under_way: BTreeMap::new(),
@@ -90,7 +95,7 @@ impl Traffic {
     }
 
     /// A message has come.
-    pub(crate) fn message(&self, message: Message) -> Verdict {
+    pub(crate) fn message(&self, mut message: Message) -> Verdict {
         let (across, delivery) = (self.side.other(), message.delivery);
         let (topic, highest) = match self.routes.route(self.side, &message.topic) {
             Some(Ok(found)) => found,
@@ -102,6 +107,11 @@ impl Traffic {
                 return Verdict { done: delivery, dropped: Some(why), ..Verdict::default() };
             }
         };
+        if let Err(looped) = self.hop.mark(&mut message.properties.user_properties) {
+            self.status.note_looped(across);
+            let why = format!("a message for `{topic}`: {looped}");
+            return Verdict { done: delivery, looped: Some(why), ..Verdict::default() };
+        }
         if message.qos == QoS::AtMostOnce && !self.status.is_connected(across) {
             self.status.note_dropped(across);
             return Verdict::default();
@@ -218,7 +228,7 @@ impl Traffic {
 
     fn drop(&self, delivery: Option<Delivery>, why: Option<String>) -> Verdict {
         self.status.note_dropped(self.side);
-        Verdict { order: delivery.map(Order::Settle), done: None, dropped: why }
+        Verdict { order: delivery.map(Order::Settle), dropped: why, ..Verdict::default() }
     }
 }
 

@@ -26,6 +26,9 @@ pub enum Event {
     RequestLost(RequestToken),
     /// The server has sent a step of an authentication exchange (MQTT 5.0).
     Authentication(Box<Authentication>),
+    /// The message that follows is beyond the Receive Maximum of the client; it is taken nevertheless. See
+    /// [`Options::max_messages_beyond`](crate::Options::max_messages_beyond).
+    BeyondReceiveMaximum,
     /// A packet was sent or received; only with [`Options::trace`](crate::Options::trace).
     Trace(Box<Trace>),
 }

@@ -11,6 +11,8 @@ use crate::message::{ConnectionNumber, Delivery};
 struct Unacknowledged {
     packet_id: PacketId,
     qos: QoS,
+    /// The size of its payload.
+    bytes: usize,
     /// The connection on which the owner got it.
     given_on: ConnectionNumber,
     /// What the owner says of it, once it has.
@@ -26,8 +28,19 @@ pub(crate) enum Arrival {
     Known,
     /// The owner had it long ago: acknowledge it by a PUBREC.
     Received,
-    /// It is one more than the Receive Maximum allows.
+    /// It is beyond the Receive Maximum and beyond what is tolerated.
     TooMany,
+}
+
+/// How much a server may send before the first of it is acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    /// The Receive Maximum, messages.
+    pub(crate) receive_maximum: usize,
+    /// Messages beyond the Receive Maximum that are tolerated.
+    pub(crate) messages_beyond: usize,
+    /// Bytes of unacknowledged payloads up to which messages beyond the Receive Maximum are tolerated.
+    pub(crate) bytes_beyond: usize,
 }
 
 /// An acknowledgement that is due.
@@ -57,6 +70,10 @@ pub(crate) struct Incoming {
     received: BTreeMap<PacketId, bool>,
     /// How many messages count against the Receive Maximum.
     counted: usize,
+    /// Bytes of the payloads in `unacknowledged`.
+    bytes: usize,
+    /// Messages that came beyond the Receive Maximum and were tolerated.
+    beyond: u64,
 }
 
 impl Incoming {
@@ -69,6 +86,7 @@ impl Incoming {
             }
         }
         self.positions.clear();
+        self.bytes = 0;
         for counts in self.received.values_mut() {
             *counts = false;
         }
@@ -77,22 +95,31 @@ impl Incoming {
 
     /// The session is gone.
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self { beyond: self.beyond, ..Self::default() };
     }
 
-    /// A message of QoS 1 or 2 has arrived on connection `now_on`.
+    /// Messages that came beyond the Receive Maximum and were tolerated, on all connections.
+    pub(crate) fn beyond(&self) -> u64 {
+        self.beyond
+    }
+
+    /// A message of QoS 1 or 2 with a payload of `bytes` has arrived on connection `now_on`.
     pub(crate) fn arrive(
         &mut self,
         packet_id: PacketId,
         qos: QoS,
+        bytes: usize,
         now_on: ConnectionNumber,
-        receive_maximum: usize,
+        window: Window,
     ) -> Arrival {
         if self.positions.contains_key(&(packet_id, qos)) {
             return Arrival::Known;
         }
-        if self.counted >= receive_maximum {
-            return Arrival::TooMany;
+        if let Some(beyond) = self.counted.checked_sub(window.receive_maximum) {
+            if beyond >= window.messages_beyond || self.bytes.saturating_add(bytes) > window.bytes_beyond {
+                return Arrival::TooMany;
+            }
+            self.beyond += 1;
         }
         if qos == QoS::ExactlyOnce {
             if let Some(counts) = self.received.get_mut(&packet_id) {
@@ -105,7 +132,7 @@ impl Incoming {
                 return Arrival::Known;
             }
         }
-        self.push(Unacknowledged { packet_id, qos, given_on: now_on, verdict: None });
+        self.push(Unacknowledged { packet_id, qos, bytes, given_on: now_on, verdict: None });
         Arrival::Deliver
     }
 
@@ -114,6 +141,7 @@ impl Incoming {
         self.positions.insert((entry.packet_id, entry.qos), position);
         self.unacknowledged.push_back(entry);
         self.counted += 1;
+        self.bytes += entry.bytes;
     }
 
     /// The owner is done with a message.
@@ -138,6 +166,7 @@ impl Incoming {
         self.unacknowledged.pop_front();
         self.positions.remove(&(entry.packet_id, entry.qos));
         self.taken += 1;
+        self.bytes -= entry.bytes;
         if entry.qos == QoS::ExactlyOnce {
             if verdict.is_error() {
                 self.counted -= 1;

@@ -44,6 +44,12 @@ pub struct Options {
     pub max_queued_messages: usize,
     /// How many bytes of topics, payloads and properties may wait to be sent.
     pub max_queued_bytes: usize,
+    /// How many messages beyond the client's Receive Maximum it takes from a server that ignores it, as Mosquitto 2.0
+    /// does when it resumes a session. Each is an [`Event::BeyondReceiveMaximum`](crate::Event). One more is a
+    /// [`ProtocolError`](crate::ProtocolError): the connection ends.
+    pub max_messages_beyond: u16,
+    /// The same bound in bytes of payloads that the client has not acknowledged.
+    pub max_bytes_beyond: usize,
     /// Who acknowledges messages of QoS 1 and 2.
     pub acknowledgement: Acknowledgement,
     /// Report each packet as an [`Event::Trace`](crate::Event).
@@ -67,6 +73,8 @@ impl Options {
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
             max_queued_messages: 1_000,
             max_queued_bytes: 16 << 20,
+            max_messages_beyond: MAX_MESSAGES_BEYOND,
+            max_bytes_beyond: MAX_BYTES_BEYOND,
             acknowledgement: Acknowledgement::Automatic,
             trace: false,
         }
@@ -115,6 +123,12 @@ impl Options {
         Ok(packet.encode(out)?)
     }
 }
+
+/// The default of [`Options::max_messages_beyond`]: as many as there are Packet Identifiers. A lower bound would end the
+/// connection before anything is acknowledged, and the server would send the same again on the next one.
+const MAX_MESSAGES_BEYOND: u16 = u16::MAX;
+/// The default of [`Options::max_bytes_beyond`].
+const MAX_BYTES_BEYOND: usize = 256 << 20;
 
 /// The default of [`Options::max_in_flight`].
 const DEFAULT_MAX_IN_FLIGHT: NonZeroU16 = match NonZeroU16::new(20) {

@@ -72,6 +72,14 @@ impl TopicFilterBuf {
         }
     }
 
+    /// Whether there is a topic that both match. A shared subscription matches what its filter proper matches.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        match (self.as_filter(), other.as_filter()) {
+            (Ok(one), Ok(other)) => tidegate_mqtt::topic::overlaps(one.proper().as_str(), other.proper().as_str()),
+            _ => false,
+        }
+    }
+
     /// The filter as the codec takes it. It has been checked, so there is no error in practice.
     pub(crate) fn as_filter(&self) -> Result<TopicFilter<'_>, TopicError> {
         TopicFilter::new(&self.0)

@@ -282,7 +282,7 @@ pub struct CoreNumbers {
     /// Records of applications whose time was over when they were read.
     pub records_expired: u64,
     /// Contexts, advertisements and records that this process could not use, by cause.
-    pub left_out: [(&'static str, u64); 8],
+    pub left_out: [(&'static str, u64); 9],
 }
 
 /// How a node stands in its cluster.
@@ -352,6 +352,14 @@ pub struct BridgeNumbers {
     pub dropped_out: u64,
     /// The same for its own broker.
     pub dropped_in: u64,
+    /// Messages that were not carried to the other broker, because a loop of bridges had brought them back.
+    pub looped_out: u64,
+    /// The same for its own broker.
+    pub looped_in: u64,
+    /// Messages that its own broker has sent beyond the window.
+    pub beyond_window_local: u64,
+    /// The same of the other broker.
+    pub beyond_window_remote: u64,
 }
 
 /// A broker's numbers at one moment, added up over its shards.

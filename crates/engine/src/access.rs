@@ -10,7 +10,7 @@ use std::fmt;
 
 use tidegate_mqtt::{QoS, Will};
 
-use crate::addresses::{Address, Right};
+use crate::addresses::{Address, Right, Statement};
 use crate::connection::Allowed;
 use crate::connection::identity::Identity;
 use crate::engine::Engine;
@@ -119,14 +119,14 @@ impl Engine {
 
     #[inline]
     pub(crate) fn may_publish(&self, key: SessionKey, topic: &str, qos: QoS, retain: bool) -> bool {
-        let guarded = self.is_guarded_for_publishers(topic);
-        if self.rules.access.is_none() && !guarded {
+        if self.rules.access.is_none() && self.settings.addresses.is_none() {
             return true;
         }
-        self.subject(key).is_some_and(|subject| self.subject_may_publish(subject, topic, qos, retain, guarded))
+        self.subject(key).is_some_and(|subject| self.subject_may_publish(subject, topic, qos, retain))
     }
 
-    fn subject_may_publish(&self, who: Subject<'_>, topic: &str, qos: QoS, retain: bool, guarded: bool) -> bool {
+    fn subject_may_publish(&self, who: Subject<'_>, topic: &str, qos: QoS, retain: bool) -> bool {
+        let guarded = self.is_guarded_for_publishers(topic, who.client_id);
         let allowed = self.rules.access.as_ref().is_none_or(|access| access.may_publish(who, topic, qos, retain));
         allowed && (!guarded || self.has_right(who, Right::Publish { topic, qos, retain }))
     }
@@ -204,7 +204,7 @@ impl Engine {
     /// The same for a client that has no session yet.
     pub(crate) fn may_leave_will(&self, subject: Subject<'_>, will: &Will<'_>) -> bool {
         let topic = will.topic.as_str();
-        self.subject_may_publish(subject, topic, will.qos, will.retain, self.is_guarded_for_publishers(topic))
+        self.subject_may_publish(subject, topic, will.qos, will.retain)
     }
 
     pub(crate) fn may_subscribe(&self, key: SessionKey, filter: &str, qos: QoS, shared: bool) -> bool {
@@ -306,9 +306,11 @@ struct Readers<'a> {
     rules: Option<&'a dyn Access>,
     /// Set where the topic is an address.
     address: Option<Address<'a>>,
+    /// Set where a client says something there of itself or of others.
+    statement: Option<Statement<'a>>,
     /// The members of the group that it is the address of, where only those count who are in it now.
     members: Option<&'a BTreeSet<u32>>,
-    /// Whether those to whom it is not addressed need a rule that allows it.
+    /// Whether those to whom it is not addressed, and of whom it does not speak, need a rule that allows it.
     guarded: bool,
 }
 
@@ -316,13 +318,16 @@ impl<'a> Readers<'a> {
     fn of(rules: &'a Rules, settings: &Settings, topic: &'a str) -> Self {
         let addresses = settings.addresses.as_ref();
         let address = addresses.and_then(|addresses| Address::read(&addresses.prefix, topic));
-        let guarded = address.is_some() && addresses.is_some_and(|addresses| addresses.guarded);
+        let statement = addresses.and_then(|addresses| Statement::read(&addresses.prefix, topic));
+        let guarded =
+            (address.is_some() || statement.is_some()) && addresses.is_some_and(|addresses| addresses.guarded);
         let rules = rules.access();
         Self {
             topic,
             on_delivery: rules.filter(|rules| rules.decides_on_delivery()),
             rules,
             address,
+            statement,
             members: None,
             guarded,
         }
@@ -333,7 +338,8 @@ impl<'a> Readers<'a> {
     }
 
     fn may_be_sent(&self, key: SessionKey, session: &Session) -> bool {
-        let addressed = self.address.as_ref().is_some_and(|address| address.is_of(session));
+        let addressed = self.address.as_ref().is_some_and(|address| address.is_of(session))
+            || self.statement.as_ref().is_some_and(|statement| statement.is_of(&session.client_id));
         if addressed && self.members.is_none_or(|members| members.contains(&key.0)) {
             return true;
         }

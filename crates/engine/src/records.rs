@@ -20,6 +20,7 @@ use crate::publish::dispatch::{Source, reach};
 use crate::publish::is_own_topic;
 use crate::service::InnerPublication;
 use crate::telling::reason::Reason;
+use crate::topics::TopicTraits;
 
 /// Tickets with this connection index belong to what the shell has given.
 pub(crate) const AWAITED_INDEX: u32 = u32::MAX - 4;
@@ -86,11 +87,17 @@ impl Engine {
         u32::from(ticket.is_some())
     }
 
-    /// Hands what a node says of itself to the shell.
+    /// Hands what a node says of itself to the shell; says for how many confirmations its acknowledgement waits.
     #[cold]
-    pub(crate) fn tell_report(&mut self, publication: &Publication<'_>, session: Option<SessionKey>) {
-        let message = self.message_for_shell(publication, session, None);
+    pub(crate) fn tell_report(
+        &mut self,
+        publication: &Publication<'_>,
+        session: Option<SessionKey>,
+        ticket: Option<Ticket>,
+    ) -> u32 {
+        let message = self.message_for_shell(publication, session, ticket);
         self.desk.events.push_back(Event::Report(Box::new(message)));
+        u32::from(ticket.is_some())
     }
 
     fn message_for_shell(
@@ -114,19 +121,20 @@ impl Engine {
         }
     }
 
-    /// A message that was for the shell found no room there.
+    /// A message for the shell that nothing waits for found no room there.
     pub fn lose_report(&mut self) {
         self.desk.counters.drop_message(Reason::BusRefused);
     }
 
     /// A QoS 2 message that was taken before and comes again, since its client went before the bus had confirmed it:
-    /// nobody but the bus gets it again. Says whether it is one.
+    /// only the bus gets it again. Says whether it is one.
     #[cold]
-    pub(crate) fn repeat_record(
+    pub(crate) fn repeat_to_shell(
         &mut self,
         now: Now,
         key: ConnectionKey,
         session: SessionKey,
+        traits: TopicTraits,
         publication: &Publication<'_>,
         raw: &RawPublish<'_>,
     ) -> bool {
@@ -139,13 +147,13 @@ impl Engine {
             return false;
         }
         let ticket = self.next_ticket(key);
-        let waits = self.tell_record(publication, Some(session), Some(ticket));
+        let waits = self.tell_shell(traits, publication, session, Some(ticket));
         let stored = self.desk.is_stored(session);
         self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
         true
     }
 
-    /// What has become of a message for applications: it is on the bus, or refused. An MQTT 5 publisher is told why;
+    /// What has become of a message for applications, or of what a node says of itself: it is on the bus, or refused. An MQTT 5 publisher is told why;
     /// another one could only be told that all is well, so its connection ends, and it has the message still.
     pub fn confirm_record(&mut self, now: Now, ticket: RecordTicket, refused: Option<Reason>) {
         let RecordTicket(ticket) = ticket;

@@ -231,6 +231,25 @@ impl<'a> TopicFilter<'a> {
     }
 }
 
+/// Whether there is a topic name that both filters match. The text is that of valid filters, without `$share/GROUP/`.
+pub fn overlaps(one: &str, other: &str) -> bool {
+    let (mut ones, mut others) = (one.split('/'), other.split('/'));
+    let mut first = true;
+    loop {
+        match (ones.next(), others.next()) {
+            (Some("#" | "+"), Some(level)) | (Some(level), Some("#" | "+")) if first && level.starts_with('$') => {
+                return false;
+            }
+            // `#` matches its parent level, too.
+            (Some("#"), _) | (_, Some("#")) | (None, None) => return true,
+            (Some("+"), Some(_)) | (Some(_), Some("+")) => {}
+            (Some(one), Some(other)) if one == other => {}
+            _ => return false,
+        }
+        first = false;
+    }
+}
+
 impl std::fmt::Display for TopicFilter<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.text)

@@ -33,7 +33,7 @@ impl Ends {
                 ..Options::new("b")
             };
             change(&mut options);
-            (Client::new(options, now), Traffic::new(side, Arc::clone(&routes), Arc::clone(&status)))
+            (Client::new(options, now), Traffic::new(side, Arc::clone(&routes), hop(side), Arc::clone(&status)))
         };
         let mut ends = Self { now, local: end(Side::Local), remote: end(Side::Remote), status };
         ends.connect(Side::Local, ACCEPTED);
@@ -69,7 +69,7 @@ impl Ends {
         let client = &mut self.end(side).0;
         let bytes = client.output().to_vec();
         client.advance_output(now, bytes.len());
-        bytes
+        without_mark(&bytes, side.other())
     }
 
     /// Works until nobody has news.
@@ -110,6 +110,57 @@ impl Ends {
         }
         worked
     }
+}
+
+fn hop(side: Side) -> HopName {
+    HopName::of(side as u64)
+}
+
+/// The bytes of the mark of an end.
+fn mark(side: Side) -> Vec<u8> {
+    format!("\x26\0\x0ftidegate-bridge\0\x10{:016x}", side as u64).into_bytes()
+}
+
+/// Packets without the mark of an end, which is the last property of its messages.
+fn without_mark(mut packets: &[u8], side: Side) -> Vec<u8> {
+    let (mark, mut out) = (mark(side), Vec::new());
+    while let [_, len, ..] = packets {
+        let (packet, rest) = packets.split_at(2 + usize::from(*len));
+        packets = rest;
+        let Some(at) = packet.windows(mark.len()).position(|window| window == mark) else {
+            out.extend_from_slice(packet);
+            continue;
+        };
+        let mut packet = [&packet[..at], &packet[at + mark.len()..]].concat();
+        let properties = 4 + usize::from(packet[3]) + if packet[0] & 0x06 == 0 { 0 } else { 2 };
+        packet[1] -= mark.len() as u8;
+        packet[properties] -= mark.len() as u8;
+        out.extend_from_slice(&packet);
+    }
+    out
+}
+
+#[test]
+fn a_message_that_comes_back_is_not_carried_again() {
+    let mut ends = Ends::new(&["t both 1", "u in 1"]);
+    ends.says(Side::Local, b"\x32\x07\0\x01t\0\x09\0x");
+    ends.work();
+    assert_eq!(ends.written(Side::Remote), b"\x32\x07\0\x01t\0\x01\0x");
+    ends.says(Side::Remote, &[0x40, 2, 0, 1]);
+    ends.work();
+    ends.written(Side::Local);
+    let mark = mark(Side::Local);
+    let returned = [&[0x32, 7 + mark.len() as u8, 0, 1, b't', 0, 8, mark.len() as u8][..], &mark, b"x"].concat();
+    ends.says(Side::Local, &returned);
+    ends.work();
+    assert_eq!(ends.written(Side::Remote), b"", "it has been there");
+    assert_eq!(ends.written(Side::Local), [0x40, 2, 0, 8], "it is done with");
+    assert_eq!((ends.status.looped_to(Side::Remote), ends.status.dropped_to(Side::Remote)), (1, 0));
+    // A response with the properties of its request comes the other way.
+    ends.says(Side::Remote, &[&[0x30, 5 + mark.len() as u8, 0, 1, b'u', mark.len() as u8][..], &mark, b"x"].concat());
+    ends.work();
+    let out = ends.written(Side::Local);
+    assert!(out.starts_with(&[0x30]) && out.ends_with(b"x"));
 }
 
 /// PUBLISH of `x` to `t` at QoS 1 and 2, with Packet Identifier 9.

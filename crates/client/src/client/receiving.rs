@@ -5,7 +5,7 @@ use std::time::Instant;
 use tidegate_mqtt::{PubAck, PubComp, PubRec, PubRel, Publish as PublishPacket, PublishProperties, ReasonCode};
 
 use super::{Client, Phase, owned_pairs};
-use crate::incoming::{Acknowledge, Arrival};
+use crate::incoming::{Acknowledge, Arrival, Window};
 use crate::{Acknowledgement, Delivery, Event, Message, MessageProperties, ProtocolError, TopicNameBuf};
 
 impl Client {
@@ -66,7 +66,16 @@ impl Client {
             return Ok(());
         };
         let receive_maximum = if self.options.version.is_v5() { self.options.receive_maximum() } else { u16::MAX };
-        let arrival = self.incoming.arrive(packet_id, packet.qos, self.connection, usize::from(receive_maximum));
+        let window = Window {
+            receive_maximum: usize::from(receive_maximum),
+            messages_beyond: usize::from(self.options.max_messages_beyond),
+            bytes_beyond: self.options.max_bytes_beyond,
+        };
+        let before = self.incoming.beyond();
+        let arrival = self.incoming.arrive(packet_id, packet.qos, packet.payload.len(), self.connection, window);
+        if self.incoming.beyond() > before {
+            self.events.push_back(Event::BeyondReceiveMaximum);
+        }
         let delivery = Delivery { packet_id, qos: packet.qos, connection: self.connection };
         match arrival {
             Arrival::Deliver => {

@@ -1,7 +1,7 @@
 use std::num::{NonZeroU16, NonZeroU32};
 
 use tidegate_client::{
-    Acknowledgement, Disconnected, Options, PacketId, PayloadFormat, ProtocolError, QoS, ReasonCode, Version,
+    Acknowledgement, Disconnected, Event, Options, PacketId, PayloadFormat, ProtocolError, QoS, ReasonCode, Version,
 };
 
 use crate::script::{ACCEPTED, ACCEPTED_V5, RESUMED, RESUMED_V5, Script, options, topic};
@@ -185,8 +185,41 @@ fn a_refusal_says_why_and_frees_the_identifier() {
 }
 
 #[test]
-fn the_receive_maximum_is_enforced() {
+fn messages_beyond_the_receive_maximum_are_taken_up_to_a_bound() {
     let mut own = options(Version::V5);
+    own.acknowledgement = Acknowledgement::Manual;
+    own.properties.receive_maximum = NonZeroU16::new(1);
+    own.max_messages_beyond = 2;
+    let mut script = Script::accepted(own.clone(), ACCEPTED_V5);
+    script.receive(b"\x32\x07\0\x01t\0\x01\0x");
+    let first = script.delivery();
+    for id in [2, 3] {
+        script.receive(&[0x32, 7, 0, 1, b't', 0, id, 0, b'x']);
+        assert_eq!(script.client.poll_event(), Some(Event::BeyondReceiveMaximum));
+        script.delivery();
+    }
+    script.client.acknowledge(script.now, first);
+    assert_eq!(script.sent(), [0x40, 2, 0, 1]);
+    script.receive(b"\x32\x07\0\x01t\0\x04\0x");
+    assert_eq!(script.client.poll_event(), Some(Event::BeyondReceiveMaximum));
+    script.delivery();
+    script.receive(b"\x32\x07\0\x01t\0\x05\0x");
+    assert_eq!(script.sent(), [0xe0, 1, 0x93]);
+
+    own.max_bytes_beyond = 2;
+    let mut script = Script::accepted(own, ACCEPTED_V5);
+    script.receive(b"\x32\x07\0\x01t\0\x01\0x\x32\x07\0\x01t\0\x02\0x");
+    script.delivery();
+    assert_eq!(script.client.poll_event(), Some(Event::BeyondReceiveMaximum));
+    script.delivery();
+    script.receive(b"\x32\x07\0\x01t\0\x03\0x");
+    assert_eq!(script.sent(), [0xe0, 1, 0x93]);
+}
+
+#[test]
+fn the_receive_maximum_is_enforced_without_tolerance() {
+    let mut own = options(Version::V5);
+    own.max_messages_beyond = 0;
     own.acknowledgement = Acknowledgement::Manual;
     own.properties.receive_maximum = NonZeroU16::new(2);
     let mut script = Script::accepted(own, ACCEPTED_V5);

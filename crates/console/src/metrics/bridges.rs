@@ -34,6 +34,24 @@ pub(super) static METRICS: &[Metric] = &[
             each(it, out, |it| [("out", it.dropped_out), ("in", it.dropped_in)]);
         },
     },
+    Metric {
+        name: "tidegate_bridge_looped_total",
+        kind: Counter,
+        labels: &["bridge", "direction"],
+        help: "Messages that the bridge has not carried, because it had carried them before: bridges form a loop. Also those that have passed 16 bridges.",
+        read: |it, out| {
+            each(it, out, |it| [("out", it.looped_out), ("in", it.looped_in)]);
+        },
+    },
+    Metric {
+        name: "tidegate_bridge_beyond_window_total",
+        kind: Counter,
+        labels: &["bridge", "end"],
+        help: "Messages that a broker has sent to the bridge although `window` messages were not acknowledged. The bridge carries them.",
+        read: |it, out| {
+            each(it, out, |it| [("local", it.beyond_window_local), ("remote", it.beyond_window_remote)]);
+        },
+    },
 ];
 
 fn each(it: &Reading<'_>, out: &mut Samples<'_>, numbers: impl Fn(&BridgeNumbers) -> [(&'static str, u64); 2]) {

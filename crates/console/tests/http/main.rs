@@ -362,6 +362,8 @@ fn every_line_of_the_exposition_belongs_to_its_metric() {
         "tidegate_bridge_connected{bridge=\"cloud\",end=\"remote\"} 0",
         "tidegate_bridge_messages_total{bridge=\"cloud\",direction=\"in\"} 8",
         "tidegate_bridge_dropped_total{bridge=\"cloud\",direction=\"out\"} 9",
+        "tidegate_bridge_looped_total{bridge=\"cloud\",direction=\"out\"} 2",
+        "tidegate_bridge_beyond_window_total{bridge=\"cloud\",end=\"remote\"} 5",
         "tidegate_loop_lag_seconds 1.5",
         "tidegate_store_syncs_total 6",
     ] {

@@ -20,14 +20,14 @@ impl Default for PositionFields {
     }
 }
 
-/// A number that has to be beyond one bound to become a member, and back behind another one to cease to be.
+/// A number that has to be beyond one bound to become a member, and back at another one to cease to be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
     /// The field of the number; dots lead into objects.
     pub field: String,
-    /// The bound at which a node enters, itself included.
+    /// The bound beyond which a node enters, itself excluded.
     pub enter: f64,
-    /// The bound behind which it leaves.
+    /// The bound at which it leaves, itself included.
     pub leave: f64,
     /// Whether members are above the bounds.
     pub above: bool,
@@ -36,7 +36,7 @@ pub struct Threshold {
 impl Threshold {
     fn holds(&self, value: f64, was: bool) -> bool {
         let bound = if was { self.leave } else { self.enter };
-        if self.above { value >= bound } else { value <= bound }
+        if self.above { value > bound } else { value < bound }
     }
 }
 
@@ -113,9 +113,9 @@ mod tests {
             |enter, leave, above| Rule::Threshold(Threshold { field: "engine.heat".into(), enter, leave, above });
         let hot = threshold(90.0, 80.0, true);
         let at = |rule: &Rule, heat: f64, was| holds(rule, &json!({ "engine": { "heat": heat } }), was);
-        assert!(!at(&hot, 85.0, false) && at(&hot, 90.0, false) && at(&hot, 85.0, true) && !at(&hot, 79.9, true));
+        assert!(!at(&hot, 90.0, false) && at(&hot, 90.1, false) && at(&hot, 80.1, true) && !at(&hot, 80.0, true));
         let cold = threshold(5.0, 8.0, false);
-        assert!(!at(&cold, 6.0, false) && at(&cold, 5.0, false) && at(&cold, 6.0, true) && !at(&cold, 8.1, true));
+        assert!(!at(&cold, 5.0, false) && at(&cold, 4.9, false) && at(&cold, 7.9, true) && !at(&cold, 8.0, true));
         assert!(!holds(&hot, &json!({ "engine": { "heat": "hot" } }), true), "what is no number is no member");
     }
 

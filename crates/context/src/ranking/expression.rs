@@ -1,12 +1,18 @@
 //! A ranking of an operator's own, as an expression.
 
+use tidegate_bus::Tally;
+
 use super::{GatewayView, Ranking};
 use crate::expression::{Expression, ExpressionError, Variables};
 
 /// Ranks by a CEL expression over `gateway`: `nodes`, `capacity`, `cpu`, `memory`, `loop_lag_ms`, `queue_bytes`,
 /// `ping_rate`, `latency_ms`. All are numbers with a fraction, so that an expression need not care.
 #[derive(Debug)]
-pub struct ScoreExpression(Expression);
+pub struct ScoreExpression {
+    expression: Expression,
+    /// It gave no score.
+    failures: Tally,
+}
 
 impl ScoreExpression {
     /// Reads the expression, and tries it out.
@@ -16,15 +22,18 @@ impl ScoreExpression {
     pub fn new(text: &str) -> Result<Self, ExpressionError> {
         let expression = Expression::new(text, "gateway")?;
         expression.number(&variables(&GatewayView::default()))?;
-        Ok(Self(expression))
+        Ok(Self { expression, failures: Tally::default() })
     }
 }
 
 impl Ranking for ScoreExpression {
     /// An expression that fails for a gateway gives it 0: it is the last to get anybody.
     fn score(&self, gateway: &GatewayView) -> f64 {
-        self.0.number(&variables(gateway)).unwrap_or_else(|error| {
-            tracing::warn!(gateway = %gateway.name, %error, "the ranking gives no score for a gateway; 0 is used");
+        self.expression.number(&variables(gateway)).unwrap_or_else(|error| {
+            if let Some(times) = self.failures.note() {
+                let name = &gateway.name;
+                tracing::warn!(gateway = %name, %error, times, "context.score gives no score for a gateway; 0 is used");
+            }
             0.0
         })
     }
@@ -66,5 +75,15 @@ mod tests {
         assert!(ScoreExpression::new("gateway.color").is_err());
         let ranking = ScoreExpression::new("gateway.nodes > 5.0 ? [1.0][7] : 1.0").unwrap();
         assert!((ranking.score(&GatewayView { nodes: 9, ..GatewayView::default() })).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn a_score_that_fails_is_told_once_a_minute() {
+        let ranking = ScoreExpression::new("gateway.nodes < 1.0 ? 1.0 : double(gateway.name)").unwrap();
+        let gateway = GatewayView { nodes: 5, name: "none".into(), ..GatewayView::default() };
+        for _ in 0..20 {
+            assert!(ranking.score(&gateway).abs() < f64::EPSILON);
+        }
+        assert_eq!(ranking.failures.note_at(std::time::Instant::now() + std::time::Duration::from_secs(60)), Some(20));
     }
 }

@@ -103,6 +103,8 @@ figures! {
     left_out_groups,
     /// Records between services that were none.
     left_out_records,
+    /// Contexts and advertisements that the bus has not stored.
+    left_out_not_stored,
 }
 
 impl CoreFigures {
@@ -118,6 +120,7 @@ impl CoreFigures {
                 LeftOut::Limit => self.left_out_limit,
                 LeftOut::Groups => self.left_out_groups,
                 LeftOut::Record => self.left_out_records,
+                LeftOut::NotStored => self.left_out_not_stored,
             };
             (why.label(), count)
         })

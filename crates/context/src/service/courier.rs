@@ -9,6 +9,7 @@ use tidegate_bus::{
     Append, Bounds, Bus, BusError, Done, LogName, Membership, Partition, Place, Position, Reader, Record, Tally,
 };
 
+use super::gateway::Answer;
 use super::left_out::Complaints;
 use super::{Bell, CoreCounters, Course, KnownContexts, LeftOut};
 use crate::messages::Payload;
@@ -179,6 +180,25 @@ impl Courier {
     ) -> Result<(), BusError> {
         let place = place(topic, partition).ok_or(BusError::Malformed("a topic's name is none"))?;
         self.bus.append(&place, append, done)
+    }
+
+    /// Appends what a client has said; `answer` is told when the bus has it. What the bus does not take is counted as
+    /// left out.
+    pub(crate) fn keep(&self, topic: Topic, node: &str, key: &str, payload: Vec<u8>, answer: Answer) {
+        let partition = partition_of(node.as_bytes(), topic.partitions(self.partitions));
+        let append = Append::new(payload).with_key(Bytes::copy_from_slice(key.as_bytes()));
+        let (courier, whose) = (self.clone(), key.to_owned());
+        let done: Done<Position> = Box::new(move |outcome| match outcome {
+            Ok(_) => answer.done(),
+            Err(error) => {
+                tracing::debug!(%error, log = topic.name(), "the bus has not stored what a client has said");
+                courier.leave_out(LeftOut::NotStored, &whose);
+            }
+        });
+        if let Err(error) = self.try_append(topic, partition, append, done) {
+            tracing::debug!(%error, log = topic.name(), "the bus does not take what a client has said");
+            self.leave_out(LeftOut::NotStored, key);
+        }
     }
 
     /// Appends what is said again soon anyway: a failure is logged and nothing more.
@@ -358,6 +378,22 @@ mod tests {
             assert_eq!(read(payload.into()), None);
         }
         assert_eq!(courier.counters().figures().left_out_records, 3);
+    }
+
+    #[test]
+    fn a_client_is_answered_when_the_bus_has_what_it_said() {
+        let courier = courier();
+        let said = || {
+            let (sender, answer) = sync_channel(1);
+            let tell = Answer::new(move |done| sender.send(done).unwrap());
+            courier.keep(Topic::ContextReport, "node", "node", b"{}".to_vec(), tell);
+            answer.recv().unwrap()
+        };
+        assert!(!said(), "there is no such log yet");
+        assert_eq!(courier.counters().figures().left_out_not_stored, 1);
+        courier.prepare(&Topic::ALL, &Course::new("test")).unwrap();
+        assert!(said());
+        assert_eq!(courier.counters().figures().left_out_not_stored, 1);
     }
 
     #[test]

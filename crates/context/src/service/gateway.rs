@@ -68,13 +68,60 @@ pub struct HostNode {
     pub rtt_us: Option<u64>,
 }
 
+/// What is told of a context or an advertisement when its fate is known: whether the bus has it, or it is done with
+/// otherwise. Dropped, it says that the bus does not have it.
+pub struct Answer(Option<Box<dyn FnOnce(bool) + Send>>);
+
+impl Answer {
+    /// Calls `tell` once, with `true` when the publisher may be told that all is well.
+    pub fn new(tell: impl FnOnce(bool) + Send + 'static) -> Self {
+        Self(Some(Box::new(tell)))
+    }
+
+    /// The bus has it, or it needs nothing more.
+    pub fn done(mut self) {
+        self.tell(true);
+    }
+
+    fn tell(&mut self, done: bool) {
+        if let Some(tell) = self.0.take() {
+            tell(done);
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.tell(false);
+    }
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
+
+/// What a client has said as a definer.
+#[derive(Debug)]
+pub struct ClientAdvertisement {
+    /// The definer.
+    pub definer: String,
+    /// What it has said.
+    pub payload: Vec<u8>,
+    /// Told when the bus has it.
+    pub answer: Answer,
+}
+
 /// A context that a node has sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct NodeContext {
     /// Whose it is.
     pub node: String,
     /// The context; empty when the node has gone for good.
     pub context: Vec<u8>,
+    /// Told when the bus has it.
+    pub answer: Answer,
 }
 
 /// What a gateway asks of its node. Calls may take milliseconds; none waits for the bus.
@@ -89,8 +136,8 @@ pub trait Host: Send {
     fn forget_pings(&mut self);
     /// A pong that has come: whose and when.
     fn pong(&mut self) -> Option<(String, Instant)>;
-    /// Advertisements of definers that are clients, at most so many: who publishes, and what.
-    fn advertisements(&mut self, max: usize) -> Vec<(String, Vec<u8>)>;
+    /// Advertisements of definers that are clients, at most so many.
+    fn advertisements(&mut self, max: usize) -> Vec<ClientAdvertisement>;
     /// Contexts that have come, at most so many.
     fn contexts(&mut self, max: usize) -> Vec<NodeContext>;
     /// Tells all nodes the list of gateways, now and when they come.
@@ -256,14 +303,16 @@ impl Gateway {
             bell.ring();
         }
         // Only the last one of a node counts, and a log keeps no more than that.
-        for NodeContext { node, context } in contexts {
+        for NodeContext { node, context, answer } in contexts {
             if let Err(why) = check_context(&node, &context) {
                 self.courier.leave_out(why, &node);
+                // Its publisher cannot be told what is wrong: it would send the same again.
+                answer.done();
                 continue;
             }
             self.courier.contexts().put(&node, &context);
             self.courier.counters().context_reports.add(1);
-            self.courier.tell(Topic::ContextReport, Some(&node), &node, context);
+            self.courier.keep(Topic::ContextReport, &node, &node, context, answer);
         }
     }
 
@@ -273,16 +322,19 @@ impl Gateway {
         if said.len() == TAKEN_AT_ONCE {
             bell.ring();
         }
-        for (definer, payload) in said {
+        for ClientAdvertisement { definer, payload, answer } in said {
             match read_advertisement(&definer, &payload) {
                 Ok(advertisement) => {
                     // What a report on all nodes replaces has to come before it, and only within a partition is there
                     // an order.
                     let node = advertisement.node.filter(|_| advertisement.members.is_none());
                     let key = node.map_or_else(|| definer.clone(), |node| format!("{definer}/{node}"));
-                    self.courier.tell(Topic::GroupAdvertisement, Some(&definer), &key, payload);
+                    self.courier.keep(Topic::GroupAdvertisement, &definer, &key, payload, answer);
                 }
-                Err(why) => self.courier.leave_out(why, &definer),
+                Err(why) => {
+                    self.courier.leave_out(why, &definer);
+                    answer.done();
+                }
             }
         }
     }

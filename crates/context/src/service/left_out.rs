@@ -57,11 +57,16 @@ pub enum LeftOut {
     /// A record between services that is none.
     #[error("a record on the bus is not what its log is for; look who else appends to the core's logs")]
     Record,
+    /// A context or an advertisement that the bus has not stored.
+    #[error(
+        "the bus has not stored a context or an advertisement; its publisher was told so, if it asked for an acknowledgement"
+    )]
+    NotStored,
 }
 
 impl LeftOut {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::TooLong,
         Self::NotJson,
         Self::Name,
@@ -70,6 +75,7 @@ impl LeftOut {
         Self::Limit,
         Self::Groups,
         Self::Record,
+        Self::NotStored,
     ];
 
     /// Its word in metrics.
@@ -83,6 +89,7 @@ impl LeftOut {
             Self::Limit => "limit",
             Self::Groups => "groups",
             Self::Record => "record",
+            Self::NotStored => "not_stored",
         }
     }
 }
@@ -179,6 +186,7 @@ impl CoreCounters {
             LeftOut::Limit => &self.left_out_limit,
             LeftOut::Groups => &self.left_out_groups,
             LeftOut::Record => &self.left_out_records,
+            LeftOut::NotStored => &self.left_out_not_stored,
         }
     }
 }
@@ -242,7 +250,7 @@ mod tests {
             (0..times).for_each(|_| complaints.note(&counters, why, "n"));
         }
         let counted = counters.figures().left_out();
-        assert_eq!(counted.map(|(_, count)| count), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(counted.map(|(_, count)| count), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(counted.map(|(why, _)| why), LeftOut::ALL.map(LeftOut::label));
     }
 }

@@ -27,7 +27,7 @@ pub use courier::Courier;
 pub(crate) use course::Course;
 pub use course::{Hindrance, Stage, Watch};
 pub use definer::{DefinerSettings, start_definer};
-pub use gateway::{GatewaySettings, Host, HostLoad, HostNode, NodeContext, start_gateway};
+pub use gateway::{Answer, ClientAdvertisement, GatewaySettings, Host, HostLoad, HostNode, NodeContext, start_gateway};
 pub use left_out::LeftOut;
 pub use manager::{ManagerSettings, start_manager};
 

@@ -78,7 +78,7 @@ impl World {
     }
 
     fn send_context(&self, gateway: &str, bell: &Bell, node: &str, context: &str) {
-        let context = NodeContext { node: node.into(), context: context.into() };
+        let context = NodeContext { node: node.into(), context: context.into(), answer: Answer::new(drop) };
         self.change(|state| state.contexts.entry(gateway.into()).or_default().push_back(context));
         bell.ring();
     }
@@ -127,8 +127,11 @@ impl Host for TestHost {
         self.world.change(|state| state.pongs.get_mut(&self.name)?.pop_front())
     }
 
-    fn advertisements(&mut self, _max: usize) -> Vec<(String, Vec<u8>)> {
-        self.world.change(|state| state.said.remove(&self.name).into_iter().collect())
+    fn advertisements(&mut self, _max: usize) -> Vec<ClientAdvertisement> {
+        let said = self.world.change(|state| state.said.remove(&self.name));
+        said.into_iter()
+            .map(|(definer, payload)| ClientAdvertisement { definer, payload, answer: Answer::new(drop) })
+            .collect()
     }
 
     fn contexts(&mut self, max: usize) -> Vec<NodeContext> {

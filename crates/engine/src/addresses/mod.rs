@@ -19,7 +19,7 @@ mod tally;
 
 pub use groups::{MembershipChange, MembershipError, MembershipOutcome};
 use name::encoded;
-pub(crate) use name::{Address, is_address, is_for_applications, is_group_name, is_report};
+pub(crate) use name::{Address, Statement, is_address, is_for_applications, is_group_name, is_report};
 pub(crate) use nodes::Nodes;
 pub(crate) use receipts::{Fate, Receipts, SET_BY_BROKER, asks_for_unknown_receipts};
 pub(crate) use restore::{NODE_GROUP, group_of_stored};

@@ -40,6 +40,33 @@ impl<'a> Address<'a> {
     }
 }
 
+/// What a client says on a topic of the core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Statement<'a> {
+    /// The context of the node with this client id.
+    Context(Cow<'a, str>),
+    /// Which nodes are in which groups.
+    Advertisement,
+}
+
+impl<'a> Statement<'a> {
+    /// Reads a topic name; `None` is one that is neither.
+    pub(crate) fn read(prefix: &str, topic: &'a str) -> Option<Self> {
+        let rest = topic.strip_prefix(prefix)?.strip_prefix('/')?;
+        match rest.split_once('/')? {
+            (_, level) if level.contains('/') => None,
+            ("context", level) => Some(Self::Context(decoded(level))),
+            ("GroupAdvertisement", _) => Some(Self::Advertisement),
+            _ => None,
+        }
+    }
+
+    /// Whether a client says it of itself.
+    pub(crate) fn is_of(&self, client_id: &str) -> bool {
+        matches!(self, Self::Context(node) if **node == *client_id)
+    }
+}
+
 /// Whether a topic is the address of nodes.
 pub(crate) fn is_address(settings: &Settings, topic: &str) -> bool {
     settings.addresses.as_ref().is_some_and(|addresses| Address::read(&addresses.prefix, topic).is_some())
@@ -113,9 +140,10 @@ pub(crate) fn is_group_name(name: &str) -> bool {
 /// Longest name of a group, bytes.
 pub(super) const GROUP_NAME_MAX: usize = 256;
 
-/// Whether a filter matches any address of a node, a group, of all, or of receipts.
-pub(super) fn filter_meets_addresses(prefix: &str, filter: &str) -> bool {
-    let kinds: [&[&str]; 4] = [&["to", "node"], &["to", "group"], &["to", "all"], &["receipts"]];
+/// Whether a filter matches any address of a node, a group, of all, or of receipts, or any context or advertisement.
+pub(super) fn filter_meets_guarded(prefix: &str, filter: &str) -> bool {
+    let kinds: [&[&str]; 6] =
+        [&["to", "node"], &["to", "group"], &["to", "all"], &["receipts"], &["context"], &["GroupAdvertisement"]];
     kinds.iter().any(|kind| meets(filter, prefix.split('/').chain(kind.iter().copied())))
 }
 
@@ -183,10 +211,10 @@ mod tests {
     #[test]
     fn filters_that_meet_addresses_are_known() {
         for filter in ["#", "+/#", "ctx/#", "ctx/to/#", "ctx/+/all/x", "ctx/to/node/x/#", "+/receipts/+", "ctx/to/+"] {
-            assert!(filter_meets_addresses("ctx", filter), "{filter}");
+            assert!(filter_meets_guarded("ctx", filter), "{filter}");
         }
         for filter in ["a/#", "ctx/to/app/#", "ctx/up/#", "ctx", "ctx/to", "+/to/app/x"] {
-            assert!(!filter_meets_addresses("ctx", filter), "{filter}");
+            assert!(!filter_meets_guarded("ctx", filter), "{filter}");
         }
     }
 

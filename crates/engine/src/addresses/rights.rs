@@ -1,11 +1,12 @@
 //! Who may publish to many, and read what is sent to others.
 //!
-//! Where nobody has said anything about rights, everybody may do everything. For addresses that would be too much: each
-//! node could speak to all others and read what is sent to them. So these need a rule that allows them.
+//! Where there are no rules, every client may do everything. For addresses that would be too much: each node could speak
+//! to all others, read what is sent to them, say things for them, and put itself into any group. So these need a rule
+//! that allows them.
 
 use tidegate_mqtt::QoS;
 
-use super::name::{Address, filter_meets_addresses};
+use super::name::{Address, Statement, filter_meets_guarded};
 use crate::access::Subject;
 use crate::engine::Engine;
 use crate::session::Session;
@@ -16,8 +17,8 @@ const GATEWAYS: &str = "/gateways";
 /// Something that a rule, and not the default, has to allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right<'a> {
-    /// Publishing to a group of nodes, to all of them, to a topic of receipts, or the list of gateways that nodes rely
-    /// on.
+    /// Publishing to a group of nodes, to all of them, to a topic of receipts, the list of gateways that nodes rely on,
+    /// the context of another node, or an advertisement of groups.
     Publish {
         /// The topic.
         topic: &'a str,
@@ -26,12 +27,12 @@ pub enum Right<'a> {
         /// Whether it is to be retained.
         retain: bool,
     },
-    /// Receiving what is sent to others, by a subscription.
+    /// Receiving what is sent to others, or what others say of themselves, by a subscription.
     Receive {
         /// The topic.
         topic: &'a str,
     },
-    /// A shared subscription that brings what is sent to others.
+    /// A shared subscription that brings such messages.
     Subscribe {
         /// The filter behind the group.
         filter: &'a str,
@@ -41,20 +42,23 @@ pub enum Right<'a> {
 }
 
 impl Engine {
-    /// Whether a message to this topic needs a rule that allows it.
-    pub(crate) fn is_guarded_for_publishers(&self, topic: &str) -> bool {
+    /// Whether a message of this client to this topic needs a rule that allows it.
+    pub(crate) fn is_guarded_for_publishers(&self, topic: &str, client_id: &str) -> bool {
         let guarded = self.settings.addresses.as_ref().filter(|addresses| addresses.guarded);
         guarded.is_some_and(|addresses| match Address::read(&addresses.prefix, topic) {
             Some(Address::Group(_) | Address::All | Address::Receipts(_)) => true,
             Some(Address::Node(_)) => false,
-            None => topic.strip_prefix(&*addresses.prefix) == Some(GATEWAYS),
+            None => match Statement::read(&addresses.prefix, topic) {
+                Some(statement) => !statement.is_of(client_id),
+                None => topic.strip_prefix(&*addresses.prefix) == Some(GATEWAYS),
+            },
         })
     }
 
     /// Whether a shared subscription to this filter needs a rule that allows it.
     pub(crate) fn is_guarded_for_groups(&self, filter: &str) -> bool {
         let guarded = self.settings.addresses.as_ref().filter(|addresses| addresses.guarded);
-        guarded.is_some_and(|addresses| filter_meets_addresses(&addresses.prefix, filter))
+        guarded.is_some_and(|addresses| filter_meets_guarded(&addresses.prefix, filter))
     }
 
     /// Whether there is a rule that allows something.

@@ -169,7 +169,7 @@ impl Engine {
             self.tell_record(publication, source.session, None);
         }
         if traits.is_report {
-            self.tell_report(publication, source.session);
+            self.tell_report(publication, source.session, None);
         }
         let (_, route) = self.cache.get(slot);
         u32::from(reach!(self).dispatch(now, route, publication, source).waits)

@@ -232,7 +232,7 @@ impl Engine {
         self.charge_own_loop_lag(now, key, deliveries, raw.payload.len());
         let mut waits = u32::from(done.waits);
         if traits.are_for_shell() {
-            waits += self.tell_shell(traits, tenant, session, slot, raw, forwarding, ticket);
+            waits += self.tell_shell_of(traits, tenant, session, slot, raw, forwarding, ticket);
         }
         if raw.packet_id.is_some() {
             let outcome = self.outcome_of(raw.qos, refused, done.reached || traits.are_for_shell());

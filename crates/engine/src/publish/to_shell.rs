@@ -17,7 +17,7 @@ impl Engine {
     /// confirmations its acknowledgement waits.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
-    pub(super) fn tell_shell(
+    pub(super) fn tell_shell_of(
         &mut self,
         traits: TopicTraits,
         tenant: TenantId,
@@ -30,14 +30,29 @@ impl Engine {
         let topic = self.cache.get(slot).0.to_owned();
         let (properties, expires_at) = (forwarding.properties, forwarding.expires_at);
         let publication = Publication::new(tenant, &topic, raw.qos, raw.retain, properties, expires_at, raw.payload, 0);
-        if traits.is_report {
-            self.tell_report(&publication, Some(session));
-        }
-        if traits.is_record { self.tell_record(&publication, Some(session), ticket) } else { 0 }
+        self.tell_shell(traits, &publication, session, ticket)
     }
 
-    /// Whether a message goes nowhere but to the shell: one for applications that was taken before, and only the bus
-    /// has to confirm it once more, or a report that nobody can use, whose client can be told so.
+    /// The same of a message that is put together already.
+    pub(crate) fn tell_shell(
+        &mut self,
+        traits: TopicTraits,
+        publication: &Publication<'_>,
+        session: SessionKey,
+        ticket: Option<Ticket>,
+    ) -> u32 {
+        let mut waits = 0;
+        if traits.is_report {
+            waits += self.tell_report(publication, Some(session), ticket);
+        }
+        if traits.is_record {
+            waits += self.tell_record(publication, Some(session), ticket);
+        }
+        waits
+    }
+
+    /// Whether a message goes nowhere but to the shell: one that was taken before, and only the bus has to confirm it
+    /// once more, or a report that nobody can use, whose client can be told so.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
     pub(super) fn ends_at_shell(
@@ -56,11 +71,11 @@ impl Engine {
         let publication = Publication::new(tenant, &topic, raw.qos, raw.retain, properties, expires_at, raw.payload, 0);
         if traits.is_report && self.refuses_report(key, session, &topic, raw) {
             // The shell knows what is wrong with it, and counts it.
-            self.tell_report(&publication, Some(session));
+            self.tell_report(&publication, Some(session), None);
             self.refuse_not_understood(now, key, session, &topic, raw);
             return true;
         }
-        traits.is_record && self.repeat_record(now, key, session, &publication, raw)
+        self.repeat_to_shell(now, key, session, traits, &publication, raw)
     }
 
     /// Whether a report is refused. One whose client cannot be told why goes its way to subscribers, and the shell

@@ -86,7 +86,7 @@ pub(crate) struct Net {
     /// Clients that have acknowledged a ping.
     pub pongs: Vec<String>,
     pub records: Vec<(usize, ApplicationMessage)>,
-    pub reports: Vec<ApplicationMessage>,
+    pub reports: Vec<(usize, ApplicationMessage)>,
     pub taken: Vec<(u64, bool)>,
     pub trace: Trace,
     /// Steps of the trace when the engines' books were looked at last.

@@ -235,15 +235,45 @@ fn what_nodes_say_of_themselves_is_told_where_it_comes_in() {
         let reader = world.connect(v5("reader"));
         reader.subscribe("vehicle/#", QoS::AtLeastOnce);
         let node = world.connect(v5("truck"));
-        assert_eq!(node.publish(message("ctx/context/truck", "{}").qos1()), ReasonCode::Success);
-        node.publish(message("vehicle/7/position", "[]").qos(QoS::ExactlyOnce).user("context", "{}"));
-        node.publish(message("vehicle/7/speed", "1").qos1());
-        reader.expect_publish("vehicle/7/position", "[]");
+        let first = node.send_publish(message("ctx/context/truck", "{}").qos1()).expect("a packet id");
+        let position = message("vehicle/7/position", "[]").qos(QoS::ExactlyOnce).user("context", "{}");
+        let second = node.send_publish(position).expect("a packet id");
         let reports = world.take_reports();
-        let told: Vec<(&str, &str)> = reports.iter().map(|it| (&*it.client_id, &*it.topic)).collect();
+        let told: Vec<(&str, &str)> = reports.iter().map(|(_, it)| (&*it.client_id, &*it.topic)).collect();
         assert_eq!(told, [("truck", "ctx/context/truck"), ("truck", "vehicle/7/position")], "each once, by one shard");
-        assert!(reports[0].properties.is_empty() && !reports[1].properties.is_empty());
+        assert!(reports[0].1.properties.is_empty() && !reports[1].1.properties.is_empty());
         assert!(world.take_records().is_empty());
+        assert_eq!(node.answers(), [], "the bus has not said anything");
+        reader.expect_publish("vehicle/7/position", "[]");
+        for (shard, report) in reports {
+            confirm(world, shard, report.ticket.expect("it is waited for"), None);
+        }
+        assert_eq!(node.expect_answer(PacketType::PubAck, first), ReasonCode::Success);
+        assert_eq!(node.expect_answer(PacketType::PubRec, second), ReasonCode::Success);
+        node.disconnect();
+        reader.disconnect();
+    });
+}
+
+#[test]
+fn a_context_that_the_bus_does_not_keep_is_not_acknowledged() {
+    let change = |settings: &mut Settings| {
+        on_bus(settings);
+        settings.addresses.as_mut().unwrap().reports = vec!["ctx/context/+".into()];
+    };
+    everywhere_with(change, |world| {
+        let node = world.connect(v5("truck"));
+        let id = node.send_publish(message("ctx/context/truck", "{}").qos1()).expect("a packet id");
+        let (shard, report) = world.take_reports().remove(0);
+        confirm(world, shard, report.ticket.unwrap(), Some(Reason::BusRefused));
+        assert_eq!(node.expect_answer(PacketType::PubAck, id), ReasonCode::QuotaExceeded);
+        assert_eq!(world.dropped(Reason::BusRefused), 1);
+        node.disconnect();
+        let node = world.connect(v311("truck"));
+        node.send_publish(message("ctx/context/truck", "{}").qos1());
+        let (shard, report) = world.take_reports().remove(0);
+        confirm(world, shard, report.ticket.unwrap(), Some(Reason::BusRefused));
+        node.expect_closed();
     });
 }
 
@@ -266,13 +296,14 @@ fn a_report_that_nobody_can_use_is_refused_where_its_client_can_be_told() {
         assert_eq!(world.dropped(Reason::NotUnderstood), 2);
         // Whoever cannot be told is not punished, and subscribers get what they have asked for.
         node.publish(message("ctx/context/truck", "3"));
-        assert_eq!(old.publish(message("ctx/context/old", "4").qos1()), ReasonCode::Success);
-        assert_eq!(node.publish(message("ctx/context/truck", "{}").qos(QoS::ExactlyOnce)), ReasonCode::Success);
+        old.send_publish(message("ctx/context/old", "4").qos1());
+        world.run();
+        node.send_publish(message("ctx/context/truck", "{}").qos(QoS::ExactlyOnce));
         reader.expect_publish("ctx/context/truck", "3");
         reader.expect_publish("ctx/context/old", "4");
         reader.expect_publish("ctx/context/truck", "{}");
         let told: Vec<_> =
-            world.take_reports().iter().map(|it| String::from_utf8_lossy(&it.payload).into_owned()).collect();
+            world.take_reports().iter().map(|(_, it)| String::from_utf8_lossy(&it.payload).into_owned()).collect();
         assert_eq!(told, ["1", "2", "3", "4", "{}"], "the shell counts all of them");
         assert_eq!(world.dropped(Reason::NotUnderstood), 2);
     });

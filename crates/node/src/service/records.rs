@@ -49,7 +49,8 @@ impl Drop for Room {
     }
 }
 
-/// A message for applications that is to be put on the bus. Whoever takes it confirms it; dropped, it is refused.
+/// A message for applications, or what a node says of itself, that is to be put on the bus. Whoever takes it confirms
+/// it; dropped, it is refused.
 #[derive(Debug)]
 pub struct NodeRecord {
     message: ApplicationMessage,
@@ -110,14 +111,16 @@ pub(crate) struct RecordSink {
 /// A shard's end of what nodes say of themselves.
 #[derive(Clone)]
 pub(crate) struct ReportSink {
-    news: Sender<(Box<ApplicationMessage>, Room)>,
+    news: Sender<Box<NodeRecord>>,
     wake: ServiceWake,
     waiting: Arc<Waiting>,
+    node: NodeHandle,
 }
 
 /// What mobile nodes say of themselves at this node, for a service: messages on the topics that the settings name
-/// (`AddressSettings::reports`). At most 32,768 of them wait, or 32 MiB; further ones are counted as dropped.
-pub struct Reports(Receiver<(Box<ApplicationMessage>, Room)>);
+/// (`AddressSettings::reports`). At most 32,768 of them are unconfirmed, or 32 MiB; further ones are refused, and those of
+/// QoS 0 are counted as dropped.
+pub struct Reports(Receiver<Box<NodeRecord>>);
 
 impl std::fmt::Debug for Reports {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -127,8 +130,8 @@ impl std::fmt::Debug for Reports {
 
 impl Reports {
     /// The next one that has come.
-    pub fn take(&self) -> Option<ApplicationMessage> {
-        self.0.try_recv().ok().map(|(message, _)| *message)
+    pub fn take(&self) -> Option<NodeRecord> {
+        self.0.try_recv().ok().map(|report| *report)
     }
 }
 
@@ -186,10 +189,11 @@ impl NodeHandle {
         Records { news, node: self.clone() }
     }
 
-    /// Has what mobile nodes say of themselves told from now on; whoever asked before is told no more.
+    /// Has what mobile nodes say of themselves told from now on; whoever asked before is told no more. Until then, and
+    /// when this is dropped, it is refused.
     pub fn reports(&self, wake: &ServiceWake) -> Reports {
         let (news, reports) = channel();
-        let sink = ReportSink { news, wake: Arc::clone(wake), waiting: Arc::default() };
+        let sink = ReportSink { news, wake: Arc::clone(wake), waiting: Arc::default(), node: self.clone() };
         self.tell_all(|| Admin::Service(ServiceOrder::Reports(Box::new(sink.clone()))));
         Reports(reports)
     }
@@ -213,20 +217,25 @@ impl Shard {
     }
 
     /// What a node says of itself goes to whoever wants to hear it.
-    pub(crate) fn take_report(&mut self, message: Box<ApplicationMessage>) {
-        let Some(sink) = &self.services.reports else { return };
+    pub(crate) fn take_report(&mut self, message: ApplicationMessage) {
+        let ticket = message.ticket;
         let bytes = message.topic.len() + message.properties.len() + message.payload.len();
-        let Some(room) = Room::take(&sink.waiting, bytes as u64) else {
-            return self.engine.lose_report();
+        let sink = self.services.reports.as_ref();
+        let room = sink.and_then(|sink| Some((sink, Room::take(&sink.waiting, bytes as u64)?)));
+        let Some((sink, room)) = room else {
+            return self.refuse_record(ticket);
         };
-        // Nobody listens any more.
-        let _ = sink.news.send((message, room));
+        let (shard, node) = (self.place.shard, sink.node.clone());
+        // If the receiver is gone, the report comes back and is refused when it is dropped.
+        let _ = sink.news.send(Box::new(NodeRecord { message, shard, node, told: false, _room: room }));
         (sink.wake)();
     }
 
+    /// There is no room for a message, or no service for it.
     fn refuse_record(&mut self, ticket: Option<RecordTicket>) {
-        if let Some(ticket) = ticket {
-            self.engine.confirm_record(self.now, ticket, Some(Reason::BusRefused));
+        match ticket {
+            Some(ticket) => self.engine.confirm_record(self.now, ticket, Some(Reason::BusRefused)),
+            None => self.engine.lose_report(),
         }
     }
 

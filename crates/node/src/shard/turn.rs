@@ -313,7 +313,7 @@ impl Shard {
                 Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
                 Event::Pong { tenant, client_id } => self.take_pong(tenant, client_id),
                 Event::Record(message) => self.take_record(*message),
-                Event::Report(message) => self.take_report(message),
+                Event::Report(message) => self.take_report(*message),
                 Event::Taken { number, taken } => self.tell_taken(number, taken),
                 Event::Log(event) => self.log(&event),
             }

@@ -52,6 +52,10 @@ impl Bridges {
                 carried_in: status.carried_to(Side::Local),
                 dropped_out: status.dropped_to(Side::Remote),
                 dropped_in: status.dropped_to(Side::Local),
+                looped_out: status.looped_to(Side::Remote),
+                looped_in: status.looped_to(Side::Local),
+                beyond_window_local: status.beyond_window_from(Side::Local),
+                beyond_window_remote: status.beyond_window_from(Side::Remote),
             });
             numbers.collect()
         }

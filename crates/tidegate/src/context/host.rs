@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_context::groups::MembershipChange;
-use tidegate_context::service::{Bell, Host, HostLoad, HostNode, NodeContext};
+use tidegate_context::service::{Answer, Bell, ClientAdvertisement, Host, HostLoad, HostNode, NodeContext};
 use tidegate_context::{ContextTopics, Said, level_of};
 use tidegate_engine::{InnerPublication, MembershipOutcome, Millis, TenantId};
 use tidegate_mqtt::{PublishProperties, QoS};
@@ -31,7 +31,7 @@ pub(super) struct NodeHost {
     reports: Reports,
     /// What has come and was not asked for yet.
     contexts: VecDeque<NodeContext>,
-    advertisements: VecDeque<(String, Vec<u8>)>,
+    advertisements: VecDeque<ClientAdvertisement>,
     pongs: Pongs,
     processors: Processors,
     bell: Bell,
@@ -58,13 +58,21 @@ impl NodeHost {
         }
         for _ in 0..SORTED_AT_ONCE {
             let Some(report) = self.reports.take() else { return };
-            let properties = PublishProperties::decode(&report.properties).ok();
+            let message = report.message();
+            let properties = PublishProperties::decode(&message.properties).ok();
             let mut pairs = properties.iter().flat_map(|properties| properties.user_properties.iter());
             let carried = pairs.find_map(|(name, value)| (name == CARRIED_IN).then_some(value));
-            match self.topics.read(&report.client_id, &report.topic, carried, report.payload) {
-                Some(Said::Context { node, context }) => self.contexts.push_back(NodeContext { node, context }),
-                Some(Said::Advertisement { definer, payload }) => self.advertisements.push_back((definer, payload)),
-                None => {}
+            let said = self.topics.read(&message.client_id, &message.topic, carried, message.payload.clone());
+            let answer = Answer::new(move |done| if done { report.confirm() } else { report.refuse() });
+            match said {
+                Some(Said::Context { node, context }) => {
+                    self.contexts.push_back(NodeContext { node, context, answer });
+                }
+                Some(Said::Advertisement { definer, payload }) => {
+                    self.advertisements.push_back(ClientAdvertisement { definer, payload, answer });
+                }
+                // It says nothing of a node.
+                None => answer.done(),
             }
         }
         // There may be more.
@@ -117,7 +125,7 @@ impl Host for NodeHost {
         }
     }
 
-    fn advertisements(&mut self, max: usize) -> Vec<(String, Vec<u8>)> {
+    fn advertisements(&mut self, max: usize) -> Vec<ClientAdvertisement> {
         self.sort();
         self.advertisements.drain(..max.min(self.advertisements.len())).collect()
     }

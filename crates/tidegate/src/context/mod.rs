@@ -3,6 +3,7 @@
 mod applications;
 mod check;
 mod host;
+mod idle_keys;
 mod machine;
 mod services;
 
@@ -60,6 +61,7 @@ pub(crate) fn start(config: &Config, node: &Node, status: &Arc<BrokerStatus>) ->
         CoreServices::Here => true,
         CoreServices::Elsewhere => false,
     };
+    idle_keys::tell_idle_keys(config, here);
     if here {
         running.extend(services(context, &member, &courier, &[Service::Points, Service::Groups])?);
     }
@@ -103,6 +105,7 @@ pub(crate) enum Service {
 /// # Errors
 /// In words for people.
 pub(crate) fn start_services(config: &Config, member: &str, which: &[Service]) -> Result<(Core, Services), String> {
+    idle_keys::tell_idle_keys(config, which.contains(&Service::Points));
     let courier = open(config)?;
     let running = services(&config.context, &member_name(member), &courier, which)?;
     let watches = running.iter().map(Running::watch).collect();

@@ -58,6 +58,8 @@ pub(crate) struct Session {
     /// How many messages are left until the client goes on from another port.
     rebind_after: Option<u64>,
     connected_once: bool,
+    /// Whether it was told, on this connection, that the server sends beyond the Receive Maximum.
+    told_beyond: bool,
     /// Since when there is a connection.
     attached_at: Option<Instant>,
     /// How often the connection was tried again since it was of use.
@@ -87,6 +89,7 @@ impl Session {
             quiet: plan.quiet,
             rebind_after: plan.rebind_after,
             connected_once: false,
+            told_beyond: false,
             attached_at: None,
             failures: 0,
             pause: FIRST_PAUSE,
@@ -148,6 +151,11 @@ impl Session {
             match self.driver.next(until)? {
                 Step::Event(Event::Trace(trace)) => show(&trace),
                 Step::Event(Event::Disconnected(why)) => self.lost(why)?,
+                Step::Event(Event::BeyondReceiveMaximum) => {
+                    if !std::mem::replace(&mut self.told_beyond, true) {
+                        self.warn(&"the server sends more messages than the receive maximum allows; they are taken");
+                    }
+                }
                 Step::Event(event) => {
                     if matches!(event, Event::Connected(_)) {
                         self.attached();
@@ -193,6 +201,7 @@ impl Session {
 
     fn attached(&mut self) {
         self.connected_once = true;
+        self.told_beyond = false;
         self.attached_at = Some(Instant::now());
         // After a signal another one ends the process in any case.
         if !self.stop.load(Ordering::SeqCst) {

@@ -67,7 +67,7 @@ impl Net {
             Event::Relay { key, place } => self.relaying.push((shard, key, place)),
             Event::Pong { client_id, .. } => self.pongs.push(client_id),
             Event::Record(message) => self.records.push((shard, *message)),
-            Event::Report(message) => self.reports.push(*message),
+            Event::Report(message) => self.reports.push((shard, *message)),
             Event::Taken { number, taken } => self.taken.push((number, taken)),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));

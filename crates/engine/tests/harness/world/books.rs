@@ -34,10 +34,11 @@ impl World {
         std::mem::take(&mut self.0.borrow_mut().pongs)
     }
 
-    /// Runs, and takes what nodes have said of themselves.
-    pub(crate) fn take_reports(&self) -> Vec<ApplicationMessage> {
+    /// Runs, and takes what nodes have said of themselves, each with its shard.
+    pub(crate) fn take_reports(&self) -> Vec<(u16, ApplicationMessage)> {
         self.run();
-        std::mem::take(&mut self.0.borrow_mut().reports)
+        let reports = std::mem::take(&mut self.0.borrow_mut().reports);
+        reports.into_iter().map(|(shard, message)| (shard as u16, message)).collect()
     }
 
     /// Runs, and takes the messages for applications, each with its shard.

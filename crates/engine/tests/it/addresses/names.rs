@@ -251,6 +251,40 @@ fn what_reaches_many_and_what_others_are_sent_needs_a_rule() {
 }
 
 #[test]
+fn contexts_of_others_and_advertisements_need_a_rule() {
+    let guarded = |settings: &mut Settings| settings.addresses = Some(AddressSettings::default());
+    everywhere_with(guarded, |world| {
+        for with_rules in [false, true] {
+            if with_rules {
+                for shard in 0..world.shards() {
+                    world.engine(shard, |engine, _| engine.set_access(Some(Box::new(Boss))));
+                }
+                world.run();
+            }
+            let (node, boss, spy) = (world.connect(v5("no/de")), world.connect(v5("boss")), world.connect(v5("spy")));
+            node.subscribe("ctx/context/#", AtLeastOnce);
+            boss.subscribe("ctx/context/+", AtLeastOnce);
+            spy.subscribe("#", AtLeastOnce);
+            let own = message("ctx/context/no%2Fde", "{}");
+            assert!(!node.publish(own.qos1()).is_error(), "its own");
+            node.expect_publish("ctx/context/no%2Fde", "{}");
+            assert_eq!(boss.payloads().len(), usize::from(with_rules));
+            for topic in ["ctx/context/no%2Fde", "ctx/GroupAdvertisement/spy"] {
+                assert_eq!(spy.publish(message(topic, "{}").qos1()), ReasonCode::NotAuthorized, "{topic}");
+                assert_eq!(boss.publish(message(topic, "{}").qos1()).is_error(), !with_rules, "{topic}");
+            }
+            assert_eq!(spy.payloads(), Vec::<String>::new(), "with rules: {with_rules}");
+            for filter in ["$share/s/ctx/context/#", "$share/s/ctx/GroupAdvertisement/+", "$share/s/ctx/+/x"] {
+                assert_eq!(spy.subscribe_code(filter, AtLeastOnce), Some(ReasonCode::NotAuthorized), "{filter}");
+            }
+            for client in [node, boss, spy] {
+                client.disconnect();
+            }
+        }
+    });
+}
+
+#[test]
 fn only_mobile_nodes_are_told_to_those_who_balance_them() {
     everywhere_with(open, |world| {
         let (_node, _application) = (world.connect(v5("truck")), world.connect(v5("")));

@@ -18,8 +18,9 @@ section! {
         enabled: bool = false, in Kind::Boolean;
         /// What all addresses begin with: one or more levels of a topic name.
         prefix: String = "ctx".to_owned(), in Kind::Text { max_len: 256 };
-        /// Whether publishing to groups and to all nodes, and reading what is sent to others, needs a rule of
-        /// `[access]` that allows it. What is allowed for want of a rule does not suffice then.
+        /// Whether publishing to groups and to all nodes, saying the context of another node, advertising groups, and
+        /// reading what is sent to others or said by them, needs a rule of `[access]` that allows it. What is allowed
+        /// for want of a rule does not suffice then.
         guarded: bool = true, in Kind::Boolean;
         /// Groups that a node may be in.
         max_groups_per_node: u16 = 256, in Kind::Integer(Range::of(1, 65_535));
