@@ -104,6 +104,8 @@ impl Engine {
                 due.iter().flatten().filter(|due| **due != never).count()
             })
             .sum();
+        let flows = desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
+        let of_queues = flows.filter(|flow| flow.expiry_timer.is_some()).count();
         let of_sys = usize::from(self.sys.has_timer())
             + usize::from(desk.tallies.has_timer())
             + usize::from(desk.loop_lag.has_timer())
@@ -111,7 +113,7 @@ impl Engine {
         found.equal(
             "timers",
             desk.timers.len() as u64,
-            (of_connections + of_sessions + of_sys + desk.uplinks.timers()) as u64,
+            (of_connections + of_sessions + of_queues + of_sys + desk.uplinks.timers()) as u64,
         );
     }
 
@@ -172,6 +174,8 @@ impl Engine {
         found.equal("queue_bytes", flow.queue_bytes, flow.queue.iter().map(crate::session::Delivery::cost).sum());
         let kept = flow.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());
         found.equal("inflight_bytes", flow.inflight_bytes, kept.map(crate::session::Delivery::cost).sum());
+        let watched = flow.expiry_timer.is_some() || flow.queue.next_expiry() == crate::now::Millis::NEVER;
+        found.holds(watched, || format!("{}: nobody looks at what expires in its queue", name()));
         found.holds(flow.to_resend <= flow.inflight.len(), || format!("{}: more to resend than there is", name()));
         let known = flow.blocking.is_empty() || self.desk.blockers.contains(&key.0);
         found.holds(known, || format!("{} holds publishers up unnoticed", name()));
@@ -185,10 +189,10 @@ impl Engine {
         let room = connection.output_len() <= self.desk.high_water / 2;
         let window = usize::from(session.receive_maximum);
         let sent = flow.inflight.len() - flow.to_resend.min(flow.inflight.len());
-        let next = flow.queue.front(self.settings.queue.lower_priority_share).filter(|_| flow.to_resend == 0);
         let bytes = flow.inflight_bytes == 0 || flow.inflight_bytes < self.settings.queue.max_bytes;
-        let stuck = (flow.to_resend > 0 && sent < window)
-            || next.is_some_and(|next| next.qos == tidegate_mqtt::QoS::AtMostOnce || (sent < window && bytes));
+        let open = flow.to_resend == 0 && sent < window && bytes;
+        let next = flow.queue.front(self.settings.queue.lower_priority_share, open);
+        let stuck = (flow.to_resend > 0 && sent < window) || (next.is_some() && !flow.waits_alone());
         found.holds(!(stuck && room), || format!("{}: messages wait for nothing", name()));
     }
 }

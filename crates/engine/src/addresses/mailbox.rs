@@ -67,6 +67,7 @@ impl Engine {
         self.remove_subscriptions(now, key);
         self.set_standing(now, key, Standing::Mailbox);
         self.empty_into_mailbox(now, key, reason);
+        self.desk.watch_expiry(key);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.expiry_seconds = 0;
         session.settle();

@@ -122,8 +122,12 @@ impl Restoring {
         let Some((first, _)) = beyond else { return };
         let first = *first;
         let left = self.entries.split_off(&first);
-        let bytes = left.values().map(RestoredEntry::cost).sum();
-        self.tail = Some(Tail { first, messages: left.len() as u64, bytes, batch: 0, loading: false, seen: false });
+        let mut tail = Tail { first, messages: left.len() as u64, ..Tail::default() };
+        for (number, restored) in &left {
+            tail.bytes += restored.cost();
+            tail.runs.add(*number, restored.expires_at(), restored.cost());
+        }
+        self.tail = Some(tail);
     }
 }
 
@@ -138,6 +142,14 @@ impl RestoredEntry {
     fn may_leave_memory(&self) -> bool {
         let Content::Here(message) = &self.entry.content else { return false };
         self.sent.is_none() && self.entry.group.is_none() && !self.entry.latest && message.priority == 0
+    }
+
+    /// When it expires, as far as that is known here.
+    fn expires_at(&self) -> Millis {
+        match &self.entry.content {
+            Content::Here(message) => message.expires_at,
+            Content::Body(_) => Millis::NEVER,
+        }
     }
 
     /// Bytes that it costs in memory, as far as they are its own.
@@ -489,11 +501,13 @@ impl Engine {
             self.desk.stored_bytes += tail.bytes;
             flow.tail = Some(Box::new(tail));
         }
+        flow.note_taken_in();
         let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
         session.settle();
         self.desk.queued_messages += waiting;
         self.desk.queued_bytes += queue_bytes;
         self.desk.memory += queue_bytes + inflight_bytes;
+        self.desk.watch_expiry(restoring.key);
         missing
     }
 }

@@ -6,6 +6,7 @@ use crate::harness::*;
 
 mod crossing;
 mod damage;
+mod expiry;
 mod full;
 mod policies;
 mod promises;
