@@ -295,7 +295,7 @@ impl Engine {
             return Err(WireError { reading: "a client id that no other session has" });
         }
         let tenant = record.tenant;
-        let ends_at = record.ends_at_after_restart(now);
+        let ends_at = record.ends_at_after_restart(now, self.mailbox_ends_at(now));
         let mut session = Session {
             client_id: record.client_id,
             connection: None,
@@ -317,8 +317,8 @@ impl Engine {
         let mut will_due = None;
         if let Some(will) = record.will {
             let delay = will.delay_seconds.min(record.expiry_seconds);
-            let due =
-                if record.will_due == Millis::NEVER { now.monotonic.plus_seconds(delay) } else { record.will_due };
+            // A wall clock that was set back does not delay it further.
+            let due = record.will_due.min(now.monotonic.plus_seconds(delay));
             session.rare_mut().will = Some(will);
             session.rare_mut().will_due = Some(due);
             will_due = Some(due);

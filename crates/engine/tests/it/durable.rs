@@ -4,6 +4,7 @@ use tidegate_engine::{Durability, Owed, PARTITIONS, PartitionId, Settings};
 
 use crate::harness::*;
 
+mod clock;
 mod crossing;
 mod damage;
 mod expiry;
