@@ -58,12 +58,13 @@ impl Engine {
         let queued = flows().flat_map(|flow| &flow.queue).map(crate::session::Delivery::cost).sum();
         found.equal("queued_bytes", desk.queued_bytes, queued);
         let kept: u64 = flows().map(|flow| flow.inflight_bytes).sum();
+        let runs: u64 = flows().filter_map(|flow| flow.tail.as_ref()).map(|tail| tail.runs.memory()).sum();
         let extras = desk.connections.iter().filter_map(|(_, connection)| connection.extra.as_ref());
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
         let elsewhere = desk.uplinks.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
-        let held = elsewhere + input as u64 + queued + kept + aliases + wills + blocked * KERNEL_BUFFER_BYTES;
+        let held = elsewhere + input as u64 + queued + kept + runs + aliases + wills + blocked * KERNEL_BUFFER_BYTES;
         found.equal("memory", desk.memory, held);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);

@@ -61,13 +61,9 @@ impl Desk {
             return;
         };
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let mut qos = qos.min(connection.max_qos_out);
-        if qos == QoS::AtMostOnce
-            && session.flow.as_ref().is_some_and(|flow| flow.is_keeping_qos0())
-            && keeps_qos0(&self.settings, session, publication.topic)
-        {
-            qos = QoS::AtLeastOnce.min(connection.max_qos_out);
-        }
+        let behind_kept = session.flow.as_ref().is_some_and(|flow| flow.is_keeping_qos0())
+            && keeps_qos0(&self.settings, session, publication.topic);
+        let qos = if behind_kept { qos.max(QoS::AtLeastOnce) } else { qos }.min(connection.max_qos_out);
         let room = Room { output: connection.output_len(), high_water: self.high_water };
         if !goes_at_once(session, qos, room, self.settings.queue.max_bytes) {
             self.enqueue(now, publication, to, terms, qos);

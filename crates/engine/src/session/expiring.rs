@@ -11,7 +11,7 @@ use crate::session::overflow::Bounds;
 use crate::telling::reason::Reason;
 
 /// Expired messages of one queue that are worked off in one turn; the others are due in the next.
-const EXPIRED_PER_TURN: u32 = 1024;
+const EXPIRED_PER_TURN: u64 = 1024;
 /// Milliseconds between the times at which timers look for expired messages.
 const TICK_MS: u64 = 1000;
 
@@ -65,7 +65,7 @@ impl Desk {
             if bounds.fits(waiting + reserved, bytes + reserved_bytes, cost) {
                 return true;
             }
-            if !self.expire_next(now, to) {
+            if self.expire_next(now, to) == 0 {
                 return false;
             }
         }
@@ -74,23 +74,23 @@ impl Desk {
     /// Whether the shard is above its memory ceiling also after what has expired in this queue has left it.
     pub(crate) fn is_over_ceiling_after_expiry(&mut self, now: Millis, to: SessionKey) -> bool {
         while self.is_over_ceiling() {
-            if !self.expire_next(now, to) {
+            if self.expire_next(now, to) == 0 {
                 return true;
             }
         }
         false
     }
 
-    /// Takes from a session's queue what expired first, in memory or in the store; says whether there was any.
-    fn expire_next(&mut self, now: Millis, to: SessionKey) -> bool {
-        let Some(session) = self.sessions.get_mut(to.0) else { return false };
-        let Some(flow) = session.flow.as_mut() else { return false };
+    /// Takes from a session's queue what expired first, in memory, or some of what did in the store; returns how many messages.
+    fn expire_next(&mut self, now: Millis, to: SessionKey) -> u64 {
+        let Some(session) = self.sessions.get_mut(to.0) else { return 0 };
+        let Some(flow) = session.flow.as_mut() else { return 0 };
         match flow.queue.pop_expired(now) {
             Some(delivery) => {
                 flow.queue_bytes -= delivery.cost();
                 self.forget_queued(delivery.cost());
                 self.drop_expired(to, &delivery);
-                true
+                1
             }
             None => self.expire_in_tail(now, to),
         }
@@ -112,12 +112,13 @@ impl Engine {
         // The timer of a session that is gone may name another one.
         let Some(flow) = flow.filter(|flow| flow.expiry_timer.is_some_and(|at| at <= now.monotonic)) else { return };
         flow.expiry_timer = None;
-        let mut left = EXPIRED_PER_TURN;
-        while left > 0 && self.desk.expire_next(now.monotonic, to) {
-            left -= 1;
+        let (mut taken, mut done) = (0, false);
+        while !done && taken < EXPIRED_PER_TURN {
+            let more = self.desk.expire_next(now.monotonic, to);
+            (taken, done) = (taken + more, more == 0);
         }
         self.desk.after_refill(to);
-        if left > 0 {
+        if done {
             self.desk.watch_expiry(to);
         } else if let Some(flow) = self.desk.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
             let next = now.monotonic.plus(1);

@@ -35,6 +35,8 @@ pub(crate) struct Tail {
     pub seen: bool,
     /// Which of its messages expire when.
     pub runs: Runs,
+    /// What of the runs' memory is counted.
+    pub counted: u64,
 }
 
 /// Bytes asked for at once.
@@ -94,6 +96,7 @@ impl Desk {
         publication.wide = wide;
         self.stored_messages += 1;
         self.stored_bytes += cost;
+        self.count_runs(to);
         true
     }
 
@@ -127,35 +130,45 @@ impl Desk {
         self.events.push_back(Event::ReadQueue(wanted));
     }
 
-    /// Takes the messages that expired first out of the end of a queue, if any have; says whether that is so. They are
+    /// Takes the messages that expired first out of the end of a queue, if any have; returns how many. They are
     /// deleted unread, so that nobody but the counters is told.
-    pub(crate) fn expire_in_tail(&mut self, now: Millis, to: SessionKey) -> bool {
-        let Some(session) = self.sessions.get_mut(to.0) else { return false };
+    pub(crate) fn expire_in_tail(&mut self, now: Millis, to: SessionKey) -> u64 {
+        let Some(session) = self.sessions.get_mut(to.0) else { return 0 };
         let stored = session.stored;
-        let Some(tail) = session.flow.as_mut().and_then(|flow| flow.tail.as_mut()) else { return false };
-        let Some(run) = tail.runs.pop_expired(now, tail.first) else { return false };
+        let Some(tail) = session.flow.as_mut().and_then(|flow| flow.tail.as_mut()) else { return 0 };
+        let Some(run) = tail.runs.pop_expired(now, tail.first) else { return 0 };
         tail.first = tail.runs.remove(&run, tail.first);
         let messages = (run.last - run.first + 1).min(tail.messages);
         let bytes = if messages == tail.messages { tail.bytes } else { run.bytes.min(tail.bytes) };
         tail.messages -= messages;
         tail.bytes -= bytes;
         let over = tail.messages == 0 && !tail.loading;
-        if over && let Some(flow) = session.flow.as_mut() {
-            flow.tail = None;
-        }
         self.stored_messages -= messages;
         self.stored_bytes -= bytes;
+        if over && let Some(tail) = session.flow.as_mut().and_then(|flow| flow.tail.take()) {
+            self.forget_tail(&tail);
+        }
+        self.count_runs(to);
         self.counters.dropped[Reason::MessageExpired.number()] += messages;
         for number in run.first..=run.last {
             self.forget_stored(stored, number);
         }
-        true
+        messages
+    }
+
+    /// Counts the memory of what is known of the end of a queue.
+    pub(crate) fn count_runs(&mut self, to: SessionKey) {
+        let flow = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
+        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
+        let before = std::mem::replace(&mut tail.counted, tail.runs.memory());
+        self.memory = self.memory - before + tail.counted;
     }
 
     /// Takes the end of a queue out of the sums.
     pub(crate) fn forget_tail(&mut self, tail: &Tail) {
         self.stored_messages -= tail.messages;
         self.stored_bytes -= tail.bytes;
+        self.memory -= tail.counted;
     }
 }
 
@@ -193,6 +206,7 @@ impl Engine {
                 }
             }
         }
+        self.desk.count_runs(key);
         self.go_on_after_read(now, key, taken);
     }
 

@@ -7,6 +7,9 @@ use std::collections::BinaryHeap;
 use crate::now::Millis;
 use crate::session::expiring::tick_after;
 
+/// Messages of one run, so that a turn deletes no more at once.
+const RUN_MAX: u64 = 256;
+
 /// Messages of a tail with consecutive numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Run {
@@ -36,6 +39,7 @@ impl Runs {
         if let Some(run) = &mut self.open
             && run.last + 1 == number
             && run.expires_at == expires_at
+            && number - run.first < RUN_MAX
         {
             run.last = number;
             run.bytes += bytes;
@@ -43,6 +47,11 @@ impl Runs {
         }
         let before = self.open.replace(Run { expires_at, first: number, last: number, bytes });
         self.closed.extend(before.map(Reverse));
+    }
+
+    /// Bytes of memory that the runs take.
+    pub(crate) fn memory(&self) -> u64 {
+        (self.closed.len() * size_of::<Run>() + self.gone.len() * size_of::<(u64, u64)>()) as u64
     }
 
     /// When the first run expires; [`Millis::NEVER`] if none does.
@@ -92,20 +101,31 @@ mod tests {
     #[test]
     fn messages_of_one_second_are_one_run() {
         let mut runs = Runs::default();
-        for number in 1..=1000 {
+        for number in 1..=200 {
             runs.add(number, Millis(5_000 - number % 900), 10);
         }
-        runs.add(1001, Millis::NEVER, 10);
-        runs.add(1002, Millis(5_000), 10);
+        runs.add(201, Millis::NEVER, 10);
+        runs.add(202, Millis(5_000), 10);
         assert_eq!((runs.closed.len(), runs.next_expiry()), (1, Millis(5_000)));
         assert_eq!(runs.pop_expired(Millis(4_999), 1), None);
-        let run = runs.pop_expired(Millis(5_000), 501).unwrap();
-        assert_eq!((run.first, run.last, run.bytes), (501, 1000, 5_000));
-        assert_eq!(runs.remove(&run, 501), 1001);
-        let run = runs.pop_expired(Millis(5_000), 1001).unwrap();
-        assert_eq!((run.first, run.last), (1002, 1002));
-        assert_eq!(runs.remove(&run, 1001), 1001, "another message stands before it");
-        assert_eq!((runs.is_gone(1001), runs.is_gone(1002), runs.is_gone(1003)), (false, true, false));
+        let run = runs.pop_expired(Millis(5_000), 101).unwrap();
+        assert_eq!((run.first, run.last, run.bytes), (101, 200, 1_000));
+        assert_eq!(runs.remove(&run, 101), 201);
+        let run = runs.pop_expired(Millis(5_000), 201).unwrap();
+        assert_eq!((run.first, run.last), (202, 202));
+        assert_eq!(runs.remove(&run, 201), 201, "another message stands before it");
+        assert_eq!((runs.is_gone(201), runs.is_gone(202), runs.is_gone(203)), (false, true, false));
         assert_eq!(runs.next_expiry(), Millis::NEVER);
+        assert_eq!(runs.memory(), 0);
+    }
+
+    #[test]
+    fn a_run_is_bounded() {
+        let mut runs = Runs::default();
+        for number in 1..=RUN_MAX * 3 {
+            runs.add(number, Millis(5_000), 10);
+        }
+        let sizes = std::iter::from_fn(|| runs.pop_expired(Millis(5_000), 1)).map(|run| run.last - run.first + 1);
+        assert_eq!(sizes.collect::<Vec<_>>(), [RUN_MAX; 3]);
     }
 }
