@@ -58,14 +58,15 @@ impl Engine {
         let queued = flows().flat_map(|flow| &flow.queue).map(crate::session::Delivery::cost).sum();
         found.equal("queued_bytes", desk.queued_bytes, queued);
         let kept: u64 = flows().map(|flow| flow.inflight_bytes).sum();
+        let runs: u64 = flows().filter_map(|flow| flow.tail.as_ref()).map(|tail| tail.runs.memory()).sum();
         let extras = desk.connections.iter().filter_map(|(_, connection)| connection.extra.as_ref());
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
         let elsewhere = desk.uplinks.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
-        let held =
-            elsewhere + input as u64 + queued + kept + aliases + wills + outgoing + blocked * KERNEL_BUFFER_BYTES;
+        let lists = aliases + runs + outgoing;
+        let held = elsewhere + input as u64 + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
         found.equal("memory", desk.memory, held);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);
@@ -106,6 +107,8 @@ impl Engine {
                 due.iter().flatten().filter(|due| **due != never).count()
             })
             .sum();
+        let flows = desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
+        let of_queues = flows.filter(|flow| flow.expiry_timer.is_some()).count();
         let of_sys = usize::from(self.sys.has_timer())
             + usize::from(desk.tallies.has_timer())
             + usize::from(desk.loop_lag.has_timer())
@@ -113,7 +116,7 @@ impl Engine {
         found.equal(
             "timers",
             desk.timers.len() as u64,
-            (of_connections + of_sessions + of_sys + desk.uplinks.timers()) as u64,
+            (of_connections + of_sessions + of_queues + of_sys + desk.uplinks.timers()) as u64,
         );
     }
 
@@ -174,6 +177,8 @@ impl Engine {
         found.equal("queue_bytes", flow.queue_bytes, flow.queue.iter().map(crate::session::Delivery::cost).sum());
         let kept = flow.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());
         found.equal("inflight_bytes", flow.inflight_bytes, kept.map(crate::session::Delivery::cost).sum());
+        let watched = flow.expiry_timer.is_some() || flow.queue.next_expiry() == crate::now::Millis::NEVER;
+        found.holds(watched, || format!("{}: nobody looks at what expires in its queue", name()));
         found.holds(flow.to_resend <= flow.inflight.len(), || format!("{}: more to resend than there is", name()));
         let known = flow.blocking.is_empty() || self.desk.blockers.contains(&key.0);
         found.holds(known, || format!("{} holds publishers up unnoticed", name()));
@@ -187,10 +192,10 @@ impl Engine {
         let room = connection.output_len() <= self.desk.high_water / 2;
         let window = usize::from(session.receive_maximum);
         let sent = flow.inflight.len() - flow.to_resend.min(flow.inflight.len());
-        let next = flow.queue.front(self.settings.queue.lower_priority_share).filter(|_| flow.to_resend == 0);
         let bytes = flow.inflight_bytes == 0 || flow.inflight_bytes < self.settings.queue.max_bytes;
-        let stuck = (flow.to_resend > 0 && sent < window)
-            || next.is_some_and(|next| next.qos == tidegate_mqtt::QoS::AtMostOnce || (sent < window && bytes));
+        let open = flow.to_resend == 0 && sent < window && bytes;
+        let next = flow.queue.front(self.settings.queue.lower_priority_share, open);
+        let stuck = (flow.to_resend > 0 && sent < window) || (next.is_some() && !flow.waits_alone());
         found.holds(!(stuck && room), || format!("{}: messages wait for nothing", name()));
     }
 }

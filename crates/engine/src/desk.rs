@@ -47,6 +47,8 @@ pub(crate) enum Timer {
     Rate(ConnectionKey),
     /// A will's delay is over.
     Will(SessionKey),
+    /// Something in a session's queue has expired.
+    Expiry(SessionKey),
     /// A session without a connection ends.
     SessionEnd(SessionKey),
     /// A second is over in which turns took too long.
@@ -244,6 +246,9 @@ impl Desk {
     pub(crate) fn remove_session(&mut self, key: SessionKey) -> Option<Session> {
         let session = self.sessions.remove(key.0)?;
         self.reservations.forget_session(key);
+        if let Some(at) = session.flow.as_ref().and_then(|flow| flow.expiry_timer) {
+            self.timers.cancel(at, Timer::Expiry(key));
+        }
         self.memory -= session.will().map_or(0, Will::cost);
         if let Some(stored) = session.rare.as_ref().and_then(|rare| rare.stored_will) {
             self.journal.delete(Key::Will(stored));
@@ -418,11 +423,23 @@ impl Desk {
         self.pool.clear();
         self.connections.shrink();
         self.sessions.shrink();
+        self.sessions.values_mut().for_each(Session::shrink);
         let sessions = &self.sessions;
         self.by_client
             .shrink_to_fit(|key| sessions.get(*key).map_or(0, |session| hash_name(session.tenant, &session.client_id)));
         self.to_write.shrink();
         self.events.shrink_to_fit();
+        self.to_read.shrink_to_fit();
+        self.receipts.shrink();
+        if let Some(letters) = &mut self.dead_letters {
+            letters.shrink();
+        }
+        for sessions in [&mut self.hungry, &mut self.roomy, &mut self.to_refill] {
+            sessions.shrink_to_fit();
+        }
+        self.to_park.shrink_to_fit();
+        self.to_unpark.shrink_to_fit();
+        self.to_close.shrink_to_fit();
         self.journal.shrink();
     }
 }

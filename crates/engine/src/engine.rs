@@ -381,6 +381,7 @@ impl Engine {
             Timer::Parked(key) => self.give_up_parking(now, key),
             Timer::Rate(key) => self.handle_rate_timer(now, key),
             Timer::Will(session) => self.handle_will_timer(now, session),
+            Timer::Expiry(session) => self.handle_expiry_timer(now, session),
             Timer::SessionEnd(session) => self.handle_session_timer(now, session),
             Timer::LoopLag => self.handle_loop_lag_timer(now),
             Timer::Deals => self.handle_deal_timer(now),
@@ -451,13 +452,21 @@ impl Engine {
         self.desk.journal.full = full;
     }
 
-    /// Gives memory back after a peak.
+    /// Bytes that this shard holds, as far as it keeps sums of them: messages, what is kept for connections and sessions,
+    /// retained messages, subscriptions, and what goes to other shards. Costs the same whatever there is.
+    pub fn held_bytes(&self) -> u64 {
+        let sessions = self.desk.sessions.len() as u64 * SESSION_BYTES;
+        self.desk.memory + self.retained.bytes() + self.index.bytes() + self.links.bytes() + sessions
+    }
+
+    /// Gives memory back after a peak: every container keeps as much as it holds. Looks at every session.
     pub fn shrink(&mut self) {
         self.desk.shrink();
         self.layouts.trim();
         self.links.shrink();
         self.fan_outs.shrink();
         self.cache.clear();
+        self.retained.shrink();
     }
 
     /// The session of a client id, for whoever asks by name.
@@ -466,6 +475,8 @@ impl Engine {
     }
 }
 
+/// What a session is taken to hold beside its messages and subscriptions, bytes.
+const SESSION_BYTES: u64 = 512;
 /// Timers worked off in one turn; the rest is due in the next.
 const TIMERS_PER_TURN: usize = 1024;
 /// Expired retained messages removed in one turn.

@@ -120,6 +120,14 @@ impl<T> Slab<T> {
         self.iter_from(0)
     }
 
+    /// All entries in the order of their keys, to be changed.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.chunks.iter_mut().flat_map(|chunk| &mut chunk.slots).filter_map(|content| match content {
+            Slot::Taken(value) => Some(value),
+            Slot::Free { .. } => None,
+        })
+    }
+
     /// The entries with keys from `start` on, in order: a walk in bounded steps goes on from the last key plus one.
     pub(crate) fn iter_from(&self, start: u32) -> impl Iterator<Item = (u32, &T)> {
         let (first, skip) = split(start);

@@ -63,11 +63,21 @@ pub(crate) const SHORTAGE_LOG_MS: u64 = 10_000;
 /// Quiet time after which memory is given back, milliseconds.
 pub(crate) const TRIM_QUIET_MS: u64 = 1_000;
 
-/// When memory is given back although connections still come and go, milliseconds after they fell to half of the peak.
+/// When memory is given back although what is held still changes, milliseconds after enough of it was released.
 pub(crate) const TRIM_LATEST_MS: u64 = 120_000;
 
-/// Peaks of fewer connections than this are not worth giving memory back.
-pub(crate) const TRIM_MIN_PEAK: usize = 256;
+/// Bytes that have to be released since a peak before a shard gives memory back.
+pub(crate) const TRIM_MIN_BYTES: u64 = 2 * 1024 * 1024;
+
+/// One part in so many of the peak has to be released before a shard gives memory back.
+pub(crate) const TRIM_MIN_SHARE: u64 = 4;
+
+/// Bytes by which what a shard holds may change while things count as quiet.
+pub(crate) const TRIM_STEP_BYTES: u64 = 512 * 1024;
+
+/// What a connection is taken to hold outside the engine's sums, bytes.
+pub(crate) const CONNECTION_BYTES: u64 = 8 * 1024;
+
 /// New connections since memory was last given back that make a rush.
 pub(crate) const TRIM_MIN_RUSH: usize = 1024;
 

@@ -46,6 +46,11 @@ pub(super) fn is_addressed(settings: Option<&AddressSettings>, session: &Session
 }
 
 impl Engine {
+    /// When a mailbox that begins now is given up, as far as there are mailboxes.
+    pub(crate) fn mailbox_ends_at(&self, now: Now) -> Millis {
+        self.settings.addresses.as_ref().map_or(Millis::NEVER, |addresses| addresses.mailbox_ends_at(now.monotonic))
+    }
+
     /// Whether what is addressed to the client of a session stays when that ends.
     pub(crate) fn keeps_mailbox(&self, key: SessionKey) -> bool {
         let Some(addresses) = &self.settings.addresses else { return false };
@@ -67,6 +72,7 @@ impl Engine {
         self.remove_subscriptions(now, key);
         self.set_standing(now, key, Standing::Mailbox);
         self.empty_into_mailbox(now, key, reason);
+        self.desk.watch_expiry(key);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.expiry_seconds = 0;
         session.settle();

@@ -113,6 +113,11 @@ impl Receipts {
         }
     }
 
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.waiting.shrink_to_fit();
+    }
+
     /// Whether there is one to be published.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

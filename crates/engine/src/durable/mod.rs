@@ -16,6 +16,7 @@ mod journal;
 mod keys;
 mod records;
 mod restore;
+mod restoring;
 mod route;
 mod session_record;
 mod sweep;

@@ -21,8 +21,9 @@ const EXPIRES: u8 = 1 << 3;
 const PUBLISHER: u8 = 1 << 4;
 const PROPERTIES: u8 = 1 << 5;
 const PRIORITY: u8 = 1 << 6;
-/// Bits that no message has.
-const UNUSED: u8 = 1 << 7;
+/// Behind the time at which it expires stand the seconds that it had left, so that a wall clock that was set back gives
+/// it no more ([MQTT-3.3.2-6]). Values of earlier versions do not say it.
+const SECONDS_LEFT: u8 = 1 << 7;
 
 /// Appends a message.
 #[inline]
@@ -34,12 +35,15 @@ pub(crate) fn put_message(out: &mut Vec<u8>, now: Now, message: &Publication<'_>
         (PUBLISHER, message.publisher != 0),
         (PROPERTIES, !message.properties.is_empty()),
         (PRIORITY, message.priority != 0),
+        (SECONDS_LEFT, message.expires_at != Millis::NEVER),
     ] {
         flags |= bit * u8::from(set);
     }
     out.put_u8(flags);
     if flags & EXPIRES != 0 {
         out.put_u64(now.to_unix(message.expires_at));
+        let left = message.expires_at.since(now.monotonic).div_ceil(1000);
+        out.put_u32(u32::try_from(left).unwrap_or(u32::MAX));
     }
     if flags & PUBLISHER != 0 {
         out.put_u64(message.publisher);
@@ -58,9 +62,12 @@ pub(crate) fn put_message(out: &mut Vec<u8>, now: Now, message: &Publication<'_>
 /// Reads a message of a tenant.
 pub(crate) fn read_message(reader: &mut WireReader<'_>, now: Now, tenant: TenantId) -> Result<MessageRef, WireError> {
     let flags = reader.u8("a message's flags")?;
-    let qos = QoS::from_bits(flags & QOS).filter(|_| flags & UNUSED == 0);
+    let qos = QoS::from_bits(flags & QOS).filter(|_| flags & (EXPIRES | SECONDS_LEFT) != SECONDS_LEFT);
     let qos = qos.ok_or(WireError { reading: "a message's flags" })?;
-    let expires_at = if flags & EXPIRES != 0 { now.from_unix(reader.u64("an expiry")?) } else { Millis::NEVER };
+    let mut expires_at = if flags & EXPIRES != 0 { now.from_unix(reader.u64("an expiry")?) } else { Millis::NEVER };
+    if flags & SECONDS_LEFT != 0 {
+        expires_at = expires_at.min(now.monotonic.plus_seconds(reader.u32("the seconds that are left")?));
+    }
     let publisher = if flags & PUBLISHER != 0 { reader.u64("a publisher")? } else { 0 };
     let properties = if flags & PROPERTIES != 0 { read_properties(reader)? } else { &[] };
     let priority = if flags & PRIORITY != 0 { reader.u8("a priority")? } else { 0 };

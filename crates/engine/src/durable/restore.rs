@@ -18,7 +18,6 @@ use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
 use crate::session::packet_ids::{Inflight, State};
-use crate::session::tail::Tail;
 use crate::session::{FilterList, InFlight, Membership, Session};
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
@@ -28,6 +27,7 @@ use super::journal::Reserved;
 use super::keys::{Key, StoredSession};
 use super::records::{Content, Numbers, ReadEntry, SentRecord};
 use super::records::{delivery, end, read_message, read_subscription};
+use super::restoring::{RestoredEntry, Restoring};
 use super::route::malformed;
 use super::session_record::SessionRecord;
 
@@ -93,63 +93,6 @@ impl Restored {
 /// The barrier behind a restore carries this connection index, which no connection has.
 pub(crate) const RESTORING_INDEX: u32 = u32::MAX - 2;
 
-/// A session while its parts come in.
-#[derive(Debug)]
-struct Restoring {
-    key: SessionKey,
-    tenant: TenantId,
-    memberships: Vec<Rc<Membership>>,
-    entries: BTreeMap<u64, RestoredEntry>,
-    /// What stays in the store alone.
-    tail: Option<Tail>,
-    /// The highest number of its entries.
-    last: u64,
-    /// See [`SessionRecord::mailbox_from`].
-    mailbox_from: u64,
-}
-
-impl Restoring {
-    /// Leaves the end of a long queue to the store: what is beyond `share` bytes and simply comes next.
-    fn leave_tail(&mut self, share: u64) {
-        let stays = |(_, restored): &(&u64, &RestoredEntry)| restored.may_leave_memory();
-        let Some((first, _)) = self.entries.iter().rev().take_while(stays).last() else { return };
-        let mut in_memory = 0;
-        let beyond = self.entries.iter().find(|(number, restored)| {
-            let full = in_memory > 0 && in_memory + restored.cost() > share;
-            in_memory += if restored.sent.is_none() { restored.cost() } else { 0 };
-            full && *number >= first
-        });
-        let Some((first, _)) = beyond else { return };
-        let first = *first;
-        let left = self.entries.split_off(&first);
-        let bytes = left.values().map(RestoredEntry::cost).sum();
-        self.tail = Some(Tail { first, messages: left.len() as u64, bytes, batch: 0, loading: false, seen: false });
-    }
-}
-
-#[derive(Debug)]
-struct RestoredEntry {
-    entry: ReadEntry,
-    sent: Option<SentRecord>,
-}
-
-impl RestoredEntry {
-    /// Whether it simply waits for its turn, and can be read again by its own key.
-    fn may_leave_memory(&self) -> bool {
-        let Content::Here(message) = &self.entry.content else { return false };
-        self.sent.is_none() && self.entry.group.is_none() && !self.entry.latest && message.priority == 0
-    }
-
-    /// Bytes that it costs in memory, as far as they are its own.
-    fn cost(&self) -> u64 {
-        let message = match &self.entry.content {
-            Content::Here(message) => message.cost(),
-            Content::Body(_) => 0,
-        };
-        message + size_of::<crate::session::Delivery>() as u64
-    }
-}
-
 /// Everything that is being taken in.
 #[derive(Debug, Default)]
 pub(crate) struct Restoration {
@@ -162,6 +105,16 @@ pub(crate) struct Restoration {
     broken_off: Vec<SessionKey>,
     replay: Replay,
     done: Restored,
+}
+
+impl Restoration {
+    /// The message of an entry, unless it is missing.
+    fn message_of(&self, content: &Content) -> Option<MessageRef> {
+        match content {
+            Content::Here(message) => Some(Rc::clone(message)),
+            Content::Body(body) => self.bodies.get(body).map(Rc::clone),
+        }
+    }
 }
 
 /// The retained message of a topic; an empty one says that it was removed.
@@ -281,7 +234,7 @@ impl Engine {
             return Err(WireError { reading: "a client id that no other session has" });
         }
         let tenant = record.tenant;
-        let ends_at = record.ends_at_after_restart(now);
+        let ends_at = record.ends_at_after_restart(now, self.mailbox_ends_at(now));
         let mut session = Session {
             client_id: record.client_id,
             connection: None,
@@ -303,8 +256,8 @@ impl Engine {
         let mut will_due = None;
         if let Some(will) = record.will {
             let delay = will.delay_seconds.min(record.expiry_seconds);
-            let due =
-                if record.will_due == Millis::NEVER { now.monotonic.plus_seconds(delay) } else { record.will_due };
+            // A wall clock that was set back does not delay it further.
+            let due = record.will_due.min(now.monotonic.plus_seconds(delay));
             session.rare_mut().will = Some(will);
             session.rare_mut().will_due = Some(due);
             will_due = Some(due);
@@ -422,15 +375,9 @@ impl Engine {
         let mut queue = Vec::new();
         let next = restoring.entries.keys().next_back().map_or(0, |last| *last).max(restoring.last);
         for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
-            let message = match &entry.content {
-                Content::Here(message) => Rc::clone(message),
-                Content::Body(body) => {
-                    let Some(message) = all.bodies.get(body) else {
-                        missing += 1;
-                        continue;
-                    };
-                    Rc::clone(message)
-                }
+            let Some(message) = all.message_of(&entry.content) else {
+                missing += 1;
+                continue;
             };
             let delivery = delivery(entry, message, number);
             if number <= restoring.mailbox_from && record.is_none() && self.gives_up_restored(restoring.key, &delivery)
@@ -479,11 +426,14 @@ impl Engine {
             self.desk.stored_bytes += tail.bytes;
             flow.tail = Some(Box::new(tail));
         }
+        flow.note_taken_in();
         let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
         session.settle();
         self.desk.queued_messages += waiting;
         self.desk.queued_bytes += queue_bytes;
         self.desk.memory += queue_bytes + inflight_bytes;
+        self.desk.count_runs(restoring.key);
+        self.desk.watch_expiry(restoring.key);
         missing
     }
 }

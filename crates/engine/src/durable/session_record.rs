@@ -71,14 +71,16 @@ impl SessionRecord {
 
     /// When the session ends, after a restart. The connection of a client that was connected broke off when the process
     /// ended; how long that is ago nobody knows, so its time begins now.
-    pub(super) fn ends_at_after_restart(&self, now: Now) -> Millis {
+    /// A wall clock that was set back gives it no more time than it had when its client left; a mailbox has
+    /// `mailbox_ends_at` at most.
+    pub(super) fn ends_at_after_restart(&self, now: Now, mailbox_ends_at: Millis) -> Millis {
         match self.expiry_seconds {
-            _ if self.standing == Standing::Mailbox => self.ends_at,
+            _ if self.standing == Standing::Mailbox => self.ends_at.min(mailbox_ends_at),
             // It has ended with its connection.
             0 => now.monotonic,
             u32::MAX => Millis::NEVER,
             seconds if self.connected || self.ends_at == Millis::NEVER => now.monotonic.plus_seconds(seconds),
-            _ => self.ends_at,
+            seconds => self.ends_at.min(now.monotonic.plus_seconds(seconds)),
         }
     }
 

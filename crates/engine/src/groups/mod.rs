@@ -10,6 +10,7 @@ mod reseat;
 mod returns;
 pub(crate) mod shared_group;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -307,18 +308,22 @@ impl Reach<'_> {
         let topic = hash_bytes(0, publication.topic.as_bytes());
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         // Whoever has no room or gave it back is asked only if there is no other.
-        let (here, desk, wanted) = (self.place.shard, &*self.desk, Wanted::of(publication));
+        let (here, wanted) = (self.place.shard, Wanted::of(publication));
+        // Asking for room lets expired messages leave a queue.
+        let desk = RefCell::new(&mut *self.desk);
         let of_fleet = dealt.tenant == TenantId::UPLINK;
         let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
-            (shard, session) if shard == here => !desk.has_queue_room(SessionKey(session), &wanted),
+            (shard, session) if shard == here => {
+                !desk.borrow_mut().has_room_now(now.monotonic, SessionKey(session), &wanted)
+            }
             _ => member.options.full,
         };
         let has_left = |member: &Member<Receiver, Seat>| {
-            member.receiver.0 == here && desk.has_left(SessionKey(member.receiver.1), here)
+            member.receiver.0 == here && desk.borrow().has_left(SessionKey(member.receiver.1), here)
         };
         let is_out = |member: &Member<Receiver, Seat>| has_left(member) || Some(member.receiver) == not_to;
         let place = if of_fleet {
-            self::fleet::pick_broker(&mut dealt.members, desk, publication, topic, not_to)
+            self::fleet::pick_broker(&mut dealt.members, &desk.borrow(), publication, topic, not_to)
         } else {
             dealt.members.pick(publication.publisher, topic, |member| is_out(member) || is_full(member))
         };
@@ -429,7 +434,7 @@ impl Desk {
 
     /// Whether a session takes a message that a group of another shard has dealt to it, or notes that it does not.
     fn takes_dealt(&mut self, to: SessionKey, publication: &Publication<'_>) -> bool {
-        if self.has_queue_room(to, &Wanted::of(publication)) {
+        if self.has_room_now(self.journal.now.monotonic, to, &Wanted::of(publication)) {
             return true;
         }
         let bounds = self.bounds_of(to, publication.topic);

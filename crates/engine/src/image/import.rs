@@ -92,7 +92,8 @@ impl Engine {
         self.fit_standing(now, &mut session);
         let (ends_at, will_due) = session.rare.as_ref().map_or((None, None), |rare| (rare.ends_at, rare.will_due));
         let (tenant, standing) = (session.tenant, session.standing);
-        if let Some(flow) = &session.flow {
+        if let Some(flow) = &mut session.flow {
+            flow.note_taken_in();
             self.desk.queued_messages += flow.queue.len() as u64;
             self.desk.queued_bytes += flow.queue_bytes;
             self.desk.memory += flow.queue_bytes + flow.inflight_bytes;
@@ -104,6 +105,7 @@ impl Engine {
         if let Some(due) = will_due {
             self.desk.timers.set(due, Timer::Will(key));
         }
+        self.desk.watch_expiry(key);
         let mut stored: Vec<(String, u8, u32)> = Vec::new();
         for SubscriptionImage { filter, options, subscription_id, fetching } in subscriptions {
             stored.push((filter.clone(), options.bits(), subscription_id));

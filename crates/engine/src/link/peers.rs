@@ -137,7 +137,7 @@ impl Engine {
                 }
             }
             Record::Reserve { number, tenant, topic, qos, cost, waits } => {
-                self.handle_reserve(from, number, &Wanted { tenant, topic, qos, cost }, waits);
+                self.handle_reserve(now.monotonic, from, number, &Wanted { tenant, topic, qos, cost }, waits);
             }
             Record::Reserved { number, full } => self.handle_reserved(now, from, number, full),
             Record::Commit { number } => self.desk.reservations.commit((from, number)),

@@ -101,6 +101,7 @@ impl Desk {
     /// who waits for it, if anyone does; their number is returned.
     fn rejecting(
         &mut self,
+        now: Millis,
         route: &Route,
         wanted: &Wanted<'_>,
         not_to: Option<SessionKey>,
@@ -115,7 +116,7 @@ impl Desk {
             if qos == QoS::AtMostOnce || own || bounds.policy != OverflowPolicy::Reject {
                 continue;
             }
-            if self.has_queue_room(target.session, wanted) {
+            if self.has_room_now(now, target.session, wanted) {
                 sessions.push(target.session);
                 continue;
             }
@@ -135,8 +136,18 @@ impl Desk {
         first.map_or(Ok(sessions), |first| Err(Full { asked: asked.max(1), first }))
     }
 
+    /// Whether a session's queue can take a message without dropping any, after what has expired has left it.
+    pub(crate) fn has_room_now(&mut self, now: Millis, to: SessionKey, wanted: &Wanted<'_>) -> bool {
+        if !self.has_queue_room(to, wanted) {
+            let bounds = self.bounds_of(to, wanted.topic);
+            self.has_room_after_expiry(now, to, &bounds, wanted.cost);
+            self.is_over_ceiling_after_expiry(now, to);
+        }
+        self.has_queue_room(to, wanted)
+    }
+
     /// Whether a session's queue could take a message now without dropping any.
-    pub(crate) fn has_queue_room(&self, to: SessionKey, wanted: &Wanted<'_>) -> bool {
+    fn has_queue_room(&self, to: SessionKey, wanted: &Wanted<'_>) -> bool {
         let Some(session) = self.sessions.get(to.0) else { return false };
         let bounds = self.overflow.bounds(&session.client_id, wanted.topic);
         let (reserved, reserved_bytes) = self.reservations.of(to);
@@ -184,7 +195,13 @@ impl Engine {
         }
         let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
         let remote = self.roster.living(route.remote_bits());
-        match self.desk.rejecting(route, &wanted, Some(session), Some(publisher).filter(|_| waits && !leaving)) {
+        match self.desk.rejecting(
+            now.monotonic,
+            route,
+            &wanted,
+            Some(session),
+            Some(publisher).filter(|_| waits && !leaving),
+        ) {
             Err(_) if leaving && waits => Admission::Over,
             Err(full) if waits => self.withhold(now, key, (self.place.shard, full.asked), Some(full.first)),
             Err(full) => self.not_admitted(now, key, waits, publication, Some(full.first)),
@@ -311,6 +328,7 @@ impl Engine {
     /// Another shard asks for room.
     pub(crate) fn handle_reserve(
         &mut self,
+        now: Millis,
         from: ShardId,
         number: u32,
         wanted: &Wanted<'_>,
@@ -319,7 +337,7 @@ impl Engine {
         let slot = self.route_of(wanted.tenant, wanted.topic);
         let (_, route) = self.cache.get(slot);
         let publisher = waits.map(|connection| BlockedPublisher { shard: from, connection });
-        let full = match self.desk.rejecting(route, wanted, None, publisher) {
+        let full = match self.desk.rejecting(now, route, wanted, None, publisher) {
             Ok(_) if self.desk.journal.full && self.has_to_be_stored_for_receivers(slot, wanted) => 1,
             Ok(sessions) => {
                 self.desk.reservations.keep((from, number), &sessions, wanted.cost);

@@ -36,6 +36,11 @@ impl DeadLetters {
         Self { settings, waiting: VecDeque::new(), second: 0, sent: 0 }
     }
 
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.waiting.shrink_to_fit();
+    }
+
     /// Notes a dropped message; says whether it will be published. Several subscribers for whom the same message is
     /// dropped for the same reason at once make one letter.
     fn note(&mut self, reason: Reason, message: &MessageRef) -> Noted {

@@ -16,7 +16,7 @@ use crate::publish::layouts::{Layouts, Shape};
 use crate::session::overflow::Arriving;
 use crate::session::packet_ids::State;
 use crate::session::{BlockedPublisher, Delivery, Flow, InFlight, Membership, Session, SubscriptionIds};
-use crate::settings::OverflowPolicy;
+use crate::settings::{OverflowPolicy, Settings};
 use crate::telling::reason::Reason;
 
 /// How a subscription wants a message.
@@ -57,19 +57,19 @@ impl Desk {
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let qos = terms.qos.min(publication.qos);
         let Some(key) = session.connection else {
-            self.deliver_offline(publication, to, terms, qos);
+            self.deliver_offline(now, publication, to, terms, qos);
             return;
         };
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let qos = qos.min(connection.max_qos_out);
-        let queue_is_empty = session.flow.as_ref().is_none_or(|flow| {
-            flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none() && !flow.waits_alone()
-        });
-        if !queue_is_empty
-            || connection.output_len() > self.high_water
-            || (qos != QoS::AtMostOnce && !has_window(session, self.settings.queue.max_bytes))
-        {
+        let behind_kept = session.flow.as_ref().is_some_and(|flow| flow.is_keeping_qos0())
+            && keeps_qos0(&self.settings, session, publication.topic);
+        let qos = if behind_kept { qos.max(QoS::AtLeastOnce) } else { qos }.min(connection.max_qos_out);
+        let room = Room { output: connection.output_len(), high_water: self.high_water };
+        if !goes_at_once(session, qos, room, self.settings.queue.max_bytes) {
             self.enqueue(now, publication, to, terms, qos);
+            if qos == QoS::AtMostOnce && room.output <= room.high_water / 2 {
+                self.refill_soon(to);
+            }
             return;
         }
         let mut shape = Shape {
@@ -117,13 +117,18 @@ impl Desk {
     }
 
     #[cold]
-    fn deliver_offline(&mut self, publication: &mut Publication<'_>, to: SessionKey, terms: &Terms<'_>, qos: QoS) {
+    fn deliver_offline(
+        &mut self,
+        now: Millis,
+        publication: &mut Publication<'_>,
+        to: SessionKey,
+        terms: &Terms<'_>,
+        qos: QoS,
+    ) {
         let Some(session) = self.sessions.get(to.0) else { return };
         let is_uplink = session.is_uplink();
-        let addresses =
-            self.settings.addresses.as_ref().filter(|_| qos == QoS::AtMostOnce && session.standing.is_node());
-        if addresses.is_some_and(|it| it.keep_qos0 && it.is_addressed(session, publication.topic)) {
-            self.enqueue(Millis(0), publication, to, terms, QoS::AtLeastOnce);
+        if qos == QoS::AtMostOnce && keeps_qos0(&self.settings, session, publication.topic) {
+            self.enqueue(now, publication, to, terms, QoS::AtLeastOnce);
             return;
         }
         let sent_on_until = session.rare.as_ref().and_then(|rare| rare.sent_on_until);
@@ -132,7 +137,7 @@ impl Desk {
             self.discard_publication_for(Reason::OfflineQos0, to, publication);
             return;
         }
-        self.enqueue(Millis(0), publication, to, terms, qos);
+        self.enqueue(now, publication, to, terms, qos);
     }
 
     /// Puts a message into a session's queue, or does what the policy for a full queue says.
@@ -161,6 +166,7 @@ impl Desk {
             self.tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
         }
         if self.enqueue_in_store(publication, to, terms, &delivery) {
+            self.note_expiry(to, publication.expires_at);
             self.read_ahead(to);
             return;
         }
@@ -168,6 +174,7 @@ impl Desk {
         let cost = delivery.cost();
         let stored = session.stored.filter(|_| qos != QoS::AtMostOnce);
         let flow = session.flow_mut();
+        flow.keeps_qos0 |= publication.qos < qos;
         if let Some(stored) = stored {
             delivery.number = flow.number();
             self.journal.put_entry(stored, delivery.number, publication, terms, qos, None, delivery.latest);
@@ -178,6 +185,7 @@ impl Desk {
         if let Some(older) = replaced {
             self.drop_replaced(to, &older);
         }
+        self.note_expiry(to, publication.expires_at);
         self.note_queued(to, terms.publisher);
     }
 
@@ -204,16 +212,21 @@ impl Desk {
         self.memory -= cost;
     }
 
+    /// The queue of a connected client has a message that may be sent at once.
+    pub(crate) fn refill_soon(&mut self, to: SessionKey) {
+        if self.to_refill.last() != Some(&to) {
+            self.to_refill.push(to);
+        }
+    }
+
     /// Sends from a session's queue as much as its window and its output take.
     pub(crate) fn refill(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
         while let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) {
-            if flow.to_resend > 0 {
-                if self.resend_next(now, layouts, to) {
-                    continue;
-                }
-                break;
+            let empty = flow.queue.is_empty();
+            if flow.to_resend > 0 && self.resend_next(now, layouts, to) {
+                continue;
             }
-            if flow.queue.is_empty() {
+            if empty {
                 break;
             }
             let Some(session) = self.sessions.get_mut(to.0) else { return };
@@ -223,19 +236,17 @@ impl Desk {
             let window = has_window(session, self.settings.queue.max_bytes);
             let Some(flow) = session.flow.as_mut() else { break };
             let share = self.settings.queue.lower_priority_share;
-            let waits = flow.waits_alone();
-            let Some(next) = flow.queue.front(share) else { break };
-            if !room || waits || (next.qos != QoS::AtMostOnce && !window) {
+            if !room || flow.waits_alone() {
                 break;
             }
-            let Some(next) = flow.queue.pop_front(share) else { break };
+            // What is to be sent again goes before what has not been sent. QoS 0 waits for neither.
+            let window = window && flow.to_resend == 0;
+            let Some(next) = flow.queue.pop_front(share, window) else { break };
             let cost = next.cost();
             flow.queue_bytes -= cost;
-            let stored = session.stored;
             self.forget_queued(cost);
             if next.is_expired(now) {
-                self.discard_for(Reason::MessageExpired, to, &next.message);
-                self.forget_stored(stored, next.number);
+                self.drop_expired(to, &next);
                 continue;
             }
             self.send_queued(now, layouts, to, &next);
@@ -330,6 +341,9 @@ impl Desk {
                 flow.queue.is_empty()
             }
         };
+        if empty {
+            self.end_waiting(to);
+        }
         if empty && fetching {
             self.hungry.push(to);
         }
@@ -359,6 +373,38 @@ fn await_answer(now: Millis, flow: &mut Flow, qos: QoS, sent: InFlight) -> Optio
 /// What a message of this QoS waits for after it was sent.
 pub(crate) fn awaited(qos: QoS) -> State {
     if qos == QoS::ExactlyOnce { State::AwaitPubRec } else { State::AwaitPubAck }
+}
+
+/// Whether a message of QoS 0 is kept as one of QoS 1 for a client that is away: what is addressed to a mobile node.
+#[cold]
+fn keeps_qos0(settings: &Settings, session: &Session, topic: &str) -> bool {
+    let addresses = settings.addresses.as_ref().filter(|_| session.standing.is_node());
+    addresses.is_some_and(|addresses| addresses.keep_qos0 && addresses.is_addressed(session, topic))
+}
+
+/// Output of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    output: usize,
+    high_water: usize,
+}
+
+/// Whether a message to a connected client is sent without waiting in the queue. One of QoS 0 goes before messages that
+/// wait for the client's window, as long as no other of QoS 0 waits.
+#[inline]
+fn goes_at_once(session: &Session, qos: QoS, room: Room, max_bytes: u64) -> bool {
+    let window = qos == QoS::AtMostOnce || has_window(session, max_bytes);
+    let Some(flow) = session.flow.as_ref() else { return window && room.output <= room.high_water };
+    if flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none() {
+        return window && !flow.waits_alone() && room.output <= room.high_water;
+    }
+    // What waits for output is sent when half of it is gone.
+    qos == QoS::AtMostOnce
+        && room.output <= room.high_water / 2
+        && !flow.queue.has_windowless()
+        && !flow.queue.has_latest()
+        && !flow.waits_alone()
+        && (flow.to_resend > 0 || !has_window(session, max_bytes))
 }
 
 #[inline]

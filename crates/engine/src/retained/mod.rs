@@ -87,6 +87,11 @@ impl<M: Retainable> Retained<M> {
         self.ledger.clone_from(&settings.tenant_ledger);
     }
 
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.expired.shrink_to_fit();
+    }
+
     /// Number of messages, including expired ones that [`Retained::expire`] has not come to yet.
     pub(crate) fn len(&self) -> u64 {
         self.count

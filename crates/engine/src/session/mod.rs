@@ -1,6 +1,7 @@
 //! What the server keeps for a client id, with or without a connection.
 
 pub(crate) mod acknowledge;
+pub(crate) mod expiring;
 pub(crate) mod overflow;
 pub(crate) mod packet_ids;
 pub(crate) mod priority;
@@ -130,6 +131,12 @@ pub(crate) struct Flow {
     pub queue: SessionQueue,
     /// Cost of the queue in bytes.
     pub queue_bytes: u64,
+    /// When the queue is looked at for messages that have expired; also its key among the timers.
+    pub expiry_timer: Option<Millis>,
+    /// A message of QoS 0 was kept as one of QoS 1 while the client was away. As long as anything waits, further ones of
+    /// QoS 0 wait behind it in the same way, so that they keep their order. This concerns
+    /// what is addressed to a mobile node.
+    pub keeps_qos0: bool,
     /// QoS 2 packet ids received and not yet released.
     pub received: ReceivedIds,
     /// How many of `received` are from earlier connections, which the receive maximum does not count.
@@ -182,6 +189,20 @@ impl Flow {
         self.one_at_a_time && !self.inflight.is_empty()
     }
 
+    /// Whether messages of QoS 0 wait as ones of QoS 1.
+    #[inline]
+    pub(crate) fn is_keeping_qos0(&self) -> bool {
+        self.keeps_qos0 && (!self.queue.is_empty() || self.tail.is_some() || self.to_resend > 0)
+    }
+
+    /// The queue was taken in from a store or another shard.
+    pub(crate) fn note_taken_in(&mut self) {
+        let is_kept = |delivery: &Delivery| delivery.message.qos < delivery.qos;
+        let sent = self.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());
+        // What is in a tail is not known before it is read.
+        self.keeps_qos0 = self.tail.is_some() || self.queue.iter().chain(sent).any(is_kept);
+    }
+
     /// Whether nothing at all is owed or remembered.
     pub(crate) fn is_idle(&self) -> bool {
         self.inflight.is_empty()
@@ -189,6 +210,7 @@ impl Flow {
             && self.received.is_empty()
             && self.blocking.is_empty()
             && self.tail.is_none()
+            && self.expiry_timer.is_none()
     }
 }
 
@@ -388,6 +410,16 @@ impl Session {
 
     pub(crate) fn rare_mut(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
+    }
+
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        if let Some(flow) = &mut self.flow {
+            flow.queue.shrink();
+            flow.inflight.shrink();
+            flow.received.shrink();
+            flow.blocking.shrink_to_fit();
+        }
     }
 
     /// Frees what an idle session does not need.

@@ -39,15 +39,15 @@ impl Desk {
     /// Whether the new delivery may enter the queue, after the policy did what it does.
     pub(crate) fn make_room(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
         let Arriving { to, delivery, bounds, .. } = *arriving;
-        let (reserved, reserved_bytes) = self.reservations.of(to);
-        let over_ceiling = self.is_over_ceiling();
-        let Some(session) = self.sessions.get_mut(to.0) else { return false };
-        let flow = session.flow_mut();
-        let (waiting, waiting_bytes) = flow.waiting();
-        if bounds.fits(waiting + reserved, waiting_bytes + reserved_bytes, delivery.cost()) {
-            return !over_ceiling || self.make_room_in_shard(arriving);
+        if self.sessions.get(to.0).is_none() {
+            return false;
         }
-        flow.full_at = Some(bounds);
+        if self.has_room_after_expiry(now, to, &bounds, delivery.cost()) {
+            return !self.is_over_ceiling_after_expiry(now, to) || self.make_room_in_shard(arriving);
+        }
+        if let Some(session) = self.sessions.get_mut(to.0) {
+            session.flow_mut().full_at = Some(bounds);
+        }
         match bounds.policy {
             OverflowPolicy::DropNewest => self.drop_newest(now, arriving),
             OverflowPolicy::DropOldest => self.drop_oldest(now, arriving),
@@ -96,10 +96,10 @@ impl Desk {
         if std::mem::replace(&mut flow.full_told, true) {
             return;
         }
-        let client_id = session.client_id.to_string();
+        let (client_id, connected) = (session.client_id.to_string(), session.connection.is_some());
         let flow = session.flow_mut();
         let unacknowledged = flow.inflight.iter().next().map(|entry| entry.id().get());
-        let waiting_ms = if unacknowledged.is_some() { now.since(flow.waiting_since) } else { 0 };
+        let waiting_ms = if connected && unacknowledged.is_some() { now.since(flow.waiting_since) } else { 0 };
         self.events.push_back(Event::Log(LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms }));
     }
 }

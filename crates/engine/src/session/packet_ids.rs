@@ -61,6 +61,11 @@ impl<T> InflightEntry<T> {
 }
 
 impl<T> Inflight<T> {
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+    }
+
     /// Nothing in flight; the first id will be 1.
     pub(crate) const fn new() -> Self {
         Self { entries: VecDeque::new(), next: PacketId::MIN, free_run: u16::MAX, kept_back: 0 }
@@ -244,6 +249,11 @@ pub(crate) struct ReceivedIds {
 }
 
 impl ReceivedIds {
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.ids.shrink_to_fit();
+    }
+
     /// Number of ids.
     #[inline]
     pub(crate) fn len(&self) -> usize {

@@ -1,33 +1,32 @@
 //! What waits for a session, and which of it goes next.
 //!
-//! Nearly all queues are first-in-first-out. One that takes a message with a priority sorts what waits by level until
-//! it runs empty, and one that takes a message of which only the newest of its topic counts finds those by their
-//! topics.
+//! A queue of messages that are alike is first-in-first-out. A message with a priority or an expiry, one of which only
+//! the newest of its topic counts, and QoS 0 beside QoS 1 or 2 make it a sorted one until it is empty.
+//!
+//! A client's window (Receive Maximum) holds messages above QoS 0 back. Those of QoS 0 go on meanwhile, so that QoS 0
+//! keeps its own order and QoS 1 and 2 theirs ([MQTT-4.6.0-5]).
 
-mod latest;
-mod levels;
+mod lane;
+mod sorted;
 
 use std::collections::VecDeque;
 
+use tidegate_mqtt::QoS;
+
+use crate::now::Millis;
 use crate::session::Delivery;
-use crate::session::queue::latest::LatestQueue;
-use crate::session::queue::levels::LevelQueue;
+use crate::session::queue::sorted::SortedQueue;
 
 /// Highest priority of a message; 0 is the least and the ordinary one.
 pub(crate) const PRIORITY_MAX: u8 = 9;
 
-/// Levels of priority.
-const LEVELS: usize = PRIORITY_MAX as usize + 1;
-
 /// The messages that wait for one session. As large as a plain queue while it is one.
 #[derive(Debug)]
 pub(crate) enum SessionQueue {
-    /// First in, first out.
+    /// First in, first out. Either all need the client's window or none does.
     Plain(VecDeque<Delivery>),
-    /// Higher priorities go first.
-    Levels(Box<LevelQueue>),
-    /// As with levels, and some messages give way to newer ones of their topic.
-    Latest(Box<LatestQueue>),
+    /// Messages are found by priority, by topic, by expiry, and by whether they need the window.
+    Sorted(Box<SortedQueue>),
 }
 
 impl Default for SessionQueue {
@@ -60,8 +59,7 @@ impl SessionQueue {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Plain(queue) => queue.len(),
-            Self::Levels(queue) => queue.len(),
-            Self::Latest(queue) => queue.len(),
+            Self::Sorted(queue) => queue.len(),
         }
     }
 
@@ -70,12 +68,38 @@ impl SessionQueue {
         self.len() == 0
     }
 
+    /// Whether all are served in the order of their arrival, but for those that need no window.
+    pub(crate) fn is_in_order(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Sorted(queue) => queue.is_in_order(),
+        }
+    }
+
+    /// Whether any message waits that needs no window: one of QoS 0.
+    #[inline]
+    pub(crate) fn has_windowless(&self) -> bool {
+        match self {
+            Self::Plain(queue) => queue.front().is_some_and(|first| first.qos == QoS::AtMostOnce),
+            Self::Sorted(queue) => queue.has_windowless(),
+        }
+    }
+
+    /// Whether some messages give way to newer ones of their topic.
+    #[inline]
+    pub(crate) fn has_latest(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Sorted(queue) => queue.has_latest(),
+        }
+    }
+
     /// Adds a delivery behind all others of its priority. Returns the older one of its topic that it replaces.
     #[inline]
     pub(crate) fn push_back(&mut self, delivery: Delivery) -> Option<Delivery> {
         if let Self::Plain(queue) = self
-            && delivery.message.priority == 0
-            && !delivery.latest
+            && is_plain(&delivery)
+            && queue.front().is_none_or(|first| is_alike(first, &delivery))
         {
             queue.push_back(delivery);
             return None;
@@ -85,45 +109,34 @@ impl SessionQueue {
 
     #[cold]
     fn push_sorted(&mut self, delivery: Delivery) -> Option<Delivery> {
-        if delivery.latest && !matches!(self, Self::Latest(_)) {
-            let turns = match self {
-                Self::Levels(queue) => queue.turns,
-                Self::Plain(_) | Self::Latest(_) => Turns::default(),
-            };
-            let before = std::mem::take(self);
-            let mut queue: LatestQueue = before.into_iter().collect();
-            queue.turns = turns;
-            *self = Self::Latest(Box::new(queue));
-        } else if let Self::Plain(queue) = self {
-            *self = Self::Levels(Box::new(std::mem::take(queue).into_iter().collect()));
+        if let Self::Plain(queue) = self {
+            *self = Self::Sorted(Box::new(std::mem::take(queue).into_iter().collect()));
         }
         match self {
             Self::Plain(_) => None,
-            Self::Levels(queue) => {
-                queue.push(delivery);
-                None
-            }
-            Self::Latest(queue) => queue.push(delivery),
+            Self::Sorted(queue) => queue.push(delivery),
         }
     }
 
     /// The delivery that goes next, where of `share` messages one is of a lower priority than the highest that waits.
+    /// Without a `window` only those of QoS 0 go.
     #[inline]
-    pub(crate) fn front(&self, share: u16) -> Option<&Delivery> {
+    pub(crate) fn front(&self, share: u16, window: bool) -> Option<&Delivery> {
         match self {
-            Self::Plain(queue) => queue.front(),
-            Self::Levels(queue) => queue.front(share),
-            Self::Latest(queue) => queue.front(share),
+            Self::Plain(queue) => queue.front().filter(|first| window || first.qos == QoS::AtMostOnce),
+            Self::Sorted(queue) => queue.front(share, window),
         }
     }
 
     /// Takes what [`SessionQueue::front`] shows.
     #[inline]
-    pub(crate) fn pop_front(&mut self, share: u16) -> Option<Delivery> {
+    pub(crate) fn pop_front(&mut self, share: u16, window: bool) -> Option<Delivery> {
         let taken = match self {
-            Self::Plain(queue) => return queue.pop_front(),
-            Self::Levels(queue) => queue.pop(share),
-            Self::Latest(queue) => queue.pop(share),
+            Self::Plain(queue) => {
+                let goes = window || queue.front().is_some_and(|first| first.qos == QoS::AtMostOnce);
+                return if goes { queue.pop_front() } else { None };
+            }
+            Self::Sorted(queue) => queue.pop(share, window),
         };
         self.settle();
         taken
@@ -133,18 +146,43 @@ impl SessionQueue {
     pub(crate) fn pop_least(&mut self, priority: u8) -> Option<Delivery> {
         let taken = match self {
             Self::Plain(queue) => return queue.pop_front(),
-            Self::Levels(queue) => queue.pop_least(priority),
-            Self::Latest(queue) => queue.pop_least(priority),
+            Self::Sorted(queue) => queue.pop_least(priority),
         };
         self.settle();
         taken
     }
 
+    /// When the first delivery expires; [`Millis::NEVER`] if none does.
+    #[inline]
+    pub(crate) fn next_expiry(&self) -> Millis {
+        match self {
+            Self::Plain(_) => Millis::NEVER,
+            Self::Sorted(queue) => queue.next_expiry(),
+        }
+    }
+
+    /// Takes the delivery that expires first, if it has expired. Costs nothing if none has, and otherwise time in the
+    /// logarithm of the queue's length.
+    pub(crate) fn pop_expired(&mut self, now: Millis) -> Option<Delivery> {
+        let Self::Sorted(queue) = self else { return None };
+        let taken = queue.pop_expired(now)?;
+        self.settle();
+        Some(taken)
+    }
+
     /// The older delivery whose place a new one would take, where only the newest of its topic counts.
     pub(crate) fn replaceable(&self, delivery: &Delivery) -> Option<&Delivery> {
         match self {
-            Self::Latest(queue) => queue.replaceable(delivery),
-            Self::Plain(_) | Self::Levels(_) => None,
+            Self::Plain(_) => None,
+            Self::Sorted(queue) => queue.replaceable(delivery),
+        }
+    }
+
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        match self {
+            Self::Plain(queue) => queue.shrink_to_fit(),
+            Self::Sorted(queue) => queue.shrink(),
         }
     }
 
@@ -156,7 +194,10 @@ impl SessionQueue {
         is_it: impl Fn(&Delivery) -> bool,
         comes_after: impl Fn(&Delivery) -> bool,
     ) {
-        let Self::Plain(queue) = self else { return };
+        let queue = match self {
+            Self::Plain(queue) => queue,
+            Self::Sorted(queue) => return queue.advance_last(limit, is_it, comes_after),
+        };
         if !queue.back().is_some_and(is_it) {
             return;
         }
@@ -173,8 +214,7 @@ impl SessionQueue {
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Delivery> + '_> {
         match self {
             Self::Plain(queue) => Box::new(queue.iter()),
-            Self::Levels(queue) => Box::new(queue.iter()),
-            Self::Latest(queue) => Box::new(queue.iter()),
+            Self::Sorted(queue) => Box::new(queue.iter()),
         }
     }
 
@@ -194,8 +234,7 @@ impl IntoIterator for SessionQueue {
     fn into_iter(self) -> Self::IntoIter {
         match self {
             Self::Plain(queue) => Box::new(queue.into_iter()),
-            Self::Levels(queue) => Box::new(queue.into_arrivals()),
-            Self::Latest(queue) => Box::new(queue.into_arrivals()),
+            Self::Sorted(queue) => Box::new(queue.into_arrivals()),
         }
     }
 }
@@ -212,15 +251,25 @@ impl<'q> IntoIterator for &'q SessionQueue {
 impl FromIterator<Delivery> for SessionQueue {
     /// Each delivery stays one, whatever its topic: what was counted as waiting has to be there.
     fn from_iter<I: IntoIterator<Item = Delivery>>(deliveries: I) -> Self {
-        let all: Vec<Delivery> = deliveries.into_iter().collect();
-        if all.iter().any(|delivery| delivery.latest) {
-            Self::Latest(Box::new(all.into_iter().collect()))
-        } else if all.iter().any(|delivery| delivery.message.priority != 0) {
-            Self::Levels(Box::new(all.into_iter().collect()))
+        let all: VecDeque<Delivery> = deliveries.into_iter().collect();
+        if all.iter().all(is_plain) && all.front().is_none_or(|first| all.iter().all(|other| is_alike(first, other))) {
+            Self::Plain(all)
         } else {
-            Self::Plain(all.into())
+            Self::Sorted(Box::new(all.into_iter().collect()))
         }
     }
+}
+
+/// Whether a delivery may wait in a plain queue.
+#[inline]
+fn is_plain(delivery: &Delivery) -> bool {
+    delivery.message.priority == 0 && !delivery.latest && delivery.message.expires_at == Millis::NEVER
+}
+
+/// Whether both deliveries need the client's window, or neither does.
+#[inline]
+fn is_alike(one: &Delivery, other: &Delivery) -> bool {
+    (one.qos == QoS::AtMostOnce) == (other.qos == QoS::AtMostOnce)
 }
 
 #[cfg(test)]

@@ -5,19 +5,22 @@
 //! but the messages that it brings. Messages that are not simply the next ones stay in memory: those with a priority,
 //! those of which only the newest counts, and those of shared groups, which other members may get.
 
+mod runs;
+
 use crate::desk::Desk;
 use crate::durable::{EntryRead, entries_from, read_entry};
 use crate::engine::Engine;
 use crate::event::{Event, LoadedQueue, WantedQueue};
 use crate::ids::{SessionKey, TenantId};
 use crate::message::Publication;
-use crate::now::Now;
-use crate::session::queue::SessionQueue;
+use crate::now::{Millis, Now};
 use crate::session::{Delivery, Flow};
 use crate::telling::reason::Reason;
 
+use runs::Runs;
+
 /// The part of a queue that is in the store alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tail {
     /// The number of its first message.
     pub first: u64,
@@ -30,6 +33,10 @@ pub(crate) struct Tail {
     pub loading: bool,
     /// Whether all of it was committed when that was asked for: then some of it has to come.
     pub seen: bool,
+    /// Which of its messages expire when.
+    pub runs: Runs,
+    /// What of the runs' memory is counted.
+    pub counted: u64,
 }
 
 /// Bytes asked for at once.
@@ -71,25 +78,25 @@ impl Desk {
         let cost = delivery.cost();
         let stays = self.moving.has(crate::ids::partition_of(session.tenant, &session.client_id));
         let beyond = flow.tail.is_some()
-            || (!stays
-                && !flow.queue.is_empty()
-                && flow.queue_bytes + cost > share
-                && matches!(flow.queue, SessionQueue::Plain(_)));
+            || (!stays && !flow.queue.is_empty() && flow.queue_bytes + cost > share && flow.queue.is_in_order());
         if !beyond || !may_leave_memory(delivery) {
             return false;
         }
+        flow.keeps_qos0 |= publication.qos < delivery.qos;
         let number = flow.number();
         let batch = self.journal.sequence();
         let tail = flow.tail.get_or_insert_with(|| Box::new(Tail { first: number, ..Tail::default() }));
         tail.messages += 1;
         tail.bytes += cost;
         tail.batch = batch;
+        tail.runs.add(number, publication.expires_at, cost);
         // What several sessions share is read by another key, so that such a message is written for each of them.
         let wide = std::mem::replace(&mut publication.wide, false);
         self.journal.put_entry(stored, number, publication, terms, delivery.qos, None, false);
         publication.wide = wide;
         self.stored_messages += 1;
         self.stored_bytes += cost;
+        self.count_runs(to);
         true
     }
 
@@ -123,10 +130,45 @@ impl Desk {
         self.events.push_back(Event::ReadQueue(wanted));
     }
 
+    /// Takes the messages that expired first out of the end of a queue, if any have; returns how many. They are
+    /// deleted unread, so that nobody but the counters is told.
+    pub(crate) fn expire_in_tail(&mut self, now: Millis, to: SessionKey) -> u64 {
+        let Some(session) = self.sessions.get_mut(to.0) else { return 0 };
+        let stored = session.stored;
+        let Some(tail) = session.flow.as_mut().and_then(|flow| flow.tail.as_mut()) else { return 0 };
+        let Some(run) = tail.runs.pop_expired(now, tail.first) else { return 0 };
+        tail.first = tail.runs.remove(&run, tail.first);
+        let messages = (run.last - run.first + 1).min(tail.messages);
+        let bytes = if messages == tail.messages { tail.bytes } else { run.bytes.min(tail.bytes) };
+        tail.messages -= messages;
+        tail.bytes -= bytes;
+        let over = tail.messages == 0 && !tail.loading;
+        self.stored_messages -= messages;
+        self.stored_bytes -= bytes;
+        if over && let Some(tail) = session.flow.as_mut().and_then(|flow| flow.tail.take()) {
+            self.forget_tail(&tail);
+        }
+        self.count_runs(to);
+        self.counters.dropped[Reason::MessageExpired.number()] += messages;
+        for number in run.first..=run.last {
+            self.forget_stored(stored, number);
+        }
+        messages
+    }
+
+    /// Counts the memory of what is known of the end of a queue.
+    pub(crate) fn count_runs(&mut self, to: SessionKey) {
+        let flow = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
+        let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
+        let before = std::mem::replace(&mut tail.counted, tail.runs.memory());
+        self.memory = self.memory - before + tail.counted;
+    }
+
     /// Takes the end of a queue out of the sums.
     pub(crate) fn forget_tail(&mut self, tail: &Tail) {
         self.stored_messages -= tail.messages;
         self.stored_bytes -= tail.bytes;
+        self.memory -= tail.counted;
     }
 }
 
@@ -155,13 +197,16 @@ impl Engine {
         let mut taken = 0;
         for (pair_key, value) in &loaded.entries {
             match read_entry(pair_key, value, now, loaded.tenant) {
-                Some(read) if read.session.0.get() == loaded.session => taken += self.take_read(key, read),
+                Some(read) if read.session.0.get() == loaded.session => {
+                    taken += self.take_read(now.monotonic, key, read);
+                }
                 _ => {
                     self.give_up_tail(key);
                     break;
                 }
             }
         }
+        self.desk.count_runs(key);
         self.go_on_after_read(now, key, taken);
     }
 
@@ -184,7 +229,7 @@ impl Engine {
     }
 
     /// Puts one message back into memory, or passes over one that is there; returns how many that were.
-    fn take_read(&mut self, key: SessionKey, read: EntryRead) -> u64 {
+    fn take_read(&mut self, now: Millis, key: SessionKey, read: EntryRead) -> u64 {
         let EntryRead { number, delivery, .. } = read;
         let allowed = delivery.as_ref().is_none_or(|delivery| self.may_receive(key, delivery.message.topic()));
         let owed = delivery.as_ref().is_none_or(|delivery| self.is_owed_still(key, number, &delivery.message));
@@ -194,6 +239,9 @@ impl Engine {
         let Some(flow) = session.flow.as_mut() else { return 0 };
         let Some(tail) = flow.tail.as_mut().filter(|tail| number >= tail.first && tail.messages > 0) else { return 0 };
         tail.first = number + 1;
+        if tail.runs.is_gone(number) {
+            return 1;
+        }
         let Some(delivery) = delivery else { return 1 };
         let cost = delivery.cost();
         tail.messages -= 1;
@@ -201,17 +249,23 @@ impl Engine {
         tail.bytes -= out;
         desk.stored_messages -= 1;
         desk.stored_bytes -= out;
+        if delivery.is_expired(now) {
+            desk.drop_expired(key, &delivery);
+            return 1;
+        }
         if !allowed || !owed {
             let reason = if owed { Reason::NotAuthorized } else { Reason::SessionDiscarded };
             desk.drop_for(reason, key, delivery.message.topic());
             desk.forget_stored(stored, number);
             return 1;
         }
+        let expires_at = delivery.message.expires_at;
         flow.queue.push_back(delivery);
         flow.queue_bytes += cost;
         desk.queued_messages += 1;
         desk.queued_bytes += cost;
         desk.memory += cost;
+        desk.note_expiry(key, expires_at);
         1
     }
 

@@ -14,7 +14,7 @@ mod receipts;
 mod weather;
 
 /// Everybody may publish to everybody.
-fn open(settings: &mut Settings) {
+pub(super) fn open(settings: &mut Settings) {
     settings.addresses = Some(AddressSettings { guarded: false, ..AddressSettings::default() });
 }
 

@@ -4,8 +4,10 @@ use tidegate_engine::{Durability, Owed, PARTITIONS, PartitionId, Settings};
 
 use crate::harness::*;
 
+mod clock;
 mod crossing;
 mod damage;
+mod expiry;
 mod full;
 mod policies;
 mod promises;

@@ -8,7 +8,9 @@ use crate::harness::*;
 
 mod blocking;
 mod ceiling;
+mod expiry;
 mod slow_sockets;
+mod window;
 
 fn policy(overflow: OverflowPolicy, max_messages: u32) -> impl Fn(&mut Settings) {
     move |settings| {
@@ -207,20 +209,4 @@ fn a_queue_of_no_messages_drops_with_a_reason_what_cannot_be_sent_at_once() {
             assert_eq!(subscriber.drain(), ["4"]);
         });
     }
-}
-
-#[test]
-fn what_comes_to_the_front_of_a_full_queue_and_needs_no_window_is_sent() {
-    everywhere_with(policy(OverflowPolicy::DropOldest, 2), |world| {
-        let subscriber = stuck(world, "s");
-        let publisher = world.connect(v5("p"));
-        publisher.publish(message("t", "in flight").qos1());
-        publisher.publish(message("t", "waits").qos1());
-        publisher.publish(message("t", "at most once"));
-        assert_eq!(subscriber.payloads(), ["in flight"]);
-        publisher.publish(message("t", "newest").qos1());
-        assert_eq!(subscriber.payloads(), ["at most once"]);
-        assert_eq!(subscriber.drain(), Vec::<String>::new());
-        assert_eq!((world.dropped(Reason::QueueFullOldest), world.gauges().queued_messages), (1, 1));
-    });
 }

@@ -55,7 +55,6 @@ impl Shard {
         let listener = self.table.listener(key);
         let Some(bytes) = self.engine.leave_admitted(key) else { return };
         let Some((flags, mut transport, seat)) = self.table.remove(key) else { return };
-        self.ebb.note(self.now.monotonic, self.table.len());
         let deregistered =
             if flags.has(Flags::REGISTERED) { transport.deregister(self.poll.registry()) } else { Ok(()) };
         if deregistered.is_err() {

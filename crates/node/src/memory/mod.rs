@@ -1,51 +1,84 @@
 //! Giving memory back after a peak.
 //!
-//! An allocator keeps what was freed, and tables keep their size; a broker that served a crowd once would hold its
-//! memory for ever. So when connections have fallen to half of the highest number since the last time, and things are
-//! quiet, tables are shrunk and the allocator is asked to return its free pages. The same happens after a rush of new
-//! connections, for what their arrival took for a moment lies free then.
+//! An allocator keeps what was freed, and tables keep their size; a broker that held a peak of connections or messages
+//! once would keep its memory. So the bytes that a shard holds are noted in each turn, by the engine's own sums. When
+//! enough of the highest amount since the last time was released, and things are quiet, tables are shrunk and the
+//! allocator is asked to return its free pages. The same happens after a rush of new connections, which leaves free what
+//! their arrival took for a moment.
 
 pub(crate) mod program_pages;
 
 use tidegate_engine::Millis;
 
-use crate::limits::{TRIM_LATEST_MS, TRIM_MIN_PEAK, TRIM_MIN_RUSH, TRIM_QUIET_MS};
+use crate::limits::{
+    CONNECTION_BYTES, TRIM_LATEST_MS, TRIM_MIN_BYTES, TRIM_MIN_RUSH, TRIM_MIN_SHARE, TRIM_QUIET_MS, TRIM_STEP_BYTES,
+};
+
+/// What a shard holds at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Bytes of the engine: messages, sessions, subscriptions.
+    pub bytes: u64,
+    /// Open connections.
+    pub connections: usize,
+}
+
+impl Held {
+    /// All of it in bytes.
+    fn total(self) -> u64 {
+        self.bytes.saturating_add(self.connections as u64 * CONNECTION_BYTES)
+    }
+}
+
+/// Since when there is memory to give back.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    since: Millis,
+    /// When what is held last changed by much.
+    last: Millis,
+    /// What was held then.
+    held: Held,
+}
 
 /// When to give memory back.
 #[derive(Debug, Default)]
-pub(crate) struct Ebb {
-    /// Most connections since memory was last given back.
-    peak: usize,
+pub(crate) struct TrimPolicy {
+    /// Most bytes held since memory was last given back.
+    peak: u64,
     /// Connections when memory was last given back.
     settled: usize,
-    /// Set when the number has fallen or risen far enough: then and when a connection last came or went.
-    turned: Option<(Millis, Millis)>,
+    due: Option<Due>,
 }
 
-impl Ebb {
-    /// A connection came or went, and now there are so many.
-    pub(crate) fn note(&mut self, now: Millis, connections: usize) {
-        self.peak = self.peak.max(connections);
-        let fallen = self.peak >= TRIM_MIN_PEAK && connections < self.peak / 2;
-        let risen = connections >= (self.settled * 2).max(self.settled + TRIM_MIN_RUSH);
-        if fallen || risen {
-            let since = self.turned.map_or(now, |(since, _)| since);
-            self.turned = Some((since, now));
-        } else {
-            self.turned = None;
+impl TrimPolicy {
+    /// Notes what is held now.
+    pub(crate) fn note(&mut self, now: Millis, held: Held) {
+        let total = held.total();
+        self.peak = self.peak.max(total);
+        let fallen = self.peak - total >= TRIM_MIN_BYTES.max(self.peak / TRIM_MIN_SHARE);
+        let risen = held.connections >= (self.settled * 2).max(self.settled + TRIM_MIN_RUSH);
+        if !fallen && !risen {
+            self.due = None;
+            return;
+        }
+        let due = self.due.get_or_insert(Due { since: now, last: now, held });
+        let step = due.held.total().abs_diff(total) >= TRIM_STEP_BYTES;
+        if step || (risen && due.held.connections != held.connections) {
+            (due.last, due.held) = (now, held);
         }
     }
 
-    /// When memory should be given back; [`Millis::NEVER`] when there is nothing to give, so that nobody wakes for it.
+    /// When memory should be given back; [`Millis::NEVER`] when there is nothing to give, so that no turn begins for it.
     pub(crate) fn deadline(&self) -> Millis {
-        self.turned.map_or(Millis::NEVER, |(since, last)| last.plus(TRIM_QUIET_MS).min(since.plus(TRIM_LATEST_MS)))
+        let at = |due: Due| due.last.plus(TRIM_QUIET_MS).min(due.since.plus(TRIM_LATEST_MS));
+        self.due.map_or(Millis::NEVER, at)
     }
 
-    /// Whether now is the time. If so, what there is now is the new peak.
-    pub(crate) fn is_due(&mut self, now: Millis, connections: usize) -> bool {
+    /// Whether memory is to be given back now. If so, what is held now is the new peak.
+    pub(crate) fn is_due(&mut self, now: Millis, held: Held) -> bool {
         let due = self.deadline() <= now;
         if due {
-            *self = Self { peak: connections, settled: connections, turned: None };
+            *self = Self { peak: held.total(), settled: held.connections, due: None };
         }
         due
     }
@@ -78,54 +111,72 @@ mod trim {
 mod tests {
     use super::*;
 
-    #[test]
-    fn memory_is_given_back_when_half_are_gone_and_it_is_quiet() {
-        let mut ebb = Ebb::default();
-        ebb.note(Millis(0), 1000);
-        ebb.note(Millis(10), 500);
-        assert_eq!(ebb.deadline(), Millis::NEVER, "half are still there");
-        ebb.note(Millis(20), 499);
-        assert_eq!(ebb.deadline(), Millis(20 + TRIM_QUIET_MS));
-        ebb.note(Millis(30), 498);
-        assert!(!ebb.is_due(Millis(20 + TRIM_QUIET_MS), 498), "one left since");
-        assert!(ebb.is_due(Millis(30 + TRIM_QUIET_MS), 498));
-        assert_eq!(ebb.deadline(), Millis::NEVER, "what is left is the new peak");
-        ebb.note(Millis(9_000), 248);
-        assert!(ebb.is_due(Millis(9_000 + TRIM_QUIET_MS), 248));
-        ebb.note(Millis(11_000), 0);
-        assert_eq!(ebb.deadline(), Millis::NEVER, "such a small peak is not worth it");
+    const MIB: u64 = 1024 * 1024;
+
+    fn messages(bytes: u64) -> Held {
+        Held { bytes, connections: 10 }
+    }
+
+    fn crowd(connections: usize) -> Held {
+        Held { bytes: 0, connections }
     }
 
     #[test]
-    fn constant_coming_and_going_delays_it_only_so_long() {
-        let mut ebb = Ebb::default();
-        ebb.note(Millis(0), 1000);
+    fn memory_is_given_back_after_a_peak_of_messages() {
+        let mut policy = TrimPolicy::default();
+        policy.note(Millis(0), messages(100 * MIB));
+        policy.note(Millis(10), messages(90 * MIB));
+        assert_eq!(policy.deadline(), Millis::NEVER, "a tenth is not worth it");
+        policy.note(Millis(20), messages(60 * MIB));
+        assert_eq!(policy.deadline(), Millis(20 + TRIM_QUIET_MS));
+        policy.note(Millis(30), messages(0));
+        assert!(!policy.is_due(Millis(20 + TRIM_QUIET_MS), messages(0)), "much has been released since");
+        policy.note(Millis(40), messages(10_000));
+        assert!(policy.is_due(Millis(30 + TRIM_QUIET_MS), messages(10_000)), "a few bytes do not delay it");
+        assert_eq!(policy.deadline(), Millis::NEVER, "what is left is the new peak");
+    }
+
+    #[test]
+    fn memory_is_given_back_when_connections_have_left() {
+        let mut policy = TrimPolicy::default();
+        policy.note(Millis(0), crowd(2000));
+        policy.note(Millis(20), crowd(999));
+        assert_eq!(policy.deadline(), Millis(20 + TRIM_QUIET_MS));
+        assert!(policy.is_due(Millis(20 + TRIM_QUIET_MS), crowd(999)));
+        policy.note(Millis(9_000), crowd(400));
+        assert!(policy.is_due(Millis(9_000 + TRIM_QUIET_MS), crowd(400)));
+    }
+
+    #[test]
+    fn constant_change_delays_it_only_so_long() {
+        let mut policy = TrimPolicy::default();
+        policy.note(Millis(0), messages(100 * MIB));
         for now in 0..TRIM_LATEST_MS {
-            ebb.note(Millis(now), 400 + usize::from(now % 2 == 0));
+            policy.note(Millis(now), messages((30 + 20 * (now % 2)) * MIB));
         }
-        assert_eq!(ebb.deadline(), Millis(TRIM_LATEST_MS));
-        ebb.note(Millis(TRIM_LATEST_MS), 600);
-        assert_eq!(ebb.deadline(), Millis::NEVER, "the crowd is back");
+        assert_eq!(policy.deadline(), Millis(TRIM_LATEST_MS));
+        policy.note(Millis(TRIM_LATEST_MS), messages(99 * MIB));
+        assert_eq!(policy.deadline(), Millis::NEVER, "the peak is back");
     }
 
     #[test]
     fn after_a_rush_what_it_took_for_a_moment_is_given_back() {
-        let mut ebb = Ebb::default();
+        let mut policy = TrimPolicy::default();
         for connections in 1..=5000 {
-            ebb.note(Millis(connections), connections as usize);
+            policy.note(Millis(connections), crowd(connections as usize));
         }
-        assert_eq!(ebb.deadline(), Millis(5000 + TRIM_QUIET_MS));
-        assert!(ebb.is_due(Millis(5000 + TRIM_QUIET_MS), 5000));
-        ebb.note(Millis(9000), 9999);
-        assert_eq!(ebb.deadline(), Millis::NEVER, "not yet twice as many");
+        assert_eq!(policy.deadline(), Millis(5000 + TRIM_QUIET_MS));
+        assert!(policy.is_due(Millis(5000 + TRIM_QUIET_MS), crowd(5000)));
+        policy.note(Millis(9000), crowd(9999));
+        assert_eq!(policy.deadline(), Millis::NEVER, "not yet twice as many");
     }
 
     #[test]
     fn a_small_broker_never_wakes_for_it() {
-        let mut ebb = Ebb::default();
-        ebb.note(Millis(0), TRIM_MIN_PEAK - 1);
-        ebb.note(Millis(1), 0);
-        assert_eq!(ebb.deadline(), Millis::NEVER);
+        let mut policy = TrimPolicy::default();
+        policy.note(Millis(0), messages(TRIM_MIN_BYTES - 1));
+        policy.note(Millis(1), messages(0));
+        assert_eq!(policy.deadline(), Millis::NEVER);
         return_free_pages();
     }
 }

@@ -96,7 +96,6 @@ impl Shard {
         self.engine.release_connection(key);
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
         self.shortage.relieve();
-        self.ebb.note(self.now.monotonic, self.table.len());
     }
 
     /// Closes everything, at the end of the shard's life.

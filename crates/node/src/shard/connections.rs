@@ -91,7 +91,6 @@ impl Shard {
         if let Some(id) = quic {
             self.own_quic(id, Owner::Client(key));
         }
-        self.ebb.note(self.now.monotonic, self.table.len());
         Some(key)
     }
 
@@ -113,7 +112,6 @@ impl Shard {
     /// Sends a connection to the home of its client, with all that was received.
     pub(crate) fn hand_over(&mut self, key: ConnectionKey, home: ShardId, listener: ListenerId, bytes: Vec<u8>) {
         let Some((flags, mut transport, seat)) = self.table.remove(key) else { return };
-        self.ebb.note(self.now.monotonic, self.table.len());
         let deregistered =
             if flags.has(Flags::REGISTERED) { transport.deregister(self.poll.registry()) } else { Ok(()) };
         if let Some(quic) = transport.quic() {

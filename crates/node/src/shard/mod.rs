@@ -26,7 +26,7 @@ use crate::flight::{FlightSettings, Recorder};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
 use crate::listener::preset::Presets;
 use crate::listener::{Acceptor, Reserve, Shortage};
-use crate::memory::Ebb;
+use crate::memory::TrimPolicy;
 use crate::moves::Committing;
 use crate::observer::Observer;
 use crate::quic::{QuicEndpoint, QuicState};
@@ -143,7 +143,7 @@ pub(crate) struct Shard {
     pub(crate) admitting: Option<Accepted>,
     pub(crate) lag: LoopLag,
     pub(crate) flight: Recorder,
-    pub(crate) ebb: Ebb,
+    pub(crate) trim_policy: TrimPolicy,
     pub(crate) counters: ShellCounters,
     pub(crate) shared: Arc<Shared>,
     pub(crate) stage: Stage,
@@ -220,7 +220,7 @@ impl Shard {
             admitting: None,
             lag: LoopLag::new(now.monotonic),
             flight: Recorder::new(seed.shared.flight),
-            ebb: Ebb::default(),
+            trim_policy: TrimPolicy::default(),
             counters: ShellCounters::default(),
             shared: seed.shared,
             stage: Stage::Running,
@@ -290,7 +290,7 @@ impl Shard {
             .min(front(&self.flushing))
             .min(front(&self.lingering))
             .min(self.shortage.deadline())
-            .min(self.ebb.deadline())
+            .min(self.trim_policy.deadline())
             .min(self.relay_deadline())
             .min(self.quic.deadline())
             .min(self.engine.lease_deadline())

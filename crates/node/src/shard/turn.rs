@@ -17,7 +17,7 @@ use crate::limits::{
     READ_BYTES_PER_TURN, SHORT_LINE,
 };
 use crate::memory::program_pages::release_program_pages;
-use crate::memory::return_free_pages;
+use crate::memory::{Held, return_free_pages};
 use crate::observer::{Answer, Occasion};
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
@@ -259,7 +259,9 @@ impl Shard {
         }
         self.run_quic_timers();
         self.close_overdue();
-        if self.ebb.is_due(self.now.monotonic, self.table.len()) {
+        let held = Held { bytes: self.engine.held_bytes(), connections: self.table.len() };
+        self.trim_policy.note(self.now.monotonic, held);
+        if self.trim_policy.is_due(self.now.monotonic, held) {
             self.give_memory_back();
         }
     }

@@ -12,11 +12,6 @@ impl Desk {
             return self.drop_newest(now, arriving);
         }
         self.tell_queue_full(now, to, Reason::QueueFullOldest);
-        let connected = self.sessions.get(to.0).is_some_and(|session| session.connection.is_some());
-        // What comes to the front now may not need the window that its predecessor waited for.
-        if connected && self.to_refill.last() != Some(&to) {
-            self.to_refill.push(to);
-        }
         let (reserved, reserved_bytes) = self.reservations.of(to);
         loop {
             let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) else {

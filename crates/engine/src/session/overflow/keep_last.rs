@@ -26,11 +26,12 @@ impl Desk {
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let stored = session.stored;
         // What took its place may not need the window that it waited for.
-        if session.connection.is_some() && self.to_refill.last() != Some(&to) {
-            self.to_refill.push(to);
-        }
+        let connected = session.connection.is_some();
         if let Some(flow) = session.flow.as_mut() {
             flow.queue_bytes -= cost;
+        }
+        if connected {
+            self.refill_soon(to);
         }
         self.forget_queued(cost);
         self.forget_stored(stored, older.number);

@@ -31,11 +31,11 @@ fn text(delivery: &Delivery) -> String {
 /// Takes everything; what is shown first is what is taken.
 fn drain(queue: &mut SessionQueue, share: u16) -> Vec<String> {
     let mut taken = Vec::new();
-    while let Some(shown) = queue.front(share).map(text) {
-        assert_eq!(queue.pop_front(share).map(|delivery| text(&delivery)), Some(shown.clone()));
+    while let Some(shown) = queue.front(share, true).map(text) {
+        assert_eq!(queue.pop_front(share, true).map(|delivery| text(&delivery)), Some(shown.clone()));
         taken.push(shown);
     }
-    assert!(queue.is_empty() && queue.pop_front(share).is_none());
+    assert!(queue.is_empty() && queue.pop_front(share, true).is_none());
     taken
 }
 
@@ -108,7 +108,98 @@ fn what_was_collected_is_as_it_was_added() {
     assert!(matches!([delivery("t", 0, false, "1")].into_iter().collect(), SessionQueue::Plain(_)));
 }
 
+/// The same that expires.
+fn expiring(at: u64, qos: QoS, payload: &str) -> Delivery {
+    let mut publication = Publication::new(TenantId::DEFAULT, "t", qos, false, &[], Millis(at), payload.as_bytes(), 0);
+    Delivery { message: publication.keep(), qos, ..delivery("t", 0, false, payload) }
+}
+
+#[test]
+fn qos_0_goes_on_without_a_window_and_in_its_order() {
+    let qos = |n: u64| if n.is_multiple_of(2) { QoS::AtMostOnce } else { QoS::AtLeastOnce };
+    let mixed = || filled((0..6).map(|n| expiring(u64::MAX, qos(n), &n.to_string())));
+    let mut queue = mixed();
+    let taken: Vec<_> = std::iter::from_fn(|| queue.pop_front(0, false)).map(|delivery| text(&delivery)).collect();
+    assert_eq!((taken, queue.len()), (vec!["0".into(), "2".into(), "4".into()], 3));
+    assert!(!queue.has_windowless() && queue.front(0, false).is_none());
+    assert_eq!(drain(&mut queue, 0), ["1", "3", "5"]);
+    assert_eq!(drain(&mut mixed(), 0), ["0", "1", "2", "3", "4", "5"], "with a window they go as they came");
+    let mut queue = mixed();
+    let least: Vec<_> = std::iter::from_fn(|| queue.pop_least(0)).map(|delivery| text(&delivery)).collect();
+    assert_eq!(least, ["0", "1", "2", "3", "4", "5"]);
+}
+
+#[test]
+fn expired_deliveries_leave_from_anywhere() {
+    let mut queue = filled((0..100_u64).map(|n| expiring(1000 + n * 7 % 100, QoS::AtLeastOnce, &n.to_string())));
+    assert!(queue.pop_expired(Millis(999)).is_none());
+    assert_eq!(queue.next_expiry(), Millis(1000));
+    let gone: Vec<_> = std::iter::from_fn(|| queue.pop_expired(Millis(1049))).map(|one| text(&one)).collect();
+    assert_eq!((gone.len(), queue.len(), queue.next_expiry()), (50, 50, Millis(1050)));
+    let left: Vec<String> = (0..100_u64).filter(|n| n * 7 % 100 >= 50).map(|n| n.to_string()).collect();
+    assert_eq!(drain(&mut queue, 0), left);
+}
+
+#[test]
+fn a_queue_in_order_takes_the_last_to_its_place() {
+    for expires_at in [u64::MAX, 500] {
+        let all = ["1", "2", "4", "5", "3"].map(|text| expiring(expires_at, QoS::AtLeastOnce, text));
+        let mut queue = filled(all);
+        queue.advance_last(10, |it| text(it) == "3", |other| text(other).as_str() > "3");
+        assert!(queue.is_in_order());
+        assert_eq!(queue.pop_expired(Millis(500)).is_some(), expires_at == 500);
+        let left = drain(&mut queue, 0);
+        assert_eq!(left, &["1", "2", "3", "4", "5"][usize::from(expires_at == 500)..]);
+    }
+}
+
 proptest! {
+    /// Whatever is taken by whom: what has expired is found, nothing else is, and each QoS keeps its order.
+    #[test]
+    fn expiry_and_windows_take_what_they_should(
+        steps in proptest::collection::vec((0..10_u8, any::<bool>(), proptest::option::of(0..40_u64)), 1..300),
+    ) {
+        let mut queue = SessionQueue::default();
+        let mut waiting: Vec<Delivery> = Vec::new();
+        let mut now = 0;
+        for (number, (what, flag, expiry)) in steps.into_iter().enumerate() {
+            match what {
+                0..=4 => {
+                    let qos = if flag { QoS::AtMostOnce } else { QoS::ExactlyOnce };
+                    let at = expiry.map_or(u64::MAX, |after| now + 1 + after);
+                    let new = expiring(at, qos, &number.to_string());
+                    waiting.push(new.clone());
+                    prop_assert!(queue.push_back(new).is_none());
+                }
+                5..=7 => {
+                    let taken = queue.pop_front(0, flag).map(|one| text(&one));
+                    let at = waiting.iter().position(|one| flag || one.qos == QoS::AtMostOnce);
+                    prop_assert_eq!(taken, at.map(|at| text(&waiting.remove(at))));
+                }
+                8 => {
+                    let taken = queue.pop_least(0).map(|one| text(&one));
+                    prop_assert_eq!(taken, (!waiting.is_empty()).then(|| text(&waiting.remove(0))));
+                }
+                _ => {
+                    now += expiry.unwrap_or(1);
+                    while let Some(taken) = queue.pop_expired(Millis(now)) {
+                        let at = waiting.iter().position(|one| text(one) == text(&taken)).unwrap();
+                        prop_assert!(waiting.remove(at).is_expired(Millis(now)));
+                    }
+                    prop_assert!(!waiting.iter().any(|one| one.is_expired(Millis(now))));
+                }
+            }
+            let next = waiting.iter().map(|one| one.message.expires_at).min().unwrap_or(Millis::NEVER);
+            prop_assert_eq!(queue.next_expiry(), next);
+            let windowless = waiting.iter().any(|one| one.qos == QoS::AtMostOnce);
+            prop_assert_eq!((queue.len(), queue.has_windowless()), (waiting.len(), windowless));
+            if number % 16 == 0 {
+                queue.shrink();
+            }
+        }
+        prop_assert_eq!(queue.iter().map(text).collect::<Vec<_>>(), waiting.iter().map(text).collect::<Vec<_>>());
+    }
+
     /// Nothing is lost or doubled, levels keep their order, and of `share` messages one is a lower one while any waits.
     #[test]
     fn every_queue_keeps_its_promises(
@@ -133,7 +224,7 @@ proptest! {
                 } else {
                     waiting.push(new);
                 }
-            } else if let Some(taken) = queue.pop_front(share) {
+            } else if let Some(taken) = queue.pop_front(share, true) {
                 let at = waiting.iter().position(|one| text(one) == text(&taken)).unwrap();
                 let level = taken.message.priority;
                 prop_assert!(waiting[..at].iter().all(|one| one.message.priority != level), "order within a priority");

@@ -81,6 +81,49 @@ fn a_sender_is_told_why_a_message_is_given_up() {
 }
 
 #[test]
+fn a_sender_is_told_of_expiry_while_the_node_is_away() {
+    for lasting in [false, true] {
+        everywhere_with(open, |world| {
+            let sender = world.connect(v5("sender"));
+            let node = v311("n");
+            world.connect(if lasting { node.lasting() } else { node }).disconnect();
+            sender.publish_later(asking("ctx/to/node/n", "delivered").expiry(10));
+            sender.publish_later(asking("ctx/to/node/n", "delivered").expiry(20));
+            world.advance(seconds(9));
+            assert_eq!(told(&sender), Vec::<String>::new());
+            world.advance(seconds(2));
+            assert_eq!(told(&sender), ["expired"]);
+            world.advance(seconds(10));
+            assert_eq!(told(&sender), ["expired"]);
+            assert_eq!(world.connect(v311("n")).messages_among_others().len(), 0);
+            assert_eq!(told(&sender), Vec::<String>::new());
+        });
+    }
+}
+
+#[test]
+fn counts_tell_of_expiry_while_the_nodes_are_away() {
+    everywhere_with(open, |world| {
+        let sender = world.connect(v5("sender"));
+        for name in ["n1", "n2"] {
+            world.connect(v311(name)).disconnect();
+            assert_eq!(change(world, name, &["g"], &[]), MembershipOutcome::Done);
+        }
+        sender.publish_later(asking("ctx/to/group/g/x", "delivered").expiry(10));
+        world.advance(seconds(3));
+        let of = |expired: u32, done: bool| {
+            format!(
+                "{{\"receipt\":\"counts\",\"topic\":\"ctx/to/group/g/x\",\"members\":2,\"delivered\":0,\"stored\":2,\
+                 \"expired\":{expired},\"dropped\":0,\"final\":{done}}}"
+            )
+        };
+        assert_eq!(texts(&sender), [of(0, false)]);
+        world.advance(seconds(11));
+        assert_eq!(texts(&sender).last(), Some(&of(2, true)));
+    });
+}
+
+#[test]
 fn a_sender_is_told_counts_of_a_message_to_many() {
     everywhere_with(open, |world| {
         let plain = world.connect(v5("plain"));

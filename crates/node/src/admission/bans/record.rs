@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use tidegate_engine::{Now, TenantId};
+use tidegate_engine::{Millis, Now, TenantId};
 
 use super::{Ban, BanOrigin, BanTarget};
 use crate::admission::source::Network;
@@ -62,12 +62,15 @@ pub(crate) fn decode(now: Now, key: &[u8], value: &[u8]) -> Result<Ban, RecordEr
     let (origin, rest) = rest.split_first().ok_or(RecordError::Value)?;
     let (since, rest) = rest.split_first_chunk().ok_or(RecordError::Value)?;
     let (until, reason) = rest.split_first_chunk().ok_or(RecordError::Value)?;
+    let (since, until) = (u64::from_be_bytes(*since), u64::from_be_bytes(*until));
+    // A wall clock that was set back makes no ban longer than it was meant to be.
+    let longest = if until == u64::MAX { Millis::NEVER } else { now.monotonic.plus(until.saturating_sub(since)) };
     Ok(Ban {
         target,
         reason: std::str::from_utf8(reason).map_err(|_| RecordError::Value)?.into(),
         origin: BanOrigin::ALL.into_iter().find(|it| number_of(*it) == *origin).ok_or(RecordError::Value)?,
-        since: u64::from_be_bytes(*since),
-        until: now.from_unix(u64::from_be_bytes(*until)),
+        since,
+        until: now.from_unix(until).min(longest),
     })
 }
 

@@ -151,3 +151,14 @@ fn a_ban_that_ended_while_the_broker_was_away_is_deleted() {
     assert_eq!(decode(later, b"x", &value), Err(RecordError::Key));
     assert_eq!(decode(later, &key, &[2, 0]), Err(RecordError::Version(2)));
 }
+
+#[test]
+fn a_clock_that_was_set_back_makes_no_ban_longer() {
+    let before = ban(client("c"), BanOrigin::Operator, Millis(100_000));
+    let (key, value) = record::encode(now(10), &before);
+    let set_back = Now { monotonic: Millis(5_000), unix: now(10).unix - 86_400_000 };
+    assert_eq!(record::decode(set_back, &key, &value).unwrap().until, Millis(5_000 + 100_000));
+    let for_ever = ban(client("c"), BanOrigin::Operator, Millis::NEVER);
+    let (key, value) = record::encode(now(10), &for_ever);
+    assert_eq!(record::decode(set_back, &key, &value).unwrap().until, Millis::NEVER);
+}

@@ -1,0 +1,83 @@
+//! What goes on for a client whose window (Receive Maximum) is full.
+
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
+
+use super::numbers;
+use crate::harness::*;
+
+#[test]
+fn qos_0_goes_on_for_a_client_whose_window_is_full() {
+    everywhere(|world| {
+        let client = world.connect(v5("s").receive_maximum(2).manual());
+        client.subscribe("cmd/#", AtLeastOnce);
+        client.subscribe("live/#", AtMostOnce);
+        let publisher = world.connect(v5("p"));
+        for number in numbers(1..=5) {
+            publisher.publish(message("cmd/x", &number).qos1());
+        }
+        for number in numbers(10..=12) {
+            publisher.publish(message("live/x", &number));
+        }
+        assert_eq!(client.payloads(), ["1", "2", "10", "11", "12"]);
+    });
+}
+
+#[test]
+fn a_topic_keeps_the_order_of_each_qos_behind_a_full_window() {
+    everywhere(|world| {
+        let client = world.connect(v5("s").receive_maximum(1).manual());
+        client.subscribe("t", AtLeastOnce);
+        let publisher = world.connect(v5("p"));
+        for number in 1..=9 {
+            let text = format!("{}{number}", if number % 3 == 0 { "none " } else { "once " });
+            let qos = if number % 3 == 0 { AtMostOnce } else { AtLeastOnce };
+            publisher.publish_later(message("t", text).qos(qos));
+        }
+        world.run();
+        let got = client.drain();
+        let of = |what: &str| -> Vec<String> { got.iter().filter(|text| text.starts_with(what)).cloned().collect() };
+        assert_eq!(got[..4], ["once 1", "none 3", "none 6", "none 9"]);
+        assert_eq!(of("once"), ["once 1", "once 2", "once 4", "once 5", "once 7", "once 8"]);
+    });
+}
+
+#[test]
+fn qos_0_that_waited_for_the_socket_passes_a_full_window() {
+    everywhere(|world| {
+        let client = world.connect(v5("s").receive_maximum(1).manual());
+        client.subscribe("t/#", AtLeastOnce);
+        let publisher = world.connect(v5("p"));
+        publisher.publish(message("t/1", "in flight").qos1());
+        client.expect_publish("t/1", "in flight");
+        client.stop_reading();
+        let large = "x".repeat(300_000);
+        for number in 0..8 {
+            publisher.publish_later(message("t/1", "waits").qos1());
+            publisher.publish_later(message("t/0", format!("{number} {large}")));
+        }
+        world.run();
+        assert!(world.gauges().queued_messages > 8, "some of QoS 0 wait for the socket");
+        client.read();
+        world.run();
+        let got: Vec<String> = client.payloads().into_iter().map(|text| text[..1].to_owned()).collect();
+        assert_eq!(got, numbers(0..=7));
+        assert_eq!(world.gauges().queued_messages, 8);
+    });
+}
+
+#[test]
+fn qos_0_goes_on_while_messages_are_sent_again() {
+    everywhere(|world| {
+        let client = world.connect(v5("s").lasting().receive_maximum(5).manual());
+        client.subscribe("t", AtLeastOnce);
+        let publisher = world.connect(v5("p"));
+        for number in numbers(1..=5) {
+            publisher.publish(message("t", &number).qos1());
+        }
+        client.lose();
+        let client = world.connect(v5("s").lasting().receive_maximum(2).manual());
+        assert_eq!(client.payloads(), ["1", "2"]);
+        publisher.publish(message("t", "6"));
+        assert_eq!(client.payloads(), ["6"]);
+    });
+}
