@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use crate::broker::{Broker, Folder, PATIENCE, command, run};
 
@@ -28,6 +29,38 @@ fn every_signal_that_stops_ends_with_exit_code_0() {
         assert_eq!(ended.code, Some(0), "{signal}: {}", ended.err);
         assert!(ended.err.contains(&format!("signal=SIG{signal}")), "{}", ended.err);
     }
+}
+
+#[test]
+fn pings_that_wait_during_a_stop_keep_clients() {
+    let broker = Broker::start(&["--shards", "2"]);
+    let address = broker.address("mqtt://");
+    let connect = |number: u8| {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        // CONNECT of MQTT 3.1.1 with a keep-alive of one second.
+        let connect = [&b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x01\x00\x02a"[..], &[b'a' + number]].concat();
+        client.write_all(&connect).unwrap();
+        let mut answer = [0; 4];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, *b"\x20\x02\x00\x00");
+        client
+    };
+    let (mut clients, mut silent): (Vec<_>, _) = ((0..20).map(connect).collect(), connect(20));
+    let connected = Instant::now();
+    broker.signal("STOP");
+    for client in &mut clients {
+        client.write_all(b"\xc0\x00").unwrap();
+    }
+    // What is tested is that this time passes: the keep-alive of all ends.
+    std::thread::sleep(Duration::from_millis(1_600).saturating_sub(connected.elapsed()));
+    broker.signal("CONT");
+    for client in &mut clients {
+        let mut answer = [0; 2];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, *b"\xd0\x00");
+    }
+    assert_eq!(silent.read_to_end(&mut Vec::new()).unwrap(), 0);
 }
 
 #[test]
