@@ -196,6 +196,10 @@ impl Engine {
             if let Some(rate) = &extra.rate {
                 self.desk.timers.cancel(rate.waits_until, Timer::Rate(key));
             }
+            if let Some(packet) = extra.packet_left {
+                self.desk.memory -= packet.bytes() as u64;
+                self.desk.input_bytes -= packet.bytes() as u64;
+            }
             if let Some(parked) = extra.parked {
                 self.desk.timers.cancel(parked.until, Timer::Parked(key));
                 self.desk.memory -= parked.bytes.len() as u64;
