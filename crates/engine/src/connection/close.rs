@@ -51,6 +51,11 @@ impl Engine {
         self.after_frame(now);
     }
 
+    /// Whether a connection has sent no CONNECT yet.
+    pub fn is_unheard(&self, key: ConnectionKey) -> bool {
+        self.desk.connections.get(key).is_some_and(|connection| connection.phase == Phase::AwaitConnect)
+    }
+
     /// A connection of which nothing was heard yet is refused by the shell, which counts and tells it. Says whether it
     /// was one.
     pub fn close_unheard(&mut self, key: ConnectionKey, reason: Reason) -> bool {

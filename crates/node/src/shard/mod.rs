@@ -56,7 +56,7 @@ pub(crate) fn listener_position(token: Token) -> Option<usize> {
 
 /// What all shards of a node share.
 pub(crate) struct Shared {
-    /// Connections at once; 0 is no limit.
+    /// Connections at once: what is configured, or what the limit of open files leaves beside its reserve.
     pub max_connections: u32,
     /// Connections now, over all shards, those on their way between two included.
     pub connections: Arc<AtomicU32>,
@@ -136,6 +136,8 @@ pub(crate) struct Shard {
     pub(crate) reserve: Reserve,
     pub(crate) shortage: Shortage,
     pub(crate) full: Shortage,
+    /// Connections that were accepted here and may not have sent a CONNECT, the oldest first.
+    pub(crate) strangers: VecDeque<ConnectionKey>,
     /// Transports that ended by themselves before there was a client: a failed handshake, a header that is not right.
     pub(crate) unfit: Shortage,
     /// Connections refused at accept, for the log.
@@ -218,6 +220,7 @@ impl Shard {
             reserve: Reserve::new(),
             shortage: Shortage::default(),
             full: Shortage::default(),
+            strangers: VecDeque::new(),
             unfit: Shortage::default(),
             refusing: Shortage::default(),
             overloaded: Shortage::default(),
