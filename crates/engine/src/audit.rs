@@ -203,6 +203,7 @@ impl Engine {
 /// Bytes of input that a connection keeps.
 fn input_len(connection: &Connection) -> usize {
     let tail = connection.tail.as_ref().map_or(0, |tail| tail.len());
-    let parked = connection.extra.as_ref().and_then(|extra| extra.parked.as_ref());
-    tail + parked.map_or(0, |parked| parked.bytes.len())
+    let extra = connection.extra.as_ref();
+    let parked = extra.and_then(|extra| extra.parked.as_ref()).map_or(0, |parked| parked.bytes.len());
+    tail + parked + extra.and_then(|extra| extra.packet_left.as_ref()).map_or(0, |packet| packet.bytes())
 }

@@ -34,7 +34,7 @@ use crate::slab::{GenSlab, Slab};
 use crate::telling::Telling;
 use crate::telling::counters::Counters;
 use crate::telling::reason::Reason;
-use crate::timers::Timers;
+use crate::timers::{Schedule, Waits};
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +63,15 @@ pub(crate) enum Timer {
     Uplink(UplinkKey),
     /// Brokers of an earlier process that nobody has named are given up.
     FormerUplinks,
+}
+
+impl Waits for Timer {
+    fn counts_silence(self) -> bool {
+        match self {
+            Self::Connection(_) | Self::Parked(_) | Self::Will(_) | Self::SessionEnd(_) | Self::Uplink(_) => true,
+            Self::Rate(_) | Self::LoopLag | Self::Deals | Self::Sys | Self::Receipts | Self::FormerUplinks => false,
+        }
+    }
 }
 
 /// Clients of a shard.
@@ -101,7 +110,7 @@ pub(crate) struct Desk {
     pub events: VecDeque<Event>,
     pub pool: OutputPool,
     pub counters: Counters,
-    pub timers: Timers<Timer>,
+    pub timers: Schedule<Timer>,
     /// Open connections by listener.
     pub connections_by_listener: Vec<u32>,
     /// What clients have published lately, by listener.
@@ -180,7 +189,7 @@ impl Desk {
             events: VecDeque::new(),
             pool: OutputPool::default(),
             counters: Counters::default(),
-            timers: Timers::default(),
+            timers: Schedule::default(),
             connections_by_listener: vec![0; listeners],
             published_by_listener: vec![Published::default(); listeners],
             memory: 0,

@@ -359,7 +359,7 @@ impl Engine {
         self.desk.timers.next().min(self.retained.next_expiry())
     }
 
-    /// Does what is due, a bounded part of it at a time.
+    /// Does what is due and counts no silence, a bounded part of it at a time.
     pub fn handle_timers(&mut self, now: Now) {
         self.desk.journal.now = now;
         let timers = if self.replay.is_some() { 0 } else { TIMERS_PER_TURN };
@@ -375,7 +375,7 @@ impl Engine {
         self.after_frame(now);
     }
 
-    fn handle_timer(&mut self, now: Now, timer: Timer) {
+    pub(crate) fn handle_timer(&mut self, now: Now, timer: Timer) {
         match timer {
             Timer::Connection(key) => self.handle_connection_timer(now, key),
             Timer::Parked(key) => self.give_up_parking(now, key),
@@ -478,7 +478,7 @@ impl Engine {
 /// What a session is taken to hold beside its messages and subscriptions, bytes.
 const SESSION_BYTES: u64 = 512;
 /// Timers worked off in one turn; the rest is due in the next.
-const TIMERS_PER_TURN: usize = 1024;
+pub(crate) const TIMERS_PER_TURN: usize = 1024;
 /// Expired retained messages removed in one turn.
 const RETAINED_EXPIRED_PER_TURN: u32 = 1024;
 /// What a blocked socket is taken to hold in the kernel, towards the memory ceiling.

@@ -10,7 +10,8 @@
 //!
 //! 1. what arrived: [`Engine::open_connection`], [`Engine::handle_input`] with whatever one read of a socket gave,
 //!    split anywhere, [`Engine::handle_transport_closed`], [`Engine::handle_batch`], [`Engine::handle_verdict`];
-//! 2. [`Engine::handle_timers`] when [`Engine::next_deadline`] has come;
+//! 2. [`Engine::handle_timers`] when [`Engine::next_deadline`] has come, and [`Engine::handle_silence`] when
+//!    [`Engine::next_silence`] has come and the input that had arrived by then was taken;
 //! 3. [`Engine::poll_event`] until there is none, and carries out what each [`Event`] asks for;
 //! 4. [`Engine::take_batch`] for each other shard, hands the batches over and wakes their receivers (also in between,
 //!    when [`Engine::batches_due`] says that it is worth it);
@@ -38,7 +39,7 @@
 //! # Where what is
 //!
 //! - `engine` is the calls above, `event` what they answer with, `desk` the clients of a shard, `settings` what it is
-//!   told at start; `ids`, `now`, `hash`, `slab`, `timers`, `message` and `wire` are what everything stands on.
+//!   told at start, `silence` the deadlines that count a peer's silence; `ids`, `now`, `hash`, `slab`, `timers`, `message` and `wire` are what everything stands on.
 //! - A client: `connection` (bytes, CONNECT, output, close), `session` (queues, packet ids, acknowledgements),
 //!   `access`.
 //! - A message: `publish` (checks, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`,
@@ -91,6 +92,7 @@ mod retained;
 mod service;
 mod session;
 mod settings;
+mod silence;
 mod slab;
 mod subscribe;
 mod telling;

@@ -67,6 +67,73 @@ impl<K: Copy + Ord> Default for Timers<K> {
     }
 }
 
+/// What a deadline is for.
+pub(crate) trait Waits: Copy + Ord {
+    /// Whether the deadline means that a peer was silent for too long. Such a deadline has effect only after the input
+    /// that had arrived by then has been taken.
+    fn counts_silence(self) -> bool;
+}
+
+/// All deadlines of a shard: those that count a peer's silence, and the others.
+#[derive(Debug)]
+pub(crate) struct Schedule<K> {
+    work: Timers<K>,
+    silence: Timers<K>,
+}
+
+impl<K: Waits> Schedule<K> {
+    /// Number of deadlines ahead.
+    pub(crate) fn len(&self) -> usize {
+        self.work.len() + self.silence.len()
+    }
+
+    fn of(&mut self, key: K) -> &mut Timers<K> {
+        if key.counts_silence() { &mut self.silence } else { &mut self.work }
+    }
+
+    /// As [`Timers::set`].
+    #[inline]
+    pub(crate) fn set(&mut self, deadline: Millis, key: K) {
+        self.of(key).set(deadline, key);
+    }
+
+    /// As [`Timers::cancel`].
+    #[inline]
+    pub(crate) fn cancel(&mut self, deadline: Millis, key: K) -> bool {
+        self.of(key).cancel(deadline, key)
+    }
+
+    /// The earliest deadline that does not count silence.
+    #[inline]
+    pub(crate) fn next(&self) -> Millis {
+        self.work.next()
+    }
+
+    /// The earliest deadline that counts silence.
+    #[inline]
+    pub(crate) fn next_silence(&self) -> Millis {
+        self.silence.next()
+    }
+
+    /// As [`Timers::pop_due`], of those that do not count silence.
+    #[inline]
+    pub(crate) fn pop_due(&mut self, now: Millis) -> Option<(Millis, K)> {
+        self.work.pop_due(now)
+    }
+
+    /// As [`Timers::pop_due`], of those that count silence.
+    #[inline]
+    pub(crate) fn pop_silence(&mut self, heard: Millis) -> Option<(Millis, K)> {
+        self.silence.pop_due(heard)
+    }
+}
+
+impl<K: Waits> Default for Schedule<K> {
+    fn default() -> Self {
+        Self { work: Timers::new(), silence: Timers::new() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

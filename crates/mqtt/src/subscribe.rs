@@ -224,6 +224,12 @@ impl<'a> Subscriptions<'a> {
         Self(Source::Slice(subscriptions))
     }
 
+    /// What is left of subscriptions that [`Subscribe::decode`] has checked, as [`SubscriptionsIter::rest`] gave it.
+    /// Bytes that were not checked end where they cannot be read.
+    pub const fn checked(bytes: &'a [u8], version: Version) -> Self {
+        Self(Source::Payload { bytes, version })
+    }
+
     /// Each Topic Filter, or why it is none, and its options, in their order.
     pub fn iter(&self) -> SubscriptionsIter<'a> {
         SubscriptionsIter(match self.0 {
@@ -264,6 +270,16 @@ pub struct SubscriptionsIter<'a>(IterSource<'a>);
 enum IterSource<'a> {
     Payload { reader: Reader<'a>, version: Version },
     Slice(std::slice::Iter<'a, (TopicFilter<'a>, SubscriptionOptions)>),
+}
+
+impl<'a> SubscriptionsIter<'a> {
+    /// The bytes of a decoded packet that are left; empty for subscriptions that come from no packet.
+    pub const fn rest(&self) -> &'a [u8] {
+        match &self.0 {
+            IterSource::Payload { reader, .. } => reader.rest(),
+            IterSource::Slice(_) => &[],
+        }
+    }
 }
 
 impl<'a> Iterator for SubscriptionsIter<'a> {

@@ -105,6 +105,12 @@ impl<'a> TopicFilters<'a> {
         Self(Source::Slice(filters))
     }
 
+    /// What is left of filters that [`Unsubscribe::decode`] has checked, as [`TopicFiltersIter::rest`] gave it. Bytes
+    /// that were not checked end where they cannot be read.
+    pub const fn checked(bytes: &'a [u8]) -> Self {
+        Self(Source::Payload(bytes))
+    }
+
     /// Each Topic Filter, or why it is none, in their order.
     pub fn iter(&self) -> TopicFiltersIter<'a> {
         TopicFiltersIter(match self.0 {
@@ -145,6 +151,16 @@ pub struct TopicFiltersIter<'a>(IterSource<'a>);
 enum IterSource<'a> {
     Payload(Reader<'a>),
     Slice(std::slice::Iter<'a, TopicFilter<'a>>),
+}
+
+impl<'a> TopicFiltersIter<'a> {
+    /// The bytes of a decoded packet that are left; empty for filters that come from no packet.
+    pub const fn rest(&self) -> &'a [u8] {
+        match &self.0 {
+            IterSource::Payload(reader) => reader.rest(),
+            IterSource::Slice(_) => &[],
+        }
+    }
 }
 
 impl<'a> Iterator for TopicFiltersIter<'a> {

@@ -2,8 +2,16 @@
 
 use std::io;
 
-/// Files that a process needs beside its connections: pollers, wakers, listeners, standard streams, the reserve, logs.
+/// Files that a process needs beside its connections whatever its limit is: pollers, wakers, listeners, standard
+/// streams, the reserve, logs.
 const OTHER_FILES: u64 = 64;
+
+/// The part of the limit that is reserved beyond [`OTHER_FILES`] for the store, the bus, bridges, links between nodes and
+/// the admin listener, so that clients cannot take their files.
+const RESERVED_PART: u64 = 8;
+
+/// Files that are reserved so at most.
+const RESERVED_MOST: u64 = 1024;
 
 /// What [`raise_open_file_limit`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,12 +57,26 @@ impl OpenFileLimit {
     /// # Errors
     /// When they do not, with what to do.
     pub fn check(self, connections: u32) -> Result<(), TooFewFiles> {
-        let needed = u64::from(connections) + OTHER_FILES;
+        let needed = u64::from(connections) + self.reserved();
         if connections == 0 || needed <= self.limit {
             return Ok(());
         }
-        let possible = self.limit.saturating_sub(OTHER_FILES);
+        let possible = self.limit.saturating_sub(self.reserved());
         Err(TooFewFiles { connections, needed, granted: self.limit, possible })
+    }
+
+    /// Files that no connection of a client may take.
+    pub fn reserved(self) -> u64 {
+        OTHER_FILES + (self.limit / RESERVED_PART).min(RESERVED_MOST)
+    }
+
+    /// Connections of clients that there may be at once: as many as are `configured`, or as fit where that is 0. At
+    /// least one.
+    pub fn connections(self, configured: u32) -> u32 {
+        if configured != 0 {
+            return configured;
+        }
+        u32::try_from(self.limit.saturating_sub(self.reserved())).unwrap_or(u32::MAX).max(1)
     }
 }
 
@@ -65,11 +87,26 @@ mod tests {
     #[test]
     fn the_message_says_what_is_needed_granted_and_possible() {
         let limit = OpenFileLimit { limit: 1024, before: 1024 };
-        assert_eq!(limit.check(960), Ok(()));
+        assert_eq!(limit.check(832), Ok(()));
         assert_eq!(limit.check(0), Ok(()));
-        let text = limit.check(961).unwrap_err().to_string();
-        for part in ["961 connections needs 1025", "grants 1024", "connections to 960"] {
+        let text = limit.check(833).unwrap_err().to_string();
+        for part in ["833 connections needs 1025", "grants 1024", "connections to 832"] {
             assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn connections_get_what_the_reserve_leaves() {
+        for (limit, reserved, connections) in [
+            (1024, 192, 832),
+            (20_000, 1_088, 18_912),
+            (1 << 20, 1_088, 1_047_488),
+            (64, 72, 1),
+            (u64::MAX, 1_088, u32::MAX),
+        ] {
+            let limit = OpenFileLimit { limit, before: limit };
+            assert_eq!((limit.reserved(), limit.connections(0)), (reserved, connections));
+            assert_eq!(limit.connections(7), 7);
         }
     }
 

@@ -166,7 +166,7 @@ impl Node {
             links: links.as_ref().map(|links| Arc::new(links.handle())),
         };
         let handle = NodeHandle::new(senders.clone(), &family, fleet);
-        let Family { tls, clock, admission, connections, .. } = family.clone();
+        let Family { tls, clock, admission, connections, max_connections, .. } = family.clone();
         let mut node = Self::idle(handle, clock, (addresses, owners), watch);
         let mut engine = settings.engine;
         // Bans and the limits of users are asked about with every CONNECT, whoever else decides.
@@ -174,7 +174,7 @@ impl Node {
         engine.authentication = Authentication::External;
         let observer = Arc::clone(&settings.observer);
         let shared = Arc::new(Shared {
-            max_connections: settings.max_connections,
+            max_connections,
             connections,
             tls,
             observer: settings.observer,
@@ -366,7 +366,13 @@ impl Ground {
         let clock = Clock::start();
         let admission = Arc::new(Admission::new(clock.now(), settings.admission.clone(), settings.listeners.len()));
         let (bans, connections) = (Arc::default(), Arc::default());
-        Ok(Self { family: Family { tls, clock, admission, bans, connections }, listening, watch, links })
+        let max_connections = limit.connections(settings.max_connections);
+        Ok(Self {
+            family: Family { tls, clock, admission, bans, connections, max_connections },
+            listening,
+            watch,
+            links,
+        })
     }
 }
 

@@ -13,7 +13,8 @@ use crate::{Client, Event, Options};
 /// How many bytes are read at once.
 const READ_SIZE: usize = 64 << 10;
 
-/// How many events or reads may pass before wakers are looked for, be there more to do or not.
+/// How many events or reads may pass before wakers are looked for, and before a deadline that has come is handled, be
+/// there more to do or not.
 const TURNS_BETWEEN_POLLS: u32 = 64;
 
 /// How long the last bytes of a connection may take to be written, and the server to close its side.
@@ -35,6 +36,10 @@ pub struct Driver {
     woken: bool,
     /// How often [`Driver::next`] has gone round.
     turns: u32,
+    /// By when the poller has reported all that had arrived.
+    heard: Instant,
+    /// How often a deadline of the client was put off since it had come.
+    put_off: u32,
     scratch: Vec<u8>,
     /// When the transport is closed, be the server done or not; while the client wants it closed.
     close_by: Option<Instant>,
@@ -86,6 +91,8 @@ impl Driver {
             waker: Waker(Arc::new(waker)),
             woken: false,
             turns: 0,
+            heard: Instant::now(),
+            put_off: 0,
             scratch: vec![0; READ_SIZE],
             close_by: None,
             transport_error: None,
@@ -158,9 +165,14 @@ impl Driver {
 
     /// Does what can be done without waiting; false when there is nothing.
     fn exchange(&mut self, now: Instant) -> bool {
-        if self.client.next_deadline().is_some_and(|due| now >= due) {
-            self.client.handle_deadline(now);
-            return true;
+        match self.client.next_deadline().filter(|due| now >= *due) {
+            None => self.put_off = 0,
+            Some(due) if self.has_heard(due) => {
+                self.put_off = 0;
+                self.client.handle_deadline(now);
+                return true;
+            }
+            Some(_) => self.put_off += 1,
         }
         let Some(link) = &mut self.link else {
             return false;
@@ -190,6 +202,13 @@ impl Driver {
             Progress::Blocked => false,
             Progress::Ended(error) => self.close(Some(error)),
         }
+    }
+
+    /// Whether all that had arrived by then was read. After a stop of the process the server's answer may wait in the
+    /// socket, and the server is not silent. A server that sends without end does not put a deadline off for long.
+    fn has_heard(&self, due: Instant) -> bool {
+        let read = self.link.as_ref().is_none_or(|link| !link.is_readable());
+        (self.heard >= due && read) || self.put_off >= TURNS_BETWEEN_POLLS
     }
 
     fn close(&mut self, error: Option<TransportError>) -> bool {
@@ -243,10 +262,12 @@ impl Driver {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let asked = Instant::now();
         match self.poll.poll(&mut self.ready, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
+        self.heard = asked;
         for event in &self.ready {
             match event.token() {
                 WAKE => self.woken = true,

@@ -64,6 +64,11 @@ impl Link {
         self.writable |= writable;
     }
 
+    /// Whether there may be something to read.
+    pub(super) fn is_readable(&self) -> bool {
+        self.readable
+    }
+
     /// When time alone makes something due below MQTT.
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         self.stream.quic()?.next_deadline()

@@ -280,3 +280,31 @@ pub(crate) fn round_trip(address: &Address, version: Version, large: usize) {
     let last = Event::Disconnected(Disconnected::Requested);
     assert_eq!(event(&mut driver), last);
 }
+
+#[test]
+fn an_answer_that_was_not_read_is_no_silence() {
+    let (address, server) = serve(|mut stream| {
+        read(&mut stream, CONNECT_LEN);
+        stream.write_all(ACCEPTED).unwrap();
+        assert_eq!(read(&mut stream, 2), b"\xc0\0");
+        stream.write_all(b"\xd0\0").unwrap();
+        // The connection goes on: a second ping is asked for when the first is answered.
+        assert_eq!(read(&mut stream, 2), b"\xc0\0");
+    });
+    let options = Options { keep_alive: 1, ..Options::new("c") };
+    let mut driver = Driver::new(options, address, SocketOptions::default()).unwrap();
+    connect(&mut driver);
+    let ping = driver.client().next_deadline().unwrap();
+    assert_eq!(driver.next(Some(ping)).unwrap(), Step::Deadline);
+    // The ping leaves, and nobody looks at the socket until its answer is overdue, as when the process is stopped.
+    assert_eq!(driver.next(Some(Instant::now())).unwrap(), Step::Deadline);
+    while driver.client().next_deadline() == Some(ping) {
+        driver.next(Some(Instant::now() + Duration::from_millis(1))).unwrap();
+    }
+    let overdue = driver.client().next_deadline().unwrap();
+    while Instant::now() < overdue {
+        std::thread::sleep(overdue.saturating_duration_since(Instant::now()));
+    }
+    assert_eq!(event(&mut driver), Event::Disconnected(Disconnected::TransportClosed));
+    server.join().unwrap();
+}

@@ -55,6 +55,11 @@ impl Engine {
         self.after_frame(now);
     }
 
+    /// Whether a connection has sent no CONNECT yet.
+    pub fn is_unheard(&self, key: ConnectionKey) -> bool {
+        self.desk.connections.get(key).is_some_and(|connection| connection.phase == Phase::AwaitConnect)
+    }
+
     /// A connection of which nothing was heard yet is refused by the shell, which counts and tells it. Says whether it
     /// was one.
     pub fn close_unheard(&mut self, key: ConnectionKey, reason: Reason) -> bool {
@@ -199,6 +204,10 @@ impl Engine {
             self.end_admission(key, &extra);
             if let Some(rate) = &extra.rate {
                 self.desk.timers.cancel(rate.waits_until, Timer::Rate(key));
+            }
+            if let Some(packet) = extra.packet_left {
+                self.desk.memory -= packet.bytes() as u64;
+                self.desk.input_bytes -= packet.bytes() as u64;
             }
             if let Some(parked) = extra.parked {
                 self.desk.timers.cancel(parked.until, Timer::Parked(key));

@@ -409,7 +409,7 @@ impl Engine {
         for shard in self.roster.others() {
             self.links.send(shard, Record::GiveUp { connection: key });
         }
-        if !self.waits_for_rate(key) {
+        if !self.waits_for_step(now, key) && !self.waits_for_rate(key) {
             self.resume_parked(now, key);
         }
     }

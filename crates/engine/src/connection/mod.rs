@@ -23,6 +23,7 @@ use crate::limits::rate::Rate;
 use crate::now::Millis;
 use crate::publish::admission::Reserving;
 use crate::subscribe::refusals::Refusals;
+use crate::subscribe::steps::PacketLeft;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
@@ -111,6 +112,8 @@ pub(crate) struct Extra {
     pub preset: Option<Box<Preset>>,
     /// The last thing that the rules allowed this publisher.
     pub allowed: Option<Allowed>,
+    /// A SUBSCRIBE or UNSUBSCRIBE that goes on in the next turn.
+    pub packet_left: Option<Box<PacketLeft>>,
     /// Whether it waits until it is known who serves the client.
     pub suspended: bool,
 }
@@ -164,6 +167,7 @@ impl Default for Extra {
             rate: None,
             reserving: Reserving::Not,
             withheld_until: Millis::NEVER,
+            packet_left: None,
             suspended: false,
         }
     }
@@ -192,6 +196,7 @@ impl Extra {
             && self.proof_ends.is_none()
             && self.preset.is_none()
             && self.allowed.is_none()
+            && self.packet_left.is_none()
             && !self.suspended
     }
 }
@@ -314,6 +319,20 @@ impl AckQueue {
         match &mut self.pending.get_mut(sequence.wrapping_sub(self.base) as usize)?.answer {
             Answer::SubAck(answer) => Some(answer),
             _ => None,
+        }
+    }
+
+    /// Takes an answer out that is not complete, until [`AckQueue::put_answer`] brings it back.
+    pub(crate) fn take_answer(&mut self, sequence: u32) -> Option<Answer> {
+        let ack = self.pending.get_mut(sequence.wrapping_sub(self.base) as usize)?;
+        Some(std::mem::replace(&mut ack.answer, Answer::SubAck(Box::default())))
+    }
+
+    /// Brings an answer back that lacks so many more confirmations.
+    pub(crate) fn put_answer(&mut self, sequence: u32, answer: Answer, waits: u32) {
+        if let Some(ack) = self.pending.get_mut(sequence.wrapping_sub(self.base) as usize) {
+            ack.answer = answer;
+            ack.waits += waits;
         }
     }
 

@@ -49,6 +49,7 @@ impl Engine {
             self.desk.to_write.note(connection, key);
         }
         connection.last_seen = now.monotonic;
+        self.go_on_with_steps(key);
         self.unpark(now, key);
         self.after_frame(now);
     }

@@ -119,12 +119,13 @@ impl Engine {
         let client = hash_name(tenant, &session.client_id);
         let partition = group_partition(tenant, share, filter);
         let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
-        let memberships = &mut session.rare_mut().memberships;
-        if let Some(other) = memberships.iter_mut().find(|other| &*other.share == share && &*other.filter == filter) {
-            *other = membership;
-        } else {
-            memberships.push(membership);
-            self.desk.count_membership(tenant);
+        let rare = session.rare_mut();
+        match rare.find_membership(share, filter) {
+            Ok(at) => rare.memberships[at] = membership,
+            Err(at) => {
+                rare.memberships.insert(at, membership);
+                self.desk.count_membership(tenant);
+            }
         }
         let group = GroupName { tenant, share, filter };
         for table in self.tables_of(partition) {
@@ -145,7 +146,9 @@ impl Engine {
     pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let client = hash_name(session.tenant, &session.client_id);
-        session.rare_mut().memberships.push(Rc::clone(membership));
+        let rare = session.rare_mut();
+        let (Ok(at) | Err(at)) = rare.find_membership(&membership.share, &membership.filter);
+        rare.memberships.insert(at, Rc::clone(membership));
         self.desk.count_membership(membership.tenant);
         self.seat_away(now, key, client, membership);
     }
@@ -224,9 +227,8 @@ impl Engine {
         let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else {
             return false;
         };
-        let named = |other: &Rc<Membership>| &*other.share == share && &*other.filter == filter;
-        let Some(at) = rare.memberships.iter().position(named) else { return false };
-        let membership = rare.memberships.swap_remove(at);
+        let Ok(at) = rare.find_membership(share, filter) else { return false };
+        let membership = rare.memberships.remove(at);
         self.desk.uncount_membership(membership.tenant);
         self.leave_home(now, key, &membership);
         self.return_waiting(now, key, &membership);
@@ -236,9 +238,13 @@ impl Engine {
     /// Messages of a group that wait in the queue of a member that has left go back; what was sent stays its own.
     fn return_waiting(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
         let Some(flow) = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut()) else { return };
+        let of_group = |group: &Rc<Membership>| group.group() == membership.group();
+        if !flow.queue.iter().any(|delivery| delivery.group.as_ref().is_some_and(of_group)) {
+            return;
+        }
         let (back, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut flow.queue)
             .into_iter()
-            .partition(|delivery| delivery.group.as_ref().is_some_and(|group| group.group() == membership.group()));
+            .partition(|delivery| delivery.group.as_ref().is_some_and(of_group));
         flow.queue = stay.into_iter().collect();
         for delivery in back {
             let cost = delivery.cost();

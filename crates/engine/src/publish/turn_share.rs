@@ -17,6 +17,7 @@ use crate::engine::Engine;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::publish::fan_out::FAN_OUT_STEP;
+use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, FILTER_WORK_PER_TURN};
 
 /// Deliveries after which publishers wait: of messages to few between two turns of the timers, of messages to many
 /// until all of their receivers were written. One message goes to all of its subscribers in any case.
@@ -43,6 +44,14 @@ pub(crate) struct TurnShare {
     /// When so many have been written from the line, so have all receivers of what counts as `wide`.
     wide_until: u64,
     waiting: VecDeque<ConnectionKey>,
+    /// Work of filters in this turn.
+    filters: usize,
+    /// Work of the last connection's filters among them.
+    own_filters: usize,
+    /// That connection.
+    filters_of: Option<ConnectionKey>,
+    /// Connections with a packet whose next step waits for the next turn.
+    packets: VecDeque<ConnectionKey>,
     /// Who waits for the end of the line, too.
     waiting_wide: VecDeque<ConnectionKey>,
     /// Of those who wait, whose transport is gone: what they have sent is worked off in their turns, and then they end.
@@ -57,7 +66,52 @@ impl TurnShare {
 
     /// Whether this publisher waits for the next turn or for the end of the line.
     pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
-        self.waiting.contains(&key) || self.waiting_wide.contains(&key)
+        self.waiting.contains(&key) || self.waiting_wide.contains(&key) || self.packets.contains(&key)
+    }
+
+    /// Begins to count the work of a packet's filters.
+    pub(crate) fn begin_packet(&mut self, now: Now, key: ConnectionKey, to_write: &ToWrite) {
+        self.look_at(now, to_write);
+        if self.filters_of != Some(key) {
+            self.filters_of = Some(key);
+            self.own_filters = 0;
+        }
+    }
+
+    /// Counts the work of a filter.
+    pub(crate) fn charge_filter(&mut self, work: usize) {
+        self.filters += work;
+        self.own_filters += work;
+    }
+
+    /// Whether the turn has room for the work of one more filter.
+    pub(crate) fn has_filter_work(&self) -> bool {
+        self.filters < FILTER_WORK_PER_TURN || self.own_filters < FILTER_WORK_IN_ANY_CASE
+    }
+
+    /// The next step of this connection's packet waits for the next turn.
+    pub(crate) fn add_packet(&mut self, key: ConnectionKey) {
+        self.packets.push_back(key);
+    }
+
+    /// Whether steps of packets wait.
+    pub(crate) fn has_packets(&self) -> bool {
+        !self.packets.is_empty()
+    }
+
+    /// How many packets wait for their next step.
+    pub(crate) fn packets_waiting(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// The next connection whose packet goes on.
+    pub(crate) fn next_packet(&mut self) -> Option<ConnectionKey> {
+        self.packets.pop_front()
+    }
+
+    /// Whether a connection is to end now, since its transport is gone and all that it has sent is worked off.
+    pub(crate) fn is_gone(&mut self, key: ConnectionKey) -> bool {
+        !self.holds(key) && self.gone.remove(&key)
     }
 
     /// Whether a connection whose transport is gone ends only when what it has sent is worked off. At once that could
@@ -74,10 +128,7 @@ impl TurnShare {
     #[inline]
     pub(crate) fn charge(&mut self, now: Now, deliveries: usize, desk: &Desk) -> Option<Share> {
         let to_write = &desk.to_write;
-        if self.at != now.monotonic {
-            self.at = now.monotonic;
-            self.begin(to_write);
-        }
+        self.look_at(now, to_write);
         if deliveries > WIDE_RECEIVERS {
             self.wide += deliveries;
             if self.has_caught_up(to_write) {
@@ -91,8 +142,20 @@ impl TurnShare {
         }
     }
 
+    /// Begins a turn when the clock has moved on.
+    #[inline]
+    fn look_at(&mut self, now: Now, to_write: &ToWrite) {
+        if self.at != now.monotonic {
+            self.at = now.monotonic;
+            self.begin(to_write);
+        }
+    }
+
     fn begin(&mut self, to_write: &ToWrite) {
         self.narrow = 0;
+        self.filters = 0;
+        self.filters_of = None;
+        self.own_filters = 0;
         if self.has_caught_up(to_write) {
             self.wide = 0;
         }
@@ -129,7 +192,10 @@ impl Engine {
     pub(crate) fn has_waiting_publishers(&self) -> bool {
         let share = &self.turn_share;
         let wide = || !share.waiting_wide.is_empty() && self.fan_outs.is_empty();
-        !share.waiting.is_empty() || self.can_fan_out() || (wide() && share.has_caught_up(&self.desk.to_write))
+        !share.waiting.is_empty()
+            || self.has_steps()
+            || self.can_fan_out()
+            || (wide() && share.has_caught_up(&self.desk.to_write))
     }
 
     /// The publisher of messages that took more than its share waits with the next one.
@@ -178,6 +244,7 @@ impl Engine {
     pub(crate) fn begin_turn(&mut self, now: Now) {
         self.turn_share.begin(&self.desk.to_write);
         self.run_fan_outs(now);
+        self.run_steps(now);
         for share in [Share::Narrow, Share::Wide] {
             let waiting = self.turn_share.waiting.len() + self.turn_share.waiting_wide.len();
             for _ in 0..waiting {
@@ -187,7 +254,7 @@ impl Engine {
                 let Some(key) = self.turn_share.next(share) else { break };
                 self.unpark(now, key);
                 self.after_frame(now);
-                if !self.turn_share.holds(key) && self.turn_share.gone.remove(&key) {
+                if self.turn_share.is_gone(key) {
                     self.handle_transport_closed(now, key);
                 }
             }

@@ -10,7 +10,7 @@ pub(crate) mod reservations;
 pub(crate) mod tail;
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -83,11 +83,71 @@ impl Standing {
 #[derive(Debug, Default)]
 pub(crate) struct FilterList {
     one: Option<FilterKey>,
-    #[expect(
-        clippy::box_collection,
-        reason = "most sessions have one subscription; a vector in place would cost each 16 bytes more"
-    )]
-    rest: Option<Box<Vec<FilterKey>>>,
+    /// Most sessions have one subscription, and pay one pointer for this.
+    rest: Option<Box<MoreFilters>>,
+}
+
+/// The filters beside the first. Finding one takes logarithmic time where there are many.
+#[derive(Debug)]
+enum MoreFilters {
+    Few(Vec<FilterKey>),
+    Many(BTreeSet<FilterKey>),
+}
+
+/// Filters that are kept in a list.
+const FEW_FILTERS: usize = 64;
+
+impl Default for MoreFilters {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl MoreFilters {
+    fn len(&self) -> usize {
+        match self {
+            Self::Few(list) => list.len(),
+            Self::Many(set) => set.len(),
+        }
+    }
+
+    fn push(&mut self, filter: FilterKey) {
+        match self {
+            Self::Few(list) if list.len() < FEW_FILTERS => list.push(filter),
+            Self::Few(list) => {
+                let mut set: BTreeSet<_> = list.iter().copied().collect();
+                set.insert(filter);
+                *self = Self::Many(set);
+            }
+            Self::Many(set) => {
+                set.insert(filter);
+            }
+        }
+    }
+
+    fn pop(&mut self) -> Option<FilterKey> {
+        match self {
+            Self::Few(list) => list.pop(),
+            Self::Many(set) => set.pop_last(),
+        }
+    }
+
+    fn remove(&mut self, filter: FilterKey) {
+        match self {
+            Self::Few(list) => list.retain(|other| *other != filter),
+            Self::Many(set) => {
+                set.remove(&filter);
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = FilterKey> + '_ {
+        let (list, set) = match self {
+            Self::Few(list) => (Some(list), None),
+            Self::Many(set) => (None, Some(set)),
+        };
+        list.into_iter().flatten().chain(set.into_iter().flatten()).copied()
+    }
 }
 
 impl FilterList {
@@ -107,15 +167,15 @@ impl FilterList {
         if self.one == Some(filter) {
             self.one = self.rest.as_mut().and_then(|rest| rest.pop());
         } else if let Some(rest) = &mut self.rest {
-            rest.retain(|other| *other != filter);
+            rest.remove(filter);
         }
-        if self.rest.as_ref().is_some_and(|rest| rest.is_empty()) {
+        if self.rest.as_ref().is_some_and(|rest| rest.len() == 0) {
             self.rest = None;
         }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = FilterKey> + '_ {
-        self.one.into_iter().chain(self.rest.iter().flat_map(|rest| rest.iter().copied()))
+        self.one.into_iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
     }
 }
 
@@ -291,7 +351,7 @@ pub(crate) struct Rare {
     pub ends_at: Option<Millis>,
     /// Until when QoS 0 messages are kept for a client that was sent on and has not come back.
     pub sent_on_until: Option<Millis>,
-    /// Memberships in shared groups.
+    /// Memberships in shared groups, in the order of their names; see [`Rare::find_membership`].
     pub memberships: Vec<Rc<Membership>>,
     /// Retained messages being fetched, by their numbers.
     pub fetches: Vec<u32>,
@@ -304,6 +364,11 @@ pub(crate) struct Rare {
 }
 
 impl Rare {
+    /// Where the membership in a group is, or where it belongs.
+    pub(crate) fn find_membership(&self, share: &str, filter: &str) -> Result<usize, usize> {
+        self.memberships.binary_search_by(|other| (&*other.filter, &*other.share).cmp(&(filter, share)))
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.will.is_none()
             && self.ends_at.is_none()

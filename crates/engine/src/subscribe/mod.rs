@@ -1,15 +1,12 @@
-//! SUBSCRIBE and UNSUBSCRIBE, and telling the other shards what this one is interested in.
+//! Subscriptions of sessions, and telling the other shards what this one is interested in.
 
 pub(crate) mod refusals;
+pub(crate) mod steps;
 
-use tidegate_mqtt::{
-    Frame, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionOptions, TopicFilter, Unsubscribe, Version,
-};
+use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicFilter};
 
-use crate::connection::input::Refused;
-use crate::connection::{Answer, FetchRequest, SubAckAnswer, UnsubAckAnswer};
+use crate::connection::FetchRequest;
 use crate::engine::Engine;
-use crate::event::Attempt;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
@@ -17,7 +14,6 @@ use crate::now::Now;
 use crate::publish::dispatch::STORED_NAME_MAX;
 use crate::publish::is_own_topic;
 use crate::settings::Holding;
-use crate::subscribe::refusals::Refusals;
 use crate::telling::reason::Reason;
 use crate::topics::{Subscriber, SubscriberOptions};
 
@@ -54,75 +50,6 @@ impl SubAckWaits {
 }
 
 impl Engine {
-    pub(crate) fn handle_subscribe(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        version: Version,
-        frame: &Frame<'_>,
-    ) -> Result<(), Refused> {
-        let subscribe = Subscribe::decode(version, frame.first_byte, frame.body)?;
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return Ok(()) };
-        let max_qos = self.maximum_qos(key);
-        let bridge = self.desk.connections.get(key).is_some_and(|connection| connection.bridge);
-        let ticket = self.next_ticket(key);
-        let mark = self.desk.journal.mark();
-        let requested = subscribe.filters().count();
-        let mut answer = Box::new(SubAckAnswer {
-            codes: Vec::with_capacity(requested),
-            filters: Vec::new(),
-            fetches: Vec::with_capacity(requested),
-            refusals: Refusals::new(self.wants_reasons(key), requested),
-        });
-        if self.desk.uplinks.is_on() {
-            let asked = subscribe.filters().map(|(filter, _)| filter.map_or("", |filter| filter.as_str()).into());
-            answer.filters = asked.collect();
-        }
-        let mut waits = SubAckWaits::default();
-        // More filters than a client may have can only be repetitions, whose work nothing else would bound.
-        let max_filters = self.settings.limits.max_subscriptions_per_client as usize;
-        for (number, (filter, options)) in subscribe.filters().enumerate() {
-            let result = match filter {
-                Err(_) => Err(Reason::InvalidTopicFilter),
-                Ok(_) if number >= max_filters => Err(Reason::TooManySubscriptions),
-                Ok(filter) => self.subscribe(
-                    now,
-                    &Request {
-                        session,
-                        tenant,
-                        filter,
-                        options: granted_options(options, max_qos, bridge),
-                        retain_handling: options.retain_handling,
-                        subscription_id: subscribe.subscription_identifier.unwrap_or(0),
-                        ticket,
-                    },
-                    &mut answer.fetches,
-                    &mut waits,
-                ),
-            };
-            answer.codes.push(match result {
-                Ok(()) => granted_code(options.qos.min(max_qos)),
-                Err(reason) => {
-                    self.desk.counters.requests_refused[reason.number()] += 1;
-                    let filter = filter.map_or("", |filter| filter.as_str());
-                    self.desk.tell_denied(Attempt::Subscribe, session, filter, reason);
-                    answer.refusals.add(filter, reason);
-                    reason.code()
-                }
-            });
-        }
-        if waits.known && !waits.announced {
-            waits.confirmations += u32::from(self.wait_for_interest(ticket, !answer.fetches.is_empty()));
-        }
-        self.expect_fetches(session, &answer.fetches);
-        let promises = self.desk.journal.has_written_since(mark);
-        self.answer(now, key, subscribe.packet_id, Answer::SubAck(answer), waits.confirmations, promises);
-        self.end_decided_waits(now);
-        self.wait_for_full_links(now, key);
-        Ok(())
-    }
-
     /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
     fn wants_reasons(&self, key: ConnectionKey) -> bool {
         let connection = self.desk.connections.get(key);
@@ -253,8 +180,7 @@ impl Engine {
         if let Some((share, filter)) = request.filter.shared() {
             let session = self.desk.sessions.get(request.session.0);
             let rare = session.and_then(|session| session.rare.as_ref());
-            let memberships = rare.map_or(&[][..], |rare| &rare.memberships);
-            memberships.iter().any(|known| *known.share == *share && *known.filter == *filter.as_str())
+            rare.is_some_and(|rare| rare.find_membership(share, filter.as_str()).is_ok())
         } else {
             let found = self.index.find(request.tenant, request.filter.as_str());
             found.is_some_and(|filter| self.index.subscriber(filter, request.session).is_some())
@@ -280,37 +206,6 @@ impl Engine {
         }
         self.interest_under_way += u64::from(told);
         told
-    }
-
-    pub(crate) fn handle_unsubscribe(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        version: Version,
-        frame: &Frame<'_>,
-    ) -> Result<(), Refused> {
-        let unsubscribe = Unsubscribe::decode(version, frame.first_byte, frame.body)?;
-        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let wanted = self.wants_reasons(key);
-        let mut answer = Box::new(UnsubAckAnswer {
-            codes: Vec::new(),
-            refusals: Refusals::new(wanted, unsubscribe.filters().count()),
-        });
-        let mark = self.desk.journal.mark();
-        for filter in unsubscribe.filters() {
-            answer.codes.push(match filter {
-                Err(_) => {
-                    answer.refusals.add("", Reason::InvalidTopicFilter);
-                    Reason::InvalidTopicFilter.code()
-                }
-                Ok(filter) if self.unsubscribe(now, session, filter) => ReasonCode::Success,
-                Ok(_) => ReasonCode::NoSubscriptionExisted,
-            });
-        }
-        let promises = self.desk.journal.has_written_since(mark);
-        self.answer(now, key, unsubscribe.packet_id, Answer::UnsubAck(answer), 0, promises);
-        self.wait_for_full_links(now, key);
-        Ok(())
     }
 
     /// Removes one subscription; says whether there was one.

@@ -164,7 +164,11 @@ impl Net {
 
     /// The earliest deadline of any shard.
     pub(crate) fn next_deadline(&self) -> Millis {
-        self.engines.iter().map(Engine::next_deadline).min().unwrap_or(Millis::NEVER)
+        self.engines
+            .iter()
+            .map(|engine| engine.next_deadline().min(engine.next_silence()))
+            .min()
+            .unwrap_or(Millis::NEVER)
     }
 
     /// Batches under way on all links.

@@ -80,6 +80,62 @@ fn the_server_may_impose_a_keep_alive() {
 }
 
 #[test]
+fn silence_counts_up_to_what_was_heard() {
+    let world = World::with(1, |_| ());
+    let client = world.connect(v5("a").keep_alive(10));
+    let connected = world.now().monotonic;
+    world.skip(seconds(40));
+    // The process was stopped: what the client has sent meanwhile is still to be taken.
+    world.engine(0, |engine, now| engine.handle_timers(now));
+    world.engine(0, |engine, now| engine.handle_silence(now, connected.plus(seconds(15) - 1), |_| false));
+    client.ping();
+    world.advance(seconds(15) - 1);
+    client.expect_open();
+    world.advance(1);
+    client.expect_disconnect(ReasonCode::KeepAliveTimeout);
+}
+
+#[test]
+fn a_client_with_unread_input_is_not_silent() {
+    let world = World::with(1, |_| ());
+    let client = world.connect(v5("a").keep_alive(10));
+    let silent = world.connect(v5("silent").keep_alive(10));
+    world.skip(seconds(40));
+    // A read budget is used up before its input has its turn.
+    let mut asked = Vec::new();
+    world.engine(0, |engine, now| {
+        let asked = std::cell::RefCell::new(&mut asked);
+        engine.handle_silence(now, now.monotonic, |key| {
+            asked.borrow_mut().push(key);
+            asked.borrow().len() == 1
+        });
+    });
+    world.run();
+    assert_eq!(asked.len(), 2);
+    client.expect_open();
+    silent.expect_disconnect(ReasonCode::KeepAliveTimeout);
+    assert!(world.next_deadline() > world.now().monotonic, "it is not asked for in each turn");
+    client.ping();
+    world.advance(seconds(15) - 1);
+    client.expect_open();
+}
+
+#[test]
+fn a_session_waits_for_what_was_not_heard() {
+    let world = World::with(1, |_| ());
+    let watcher = world.connect(v5("watcher"));
+    watcher.subscribe("w", tidegate_mqtt::QoS::AtMostOnce);
+    let client = world.connect(v5("a").expiry(10).will(message("w", "gone").delay(5)));
+    let left = world.now().monotonic;
+    client.lose();
+    world.skip(seconds(40));
+    world.engine(0, |engine, now| engine.handle_silence(now, left.plus(seconds(5) - 1), |_| false));
+    let again = world.connect(v5("a").clean(false).expiry(10));
+    assert!(again.session_present());
+    watcher.expect_nothing();
+}
+
+#[test]
 fn an_idle_broker_has_nothing_to_do() {
     everywhere(|world| {
         let client = world.connect(v5("a"));

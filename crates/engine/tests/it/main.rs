@@ -46,6 +46,7 @@ mod sessions;
 mod shared;
 mod shutdown;
 mod simulation;
+mod steps;
 mod subscribe;
 mod suspension;
 mod sys;

@@ -127,7 +127,11 @@ impl Shard {
         self.flight.record(self.now, event.address(address));
         if let Some(times) = self.full.note(self.now.monotonic) {
             let limit = self.shared.max_connections;
-            tracing::warn!(limit, times, "the limit of connections is reached: new ones are closed at once");
+            tracing::warn!(
+                limit,
+                times,
+                "the limit of connections is reached: those without a CONNECT are closed, the oldest first, then new ones"
+            );
         }
     }
 

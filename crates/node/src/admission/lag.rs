@@ -58,6 +58,11 @@ impl LoopLag {
         Some(TooLong { until: ended.plus(left.min(LONGEST_MS)), still: turn * 1000 > low_us })
     }
 
+    /// When the last turn ended.
+    pub(crate) fn ended(&self) -> Millis {
+        self.ended
+    }
+
     /// The mean at a moment, milliseconds.
     pub(crate) fn at(&self, now: Millis) -> u64 {
         self.faded(now) / 1000

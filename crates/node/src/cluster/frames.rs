@@ -85,11 +85,12 @@ impl Links {
         if let Phase::Seating(_) = session.phase {
             self.take_seats(id, session)?;
         }
-        if let Some(loss) = session.overdue(now, limits.peer_timeout, limits.stall_timeout) {
+        if let Some(loss) = session.overdue(self.heard, limits.peer_timeout, limits.stall_timeout) {
             return Err(loss);
         }
         let Phase::Open(open) = &mut session.phase else {
-            let slow = now >= session.deadline;
+            let unread = session.readable && matches!(session.phase, Phase::Shaking(_));
+            let slow = self.heard >= session.deadline && !unread;
             return if slow { Err(Loss::Slow(limits.handshake_timeout.as_millis())) } else { Ok(()) };
         };
         let knows = self.rosters.settled() >= open.roster && !open.knows;

@@ -37,6 +37,9 @@ const READS_PER_TURN: usize = 4;
 pub(super) struct Links {
     pub(super) poll: Poll,
     pub(super) now: Now,
+    /// By when the poller has reported all that had arrived. Silence is counted up to this time: what came during a
+    /// stop of the process is still in the sockets.
+    pub(super) heard: Millis,
     inbox: Inbox<ToLinks>,
     listener: TcpListener,
     /// Somebody may wait to be accepted.
@@ -77,6 +80,7 @@ impl Links {
         Self {
             poll,
             now: clock.now(),
+            heard: Millis(0),
             inbox,
             listener,
             knocking: false,

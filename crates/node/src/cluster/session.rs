@@ -218,16 +218,16 @@ impl Session {
         !waits && self.unwritten() == 0
     }
 
-    /// Why it is over at this time, if it is.
-    pub(super) fn overdue(&self, now: Millis, peer_timeout: Duration, stall_timeout: Duration) -> Option<Loss> {
+    /// Why it is over, if it is, when all that had arrived by `heard` was reported.
+    pub(super) fn overdue(&self, heard: Millis, peer_timeout: Duration, stall_timeout: Duration) -> Option<Loss> {
         let Phase::Open(open) = &self.phase else { return None };
         if let Some(over) = open.outbox.overflown() {
             return Some(Loss::Overflow(over.limit));
         }
-        if now >= after(open.heard, peer_timeout) {
+        if heard >= after(open.heard, peer_timeout) && !self.readable {
             return Some(Loss::Silent(peer_timeout.as_millis()));
         }
-        let stalled = self.unwritten() > 0 && now >= after(open.progress, stall_timeout);
+        let stalled = self.unwritten() > 0 && heard >= after(open.progress, stall_timeout);
         stalled.then_some(Loss::Stalled(stall_timeout.as_millis()))
     }
 

@@ -92,10 +92,13 @@ fn run(mut links: Links) {
     while !links.has_ended() {
         let timeout =
             if links.may_sleep() { time_until(links.deadline(), links.now.monotonic) } else { Some(Duration::ZERO) };
-        if let Err(error) = links.poll.poll(&mut events, timeout)
-            && error.kind() != io::ErrorKind::Interrupted
-        {
-            tracing::error!(%error, "polling the links failed");
+        let asked = links.now.monotonic;
+        match links.poll.poll(&mut events, timeout) {
+            Ok(()) if events.iter().count() < EVENTS => links.heard = asked,
+            Ok(()) => {}
+            // A signal, such as the one that ends a stop of the process, is no event of ours.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => tracing::error!(%error, "polling the links failed"),
         }
         links.turn(&events);
     }

@@ -74,6 +74,8 @@ pub(crate) struct Family {
     pub(crate) admission: Arc<Admission>,
     pub(crate) bans: Arc<StoredBans>,
     pub(crate) connections: Arc<AtomicU32>,
+    /// Connections at once, over all of them.
+    pub(crate) max_connections: u32,
 }
 
 #[derive(Default)]

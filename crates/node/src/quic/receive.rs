@@ -150,7 +150,7 @@ impl Shard {
     /// way.
     fn take_incoming(&mut self, position: usize, incoming: Incoming, hurried: bool) {
         let address = incoming.remote_address().ip();
-        let full = self.is_full();
+        let full = self.is_full() && !self.make_room();
         let Some(endpoint) = self.quic.endpoints.get_mut(position) else { return };
         if !endpoint.accepting {
             endpoint.refuse(incoming);

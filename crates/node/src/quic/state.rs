@@ -94,7 +94,12 @@ impl QuicState {
 
     /// Whether there is something to do at once.
     pub(crate) fn is_busy(&self, serving: bool) -> bool {
-        !self.touched.is_empty() || (serving && self.endpoints.iter().any(|endpoint| endpoint.ready))
+        !self.touched.is_empty() || (serving && self.has_datagrams())
+    }
+
+    /// Whether a socket may have datagrams that were not received.
+    pub(crate) fn has_datagrams(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.ready)
     }
 
     /// Takes no new connections from now on.

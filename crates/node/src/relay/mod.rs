@@ -234,7 +234,7 @@ impl Shard {
             let Some(key) = self.relays.ring.pop_front() else { break };
             self.pump_relay(key);
         }
-        while let Some((key, stage)) = self.relays.pop_due(self.now.monotonic) {
+        while let Some((key, stage)) = self.relays.pop_due(self.heard.until()) {
             match stage {
                 Stage::Connecting => {
                     if let Some(Relay::Connecting { client, at, .. }) = self.relays.remove(key) {

@@ -68,9 +68,9 @@ impl Shard {
         }
     }
 
-    /// Closes what had its time.
+    /// Closes what had its time. Whether a peer was too slow shows once its readiness was taken.
     pub(crate) fn close_overdue(&mut self) {
-        let now = self.now.monotonic;
+        let now = self.heard.until();
         while let Some(key) = pop_due(&mut self.flushing, now) {
             if self.table.flags(key).is_some_and(|flags| !flags.has(Flags::LINGERING)) {
                 self.counters.closed_unflushed += 1;

@@ -22,13 +22,14 @@ impl Shard {
     pub(crate) fn take_in(&mut self, transport: Transport, listener: ListenerId, seat: Seat) {
         self.counters.accepted += 1;
         let before = self.shared.connections.fetch_add(1, Ordering::Relaxed);
-        if self.shared.max_connections != 0 && before >= self.shared.max_connections {
+        if before >= self.shared.max_connections && !self.make_room() {
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
             self.free_seat(seat);
             self.refuse_full(ip_of(transport.peer()));
             return;
         }
         if let Some(key) = self.open(transport, listener, seat) {
+            self.note_stranger(key);
             if self.read_budget > 0 {
                 self.read_connection(key);
                 // A client that is handed over now gives its key free, and the next connection may get it.
@@ -40,8 +41,37 @@ impl Shard {
 
     /// Whether the limit of connections is reached.
     pub(crate) fn is_full(&self) -> bool {
-        let limit = self.shared.max_connections;
-        limit != 0 && self.shared.connections.load(Ordering::Relaxed) >= limit
+        self.shared.connections.load(Ordering::Relaxed) >= self.shared.max_connections
+    }
+
+    /// Remembers a connection that has sent no CONNECT yet.
+    fn note_stranger(&mut self, key: ConnectionKey) {
+        // Those at the front that are clients by now, or gone, are forgotten; behind one that is silent the others stay
+        // until its CONNECT timeout.
+        while self.strangers.front().is_some_and(|oldest| !self.engine.is_unheard(*oldest)) {
+            self.strangers.pop_front();
+        }
+        self.strangers.push_back(key);
+    }
+
+    /// Closes the connection of this shard that has been silent for longest since it was accepted, so that another one
+    /// fits. Says whether there was one.
+    pub(crate) fn make_room(&mut self) -> bool {
+        while let Some(key) = self.strangers.pop_front() {
+            if !self.engine.close_unheard(key, Reason::TooManyConnections) {
+                continue;
+            }
+            let address = self.address_of(key);
+            self.refuse_full(address);
+            // Its file is needed now, so it is not drained.
+            if let Some(flags) = self.table.flags(key) {
+                flags.set(Flags::BROKEN);
+            }
+            self.take_events();
+            self.finish_close(key);
+            return true;
+        }
+        false
     }
 
     /// Takes in a connection whose client has its home here.

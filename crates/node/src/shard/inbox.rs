@@ -184,6 +184,11 @@ impl<T> Inbox<T> {
         message
     }
 
+    /// Whether something may wait.
+    pub(crate) fn has_more(&self) -> bool {
+        self.more
+    }
+
     /// Whether the thread may sleep: nothing waits, and who puts something from now on wakes it.
     pub(crate) fn may_sleep(&mut self) -> bool {
         !self.more && self.gate.fall_asleep()

@@ -2,6 +2,7 @@
 
 pub(crate) mod close;
 pub(crate) mod connections;
+pub(crate) mod heard;
 pub(crate) mod inbox;
 pub(crate) mod table;
 pub(crate) mod turn;
@@ -33,6 +34,7 @@ use crate::quic::{QuicEndpoint, QuicState};
 use crate::relay::{NodeHomes, Relays};
 use crate::report::ShellCounters;
 use crate::service::Services;
+use crate::shard::heard::Heard;
 use crate::shard::inbox::{Inbox, InboxSender};
 use crate::shard::table::{RESERVED_INDEX, Table};
 use crate::tls::TlsListeners;
@@ -54,7 +56,7 @@ pub(crate) fn listener_position(token: Token) -> Option<usize> {
 
 /// What all shards of a node share.
 pub(crate) struct Shared {
-    /// Connections at once; 0 is no limit.
+    /// Connections at once: what is configured, or what the limit of open files leaves beside its reserve.
     pub max_connections: u32,
     /// Connections now, over all shards, those on their way between two included.
     pub connections: Arc<AtomicU32>,
@@ -100,6 +102,8 @@ pub(crate) struct Shard {
     pub(crate) clock: Clock,
     /// The time of this turn.
     pub(crate) now: Now,
+    /// By when all input was taken that had arrived.
+    pub(crate) heard: Heard,
     pub(crate) engine: Engine,
     pub(crate) poll: Poll,
     pub(crate) table: Table,
@@ -132,6 +136,8 @@ pub(crate) struct Shard {
     pub(crate) reserve: Reserve,
     pub(crate) shortage: Shortage,
     pub(crate) full: Shortage,
+    /// Connections that were accepted here and may not have sent a CONNECT, the oldest first.
+    pub(crate) strangers: VecDeque<ConnectionKey>,
     /// Transports that ended by themselves before there was a client: a failed handshake, a header that is not right.
     pub(crate) unfit: Shortage,
     /// Connections refused at accept, for the log.
@@ -192,6 +198,7 @@ impl Shard {
             place: seed.place,
             clock: seed.clock,
             now,
+            heard: Heard::new(now.monotonic),
             engine,
             poll: seed.poll,
             table: Table::default(),
@@ -213,6 +220,7 @@ impl Shard {
             reserve: Reserve::new(),
             shortage: Shortage::default(),
             full: Shortage::default(),
+            strangers: VecDeque::new(),
             unfit: Shortage::default(),
             refusing: Shortage::default(),
             overloaded: Shortage::default(),
@@ -251,12 +259,14 @@ impl Shard {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !matches!(self.stage, Stage::Exiting) {
             let timeout = self.timeout();
-            if let Err(error) = self.poll.poll(&mut events, timeout) {
-                // A signal is no event of ours. Anything else cannot happen to a valid poller; if it does, the turn
-                // below still serves what is known to be ready.
-                if error.kind() != std::io::ErrorKind::Interrupted {
-                    tracing::error!(shard = self.place.shard.0, %error, "polling failed");
-                }
+            // The clock was read at the end of the turn before, which is early enough.
+            let asked = self.lag.ended();
+            match self.poll.poll(&mut events, timeout) {
+                Ok(()) => self.heard.note_poll(asked, events.iter().count() < EVENTS_PER_TURN),
+                // A signal, such as the one that ends a stop of the process, is no event of ours.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                // This cannot happen to a valid poller. The turn below still serves what is known to be ready.
+                Err(error) => tracing::error!(shard = self.place.shard.0, %error, "polling failed"),
             }
             self.inbox.awake();
             self.turn(&events);
@@ -287,6 +297,7 @@ impl Shard {
         let front = |queue: &VecDeque<(Millis, ConnectionKey)>| queue.front().map_or(Millis::NEVER, |(at, _)| *at);
         self.engine
             .next_deadline()
+            .min(self.engine.next_silence())
             .min(front(&self.flushing))
             .min(front(&self.lingering))
             .min(self.shortage.deadline())

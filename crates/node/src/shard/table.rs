@@ -128,6 +128,13 @@ impl Table {
         self.get(key).map(|(flags, _)| flags)
     }
 
+    /// Whether a connection has input that this shard has not read, although it may.
+    pub(crate) fn is_unread(&self, key: ConnectionKey) -> bool {
+        let slot = self.slots.get(key.index as usize);
+        let flags = slot.filter(|slot| slot.generation == key.generation).map(|slot| slot.flags);
+        flags.is_some_and(|flags| flags.has(Flags::READABLE) && !flags.has(Flags::PAUSED))
+    }
+
     /// The key of the connection that a token was made for, if it still exists.
     #[inline]
     pub(crate) fn key_of(&self, token: Token) -> Option<ConnectionKey> {

@@ -43,6 +43,7 @@ impl Shard {
         self.take_events();
         self.accept_connections();
         self.take_inbox();
+        self.note_taken();
         self.run_timers();
         self.work_relays();
         self.take_events();
@@ -253,9 +254,21 @@ impl Shard {
         self.stage = Stage::Draining(drained);
     }
 
+    /// Notes by when all input was taken that had arrived.
+    fn note_taken(&mut self) {
+        let datagrams = self.serving && self.quic.has_datagrams();
+        let drained = !self.inbox.has_more() && !datagrams && !self.wants_to_accept();
+        self.heard.note_taken(drained, self.table.len());
+    }
+
     fn run_timers(&mut self) {
         if self.engine.next_deadline() <= self.now.monotonic {
             self.engine.handle_timers(self.now);
+        }
+        let heard = self.heard.until();
+        if self.engine.next_silence() <= heard {
+            let table = &self.table;
+            self.engine.handle_silence(self.now, heard, |key| table.is_unread(key));
         }
         self.run_quic_timers();
         self.close_overdue();
@@ -277,6 +290,7 @@ impl Shard {
         self.dirty.shrink_to_fit();
         self.spare.shrink_to_fit();
         self.ended.shrink_to_fit();
+        self.strangers.shrink_to_fit();
         self.flushing.shrink_to_fit();
         self.lingering.shrink_to_fit();
         return_free_pages();

@@ -9,6 +9,28 @@ use crate::wire::*;
 use crate::{addresses, settings};
 
 #[test]
+fn silent_connections_make_room_the_oldest_first() {
+    let mut settings = settings(1);
+    settings.max_connections = 3;
+    let node = Node::start(settings).unwrap();
+    let [tcp, ..] = addresses(&node);
+    let connect = || TcpStream::connect(tcp.socket().unwrap()).unwrap();
+    let mut client = Client::connect(&tcp, "first");
+    let mut oldest = connect();
+    let mut younger = connect();
+    // Each that comes closes the one that has been silent for longest, and no client.
+    let _second = Client::connect(&tcp, "second");
+    assert_eq!(oldest.read(&mut [0]).unwrap_or(0), 0);
+    let _third = Client::connect(&tcp, "third");
+    assert_eq!(younger.read(&mut [0]).unwrap_or(0), 0);
+    assert_eq!(connect().read(&mut [0]).unwrap_or(0), 0, "all are clients now");
+    client.send(&[0xc0, 0]);
+    client.expect(&[0xd0, 0]);
+    let report = node.handle().report().unwrap();
+    assert_eq!((report.shell.refused_full, report.gauges.connections), (3, 3));
+}
+
+#[test]
 fn connections_beyond_the_limit_are_closed_at_once_until_one_leaves() {
     for shards in [1, 2] {
         let mut settings = settings(shards);

@@ -154,9 +154,10 @@ section! {
         connect_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));
         /// Bytes that a client may send behind its CONNECT before that is answered.
         pipelined_bytes: Bytes = Bytes(64 * KIB), in Kind::Size(Range::of(KIB, 16 * MIB));
-        /// Connections at once over all listeners; beyond it new ones are closed at once. The broker refuses to start
-        /// when the system grants fewer open files than that.
-        max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("as many as there are open files"));
+        /// Connections at once over all listeners. Beyond it those that have sent no CONNECT are closed, the oldest
+        /// first, and where there are none, new ones. The broker refuses to start when the system grants fewer open
+        /// files than that and the files that are reserved for the store, the bus, bridges, links and the admin listener.
+        max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("as many as the open files leave"));
         /// Sessions, connected or not, of the whole broker.
         max_sessions: u32 = 1_000_000, in Kind::Integer(Range::of(1, 100_000_000).or_zero("no limit"));
         /// Longest time that a session is kept for a client that is away. A client that asks for more is granted this.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use crate::broker::{Broker, Folder, PATIENCE, command, run};
 
@@ -28,6 +29,77 @@ fn every_signal_that_stops_ends_with_exit_code_0() {
         assert_eq!(ended.code, Some(0), "{signal}: {}", ended.err);
         assert!(ended.err.contains(&format!("signal=SIG{signal}")), "{}", ended.err);
     }
+}
+
+#[test]
+fn pings_that_wait_during_a_stop_keep_clients() {
+    let broker = Broker::start(&["--shards", "2"]);
+    let address = broker.address("mqtt://");
+    let connect = |number: u8| {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        // CONNECT of MQTT 3.1.1 with a keep-alive of one second.
+        let connect = [&b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x01\x00\x02a"[..], &[b'a' + number]].concat();
+        client.write_all(&connect).unwrap();
+        let mut answer = [0; 4];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, *b"\x20\x02\x00\x00");
+        client
+    };
+    let (mut clients, mut silent): (Vec<_>, _) = ((0..20).map(connect).collect(), connect(20));
+    let connected = Instant::now();
+    broker.signal("STOP");
+    for client in &mut clients {
+        client.write_all(b"\xc0\x00").unwrap();
+    }
+    // What is tested is that this time passes: the keep-alive of all ends.
+    std::thread::sleep(Duration::from_millis(1_600).saturating_sub(connected.elapsed()));
+    broker.signal("CONT");
+    for client in &mut clients {
+        let mut answer = [0; 2];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, *b"\xd0\x00");
+    }
+    assert_eq!(silent.read_to_end(&mut Vec::new()).unwrap(), 0);
+}
+
+#[test]
+fn idle_connections_leave_files_to_store_and_admin() {
+    let folder = Folder::new();
+    let mut limited = std::process::Command::new("sh");
+    let script = "ulimit -n 256; exec \"$0\" \"$@\"";
+    limited.args(["-c", script, env!("CARGO_BIN_EXE_tidegate")]).stdin(std::process::Stdio::null());
+    limited.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data", &folder.file("data")]);
+    let broker = Broker::spawn(limited);
+    let address = broker.address("mqtt://");
+    let connect = |id: u8| {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        // CONNECT of MQTT 3.1.1 for a session that lasts, without a keep-alive.
+        client.write_all(&[&b"\x10\x0d\x00\x04MQTT\x04\x00\x00\x00\x00\x01"[..], &[id]].concat()).unwrap();
+        let mut answer = [0; 4];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, *b"\x20\x02\x00\x00");
+        client
+    };
+    let mut first = connect(b'a');
+    // 256 files leave 160 connections. Of 400 idle ones the oldest are closed, and their files given back.
+    let mut idle: Vec<_> = (0..400).map(|_| TcpStream::connect(address).unwrap()).collect();
+    idle[0].set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
+    let mut second = connect(b'b');
+    // SUBSCRIBE and PUBLISH at QoS 1: their acknowledgements promise what is stored.
+    let mut answer = [0; 5];
+    first.write_all(b"\x82\x06\x00\x01\x00\x01t\x01").unwrap();
+    first.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, *b"\x90\x03\x00\x01\x01");
+    second.write_all(b"\x32\x06\x00\x01t\x00\x01x").unwrap();
+    second.read_exact(&mut answer[..4]).unwrap();
+    assert_eq!(answer[..4], *b"\x40\x02\x00\x01");
+    assert_eq!(broker.get("/healthz").0, "200");
+    let metrics = broker.get("/metrics").1;
+    let open = metrics.lines().find_map(|line| line.strip_prefix("process_open_fds ")).unwrap();
+    assert!(open.parse::<u64>().unwrap() < 256 - 32, "{open} files");
 }
 
 #[test]

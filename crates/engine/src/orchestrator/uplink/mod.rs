@@ -286,6 +286,17 @@ impl Uplinks {
         self.by_connection.get(&key).copied()
     }
 
+    /// The connection of an uplink.
+    pub(crate) fn connection_of(&self, key: UplinkKey) -> Option<ConnectionKey> {
+        self.all.get(&key)?.connection
+    }
+
+    /// Notes when the timer of an uplink is due; says whether there is such an uplink.
+    pub(crate) fn note_timer(&mut self, key: UplinkKey, due: Millis) -> bool {
+        let uplink = self.all.get_mut(&key);
+        uplink.map(|uplink| uplink.timer = due).is_some()
+    }
+
     /// A broker has answered a message. Says whether it is decided behind the packet what becomes of it: an
     /// acknowledged one may have to come back, and one that the broker has no room for goes to another.
     pub(crate) fn note_answered(

@@ -145,7 +145,8 @@ impl Net {
         }
         let to_ship = |shard: &usize| self.unshipped[*shard] || self.shipping[*shard].is_some();
         steps.extend((0..self.engines.len()).filter(to_ship).map(Step::Ship));
-        let due = |shard: &usize| self.engines[*shard].next_deadline() <= self.now.monotonic;
+        let next = |shard: usize| self.engines[shard].next_deadline().min(self.engines[shard].next_silence());
+        let due = |shard: &usize| next(*shard) <= self.now.monotonic;
         steps.extend(shards().filter(due).map(Step::Timers));
         // What an output acknowledges has to be under way before it is written.
         let shipped =
@@ -183,6 +184,12 @@ impl Net {
             Step::Timers(shard) => {
                 self.trace.note(format!("{} shard {shard}: timers", self.now.monotonic.0));
                 self.engines[shard].handle_timers(self.now);
+                let (sockets, by_key) = (&self.sockets, &self.by_key[shard]);
+                let unread = |key| {
+                    let socket = by_key.get(&key).map(|id| &sockets[*id]);
+                    socket.is_some_and(|socket| !socket.upstream.is_empty() && !socket.paused)
+                };
+                self.engines[shard].handle_silence(self.now, self.now.monotonic, unread);
                 self.gather(shard);
             }
             Step::Deliver { from, to } => {
