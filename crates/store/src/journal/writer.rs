@@ -317,7 +317,12 @@ impl JournalWriter {
             return Err(());
         };
         let unwritten = self.buffer.get(self.written..).unwrap_or_default();
-        let outcome = active.segment.file.write_at(unwritten, active.position + self.written as u64);
+        let place = active.position + self.written as u64;
+        let mut outcome = active.segment.file.write_at(unwritten, place);
+        // Without room nothing is lost: the same bytes go to the same place again, at once where the reserve has some.
+        while outcome.as_ref().is_err_and(is_full) && self.shared.use_reserve(unwritten.len() as u64) {
+            outcome = active.segment.file.write_at(unwritten, place);
+        }
         match outcome {
             Ok(()) => {
                 self.shared.status.written_bytes.fetch_add(unwritten.len() as u64, Relaxed);
@@ -326,7 +331,6 @@ impl JournalWriter {
                 Ok(())
             }
             Err(error) => {
-                // Without room nothing is lost: the same bytes go to the same place later.
                 active.broken = !is_full(&error);
                 self.note_failure("write", &error);
                 Err(())

@@ -23,6 +23,15 @@ impl JournalWriter {
     /// Begins the next file. Frames that are not synced are written into it, and synced, before the manifest names it:
     /// from then on what an older file holds from this number on does not count.
     pub(super) fn begin_segment(&mut self) -> Result<(), OpenError> {
+        loop {
+            match self.try_begin_segment() {
+                Err(OpenError::NoSpace { .. }) if self.shared.use_reserve(self.buffer.len() as u64) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn try_begin_segment(&mut self) -> Result<(), OpenError> {
         let shared = Arc::clone(&self.shared);
         let mut catalog = shared.catalog();
         let segment = match self.prepared.take() {
