@@ -61,6 +61,16 @@ impl RealDisk {
         Ok(rustix::fs::access(there, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?)
     }
 
+    /// The size of the file system that a directory is on, or will be on once it is made, bytes.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn file_system_size(path: &Path) -> io::Result<u64> {
+        let there = path.ancestors().find(|it| !it.as_os_str().is_empty() && it.exists()).unwrap_or(Path::new("."));
+        let answer = rustix::fs::statvfs(there)?;
+        Ok(answer.f_blocks.saturating_mul(answer.f_frsize))
+    }
+
     /// A directory that is there.
     ///
     /// # Errors
