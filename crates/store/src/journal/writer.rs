@@ -268,6 +268,10 @@ impl JournalWriter {
                 self.replace_segment()?;
             }
         }
+        if self.buffer.try_reserve(bytes).is_err() {
+            self.note_state(State::Failing, format!("no memory for a group of {bytes} bytes"));
+            return Err(());
+        }
         let begin = self.buffer.len();
         for batch in self.pending.drain(..batches) {
             self.group.batches += 1;
