@@ -337,6 +337,11 @@ pub struct QueueSettings {
     pub max_messages: u32,
     /// Bytes waiting per session, and as many again kept in flight.
     pub max_bytes: u64,
+    /// Messages waiting per session whose queue is in a store, where that is another number.
+    pub stored_max_messages: Option<u32>,
+    /// The same for bytes. What has to stay in memory all the same (priorities, shared groups, `keep-last`) is bounded
+    /// by `max_bytes`.
+    pub stored_max_bytes: Option<u64>,
     /// Bytes of them in memory where a store holds the rest.
     pub memory_bytes: u64,
     /// What happens beyond.
@@ -353,6 +358,8 @@ impl Default for QueueSettings {
         Self {
             max_messages: 10_000,
             max_bytes: 16 * 1024 * 1024,
+            stored_max_messages: None,
+            stored_max_bytes: None,
             memory_bytes: 256 * 1024,
             overflow: OverflowPolicy::DropNewest,
             keep_qos0_offline: false,

@@ -403,6 +403,15 @@ impl DiskFile for MirrorFile {
         self.local.length()
     }
 
+    fn allocate(&self, from: u64, length: u64) -> io::Result<()> {
+        if self.id.is_none() {
+            return self.local.allocate(from, length);
+        }
+        // What is allocated is zero: the bus needs no more than the length.
+        self.local.allocate(from, length)?;
+        self.set_length(length)
+    }
+
     fn set_length(&self, length: u64) -> io::Result<()> {
         let Some(id) = self.id else { return self.local.set_length(length) };
         self.carrier.check().map_err(|lost| lost.to_io())?;

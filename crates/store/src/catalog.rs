@@ -7,6 +7,7 @@ use crate::disk::Disk;
 use crate::journal::segment::Segment;
 use crate::manifest::Manifest;
 use crate::pace::{self, Pace};
+use crate::reserve::Reserve;
 use crate::table::Table;
 use crate::{OpenError, Settings, Status, SweepFactory};
 
@@ -17,6 +18,7 @@ pub(crate) struct Shared {
     pub(crate) sweep: SweepFactory,
     pub(crate) status: Arc<Status>,
     catalog: Mutex<Catalog>,
+    reserve: Reserve,
     pub(crate) work: Work,
 }
 
@@ -88,12 +90,18 @@ impl Shared {
         status.max_bytes.store(settings.max_bytes, Relaxed);
         status.min_free_bytes.store(settings.min_free_bytes, Relaxed);
         status.max_pending_bytes.store(settings.max_pending_bytes, Relaxed);
+        let reserve = Reserve::find(&*disk, settings.reserve_bytes);
+        if reserve.bytes() > 0 {
+            // An earlier process has used a part of it.
+            status.reserve_missing.store(reserve.missing(), Relaxed);
+        }
         let shared = Self {
             disk,
             settings,
             sweep,
             status: Arc::new(status),
             catalog: Mutex::new(catalog),
+            reserve,
             work: Work::default(),
         };
         shared.measure(&shared.catalog());
@@ -130,6 +138,61 @@ impl Shared {
         use std::sync::atomic::Ordering::Relaxed;
         let free = self.disk.free_space().unwrap_or(u64::MAX);
         self.status.free_bytes.store(free, Relaxed);
+        if self.status.reserve_missing() > 0 && self.has_room_for_reserve() {
+            self.work.ask(|wanted| wanted.reserve = true);
+        }
+    }
+
+    /// Gives room of the reserve to something that the disk has refused for want of it; says whether there was any.
+    pub(crate) fn use_reserve(&self, bytes: u64) -> bool {
+        self.release(bytes, 0)
+    }
+
+    /// The same for a merge, which leaves half of the reserve to the journal: without that nobody could even delete.
+    pub(crate) fn use_reserve_for_merge(&self) -> bool {
+        let half = self.settings.reserve_bytes / 2;
+        self.release(half, half)
+    }
+
+    fn release(&self, bytes: u64, stays: u64) -> bool {
+        use std::sync::atomic::Ordering::Relaxed;
+        if !self.reserve.release(&*self.disk, bytes, stays) {
+            return false;
+        }
+        let missing = self.reserve.missing();
+        if self.status.reserve_missing.swap(missing, Relaxed) == 0 {
+            tracing::error!(
+                reserve = self.settings.reserve_bytes,
+                "the disk is full: the store uses its reserve, and takes nothing new until there is room"
+            );
+        }
+        self.measure_free_space();
+        true
+    }
+
+    fn has_room_for_reserve(&self) -> bool {
+        let needed = self.settings.min_free_bytes.saturating_add(self.reserve.missing());
+        self.status.free_bytes() >= needed
+    }
+
+    /// Makes the reserve whole, if there is room for it.
+    pub(crate) fn fill_reserve(&self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let missing = self.reserve.missing();
+        let free = self.disk.free_space().unwrap_or(u64::MAX);
+        self.status.free_bytes.store(free, Relaxed);
+        if missing > 0 && !self.has_room_for_reserve() {
+            tracing::warn!(free, missing, "the disk has no room for the store's reserve");
+            return;
+        }
+        match self.reserve.fill(&*self.disk) {
+            Ok(()) => {
+                if self.status.reserve_missing.swap(0, Relaxed) > 0 {
+                    tracing::info!("the store's reserve is whole again");
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the store's reserve could not be made"),
+        }
     }
 }
 
@@ -141,9 +204,12 @@ pub(crate) struct Work {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub(crate) struct Wanted {
     pub(crate) merge: bool,
     pub(crate) spare: bool,
+    /// The reserve is to be made whole.
+    pub(crate) reserve: bool,
     pub(crate) stop: bool,
 }
 

@@ -20,7 +20,7 @@
 //! - On the disk: `disk` (the seam, real and simulated), `journal`, `table`, `manifest`, `catalog` (which files are in
 //!   use).
 //! - What it does: `threads` (they wait and call), `recovery` (a start), `merge` with `pace`, `room` and `sweep`
-//!   (policies), `load` (reads while it runs).
+//!   (policies), `load` (reads while it runs), `reserve` (room for when the disk has none).
 
 pub mod inspect;
 pub mod operation;
@@ -34,6 +34,7 @@ mod manifest;
 mod merge;
 mod pace;
 mod recovery;
+mod reserve;
 mod room;
 mod settings;
 mod status;

@@ -269,8 +269,20 @@ impl Journal {
     /// Looks at the end of the newest file: what was certainly synced, what perhaps, and what was half written.
     fn read_end(&mut self, segment: &Segment, scanned: &Scanned) -> Result<(), ReadError> {
         let end = FIRST_FRAME + scanned.end as u64;
-        let Tail { bytes, frames, durable, witness } =
+        let Tail { bytes, frames, durable, witness, work } =
             segment::tail(&scanned.bytes, scanned.end, scanned.next, segment.salt);
+        tracing::debug!(
+            headers = work.headers,
+            hashed = work.hashed,
+            "looked for frames behind the end of the journal"
+        );
+        if work.gave_up {
+            tracing::warn!(
+                file = %segment.name(), offset = end,
+                "this file of an earlier version has so much that looks like frames behind its last one that not all of \
+                 it was tried: it is taken for an end that was half written; files of this version do not have that"
+            );
+        }
         if durable > scanned.next {
             let text = format!(
                 "frame {} is broken, but a frame at byte {} says that all below {durable} were written",

@@ -39,6 +39,10 @@ pub struct Settings {
     pub max_bytes: u64,
     /// Free space of the file system below which [`Status::is_full`](crate::Status::is_full) says so, bytes.
     pub min_free_bytes: u64,
+    /// Bytes of a file that is kept so that a start and deletions have room when something else has filled the disk.
+    /// While a part of it is used, [`Status::is_full`](crate::Status::is_full) says so. It is made by the threads of a
+    /// running store where `min_free_bytes` stay free beside it. 0 is none.
+    pub reserve_bytes: u64,
     /// Bytes handed in and not yet committed above which [`Status::is_full`](crate::Status::is_full) says so.
     pub max_pending_bytes: u64,
     /// Loads that may wait at once; one more is answered with [`ReadError::Busy`](crate::ReadError::Busy).
@@ -59,6 +63,7 @@ impl Default for Settings {
             checkpoint_min_bytes: 4 * MIB,
             max_bytes: 0,
             min_free_bytes: 64 * MIB,
+            reserve_bytes: 64 * MIB,
             max_pending_bytes: 256 * MIB,
             max_waiting_loads: 65_536,
         }

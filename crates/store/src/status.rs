@@ -64,6 +64,7 @@ pub struct Status {
     pub(crate) max_bytes: AtomicU64,
     pub(crate) min_free_bytes: AtomicU64,
     pub(crate) max_pending_bytes: AtomicU64,
+    pub(crate) reserve_missing: AtomicU64,
     pub(crate) stuck: AtomicBool,
     pub(crate) state: Mutex<Option<State>>,
     pub(crate) last_error: Mutex<Option<String>>,
@@ -96,6 +97,8 @@ numbers! {
     free_bytes,
     /// Bytes handed in and not yet committed.
     pending_bytes,
+    /// Bytes of the reserve that were used since something else has filled the disk.
+    reserve_missing,
     /// Batches committed since the store was opened.
     batches,
     /// Operations committed since the store was opened.
@@ -134,7 +137,9 @@ impl Status {
 
     fn is_beyond_limits(&self) -> bool {
         let limit = self.max_bytes.load(Ordering::Relaxed);
-        self.free_bytes() < self.min_free_bytes.load(Ordering::Relaxed) || (limit > 0 && self.store_bytes() > limit)
+        self.free_bytes() < self.min_free_bytes.load(Ordering::Relaxed)
+            || (limit > 0 && self.store_bytes() > limit)
+            || self.reserve_missing() > 0
     }
 
     /// Whether it is full because the files take too much, which a merge may change.

@@ -10,7 +10,7 @@ use crate::disk::{Disk, LockGuard};
 use crate::journal::frame::MAX_PAYLOAD;
 use crate::journal::writer::{Batch, JournalWriter, Step};
 use crate::load::{Loaded, Loader};
-use crate::merge::{self, Merge, MergeError, Runs, make_spare};
+use crate::merge::{self, Merge, MergeError, Runs, give_room, make_spare};
 use crate::operation;
 use crate::recovery::{self, RecoveryReport};
 use crate::threads::{self, Message, Request};
@@ -132,6 +132,7 @@ impl Store {
             others: Vec::new(),
             _lock: self.lock,
         };
+        shared.work.ask(|wanted| wanted.reserve = true);
         running.others.push(spawn("store-load").spawn(move || threads::load(loader, &requests))?);
         running.others.push(spawn("store-merge").spawn(move || threads::merge(&shared))?);
         Ok(running)
@@ -317,6 +318,11 @@ impl Stepped {
     /// # Errors
     /// When it failed; it was given up, and nothing is lost.
     pub fn merge(&mut self, entries: usize) -> Result<bool, MergeError> {
+        let merged = self.try_merge(entries);
+        merged.inspect_err(|error| give_room(&self.shared, error))
+    }
+
+    fn try_merge(&mut self, entries: usize) -> Result<bool, MergeError> {
         let mut merge = match self.merge.take() {
             Some(merge) => merge,
             None => match Merge::begin(&self.shared)? {
@@ -335,6 +341,11 @@ impl Stepped {
                 Err(error)
             }
         }
+    }
+
+    /// Makes the reserve whole where there is room, as the merging thread does in time.
+    pub fn fill_reserve(&mut self) {
+        self.shared.fill_reserve();
     }
 
     /// Makes a spare file of the journal, as the merging thread does in time.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::catalog::Shared;
 use crate::journal::writer::{Batch, JournalWriter, Step};
 use crate::load::Loader;
-use crate::merge::{Merge, MergeError, make_spare};
+use crate::merge::{Merge, MergeError, give_room, make_spare};
 use crate::pace::{self, Pace};
 use crate::room::Room;
 use crate::store::LoadCallback;
@@ -274,6 +274,7 @@ pub(crate) fn merge(shared: &Arc<Shared>) {
                 Err(MergeError::Write(OpenError::Fenced(_))) => return,
                 Err(error) => {
                     tracing::error!(%error, "a merge failed; it is tried again");
+                    give_room(shared, &error);
                     shared.status.failed_merges.fetch_add(1, Relaxed);
                     shared.status.merges_fail.store(true, Relaxed);
                     shared.status.note_error(error.to_string());
@@ -283,6 +284,9 @@ pub(crate) fn merge(shared: &Arc<Shared>) {
                     failed_at = Some(Instant::now());
                 }
             }
+        }
+        if wanted.reserve {
+            shared.fill_reserve();
         }
         // A merge leaves files behind that serve as spare ones, so it comes first.
         if wanted.spare

@@ -90,6 +90,7 @@ fn settings(random: &mut Random) -> Settings {
         merge_min_bytes: 0,
         merge_memory_bytes: 8192 * (1 + random.below(8)),
         min_free_bytes: 0,
+        reserve_bytes: 20_000 * random.below(4),
         ..Settings::default()
     }
 }
@@ -227,6 +228,9 @@ fn act(life: &mut Life, random: &mut Random, disk: &SimulatedDisk, history: &His
     }
     if random.one_in(50) {
         let _ = life.store.make_spare();
+    }
+    if random.one_in(40) {
+        life.store.fill_reserve();
     }
     if random.one_in(30) {
         life.store.checkpoint();

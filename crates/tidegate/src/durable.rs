@@ -68,6 +68,7 @@ fn store_settings(config: &Config, durability: tidegate_store::Durability) -> Se
         checkpoint_after: config.store.checkpoint_after,
         max_bytes: config.store.max_bytes.0,
         min_free_bytes: config.store.min_free.0,
+        reserve_bytes: config.store.reserve.0,
         merge_memory_bytes,
         max_pending_bytes,
         ..Settings::default()

@@ -49,6 +49,9 @@ pub(crate) fn hindrance(store: &Status) -> Option<String> {
             let (min_free, max) = (store.min_free_bytes(), store.max_bytes());
             let why = if free < min_free {
                 format!("fewer than store.min_free ({min_free}) are free: free some space, or lower that")
+            } else if store.reserve_missing() > 0 {
+                "the disk was filled and a part of store.reserve is in use: free some space, or lower store.reserve"
+                    .to_owned()
             } else if max > 0 && used > max {
                 format!(
                     "more than store.max_bytes ({max}) are in use: raise that, or let clients fetch what waits for them"

@@ -19,6 +19,8 @@ impl Engine {
         settings.retained.max_bytes = new.retained.max_bytes;
         settings.queue.max_messages = new.queue.max_messages;
         settings.queue.max_bytes = new.queue.max_bytes;
+        settings.queue.stored_max_messages = new.queue.stored_max_messages;
+        settings.queue.stored_max_bytes = new.queue.stored_max_bytes;
         settings.queue.keep_qos0_offline = new.queue.keep_qos0_offline;
         for listener in &mut settings.listeners {
             if let Some(new) = new.listeners.iter().find(|new| new.name == listener.name) {

@@ -149,7 +149,7 @@ impl Desk {
     /// Whether a session's queue could take a message now without dropping any.
     fn has_queue_room(&self, to: SessionKey, wanted: &Wanted<'_>) -> bool {
         let Some(session) = self.sessions.get(to.0) else { return false };
-        let bounds = self.overflow.bounds(&session.client_id, wanted.topic);
+        let bounds = self.bounds_of(to, wanted.topic);
         let (reserved, reserved_bytes) = self.reservations.of(to);
         let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
         let away = session.connection.is_none();

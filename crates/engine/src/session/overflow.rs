@@ -29,11 +29,18 @@ pub(crate) struct Arriving<'a> {
 }
 
 impl Desk {
-    /// What holds for a message of a topic in a session's queue.
+    /// What holds for a message of a topic in a session's queue. Of a queue in the store, what is in memory may be as
+    /// much as that of any other.
     #[inline]
     pub(crate) fn bounds_of(&self, to: SessionKey, topic: &str) -> Bounds {
-        let client_id = self.sessions.get(to.0).map_or("", |session| &session.client_id);
-        self.overflow.bounds(client_id, topic)
+        let Some(session) = self.sessions.get(to.0) else { return self.overflow.default_bounds() };
+        let bounds = self.overflow.bounds(&session.client_id, topic, session.stored.is_some());
+        if session.stored.is_none() {
+            return bounds;
+        }
+        let tail = session.flow.as_ref().and_then(|flow| flow.tail.as_ref()).map_or(0, |tail| tail.bytes);
+        let in_memory = self.overflow.bounds(&session.client_id, topic, false).max_bytes;
+        Bounds { max_bytes: bounds.max_bytes.min(in_memory.saturating_add(tail)), ..bounds }
     }
 
     /// Whether the new delivery may enter the queue, after the policy did what it does.

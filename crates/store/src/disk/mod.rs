@@ -119,6 +119,29 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// What the system says.
     fn set_length(&self, length: u64) -> io::Result<()>;
+
+    /// Makes the file this long so that the new bytes, which are zero, take their room already.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn allocate(&self, from: u64, length: u64) -> io::Result<()> {
+        write_zeros(self, from, length)
+    }
+}
+
+/// Bytes written at once to allocate a file.
+const ZEROS: usize = 1024 * 1024;
+
+/// Writes zeros from one place to another.
+pub(crate) fn write_zeros(file: &(impl DiskFile + ?Sized), from: u64, to: u64) -> io::Result<()> {
+    let zeros = vec![0; ZEROS];
+    let mut position = from;
+    while position < to {
+        let portion = zeros.len().min(usize::try_from(to - position).unwrap_or(usize::MAX));
+        file.write_at(&zeros[..portion], position)?;
+        position += portion as u64;
+    }
+    Ok(())
 }
 
 /// Holds a lock until it is dropped.

@@ -2,12 +2,12 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Disk, DiskFile, LockError, LockGuard};
+use super::{Disk, DiskFile, LockError, LockGuard, is_full, write_zeros};
 
 /// The file that says who has the store open.
 const LOCK: &str = "LOCK";
@@ -59,6 +59,16 @@ impl RealDisk {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, text));
         }
         Ok(rustix::fs::access(there, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?)
+    }
+
+    /// The size of the file system that a directory is on, or will be on once it is made, bytes.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn file_system_size(path: &Path) -> io::Result<u64> {
+        let there = path.ancestors().find(|it| !it.as_os_str().is_empty() && it.exists()).unwrap_or(Path::new("."));
+        let answer = rustix::fs::statvfs(there)?;
+        Ok(answer.f_blocks.saturating_mul(answer.f_frsize))
     }
 
     /// A directory that is there.
@@ -128,16 +138,20 @@ impl Disk for RealDisk {
         options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
         let path = self.path.join(LOCK);
         let is_new = !path.exists();
-        let mut file = take(options.open(&path)?)?;
-        let said = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
-        if let Err(error) = said {
-            if is_new {
-                // On a full disk nothing is left behind by who could not begin.
-                let _ = fs::remove_file(&path);
+        let file = take(options.open(&path)?)?;
+        // Always as long, so that it needs no room where it is there already.
+        let said = file.write_all_at(format!("{:<15}\n", std::process::id()).as_bytes(), 0);
+        match said {
+            Err(error) if is_new || !is_full(&error) => {
+                if is_new {
+                    // On a full disk nothing is left behind by who could not begin.
+                    let _ = fs::remove_file(&path);
+                }
+                Err(error.into())
             }
-            return Err(error.into());
+            // The lock counts, not what the file says.
+            _ => Ok(Box::new(file)),
         }
-        Ok(Box::new(file))
     }
 
     fn lock_for_reading(&self) -> Result<LockGuard, LockError> {
@@ -195,5 +209,13 @@ impl DiskFile for RealFile {
 
     fn set_length(&self, length: u64) -> io::Result<()> {
         self.0.set_len(length)
+    }
+
+    fn allocate(&self, from: u64, length: u64) -> io::Result<()> {
+        let flags = rustix::fs::FallocateFlags::empty();
+        match rustix::fs::fallocate(&self.0, flags, from, length.saturating_sub(from)) {
+            Err(rustix::io::Errno::OPNOTSUPP) => write_zeros(self, from, length),
+            other => Ok(other?),
+        }
     }
 }

@@ -137,17 +137,25 @@ fn check_segment(
     let scanned = scan(&segment, limit)?;
     file.entries = scanned.frames.len() as u64;
     let at = segment::FIRST_FRAME + scanned.end as u64;
-    let Tail { bytes, durable, .. } = segment::tail(&scanned.bytes, scanned.end, scanned.next, segment.salt);
-    if let Some(limit) = limit.filter(|limit| scanned.next < *limit) {
-        let text = format!("frame {} is broken, but frames up to {limit} were written", scanned.next);
-        return Err(ReadError::damaged(&file.name, at, text));
+    if let Some(limit) = limit {
+        // What is behind the frames that count is of no use.
+        if scanned.next < limit {
+            let text = format!("frame {} is broken, but frames up to {limit} were written", scanned.next);
+            return Err(ReadError::damaged(&file.name, at, text));
+        }
+        return Ok(scanned.next);
     }
-    if limit.is_none() && durable > scanned.next {
+    let Tail { bytes, durable, work, .. } = segment::tail(&scanned.bytes, scanned.end, scanned.next, segment.salt);
+    if durable > scanned.next {
         let text = format!("frame {} is broken, but all below {durable} were written", scanned.next);
         return Err(ReadError::damaged(&file.name, at, text));
     }
-    if limit.is_none() && bytes > 0 {
+    if bytes > 0 {
         file.note = Some(format!("{bytes} bytes at byte {at} were never committed"));
+    }
+    if work.gave_up {
+        let text = "too much behind the last frame looks like frames, as it may in files of earlier versions: not all was tried";
+        file.note = Some(text.to_owned());
     }
     Ok(scanned.next)
 }

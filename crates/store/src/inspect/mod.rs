@@ -23,6 +23,7 @@ use crate::catalog::{Catalog, Shared};
 use crate::disk::{Disk, LockGuard};
 use crate::manifest::{self, Manifest};
 use crate::recovery::{self, Found};
+use crate::reserve;
 use crate::{LockError, OpenError, ReadError, Settings, keep_all};
 
 /// Why a store could not be looked at.
@@ -84,10 +85,14 @@ fn at_rest(disk: Arc<dyn Disk>, found: &Found) -> Shared {
 
 /// Whether a file of this name is one of a store's.
 pub fn is_ours(name: &str) -> bool {
-    name == manifest::NAME || name == manifest::ASIDE || recovery::number_of(name).is_some()
+    [manifest::NAME, manifest::ASIDE, reserve::NAME].contains(&name) || recovery::number_of(name).is_some()
 }
 
 /// Whether a file of this name holds something of a store, and is not only work in progress or room for what comes.
 pub fn is_content(name: &str) -> bool {
-    is_ours(name) && name != manifest::ASIDE && !name.starts_with("spare-") && !name.starts_with("run-")
+    is_ours(name)
+        && name != manifest::ASIDE
+        && name != reserve::NAME
+        && !name.starts_with("spare-")
+        && !name.starts_with("run-")
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{InspectError, names};
 use crate::ReadError;
 use crate::disk::{Disk, read_part};
-use crate::journal::segment::{self, FIRST_FRAME, Frames, Segment};
+use crate::journal::segment::{self, FIRST_FRAME, Frames, Later, Segment};
 use crate::manifest::Manifest;
 use crate::operation::Operations;
 use crate::recovery::number_of;
@@ -145,7 +145,8 @@ impl Saved {
                 }
                 continue;
             }
-            let later = segment::next_frame(&bytes, frames.position, frames.expected, segment.salt);
+            let later = Later::new(&bytes, frames.position, frames.expected, segment.salt).next();
+            let later = later.map(|(at, frame)| (at, frame.number));
             let Some((at, number)) = later.filter(|(_, number)| within(*number)) else {
                 // What another file goes on with was whole here once; behind the newest frame there is nothing to miss.
                 if let Some(limit) = limit {

@@ -19,6 +19,9 @@ pub struct KindStats {
     pub value_bytes: u64,
 }
 
+/// Memory that the place of an operation takes while the journal is sorted, bytes.
+const BYTES_PER_OPERATION: u64 = 64;
+
 /// What a store holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatsReport {
@@ -32,6 +35,12 @@ pub struct StatsReport {
     pub journal_batches: u64,
     /// Operations of the journal.
     pub journal_operations: u64,
+    /// Bytes of the journal's frames.
+    pub journal_bytes: u64,
+    /// Bytes of the longest file of the journal, which a start reads as a whole.
+    pub longest_file: u64,
+    /// Memory that the table's index takes, bytes.
+    pub index_bytes: u64,
 }
 
 impl StatsReport {
@@ -43,6 +52,14 @@ impl StatsReport {
     /// Entries and operations that a merge would drop.
     pub fn dead(&self) -> u64 {
         (self.table_entries + self.journal_operations).saturating_sub(self.live())
+    }
+
+    /// Memory that a start needs to read what there is, bytes: the index, and a file of the journal or, later, what is
+    /// sorted of the journal at once, with the places of its operations.
+    pub fn reading_bytes(&self, merge_memory: u64) -> u64 {
+        let sorted = self.journal_bytes.min(merge_memory.max(self.longest_file));
+        let part = sorted.saturating_mul(self.journal_operations) / self.journal_bytes.max(1);
+        self.index_bytes + self.longest_file.max(sorted + part * BYTES_PER_OPERATION)
     }
 
     fn of_kind(&mut self, name: &'static str) -> Option<&mut KindStats> {
@@ -68,6 +85,8 @@ pub fn stats(disk: &Arc<dyn Disk>, kind_of: &KindOf<'_>) -> Result<StatsReport, 
     let mut report = StatsReport {
         table_entries: found.table.as_ref().map_or(0, |table| table.entries),
         journal_batches: found.journal.frames,
+        journal_bytes: found.journal.bytes,
+        index_bytes: found.table.as_ref().map_or(0, |table| table.index_bytes()),
         ..StatsReport::default()
     };
     for name in names(&**disk)?.into_iter().filter(|name| is_ours(name)) {
@@ -78,6 +97,7 @@ pub fn stats(disk: &Arc<dyn Disk>, kind_of: &KindOf<'_>) -> Result<StatsReport, 
     for (index, segment) in found.segments.iter().enumerate() {
         let limit = found.segments.get(index + 1).map(|next| next.first);
         let scanned = scan(segment, limit)?;
+        report.longest_file = report.longest_file.max(scanned.bytes.len() as u64);
         for (_, frame) in &scanned.frames {
             let payload = scanned.bytes.get(frame.payload.clone()).unwrap_or_default();
             report.journal_operations += Operations::new(payload).count() as u64;

@@ -3,33 +3,35 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::frame::{self, FRAME_HEADER, Frame};
+use super::frame::{self, FRAME_HEADER, Frame, Header, Salt};
 use crate::ReadError;
 use crate::disk::{DiskFile, read_part};
 
-/// The format of journal files that this version reads and writes.
-pub(crate) const VERSION: u32 = 1;
+/// The format of journal files that this version writes; it reads format 1, too.
+pub(crate) const VERSION: u32 = 2;
 
 /// Where the first frame begins: no write of frames touches the header's page.
 pub(crate) const FIRST_FRAME: u64 = 4096;
 
 const MAGIC: [u8; 8] = *b"TIDEJRNL";
-/// magic, version, salt, id, first number, checksum.
-const HEADER: usize = 8 + 4 + 4 + 8 + 8 + 4;
+/// magic, version, salt of headers, id, first number, salt of payloads, checksum.
+const HEADER: usize = 8 + 4 + 4 + 8 + 8 + 4 + 4;
+/// In format 1 there is one salt.
+const HEADER_1: usize = HEADER - 4;
 
 /// A file of the journal that is in use.
 pub(crate) struct Segment {
     pub(crate) id: u64,
     /// The number of its first frame. What an older segment holds from this number on does not count.
     pub(crate) first: u64,
-    pub(crate) salt: u32,
+    pub(crate) salt: Salt,
     pub(crate) file: Arc<dyn DiskFile>,
     /// Where the committed frames end.
     end: AtomicU64,
 }
 
 impl Segment {
-    pub(crate) fn new(id: u64, first: u64, salt: u32, file: Arc<dyn DiskFile>, end: u64) -> Self {
+    pub(crate) fn new(id: u64, first: u64, salt: Salt, file: Arc<dyn DiskFile>, end: u64) -> Self {
         Self { id, first, salt, file, end: AtomicU64::new(end) }
     }
 
@@ -52,13 +54,18 @@ pub(crate) fn name(id: u64) -> String {
 }
 
 /// The header as bytes.
-pub(crate) fn header(id: u64, first: u64, salt: u32) -> Vec<u8> {
+pub(crate) fn header(id: u64, first: u64, salt: Salt) -> Vec<u8> {
+    let (version, salt, payload) = match salt {
+        Salt::One(salt) => (1, salt, None),
+        Salt::Two { header, payload } => (VERSION, header, Some(payload)),
+    };
     let mut bytes = Vec::with_capacity(FIRST_FRAME as usize);
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&u32::to_le_bytes(version));
     bytes.extend_from_slice(&salt.to_le_bytes());
     bytes.extend_from_slice(&id.to_le_bytes());
     bytes.extend_from_slice(&first.to_le_bytes());
+    bytes.extend(payload.iter().flat_map(|salt| salt.to_le_bytes()));
     bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
     bytes.resize(FIRST_FRAME as usize, 0);
     bytes
@@ -79,23 +86,25 @@ pub(crate) fn open(id: u64, file: Arc<dyn DiskFile>) -> Result<Segment, ReadErro
     }
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-    // The checksum comes first only for this version: of others we do not know where it is.
-    if word(8) != VERSION {
-        return Err(ReadError::Version { file: name, found: word(8), supported: VERSION });
-    }
-    if crc32c::crc32c(&bytes[..HEADER - 4]) != word(HEADER - 4) {
+    // The version comes first: of others we do not know where the checksum is.
+    let (salt, length) = match word(8) {
+        1 => (Salt::One(word(12)), HEADER_1),
+        VERSION => (Salt::Two { header: word(12), payload: word(32) }, HEADER),
+        found => return Err(ReadError::Version { file: name, found, supported: VERSION }),
+    };
+    if crc32c::crc32c(&bytes[..length - 4]) != word(length - 4) {
         return Err(ReadError::damaged(&name, 0, "the checksum of the header is wrong"));
     }
     if long(16) != id {
         return Err(ReadError::damaged(&name, 16, format!("the header says that this is journal file {}", long(16))));
     }
-    Ok(Segment::new(id, long(24), word(12), file, FIRST_FRAME))
+    Ok(Segment::new(id, long(24), salt, file, FIRST_FRAME))
 }
 
 /// The frames of a segment's bytes, from a place and number on, as long as they are right and consecutive.
 pub(crate) struct Frames<'a> {
     pub(crate) bytes: &'a [u8],
-    pub(crate) salt: u32,
+    pub(crate) salt: Salt,
     /// Where the next frame begins.
     pub(crate) position: usize,
     /// The number that the next frame has.
@@ -129,61 +138,124 @@ pub(crate) struct Tail {
     pub(crate) durable: u64,
     /// Where that frame is.
     pub(crate) witness: u64,
+    /// What it took to find that out.
+    pub(crate) work: Work,
 }
 
-/// Numbers further away than this belong to no frame of the same segment.
-const FARTHEST: u64 = 1 << 32;
+/// What a search for frames did. It is bounded by the bytes that are searched, whatever they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// Headers of which the number was possible: at most one for each byte.
+    pub(crate) headers: u64,
+    /// Bytes read for the checksums of payloads: at most as many as there are, in format 1
+    /// [`FORMAT_1_TIMES`] times as many.
+    pub(crate) hashed: u64,
+    /// A file of format 1 has so much that looks like headers that not all of it was tried.
+    pub(crate) gave_up: bool,
+}
 
-/// Bytes without the zeros at their end, as far as whole pages of them go: a new file is full of them.
-fn without_zeros(bytes: &[u8]) -> &[u8] {
+/// How many times the bytes of a file of format 1 are read at most to find frames behind a broken one: there a header
+/// has no checksum of its own, so only its payload tells it from what looks like one.
+const FORMAT_1_TIMES: u64 = 16;
+
+/// Where the zeros at the end begin, as far as whole pages of them go: a new file is full of them. No header begins
+/// there, though a payload may go on.
+fn end_of_headers(bytes: &[u8]) -> usize {
     const PAGE: [u8; 4096] = [0; 4096];
     let mut bytes = bytes;
     while let Some(rest) = bytes.strip_suffix(&PAGE) {
         bytes = rest;
     }
-    bytes
+    bytes.len()
+}
+
+/// Right frames behind a broken one: each with where it begins.
+pub(crate) struct Later<'a> {
+    bytes: &'a [u8],
+    salt: Salt,
+    /// Where the broken frame begins.
+    begin: usize,
+    /// Its number.
+    expected: u64,
+    /// Where the next header may be.
+    at: usize,
+    /// Where there are no more.
+    until: usize,
+    pub(crate) work: Work,
+}
+
+impl<'a> Later<'a> {
+    pub(crate) fn new(bytes: &'a [u8], begin: usize, expected: u64, salt: Salt) -> Self {
+        let until = end_of_headers(bytes);
+        Self { bytes, salt, begin, expected, at: begin, until, work: Work::default() }
+    }
+
+    /// Whether a frame of this number can be here: those between it and the broken one take room, too.
+    fn is_possible(&self, number: u64) -> bool {
+        let most = ((self.at - self.begin) / FRAME_HEADER) as u64;
+        number > self.expected && number - self.expected <= most
+    }
+
+    fn look(&mut self) -> Option<Frame> {
+        self.work.headers += 1;
+        let header = Header::at(self.bytes, self.at, self.salt)?;
+        let hashed = self.work.hashed + header.cost() as u64;
+        let is_sure = matches!(self.salt, Salt::Two { .. });
+        if !is_sure && hashed > FORMAT_1_TIMES * self.bytes.len() as u64 {
+            self.work.gave_up = true;
+            return None;
+        }
+        self.work.hashed = hashed;
+        if is_sure {
+            // Also when its payload is broken: there is no other frame within it.
+            self.at = header.end() - 1;
+        }
+        header.whole(self.bytes)
+    }
+}
+
+impl Iterator for Later<'_> {
+    type Item = (usize, Frame);
+
+    fn next(&mut self) -> Option<(usize, Frame)> {
+        while self.at < self.until {
+            let number = frame::number_at(self.bytes, self.at)?;
+            let found = if self.is_possible(number) { self.look() } else { None };
+            if let Some(frame) = found {
+                self.at = frame.payload.end;
+                return Some((frame.payload.start - FRAME_HEADER, frame));
+            }
+            self.at += 1;
+        }
+        None
+    }
 }
 
 /// Looks at what lies behind the last right frame: something that power loss left half written, or damage?
-pub(crate) fn tail(bytes: &[u8], position: usize, expected: u64, salt: u32) -> Tail {
+pub(crate) fn tail(bytes: &[u8], position: usize, expected: u64, salt: Salt) -> Tail {
     let mut tail = Tail { durable: expected, ..Tail::default() };
-    let bytes = without_zeros(bytes);
-    if bytes.len() <= position {
-        return tail;
-    }
     let mut end = position;
-    if frame::number_at(bytes, position) == Some(expected) {
+    // Its payload is broken, or it would have been taken for a frame.
+    let begun = match salt {
+        Salt::One(_) => frame::number_at(bytes, position).filter(|_| position < end_of_headers(bytes)),
+        Salt::Two { .. } => Header::at(bytes, position, salt).map(|header| header.number()),
+    };
+    if begun == Some(expected) {
         end = position + FRAME_HEADER;
     }
-    let mut at = position;
-    while let Some(number) = frame::number_at(bytes, at) {
-        let later = number > expected && number - expected < FARTHEST;
-        if later && let Some(frame) = frame::parse(bytes, at, salt) {
-            tail.frames += 1;
-            end = frame.payload.end;
-            if frame.durable > tail.durable {
-                tail.durable = frame.durable;
-                tail.witness = at as u64;
-            }
-            at = end;
-            continue;
+    let mut later = Later::new(bytes, position, expected, salt);
+    for (at, frame) in later.by_ref() {
+        tail.frames += 1;
+        end = frame.payload.end;
+        if frame.durable > tail.durable {
+            tail.durable = frame.durable;
+            tail.witness = at as u64;
         }
-        at += 1;
     }
     tail.bytes = (end - position) as u64;
+    tail.work = later.work;
     tail
 }
 
-/// The next right frame behind a broken one: where it is, and its number.
-pub(crate) fn next_frame(bytes: &[u8], position: usize, expected: u64, salt: u32) -> Option<(usize, u64)> {
-    let bytes = without_zeros(bytes);
-    let mut at = position;
-    loop {
-        let number = frame::number_at(bytes, at)?;
-        let later = number > expected && number - expected < FARTHEST;
-        if later && frame::parse(bytes, at, salt).is_some() {
-            return Some((at, number));
-        }
-        at += 1;
-    }
-}
+#[cfg(test)]
+mod tests;

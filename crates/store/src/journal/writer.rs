@@ -1,6 +1,8 @@
 //! Writes batches into the journal, a group at a time. Without a thread and without a clock of its own for what it
 //! decides.
 
+mod next_file;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::frame::{self, FRAME_HEADER};
-use super::segment::{self, FIRST_FRAME, Segment};
+use super::segment::{FIRST_FRAME, Segment};
 use crate::catalog::{Catalog, Shared};
 use crate::disk::is_full;
 use crate::{Commits, Durability, OpenError, State, pace};
@@ -205,7 +207,9 @@ impl JournalWriter {
         let Some(active) = &self.active else {
             return Step::Idle;
         };
-        frame::append(&mut self.buffer, active.segment.salt, self.next, self.durable, &[]);
+        let begin = self.buffer.len();
+        frame::append(&mut self.buffer, self.next, &[]);
+        frame::seal(&mut self.buffer[begin..], active.segment.salt, self.durable);
         self.next += 1;
         let written = self.write_buffer();
         if written.is_ok() && self.sync_written().is_ok() { Step::Done } else { Step::Retry }
@@ -264,7 +268,11 @@ impl JournalWriter {
                 self.replace_segment()?;
             }
         }
-        let salt = self.active.as_ref().map_or(0, |active| active.segment.salt);
+        if self.buffer.try_reserve(bytes).is_err() {
+            self.note_state(State::Failing, format!("no memory for a group of {bytes} bytes"));
+            return Err(());
+        }
+        let begin = self.buffer.len();
         for batch in self.pending.drain(..batches) {
             self.group.batches += 1;
             self.group.operations += batch.operations;
@@ -275,9 +283,12 @@ impl JournalWriter {
                 None => self.marks.push((batch.writer, batch.sequence)),
             }
             if !batch.payload.is_empty() {
-                frame::append(&mut self.buffer, salt, self.next, self.durable, &batch.payload);
+                frame::append(&mut self.buffer, self.next, &batch.payload);
                 self.next += 1;
             }
+        }
+        if let (Some(active), Some(frames)) = (&self.active, self.buffer.get_mut(begin..)) {
+            frame::seal(frames, active.segment.salt, self.durable);
         }
         Ok(())
     }
@@ -310,7 +321,12 @@ impl JournalWriter {
             return Err(());
         };
         let unwritten = self.buffer.get(self.written..).unwrap_or_default();
-        let outcome = active.segment.file.write_at(unwritten, active.position + self.written as u64);
+        let place = active.position + self.written as u64;
+        let mut outcome = active.segment.file.write_at(unwritten, place);
+        // Without room nothing is lost: the same bytes go to the same place again, at once where the reserve has some.
+        while outcome.as_ref().is_err_and(is_full) && self.shared.use_reserve(unwritten.len() as u64) {
+            outcome = active.segment.file.write_at(unwritten, place);
+        }
         match outcome {
             Ok(()) => {
                 self.shared.status.written_bytes.fetch_add(unwritten.len() as u64, Relaxed);
@@ -319,7 +335,6 @@ impl JournalWriter {
                 Ok(())
             }
             Err(error) => {
-                // Without room nothing is lost: the same bytes go to the same place later.
                 active.broken = !is_full(&error);
                 self.note_failure("write", &error);
                 Err(())
@@ -355,80 +370,6 @@ impl JournalWriter {
                 Err(())
             }
         }
-    }
-
-    fn replace_segment(&mut self) -> Result<(), ()> {
-        match self.begin_segment() {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                self.note_state(error.state(), format!("cannot begin a file of the journal: {error}"));
-                Err(())
-            }
-        }
-    }
-
-    /// Begins the next file. Frames that are not synced are written into it, and synced, before the manifest names it:
-    /// from then on what an older file holds from this number on does not count.
-    fn begin_segment(&mut self) -> Result<(), OpenError> {
-        let shared = Arc::clone(&self.shared);
-        let mut catalog = shared.catalog();
-        let segment = match self.prepared.take() {
-            Some((segment, next)) if segment.first == self.durable && next == self.next => segment,
-            other => {
-                catalog.orphans.extend(other.map(|(segment, _)| segment.name()));
-                Arc::new(self.make_segment(&mut catalog)?)
-            }
-        };
-        catalog.segments.push(Arc::clone(&segment));
-        if let Err(error) = catalog.save(&*shared.disk) {
-            catalog.segments.pop();
-            self.prepared = Some((segment, self.next));
-            return Err(error);
-        }
-        if let Some(old) = self.active.take().filter(|old| old.segment.end() > old.position) {
-            // Some of what was given up here could be read already.
-            old.segment.set_end(old.position);
-            catalog.abandoned += 1;
-        }
-        shared.measure(&catalog);
-        self.ask_for_merge(&catalog);
-        drop(catalog);
-        self.buffer.clear();
-        self.written = 0;
-        self.durable = self.next;
-        self.active = Some(Active { position: segment.end(), segment, broken: false });
-        Ok(())
-    }
-
-    /// Makes a file for the frames from `durable` on: out of a spare one, or a new one.
-    fn make_segment(&mut self, catalog: &mut Catalog) -> Result<Segment, OpenError> {
-        let id = catalog.take_number();
-        let name = segment::name(id);
-        self.fill_segment(catalog, id).map_err(|error| {
-            let _ = self.shared.disk.remove(&name);
-            OpenError::writing(&name, error)
-        })
-    }
-
-    fn fill_segment(&mut self, catalog: &mut Catalog, id: u64) -> io::Result<Segment> {
-        let (disk, name) = (&self.shared.disk, segment::name(id));
-        let spare = catalog.spares.pop().filter(|spare| disk.recycle(spare, &name).is_ok());
-        let file = if spare.is_some() {
-            disk.open(&name)?
-        } else {
-            let file = disk.create(&name)?;
-            // A sync costs less when it does not have to write a new length.
-            file.set_length(self.shared.settings.segment_bytes.max(FIRST_FRAME))?;
-            file
-        };
-        let salt = disk.random() as u32;
-        file.write_at(&segment::header(id, self.durable, salt), 0)?;
-        if !self.buffer.is_empty() {
-            frame::seal_again(&mut self.buffer, salt, self.durable);
-            file.write_at(&self.buffer, FIRST_FRAME)?;
-        }
-        file.sync_data()?;
-        Ok(Segment::new(id, self.durable, salt, file, FIRST_FRAME + self.buffer.len() as u64))
     }
 
     fn ask_for_merge(&self, catalog: &Catalog) {

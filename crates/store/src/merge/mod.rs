@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use source::{Merged, Source};
 
 use crate::catalog::{Catalog, Shared};
-use crate::disk::Disk;
+use crate::disk::{Disk, write_zeros};
 use crate::journal::segment::Segment;
 use crate::table::{self, Cursor, Table, TableWriter};
 use crate::{OpenError, ReadError, Sweep};
@@ -198,6 +198,13 @@ impl Merge {
     }
 }
 
+/// Gives a merge that had no room some of the reserve for its next attempt.
+pub(crate) fn give_room(shared: &Shared, error: &MergeError) {
+    if matches!(error, MergeError::Write(OpenError::NoSpace { .. })) {
+        shared.use_reserve_for_merge();
+    }
+}
+
 /// Keeps a merged file for a segment to come, or removes it.
 fn give_back(shared: &Shared, catalog: &mut Catalog, segment: Arc<Segment>) {
     let name = segment.name();
@@ -225,8 +232,8 @@ pub(crate) fn spare_name(number: u64) -> String {
     format!("spare-{number:012}.log")
 }
 
-/// Bytes written at once into a spare file.
-const SPARE_PORTION: usize = 1024 * 1024;
+/// Bytes of a spare file written between two syncs, so that they do not hold up those of the journal for long.
+const SPARE_PORTION: u64 = 8 * 1024 * 1024;
 
 /// Writes a file for a segment to come, so that the syncs of its frames change no more than their bytes.
 pub(crate) fn make_spare(shared: &Shared) -> std::io::Result<()> {
@@ -252,15 +259,12 @@ pub(crate) fn make_spare(shared: &Shared) -> std::io::Result<()> {
 
 fn fill(disk: &dyn Disk, name: &str, bytes: u64) -> std::io::Result<()> {
     let file = disk.create(name)?;
-    let zeros = vec![0; SPARE_PORTION];
     let mut position = 0;
     while position < bytes {
-        let portion = zeros.len().min(usize::try_from(bytes - position).unwrap_or(usize::MAX));
-        file.write_at(&zeros[..portion], position)?;
-        position += portion as u64;
-        if position.is_multiple_of(8 * SPARE_PORTION as u64) {
-            file.sync_data()?;
-        }
+        let end = (position + SPARE_PORTION).min(bytes);
+        write_zeros(&*file, position, end)?;
+        file.sync_data()?;
+        position = end;
     }
-    file.sync_data()
+    Ok(())
 }

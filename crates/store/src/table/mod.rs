@@ -72,6 +72,12 @@ fn block_checksum(offset: u64, payload: &[u8]) -> u32 {
 }
 
 impl Table {
+    /// Memory that its index takes, bytes.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        let keys: usize = self.blocks.iter().map(|block| block.first_key.len()).sum();
+        (self.blocks.len() * size_of::<Block>() + keys) as u64
+    }
+
     /// Opens a table and reads its index; the blocks are checked when they are read.
     pub(crate) fn open(disk: &dyn Disk, name: &str, generation: u64) -> Result<Self, ReadError> {
         let reading = |error| ReadError::reading(name, error);

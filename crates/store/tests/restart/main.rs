@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 mod damage;
+mod formats;
 mod room;
 
 use std::collections::BTreeMap;
@@ -134,7 +135,7 @@ fn a_process_that_was_killed_loses_nothing() {
 
 #[test]
 fn another_format_version_is_refused_with_what_to_do() {
-    for version in [0_u32, 2] {
+    for version in [0_u32, 3] {
         let disk = used_disk();
         let text = String::from_utf8(disk.contents("MANIFEST").unwrap()).unwrap();
         disk.put("MANIFEST", text.replacen("tidegate-store 1", &format!("tidegate-store {version}"), 1).as_bytes());

@@ -102,3 +102,97 @@ fn what_a_sweep_refuses_is_gone_after_a_merge_and_not_visited_before() {
     assert!(report.table_entries < report.live(), "{report:?}");
     assert!(report.live() < 300);
 }
+
+const RESERVE: u64 = 4 * 1024 * 1024;
+
+/// A store with a reserve on a disk that something else has filled to the last byte.
+fn store_on_a_filled_disk() -> (SimulatedDisk, Stepped) {
+    let disk = SimulatedDisk::new(3);
+    let mut store = with_reserve(&disk, RESERVE).unwrap();
+    write(&mut store, 0..5);
+    store.fill_reserve();
+    fill(&disk);
+    (disk, store)
+}
+
+fn with_reserve(disk: &SimulatedDisk, reserve_bytes: u64) -> Result<Stepped, OpenError> {
+    let settings = Settings { reserve_bytes, ..settings() };
+    let opened = open(Arc::new(disk.clone()), settings, keep_all())?;
+    Ok(opened.store.stepped(Box::new(|_: u16, _: u64| {})))
+}
+
+fn fill(disk: &SimulatedDisk) {
+    disk.set_capacity(Some(u64::MAX));
+    let used = u64::MAX - disk.free_space().unwrap();
+    disk.set_capacity(Some(used));
+}
+
+#[test]
+fn a_filled_disk_lets_a_store_with_a_reserve_go_on() {
+    let (disk, mut store) = store_on_a_filled_disk();
+    assert!(!store.status().is_full());
+    write(&mut store, 5..10);
+    let status = store.status();
+    assert_eq!((status.batches(), status.state()), (10, State::Ok));
+    assert!(status.is_full() && status.reserve_missing() > 0, "nothing new is taken");
+    drop(store);
+    disk.restart();
+    fill(&disk);
+    let mut store = with_reserve(&disk, RESERVE).unwrap();
+    assert!(store.status().is_full());
+    write(&mut store, 10..15);
+    disk.set_capacity(None);
+    store.fill_reserve();
+    assert!(!store.status().is_full());
+    drop(store);
+    disk.restart();
+    assert_eq!(contents(&opened(&disk).unwrap().store), entries(0..15));
+}
+
+#[test]
+fn a_reserve_that_is_used_up_leaves_a_full_store() {
+    let (disk, mut store) = store_on_a_filled_disk();
+    let value = vec![7; 100_000];
+    let mut sequence = 5;
+    while store.status().state() == State::Ok {
+        sequence += 1;
+        assert!(sequence < 100, "the reserve ends");
+        let mut batch = Vec::new();
+        put(&mut batch, b"large", &value).unwrap();
+        store.submit(0, sequence, batch).unwrap();
+        store.step();
+    }
+    assert_eq!((store.status().state(), store.status().batches()), (State::Full, sequence - 1));
+    disk.set_capacity(None);
+    store.step();
+    store.fill_reserve();
+    assert!(!store.status().is_full());
+}
+
+#[test]
+fn a_merge_leaves_half_of_the_reserve_to_the_journal() {
+    let (disk, mut store) = store_on_a_filled_disk();
+    store.checkpoint();
+    let missing = store.status().reserve_missing();
+    fill(&disk);
+    assert!(store.merge(1_000).is_err());
+    assert_eq!(store.status().reserve_missing(), RESERVE / 2);
+    assert!(missing < RESERVE / 2);
+    while store.merge(1_000).unwrap() {}
+    assert_eq!(store.status().table_entries(), 5);
+    write(&mut store, 5..10);
+}
+
+#[test]
+fn a_reserve_follows_its_setting_and_is_not_made_without_room() {
+    let disk = SimulatedDisk::new(3);
+    for (wanted, length) in [(RESERVE, Some(RESERVE)), (1_000, Some(1_000)), (0, None)] {
+        with_reserve(&disk, wanted).unwrap().fill_reserve();
+        disk.restart();
+        assert_eq!(disk.contents("RESERVE").map(|bytes| bytes.len() as u64), length);
+    }
+    disk.set_capacity(Some(100_000));
+    let mut store = with_reserve(&disk, RESERVE).unwrap();
+    store.fill_reserve();
+    assert!(disk.contents("RESERVE").is_none() && !store.status().is_full());
+}

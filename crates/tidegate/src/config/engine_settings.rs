@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::time::Duration;
 
 use tidegate_engine as engine;
 use tidegate_mqtt::QoS;
+use tidegate_store::RealDisk;
 
 use crate::authentication;
 use crate::orchestrator::RELAY_LISTENER;
@@ -22,6 +24,10 @@ const MAX_SHARDS: usize = engine::MAX_SHARDS as usize;
 /// Bytes that each of the two uses of memory by the store gets at least and at most where nothing is configured.
 const LEAST_STORE_MEMORY: u64 = 16 * MIB;
 const MOST_STORE_MEMORY: u64 = 256 * MIB;
+
+/// Bytes that wait for one session in the store at most where nothing is configured, and the part of its disk.
+const MOST_STORED_QUEUE: u64 = 1024 * MIB;
+const STORED_QUEUE_PART: u64 = 8;
 
 impl Config {
     /// Number of shards: the configured one, or one for every two cores. A shard has work for little more than half a
@@ -70,14 +76,7 @@ impl Config {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             listeners: self.engine_listeners(shards),
             limits: self.engine_limits(shards),
-            queue: engine::QueueSettings {
-                max_messages: self.queue.max_messages,
-                max_bytes: self.queue.max_bytes.0,
-                memory_bytes: self.queue.memory_size.0,
-                overflow: self.queue.overflow,
-                keep_qos0_offline: self.queue.keep_qos0_offline,
-                lower_priority_share: self.queue.lower_priority_share,
-            },
+            queue: self.queue_settings(),
             overflow_rules: self.overflow_rules(),
             priority: self.priority_rules(),
             dead_letter: self.dead_letter(shards),
@@ -103,6 +102,33 @@ impl Config {
             uplinks: self.uplink_settings(),
             tenant_quotas: BTreeMap::new(),
         }
+    }
+
+    /// How long queues may be. Where nothing is configured, messages in the store are bounded by their bytes alone.
+    fn queue_settings(&self) -> engine::QueueSettings {
+        let default = engine::QueueSettings::default();
+        let (messages, bytes) = (self.queue.max_messages, self.queue.max_bytes.0);
+        let has_store = self.durability() != engine::Durability::Memory;
+        engine::QueueSettings {
+            max_messages: if messages == 0 { default.max_messages } else { messages },
+            max_bytes: if bytes == 0 { default.max_bytes } else { bytes },
+            stored_max_messages: (has_store && messages == 0).then_some(u32::MAX),
+            stored_max_bytes: (has_store && bytes == 0).then(|| self.stored_queue_bytes().max(default.max_bytes)),
+            memory_bytes: self.queue.memory_size.0,
+            overflow: self.queue.overflow,
+            keep_qos0_offline: self.queue.keep_qos0_offline,
+            lower_priority_share: self.queue.lower_priority_share,
+        }
+    }
+
+    /// Bytes that wait for a session in the store where nothing is configured: a part of what the store may have.
+    fn stored_queue_bytes(&self) -> u64 {
+        let disk = self.store.directory.as_ref().and_then(|it| RealDisk::file_system_size(Path::new(it)).ok());
+        let limit = Some(self.store.max_bytes.0).filter(|bytes| *bytes != 0);
+        let on_bus = self.mirror.bus.is_some() || self.cluster.bus.is_some();
+        let mirror = on_bus.then_some(self.mirror.max_bytes.0);
+        let room = [disk, limit, mirror].into_iter().flatten().min().unwrap_or(u64::MAX);
+        (room / STORED_QUEUE_PART).min(MOST_STORED_QUEUE)
     }
 
     /// What outlives the process: nothing where there is no directory for it.

@@ -208,9 +208,10 @@ section! {
     /// The queue of each session: what waits because the client is away, reads slowly or has its window full.
     "queue" => Queue, QUEUE {
         /// Messages that wait per session.
-        max_messages: u32 = 10_000, in Kind::Integer(Range::of(1, 1_000_000_000));
-        /// Bytes that wait per session, and as many again that were sent and are kept until they are acknowledged.
-        max_bytes: Bytes = Bytes(16 * MIB), in Kind::Size(Range::of(KIB, TIB));
+        max_messages: u32 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("10,000, and as many as `max_bytes` allows for a session that is in the store"));
+        /// Bytes that wait per session, and as many again (16 MiB by default) that were sent and are kept until they are
+        /// acknowledged.
+        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("16 MiB, and for a session that is in the store 1 GiB or an eighth of its disk, whichever is less; of that at most 16 MiB that cannot leave memory: priorities, shared groups, `keep-last`"));
         /// Bytes of them that stay in memory where a store holds the rest.
         memory_size: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(KIB, TIB));
         /// What happens beyond either.

@@ -372,6 +372,22 @@ fn the_store_takes_a_share_of_the_memory_that_there_is_or_what_is_configured() {
     assert_eq!(config.store_memory(Some(1024 * MIB)), (32 * MIB, 8 * MIB));
 }
 
+#[test]
+fn queues_in_a_store_are_bounded_by_bytes_unless_configured() {
+    const MIB: u64 = 1024 * 1024;
+    let queue = |text: &str| from_file(text).unwrap().engine_settings(1).queue;
+    let (plain, stored) = (queue(""), queue("[store]\ndirectory = \"data\"\nmax_bytes = \"4GiB\"\n"));
+    assert_eq!((plain.max_messages, plain.max_bytes), (10_000, 16 * MIB));
+    assert_eq!((plain.stored_max_messages, plain.stored_max_bytes), (None, None));
+    assert_eq!((stored.max_messages, stored.max_bytes), (10_000, 16 * MIB));
+    assert_eq!(stored.stored_max_messages, Some(u32::MAX));
+    let bytes = stored.stored_max_bytes.unwrap();
+    assert!((16 * MIB..=512 * MIB).contains(&bytes), "{bytes}");
+    let set = queue("[store]\ndirectory = \"data\"\n[queue]\nmax_messages = 7\nmax_bytes = \"1MiB\"\n");
+    assert_eq!((set.max_messages, set.stored_max_messages), (7, None));
+    assert_eq!((set.max_bytes, set.stored_max_bytes), (MIB, None));
+}
+
 /// Every file that differs in one place from a right one, or ends too early.
 fn neighbours(text: &str) -> impl Iterator<Item = String> {
     let places: Vec<usize> = text.char_indices().map(|(place, _)| place).collect();

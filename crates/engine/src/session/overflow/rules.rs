@@ -30,6 +30,8 @@ impl Bounds {
 pub(crate) struct OverflowRules {
     rules: Vec<OverflowRule>,
     default: Bounds,
+    /// What holds where no rule fits and the queue is in a store.
+    stored: Bounds,
     /// Whether a queue may have something to tell a publisher, so that it has to be known.
     tells_publisher: bool,
 }
@@ -39,10 +41,15 @@ impl OverflowRules {
         let queue = &settings.queue;
         let default =
             Bounds { max_messages: queue.max_messages as usize, max_bytes: queue.max_bytes, policy: queue.overflow };
+        let stored = Bounds {
+            max_messages: queue.stored_max_messages.unwrap_or(queue.max_messages) as usize,
+            max_bytes: queue.stored_max_bytes.unwrap_or(queue.max_bytes),
+            policy: queue.overflow,
+        };
         let mut policies = settings.overflow_rules.iter().map(|rule| rule.policy).chain([queue.overflow]);
         let tells = |policy| matches!(policy, OverflowPolicy::Block | OverflowPolicy::Disconnect);
         let tells_publisher = policies.any(tells) || settings.limits.memory_ceiling != 0;
-        Self { rules: settings.overflow_rules.clone(), default, tells_publisher }
+        Self { rules: settings.overflow_rules.clone(), default, stored, tells_publisher }
     }
 
     #[inline]
@@ -56,19 +63,20 @@ impl OverflowRules {
         self.default
     }
 
-    /// What holds for a message of `topic` in the queue of a client.
+    /// What holds for a message of `topic` in the queue of a client, which is in a store or not.
     #[inline]
-    pub(crate) fn bounds(&self, client_id: &str, topic: &str) -> Bounds {
-        if self.rules.is_empty() { self.default } else { self.find(client_id, topic) }
+    pub(crate) fn bounds(&self, client_id: &str, topic: &str, is_stored: bool) -> Bounds {
+        let default = if is_stored { self.stored } else { self.default };
+        if self.rules.is_empty() { default } else { self.find(client_id, topic, default) }
     }
 
     #[cold]
-    fn find(&self, client_id: &str, topic: &str) -> Bounds {
+    fn find(&self, client_id: &str, topic: &str, default: Bounds) -> Bounds {
         let fits = |rule: &&OverflowRule| matches_client(&rule.clients, client_id) && matches_topic(rule, topic);
-        let Some(rule) = self.rules.iter().find(fits) else { return self.default };
+        let Some(rule) = self.rules.iter().find(fits) else { return default };
         Bounds {
-            max_messages: rule.max_messages.map_or(self.default.max_messages, |max| max as usize),
-            max_bytes: rule.max_bytes.unwrap_or(self.default.max_bytes),
+            max_messages: rule.max_messages.map_or(default.max_messages, |max| max as usize),
+            max_bytes: rule.max_bytes.unwrap_or(default.max_bytes),
             policy: rule.policy,
         }
     }
@@ -116,6 +124,7 @@ fn matches_client(pattern: &str, client_id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::QueueSettings;
 
     #[test]
     fn patterns_fit_as_a_person_reads_them() {
@@ -155,7 +164,7 @@ mod tests {
             ..Settings::default()
         };
         let rules = OverflowRules::new(&settings);
-        let bounds = |client, topic| rules.bounds(client, topic);
+        let bounds = |client, topic| rules.bounds(client, topic, false);
         assert_eq!(bounds("dash-1", "t/1").policy, OverflowPolicy::KeepLast);
         assert_eq!(bounds("dash-1", "t/1").max_messages, 5);
         assert_eq!(bounds("dash-1", "bill/1").policy, OverflowPolicy::DropOldest);
@@ -163,5 +172,28 @@ mod tests {
         assert_eq!(bounds("x", "t/1"), rules.default);
         assert!(may_reject(&settings, "bill/1") && !may_reject(&settings, "bill"));
         assert!(!rules.tells_publisher());
+    }
+
+    #[test]
+    fn a_stored_queue_has_bounds_of_its_own_unless_a_rule_says_so() {
+        let rule = OverflowRule {
+            clients: "dash-*".into(),
+            filter: None,
+            policy: OverflowPolicy::DropOldest,
+            max_messages: Some(5),
+            max_bytes: None,
+        };
+        let queue = QueueSettings {
+            stored_max_messages: Some(1_000_000),
+            stored_max_bytes: Some(1 << 30),
+            ..QueueSettings::default()
+        };
+        let rules = OverflowRules::new(&Settings { queue, overflow_rules: vec![rule], ..Settings::default() });
+        let of = |client, is_stored| {
+            let bounds = rules.bounds(client, "t", is_stored);
+            (bounds.max_messages, bounds.max_bytes)
+        };
+        assert_eq!((of("x", false), of("x", true)), ((10_000, 16 << 20), (1_000_000, 1 << 30)));
+        assert_eq!((of("dash-1", false), of("dash-1", true)), ((5, 16 << 20), (5, 1 << 30)));
     }
 }

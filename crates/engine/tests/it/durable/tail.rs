@@ -77,6 +77,43 @@ fn it_counts_towards_the_limits_of_its_queue_and_ends_with_its_session() {
 }
 
 #[test]
+fn a_stored_queue_has_bounds_of_its_own() {
+    let world = stored_with(1, |settings| {
+        small(settings);
+        settings.queue.max_messages = 10;
+        settings.queue.stored_max_messages = Some(150);
+    });
+    let texts = fill(&world, 160);
+    assert_eq!(world.dropped(Reason::QueueFullNewest), 10);
+    world.crash(Crash::now(1));
+    let client = world.connect(v5("a").lasting());
+    assert_eq!(client.payloads(), texts[..150]);
+}
+
+#[test]
+fn what_cannot_leave_memory_keeps_to_its_bound_there() {
+    let world = stored_with(1, |settings| {
+        small(settings);
+        settings.queue.max_bytes = 4 * SHARE;
+        settings.queue.stored_max_bytes = Some(1 << 30);
+        settings.queue.stored_max_messages = Some(u32::MAX);
+        settings.queue.overflow = tidegate_engine::OverflowPolicy::DropOldest;
+    });
+    let client = world.connect(v5("a").lasting());
+    client.subscribe("t/#", AtLeastOnce);
+    client.subscribe("$share/g/s", AtLeastOnce);
+    client.lose();
+    let publisher = world.connect(v5("p"));
+    for number in 0..200 {
+        publisher.publish(message("t/1", &format!("plain {number}")).qos1());
+        publisher.publish(message("s", &format!("of a group {number}")).qos1());
+    }
+    let gauges = world.gauges();
+    assert!(gauges.queued_bytes <= 4 * SHARE, "{gauges:?}");
+    assert!(gauges.stored_messages > 150, "what can leave memory is not dropped: {gauges:?}");
+}
+
+#[test]
 fn what_is_in_memory_between_what_is_not_comes_once() {
     let world = stored_with(1, small);
     let client = world.connect(v5("a").lasting());

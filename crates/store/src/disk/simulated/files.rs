@@ -232,6 +232,7 @@ impl DiskFile for SimulatedFile {
         state.change()?;
         let content = state.files.get_mut(&self.number).ok_or_else(gone)?;
         content.current.resize(length as usize, 0);
+        content.allocated = content.allocated.min(length as usize);
         content.unsynced.push(Edit::Length(length as usize));
         Ok(())
     }

@@ -42,6 +42,10 @@ section! {
         max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(64 * MIB, 1024 * TIB).or_zero("as much as the disk has"));
         /// Free space of the disk below which the same happens.
         min_free: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, TIB));
+        /// Size of the file `RESERVE` in the directory. When something else has filled the disk, a start, clients that fetch
+        /// and deletions use its room; new messages and sessions are refused until it is whole again. It is made where
+        /// `min_free` stays free beside it.
+        reserve: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, 64 * 1024 * MIB).or_zero("no reserve"));
         /// Size at which a file of the journal is closed and the next one begun.
         segment_size: Bytes = Bytes(32 * MIB), in Kind::Size(Range::of(MIB, 1024 * MIB));
         /// Journal above which it is merged into the table, or half the size of the table if that is more.
