@@ -1,7 +1,8 @@
 //! The checks that the tests of packets share.
 
 use tidegate_mqtt::{
-    DecodeError, EncodeError, MAX_PACKET_SIZE, Packet, PacketId, TopicError, TopicFilter, TopicName, Version, split_frame, varint,
+    DecodeError, EncodeError, MAX_PACKET_SIZE, Packet, PacketId, TopicError, TopicFilter, TopicName, Version,
+    split_frame, varint,
 };
 
 use crate::wire::{bytes, hex};

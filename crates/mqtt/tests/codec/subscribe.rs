@@ -5,7 +5,9 @@ use tidegate_mqtt::{
     StringError, Subscribe, SubscriptionOptions, Subscriptions, TopicError, TopicFilter, UserProperties, Version,
 };
 
-use crate::check::{ALL, BEFORE_5, INVALID_FILTERS, decode, decodes, encodes, filter, framed, id, packet, refuses, rejects};
+use crate::check::{
+    ALL, BEFORE_5, INVALID_FILTERS, decode, decodes, encodes, filter, framed, id, packet, refuses, rejects,
+};
 use crate::wire::{bytes, hex};
 
 const QOS_1: SubscriptionOptions = SubscriptionOptions::new(QoS::AtLeastOnce);

@@ -98,7 +98,7 @@ section! {
         /// whoever could send one could pass for anybody.
         proxy_networks: Networks = Networks::default(), in Kind::Networks;
         /// Longest packet taken from a client; MQTT 5 clients are told.
-        max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(KIB, MAX_PACKET));
+        max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(20, MAX_PACKET));
         /// Connections at once; beyond it new ones are closed at once. Divided evenly between the shards.
         max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("no limit"));
         /// QoS 1 and 2 messages that a client may have under way to the broker without an answer; MQTT 5 clients are
