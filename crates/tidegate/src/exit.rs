@@ -13,6 +13,8 @@ pub(crate) enum Exit {
     Failure,
     /// The command line or the configuration is wrong.
     Usage,
+    /// It did what it could, and something was left out.
+    LeftOut,
 }
 
 impl From<Exit> for ExitCode {
@@ -21,6 +23,7 @@ impl From<Exit> for ExitCode {
             Exit::Ok => 0,
             Exit::Failure => 1,
             Exit::Usage => 2,
+            Exit::LeftOut => 3,
         })
     }
 }

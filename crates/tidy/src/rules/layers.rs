@@ -34,6 +34,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "store", ours: &[], tests: &[], others: None },
     Layer { name: "auth", ours: &["panics"], tests: &[], others: None },
     Layer { name: "acl", ours: &["mqtt"], tests: &[], others: None },
+    Layer { name: "mosquitto-conf", ours: &[], tests: &[], others: Some(&["thiserror"]) },
     Layer { name: "fleet", ours: &[], tests: &[], others: None },
     Layer { name: "dns", ours: &["panics"], tests: &[], others: None },
     Layer { name: "bus", ours: &["panics"], tests: &[], others: None },
@@ -46,7 +47,7 @@ const LAYERS: &[Layer] = &[
         name: "tidegate",
         ours: &[
             "panics", "mqtt", "engine", "store", "bus", "mirror", "cluster", "auth", "acl", "node", "client",
-            "console", "fleet", "dns", "lab", "context", "bridge",
+            "console", "fleet", "dns", "lab", "context", "bridge", "mosquitto-conf",
         ],
         tests: &["conformance"],
         others: None,
