@@ -74,7 +74,9 @@ impl Bridge {
                 Taken::changed("MQTT 3.1.1 is the least that bridges speak")
             }
             ("start_type", "automatic") => Taken::CARRIED,
-            ("start_type", "lazy" | "once") => Taken::changed("a bridge connects at the start, and again when it was cut"),
+            ("start_type", "lazy" | "once") => {
+                Taken::changed("a bridge connects at the start, and again when it was cut")
+            }
             ("start_type", "manual") => self.close("a bridge that starts by hand would start by itself"),
             ("notifications_local_only", "false" | "0") => Taken::CARRIED,
             ("notifications_local_only", "true" | "1") => {
@@ -98,7 +100,9 @@ impl Bridge {
                 Err(reason) => Taken::invalid(reason),
             },
             "bridge_capath" if line.value.trim_end_matches('/') == SYSTEM_AUTHORITIES => self.secured_by_system(),
-            "bridge_capath" => self.close("the authorities of `bridge_capath` are not read: name one file with `bridge_cafile`"),
+            "bridge_capath" => {
+                self.close("the authorities of `bridge_capath` are not read: name one file with `bridge_cafile`")
+            }
             "bridge_psk" | "bridge_identity" => self.close("pre-shared keys are not spoken here"),
             "bridge_require_ocsp" if truth(line) != Ok(false) => self.close("stapled OCSP answers are not asked for"),
             "bridge_outgoing_retain" if truth(line) != Ok(true) => self.close("RETAIN is carried as it was published"),
@@ -192,7 +196,8 @@ impl Bridge {
     pub(crate) fn settings(self, local_listener: &str) -> Vec<Setting> {
         let scheme = if self.secure { "mqtts" } else { "mqtt" };
         let opened = self.opened_by;
-        let place = self.place.map(|(place, index)| Setting::new("broker", Value::Text(format!("{scheme}://{place}")), index));
+        let place =
+            self.place.map(|(place, index)| Setting::new("broker", Value::Text(format!("{scheme}://{place}")), index));
         let topics = Setting::new("topics", Value::List(self.topics), opened);
         let local = Setting::new("local_listener", Value::Text(local_listener.to_owned()), opened);
         self.settings.into_iter().chain(place).chain([topics, local]).collect()

@@ -1,11 +1,11 @@
 //! The configuration under way, while the lines go in.
 
+use crate::Outcome;
 use crate::bridge::Bridge;
 use crate::keys::{Key, Part, Rule, key};
 use crate::lines::Line;
 use crate::listener::{DEFAULT_PORT, Listener, Security, port};
 use crate::values::{Translated, Value, truth};
-use crate::Outcome;
 
 /// A key of ours with its value and the line that it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,10 +159,12 @@ impl<'a> Draft<'a> {
                 }
                 Taken::refused(key.how)
             }
-            Rule::Broker(section, ours, translate) => self.translate(translate(&line), index, ours, |draft, setting| {
-                draft.broker.retain(|(name, other)| (*name, other.key) != (section, setting.key));
-                draft.broker.push((section, setting));
-            }),
+            Rule::Broker(section, ours, translate) => {
+                self.translate(translate(&line), index, ours, |draft, setting| {
+                    draft.broker.retain(|(name, other)| (*name, other.key) != (section, setting.key));
+                    draft.broker.push((section, setting));
+                })
+            }
             Rule::EveryListener(ours, translate) => self.translate(translate(&line), index, ours, |draft, setting| {
                 let own = draft.per_listener && line.key == "allow_zero_length_clientid";
                 let settings = match draft.listeners.last_mut() {
@@ -214,7 +216,8 @@ impl<'a> Draft<'a> {
                 Ok(None)
             }),
             Part::Versions => self.of_listener(index, &line, |listener| {
-                let all = ["3", "4", "5"].iter().all(|version| line.value.split([',', ' ']).any(|word| word == *version));
+                let all =
+                    ["3", "4", "5"].iter().all(|version| line.value.split([',', ' ']).any(|word| word == *version));
                 if !all {
                     listener.close("it serves some versions of MQTT alone, and all are served here");
                 }

@@ -82,7 +82,9 @@ impl<'a> Draft<'a> {
             // Mosquitto serves this machine alone then, by IPv4 and IPv6.
             let only = listeners.pop().into_iter();
             listeners = only
-                .flat_map(|one| [Listener { bind: Some("127.0.0.1"), ..one.clone() }, Listener { bind: Some("::1"), ..one }])
+                .flat_map(|one| {
+                    [Listener { bind: Some("127.0.0.1"), ..one.clone() }, Listener { bind: Some("::1"), ..one }]
+                })
                 .collect();
         }
         let mut open: Vec<Open<'a>> = Vec::new();
@@ -123,7 +125,11 @@ impl<'a> Draft<'a> {
             std::mem::take(open).into_iter().partition(|one| one.rules.is_none_or(|(_, file)| file == first));
         *open = kept;
         for one in left {
-            self.leave_out(&one, "its `acl_file` is another one than that of other listeners, and there is one here", plan);
+            self.leave_out(
+                &one,
+                "its `acl_file` is another one than that of other listeners, and there is one here",
+                plan,
+            );
         }
     }
 
@@ -140,13 +146,15 @@ impl<'a> Draft<'a> {
         if open.iter().all(|one| one.listener.mount.is_none()) {
             return;
         }
-        let apart = open.iter().all(|one| one.listener.mount.is_some() && one.rules.is_none()) && self.bridges.is_empty();
+        let apart =
+            open.iter().all(|one| one.listener.mount.is_some() && one.rules.is_none()) && self.bridges.is_empty();
         if !apart {
             let (kept, left): (Vec<_>, Vec<_>) =
                 std::mem::take(open).into_iter().partition(|one| one.listener.mount.is_none());
             *open = kept;
             for one in left {
-                let reason = "its `mount_point` could be a tenant only if each listener had one, without rules and bridges";
+                let reason =
+                    "its `mount_point` could be a tenant only if each listener had one, without rules and bridges";
                 self.leave_out(&one, reason, plan);
             }
             return;
@@ -174,9 +182,11 @@ impl<'a> Draft<'a> {
             let reason = match (bridge.lacks(), local) {
                 (Some(reason), _) => reason,
                 (None, _) if names.contains(&bridge.name) => "another one has its name".to_owned(),
-                (None, None) => "it needs a listener of this broker without TLS that asks for no name and has no rules; give it \
+                (None, None) => {
+                    "it needs a listener of this broker without TLS that asks for no name and has no rules; give it \
                     one by hand with `local_listener`, or `local_username` and `local_password_file`"
-                    .to_owned(),
+                        .to_owned()
+                }
                 (None, Some(local)) => {
                     names.push(bridge.name.clone());
                     plan.bridges.push(bridge.settings(&local.name));
@@ -224,7 +234,10 @@ impl<'a> Draft<'a> {
         }
         for one in open.iter().filter(|one| one.anonymous && one.users.is_none() && !one.by_certificate()) {
             if let Some(index) = one.listener.opened_by {
-                self.changed(index, "clients that give a user name are refused here, since no file of users is for this listener");
+                self.changed(
+                    index,
+                    "clients that give a user name are refused here, since no file of users is for this listener",
+                );
             }
         }
     }
@@ -233,10 +246,14 @@ impl<'a> Draft<'a> {
     fn access(&mut self, open: &[Open<'a>], plan: &mut Plan) {
         if let Some((index, file)) = open.iter().find_map(|one| one.rules) {
             self.broker.push(("access", Setting::new("acl_file", Value::Text(file.to_owned()), index)));
+            if open.iter().any(|one| one.rules.is_some() && one.users.is_none() && !one.by_certificate()) {
+                self.changed(index, "a user name that nothing proves counts as none: such clients have the rights of those without a name");
+            }
             let free: Vec<String> =
                 open.iter().filter(|one| one.rules.is_none()).map(|one| format!("{:?}", one.name)).collect();
             if !free.is_empty() {
-                let rule = format!("[[rule]]\nallow = true\nlisteners = [{}]\ntopics = {ALL_TOPICS}\n", free.join(", "));
+                let rule =
+                    format!("[[rule]]\nallow = true\nlisteners = [{}]\ntopics = {ALL_TOPICS}\n", free.join(", "));
                 self.broker.push(("access", Setting::new("rules", Value::Text(rule), index)));
             }
         } else if !plan.auths.is_empty() || open.iter().any(Open::by_certificate) {

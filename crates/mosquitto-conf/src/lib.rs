@@ -14,7 +14,7 @@ mod output;
 mod tls;
 mod values;
 
-pub use keys::{Key, KEYS, PREFIXES, key};
+pub use keys::{KEYS, Key, PREFIXES, key};
 
 use std::io;
 

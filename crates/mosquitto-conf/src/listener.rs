@@ -76,10 +76,9 @@ impl<'a> Listener<'a> {
             "port" | "mqtt_port" => self.port = port(line.word())?,
             "bind_address" => self.bind = Some(line.word()).filter(|host| !host.is_empty()),
             "bind_interface" if line.word() == "lo" => self.bind = Some("127.0.0.1"),
-            "bind_interface" => self.close(format!(
-                "it is bound to the interface {}, whose address is not known here",
-                line.word()
-            )),
+            "bind_interface" => {
+                self.close(format!("it is bound to the interface {}, whose address is not known here", line.word()))
+            }
             "socket_domain" => match line.word() {
                 "ipv4" => self.only_ipv4 = true,
                 "ipv6" if self.bind.is_none() => self.close("it is for IPv6 alone, and [::] serves IPv4 as well"),

@@ -100,8 +100,10 @@ impl<'a> Tls<'a> {
             return Vec::new();
         }
         let own = |key, place: Place<'_>| place.map(|(at, line)| Setting::new(key, Value::Text(line.value.into()), at));
-        let word = |key, value: &str, place: Place<'_>| place.map(|(at, _)| Setting::new(key, Value::Text(value.into()), at));
-        let server = [own("certificate", self.certificate), own("key", self.key), word("tls_minimum", "1.3", self.newest)];
+        let word =
+            |key, value: &str, place: Place<'_>| place.map(|(at, _)| Setting::new(key, Value::Text(value.into()), at));
+        let server =
+            [own("certificate", self.certificate), own("key", self.key), word("tls_minimum", "1.3", self.newest)];
         let clients = [
             word("client_certificate", "required", self.required),
             own("client_ca", self.authorities),

@@ -10,7 +10,8 @@ use std::path::Path;
 use tidegate_mosquitto_conf::{Conversion, File, NotMosquitto, convert};
 
 fn converted(name: &str, text: &str) -> Conversion {
-    convert(&File { name: name.to_owned(), text: text.to_owned() }, &|_| Err(std::io::ErrorKind::NotFound.into())).unwrap()
+    convert(&File { name: name.to_owned(), text: text.to_owned() }, &|_| Err(std::io::ErrorKind::NotFound.into()))
+        .unwrap()
 }
 
 /// The values of the result, without comments and with single spaces.
@@ -81,7 +82,9 @@ fn included_files_stand_where_they_are_included() {
         text: "allow_anonymous true\ninclude_dir /etc/conf.d\nmax_connections 7\n".into(),
     };
     let folder = |path: &str| match path {
-        "/etc/conf.d" => Ok(vec![File { name: "conf.d/a.conf".into(), text: "\u{feff}listener 1884\r\nmax_qos 1".into() }]),
+        "/etc/conf.d" => {
+            Ok(vec![File { name: "conf.d/a.conf".into(), text: "\u{feff}listener 1884\r\nmax_qos 1".into() }])
+        }
         _ => Err(std::io::ErrorKind::NotFound.into()),
     };
     let conversion = convert(&main, &folder).unwrap();
@@ -95,7 +98,8 @@ fn included_files_stand_where_they_are_included() {
 
 #[test]
 fn passwords_are_not_repeated() {
-    let text = "listener 1883\nconnection b\nremote_password hunter2\nauth_opt_mysql_pass hunter2\nbridge_psk hunter2\n";
+    let text =
+        "listener 1883\nconnection b\nremote_password hunter2\nauth_opt_mysql_pass hunter2\nbridge_psk hunter2\n";
     let conversion = converted("m.conf", text);
     assert!(!format!("{conversion:?}").contains("hunter2"), "{conversion:#?}");
 }

@@ -82,7 +82,7 @@ fn keys_are_explained() {
     assert_eq!(
         ended.out,
         "listener.max_packet_size\n\nLongest packet taken from a client; MQTT 5 clients are told.\n\n\
-         takes        a size, 1KiB to 268435455B\ndefault      \"2MiB\"\n\
+         takes        a size, 20B to 268435455B\ndefault      \"2MiB\"\n\
          environment  TIDEGATE__LISTENER__0__MAX_PACKET_SIZE\n"
     );
     assert_eq!(
@@ -99,7 +99,8 @@ fn keys_are_explained() {
 #[test]
 fn a_configuration_of_mosquitto_is_converted() {
     let folder = Folder::new();
-    let theirs = folder.write("mosquitto.conf", "listener 1883 127.0.0.1\nmax_queued_messages 5\nallow_anonymous true\n");
+    let theirs =
+        folder.write("mosquitto.conf", "listener 1883 127.0.0.1\nmax_queued_messages 5\nallow_anonymous true\n");
     let ended = run(&["config", "convert", &theirs]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     assert!(ended.out.contains(&format!("[queue]\nmax_messages = 5  # {theirs}:2\n")), "{}", ended.out);

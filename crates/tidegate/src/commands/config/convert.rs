@@ -38,8 +38,10 @@ pub(super) fn run(args: &ConvertArgs) -> Exit {
         complain(format_args!("note: {note}\n"));
     }
     // What several values say together shows only now.
-    let result = Config::load(Inputs { file: Some(FileText::new("the result", &*conversion.toml)), ..Inputs::default() });
-    let runs = result.inspect_err(|findings| complain(format_args!("\nThe result cannot be run as it is:\n{findings}")));
+    let result =
+        Config::load(Inputs { file: Some(FileText::new("the result", &*conversion.toml)), ..Inputs::default() });
+    let runs =
+        result.inspect_err(|findings| complain(format_args!("\nThe result cannot be run as it is:\n{findings}")));
     let exit = if conversion.left_out || runs.is_err() { Exit::LeftOut } else { Exit::Ok };
     complain(summary(&name, &conversion));
     write(args, &conversion, exit)
@@ -142,8 +144,6 @@ fn folder(path: &str) -> io::Result<Vec<TheirFile>> {
         }
     }
     paths.sort_unstable();
-    let read = |path: &PathBuf| {
-        read_bounded(path).map(|text| TheirFile { name: path.display().to_string(), text })
-    };
+    let read = |path: &PathBuf| read_bounded(path).map(|text| TheirFile { name: path.display().to_string(), text });
     paths.iter().map(read).collect()
 }
