@@ -55,6 +55,8 @@ pub(crate) enum Part {
     LogDestination,
     /// Whether sessions and messages outlive the process, and where.
     Persistence,
+    /// The longest keep-alive.
+    KeepAlive,
     /// Its files stand behind it.
     Included,
 }
@@ -231,11 +233,11 @@ pub const KEYS: &[Key] = &[
         "what is in flight is limited in messages (`limits.max_inflight`), and what is written to a client in bytes (`limits.output_high_water`)",
     ),
     broker("max_inflight_messages", "limits", "max_inflight", values::in_flight, "`limits.max_inflight`"),
-    every(
+    part(
         "max_keepalive",
-        "keep_alive_maximum",
-        values::keep_alive,
-        "`listener.keep_alive_maximum`: MQTT 3 clients that ask for more are held to it, Mosquitto 2.0 refuses them with return code 2",
+        false,
+        Part::KeepAlive,
+        "`listener.keep_alive_maximum`, with `keep_alive_refuse`: MQTT 3 clients that ask for more are refused with return code 2, as in Mosquitto 2.0",
     ),
     every(
         "max_packet_size",
@@ -256,12 +258,7 @@ pub const KEYS: &[Key] = &[
     ),
     listener("maximum_qos", true, "maximum_qos", values::qos, "`listener.maximum_qos`; the name of `max_qos` in 2.1"),
     broker("memory_limit", "limits", "memory_ceiling", values::memory, "`limits.memory_ceiling`"),
-    every(
-        "message_size_limit",
-        "max_packet_size",
-        values::payload,
-        "`listener.max_packet_size` with room for the topic: it counts whole packets, and a larger one ends the connection",
-    ),
+    broker("message_size_limit", "limits", "max_payload", values::payload, "`limits.max_payload`"),
     part(
         "mount_point",
         true,

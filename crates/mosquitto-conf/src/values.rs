@@ -116,16 +116,9 @@ pub(crate) fn memory(line: &Line<'_>) -> Result<Translated, Invalid> {
     size(line, Some(0), 1 << 20, 16 << 40)
 }
 
-/// A payload of so many bytes, with the topic and the header that may stand before it.
+/// A payload; 0 is no limit.
 pub(crate) fn payload(line: &Line<'_>) -> Result<Translated, Invalid> {
-    const BEFORE: u64 = 65_535 + 16;
-    let asked = number(line)?;
-    let Ok(asked @ 1..) = u64::try_from(asked) else {
-        return Value::Text("268435455B".to_owned()).exactly();
-    };
-    let bytes = asked.saturating_add(BEFORE).min(268_435_455);
-    let why = "whole packets are limited here, with room for the longest topic; a client that sends a larger one is disconnected";
-    Ok(Translated { value: Value::Text(format!("{bytes}B")), changed: Some(why.to_owned()) })
+    size(line, Some(0), 1, 268_435_455)
 }
 
 pub(crate) fn keep_alive(line: &Line<'_>) -> Result<Translated, Invalid> {

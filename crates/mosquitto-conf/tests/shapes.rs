@@ -103,3 +103,27 @@ fn passwords_are_not_repeated() {
     let conversion = converted("m.conf", text);
     assert!(!format!("{conversion:?}").contains("hunter2"), "{conversion:#?}");
 }
+
+/// The table of docs/mosquitto.md, from the keys.
+fn key_table() -> String {
+    let mut table = "| key | becomes | restricts access | how |\n| --- | --- | --- | --- |\n".to_owned();
+    let beginnings = tidegate_mosquitto_conf::PREFIXES.iter().map(|key| (format!("{}*", key.name), key));
+    for (name, key) in tidegate_mosquitto_conf::KEYS.iter().map(|key| (key.name.to_owned(), key)).chain(beginnings) {
+        let restricts = if key.restricts { "yes" } else { "" };
+        table += &format!("| `{name}` | {} | {restricts} | {} |\n", key.outcome(), key.how);
+    }
+    table
+}
+
+#[test]
+fn the_page_has_the_table_of_keys() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mosquitto.md")).unwrap();
+    let table = key_table();
+    assert!(page.ends_with(&table), "the end of docs/mosquitto.md has to be:\n\n{table}");
+}
+
+#[test]
+fn keys_are_in_order_and_named_once() {
+    let names: Vec<&str> = tidegate_mosquitto_conf::KEYS.iter().map(|key| key.name).collect();
+    assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
+}
