@@ -100,11 +100,11 @@ fn who_asks_for_a_longer_keep_alive_may_be_refused() {
         |world| {
             for (keep_alive, refused) in [(0, true), (61, true), (60, false), (1, false)] {
                 for connecting in [v311("a"), v31("b")] {
-                    let client = world.try_connect(connecting.keep_alive(keep_alive));
+                    let mut client = world.try_connect(connecting.keep_alive(keep_alive));
                     if refused {
                         client.expect_refused(ReasonCode::ClientIdentifierNotValid);
                     } else {
-                        client.connack(|_| ());
+                        client.expect_accepted();
                     }
                 }
                 world.connect(v5("new").keep_alive(keep_alive)).expect_open();
