@@ -180,6 +180,8 @@ pub struct ListenerSettings {
     pub maximum_qos: QoS,
     /// Keep-alive imposed on clients that ask for more or none, seconds; 0 imposes none.
     pub keep_alive_maximum: u16,
+    /// Whether MQTT 3 clients that ask for more than that, or for none, are refused; they cannot be told otherwise.
+    pub keep_alive_refuse: bool,
     /// Whether payloads that say they are UTF-8 are checked.
     pub check_payload_format: bool,
     /// Whether an empty client id is given a name by the server.
@@ -225,6 +227,7 @@ impl Default for ListenerSettings {
             topic_alias_maximum_out: 16,
             maximum_qos: QoS::ExactlyOnce,
             keep_alive_maximum: 0,
+            keep_alive_refuse: false,
             check_payload_format: false,
             allow_empty_client_id: true,
             max_client_id_len: 1024,
@@ -258,6 +261,8 @@ pub struct Limits {
     pub max_subscriptions_per_client: u32,
     /// Levels of a topic name or filter.
     pub max_topic_levels: u16,
+    /// Longest payload that is forwarded, bytes; a longer one is acknowledged with an error and dropped.
+    pub max_payload: usize,
     /// Bytes of a topic name or filter, 1..=65,535.
     pub max_topic_bytes: u16,
     /// Levels of a filter that are `+`; 0 is no limit.
@@ -295,6 +300,7 @@ impl Default for Limits {
             max_session_expiry_seconds: u32::MAX,
             max_subscriptions_per_client: 10_000,
             max_topic_levels: 128,
+            max_payload: usize::MAX,
             max_topic_bytes: u16::MAX,
             max_filter_wildcards: 0,
             slow_after_ms: 30_000,

@@ -75,6 +75,13 @@ pub enum DecodeError {
         /// What is wrong with it.
         error: TopicError,
     },
+    /// A Topic Filter of SUBSCRIBE or UNSUBSCRIBE is none ([MQTT-4.7.1-1], [MQTT-4.7.1-2], [MQTT-4.7.3-1],
+    /// [MQTT-4.8.2-1], [MQTT-4.8.2-2]). Reason code 0x8F would say that it is well-formed.
+    #[error("topic filter {error}")]
+    InvalidTopicFilter {
+        /// What is wrong with it.
+        error: TopicError,
+    },
     /// The Topic Name is empty and there is no Topic Alias to stand for it.
     #[error("PUBLISH has neither a topic name nor a topic alias")]
     MissingTopic,
@@ -176,6 +183,7 @@ impl DecodeError {
             | Self::DupWithQos0
             | Self::InvalidVarint { .. }
             | Self::InvalidString { .. }
+            | Self::InvalidTopicFilter { .. }
             | Self::WillFlagsWithoutWill
             | Self::UnknownProperty { .. }
             | Self::PropertyNotAllowed { .. } => ReasonCode::MalformedPacket,

@@ -23,8 +23,8 @@ pub struct Subscribe<'a> {
 }
 
 impl<'a> Subscribe<'a> {
-    /// Decodes what follows the fixed header, and checks all of it but the syntax of Topic Filters, which
-    /// [`Subscribe::filters`] reports one by one.
+    /// Decodes what follows the fixed header. A shared subscription within a shared subscription is the only invalid
+    /// filter that it accepts, since no statement forbids it; [`Subscribe::filters`] reports it.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl<'a> Subscribe<'a> {
         Ok(())
     }
 
-    /// What is asked for, in the order of the packet; the SUBACK answers each, an invalid filter with 0x8F
+    /// What is asked for, in the order of the packet; the SUBACK answers each, a filter that is shared twice with 0x8F
     /// (0x80 before MQTT 5.0).
     pub fn filters(&self) -> SubscriptionsIter<'a> {
         self.subscriptions.iter()
@@ -115,11 +115,20 @@ impl<'a> Subscribe<'a> {
 fn check_subscription(version: Version, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
     let text = reader.string("topic filter")?;
     let options = SubscriptionOptions::from_bits(version, reader.u8("subscription options")?)?;
-    let shared = || TopicFilter::new(text).is_ok_and(|filter| filter.shared().is_some());
-    if options.no_local && shared() {
+    let filter = check_filter(text)?;
+    if options.no_local && filter.is_some_and(|filter| filter.shared().is_some()) {
         return Err(DecodeError::NoLocalOnShared);
     }
     Ok(())
+}
+
+/// Checks the text of a Topic Filter of SUBSCRIBE or UNSUBSCRIBE; `None` for one that is shared twice.
+pub(crate) fn check_filter(text: &str) -> Result<Option<TopicFilter<'_>>, DecodeError> {
+    match TopicFilter::new(text) {
+        Ok(filter) => Ok(Some(filter)),
+        Err(TopicError::NestedShare) => Ok(None),
+        Err(error) => Err(DecodeError::InvalidTopicFilter { error }),
+    }
 }
 
 /// The Subscription Options (section 3.8.3.1). Before MQTT 5.0 there is the QoS only.

@@ -33,7 +33,7 @@ pub enum TopicError {
     /// `+` is not alone in its level ([MQTT-4.7.1-2]).
     #[error("holds '+' beside other characters of a level")]
     MisplacedSingleLevelWildcard,
-    /// A shared subscription has an empty share name ([MQTT-4.8.2-1]).
+    /// A shared subscription has no share name ([MQTT-4.8.2-1]); `$share` alone is one, too.
     #[error("names no group after '$share/'")]
     EmptyShareName,
     /// The share name of a shared subscription holds a wildcard ([MQTT-4.8.2-2]).
@@ -262,7 +262,7 @@ const SHARE_PREFIX: &str = "$share/";
 /// ([MQTT-4.8.2-1], [MQTT-4.8.2-2]).
 fn proper_filter(text: &str) -> Result<&str, TopicError> {
     let Some(rest) = text.strip_prefix(SHARE_PREFIX) else {
-        return Ok(text);
+        return if is_shared(text) { Err(TopicError::EmptyShareName) } else { Ok(text) };
     };
     let (group, filter) = rest.split_once('/').unwrap_or((rest, ""));
     if group.is_empty() {
@@ -274,10 +274,15 @@ fn proper_filter(text: &str) -> Result<&str, TopicError> {
     if filter.is_empty() {
         return Err(TopicError::MissingSharedFilter);
     }
-    if filter.starts_with(SHARE_PREFIX) {
+    if is_shared(filter) {
         return Err(TopicError::NestedShare);
     }
     Ok(filter)
+}
+
+/// Whether the first level marks the text as a shared subscription's filter (section 4.8.2).
+fn is_shared(text: &str) -> bool {
+    text.starts_with(SHARE_PREFIX) || text == SHARE_PREFIX.trim_end_matches('/')
 }
 
 /// Wildcards stand alone in their level, `#` in the last one ([MQTT-4.7.1-1], [MQTT-4.7.1-2]).

@@ -2,6 +2,7 @@
 
 use crate::property::PropertyReader;
 use crate::reader::{Reader, check_flags};
+use crate::subscribe::check_filter;
 use crate::writer;
 use crate::{
     DecodeError, EncodeError, MAX_PACKET_SIZE, PacketId, PacketType, PropertyOwner, TopicError, TopicFilter,
@@ -20,8 +21,8 @@ pub struct Unsubscribe<'a> {
 }
 
 impl<'a> Unsubscribe<'a> {
-    /// Decodes what follows the fixed header, and checks all of it but the syntax of Topic Filters, which
-    /// [`Unsubscribe::filters`] reports one by one.
+    /// Decodes what follows the fixed header. As with SUBSCRIBE, the only invalid filter that it accepts is a shared
+    /// subscription within a shared subscription; [`Unsubscribe::filters`] reports it.
     ///
     /// # Errors
     ///
@@ -43,12 +44,12 @@ impl<'a> Unsubscribe<'a> {
         }
         let topic_filters = TopicFilters(Source::Payload(reader.rest()));
         while !reader.is_empty() {
-            reader.string("topic filter")?;
+            check_filter(reader.string("topic filter")?)?;
         }
         Ok(Self { packet_id, user_properties, topic_filters })
     }
 
-    /// The filters, in the order of the packet; the UNSUBACK of MQTT 5.0 answers each, an invalid one with
+    /// The filters, in the order of the packet; the UNSUBACK of MQTT 5.0 answers each, one that is shared twice with
     /// 0x8F.
     pub fn filters(&self) -> TopicFiltersIter<'a> {
         self.topic_filters.iter()

@@ -17,6 +17,8 @@ pub enum Exit {
     Failure,
     /// The command line or the configuration is wrong.
     Usage,
+    /// It did what it could, and something was left out.
+    LeftOut,
 }
 
 impl From<Exit> for ExitCode {
@@ -25,6 +27,7 @@ impl From<Exit> for ExitCode {
             Exit::Ok => 0,
             Exit::Failure => 1,
             Exit::Usage => 2,
+            Exit::LeftOut => 3,
         })
     }
 }

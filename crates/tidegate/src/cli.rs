@@ -142,16 +142,29 @@ pub(crate) enum ConfigCommand {
         /// Such as `queue.overflow` or `queue`
         key: Option<String>,
     },
-    /// Write a mosquitto.conf as our configuration, and list what cannot be carried over
-    Convert {
-        /// Mosquitto's configuration file
-        file: PathBuf,
-        /// Write here instead of to standard output
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-    },
+    /// Write a mosquitto.conf as our configuration, and say what became of each line
+    ///
+    /// The exit code is 0 where all was carried over or is done in another way, 3 where something was left out, and 2
+    /// where the file is no mosquitto.conf.
+    Convert(ConvertArgs),
     /// Print the reference page of all keys, Markdown
     Reference,
+}
+
+/// What `config convert` reads and writes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConvertArgs {
+    /// Mosquitto's configuration file
+    pub(crate) file: PathBuf,
+    /// Write here instead of to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print each line with `carried`, `changed` or `refused` and why, and the result, as JSON
+    #[arg(long, conflicts_with = "diff")]
+    pub(crate) json: bool,
+    /// Print each line with what it becomes, in place of the result
+    #[arg(long)]
+    pub(crate) diff: bool,
 }
 
 /// Where the configuration comes from: shared by everything that needs one.

@@ -3,7 +3,7 @@
 //! Here are the command line and the configuration and nothing else; what a broker does lives in the crates below.
 //!
 //! - A command: `cli` (what is written), `commands` (a file each), `mqtt_commands` (`pub`, `sub`, `rr`).
-//! - The configuration: `config`, `reload` (a running broker), `mosquitto_conf` (of another broker).
+//! - The configuration: `config`, `reload` (a running broker).
 //! - What a broker is put together from: `access`, `authentication`, `durable`, `mirror`, `orchestrator`, `homes`,
 //!   `cluster`, `context`, `fleet`, `bridges`. Each stands between a crate and the configuration; `bus_access` is how
 //!   they reach a bus.
@@ -30,7 +30,6 @@ mod fleet;
 mod homes;
 mod logging;
 mod mirror;
-mod mosquitto_conf;
 mod mqtt_commands;
 mod observer;
 mod operations;

@@ -5,6 +5,7 @@
 //! holds what a server needs for SCRAM and no more (RFC 5803 stores the same).
 
 mod argon2id;
+mod foreign;
 mod pbkdf2_sha512;
 mod scram;
 mod sha512;
@@ -80,6 +81,11 @@ pub enum HashError {
     /// It does not look like a hash at all.
     #[error("the password is not hashed; `tidegate passwd -U FILE` hashes those of a whole file")]
     Plain,
+    /// It is a hash of another tool.
+    #[error(
+        "this looks like {0}, and hashes of this kind are not known; give the user a password with `tidegate passwd FILE NAME`"
+    )]
+    Foreign(&'static str),
     /// It is of a kind that is not known.
     #[error("hashes of this kind are not known; known are $6$, $7$, $argon2id$ and $scram-sha-256$")]
     UnknownKind,
@@ -109,7 +115,9 @@ impl PasswordHash {
     /// # Errors
     /// When it is no hash of a known kind.
     pub fn parse(text: &str) -> Result<Self, HashError> {
-        let rest = text.strip_prefix('$').ok_or(HashError::Plain)?;
+        let Some(rest) = text.strip_prefix('$') else {
+            return Err(foreign::kind(text).map_or(HashError::Plain, HashError::Foreign));
+        };
         let (kind, rest) = rest.split_once('$').ok_or(HashError::UnknownKind)?;
         Ok(Self(match kind {
             "6" => Kind::Sha512(SaltedSha512::parse(rest)?),

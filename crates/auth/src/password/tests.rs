@@ -199,6 +199,36 @@ fn plain_passwords_are_upgraded_and_hashes_stay() {
     assert!(users.to_string().starts_with("# plain:text\n"));
 }
 
+/// A stolen hash must not become the password that it stands for.
+#[test]
+fn hashes_of_other_tools_are_named_and_never_hashed() {
+    let scratch = Scratch::new();
+    for foreign in [
+        "PBKDF2$sha512$100000$c2FsdA==$aGFzaA==",
+        "pbkdf2_sha256$260000$salt$aGFzaA==",
+        "pbkdf2:sha256:260000$salt$0123abcd",
+        "scrypt:32768:8:1$salt$0123abcd",
+        "SCRAM-SHA-256$4096:c2FsdA==$c3RvcmVk:c2VydmVy",
+        "bcrypt_sha256$$2b$12$abcdefghijklmnopqrstuv",
+        "argon2$argon2id$v=19$m=102400,t=2,p=8$c2FsdA$aGFzaA",
+        "sha1$salt$2fd4e1c67a2d28fced849ee1bb76e7391b93eb12",
+        "{SSHA}c2FsdGVkaGFzaA==",
+        "5f4dcc3b5aa765d61d8327deb882cf99",
+        "$2y$10$abcdefghijklmnopqrstuv",
+        "$argon2i$v=19$m=16,t=2,p=1$c2FsdA$aGFzaA",
+        "$apr1$salt$hash",
+    ] {
+        let error = PasswordHash::parse(foreign).unwrap_err();
+        assert!(matches!(error, HashError::Foreign(_) | HashError::UnknownKind), "{foreign}: {error:?}");
+        let file = scratch.write("users", format!("alice:hunter2\nx:{foreign}\n"));
+        let error = UserFile::load_and_upgrade(&file, HashKind::default()).unwrap_err().to_string();
+        assert!(error.contains("users:2: ") && error.contains("not known") && !error.contains(foreign), "{error}");
+    }
+    for password in ["pa$$word", "sha256", "a:b$c", "{x", "{}", "md5:x", "hunter2", "me$too$x"] {
+        assert_eq!(PasswordHash::parse(password), Err(HashError::Plain), "{password}");
+    }
+}
+
 #[test]
 fn names_that_would_break_a_file_are_refused() {
     for wrong in ["", "a:b", "a\nb", "#a", " a", "a ", "a\u{7f}"] {

@@ -159,7 +159,8 @@ impl UserFile {
     /// Reads a file in which some passwords may stand as they are, and hashes those.
     ///
     /// # Errors
-    /// As [`UserFile::load`], but for passwords that are not hashed. Also gives how many were.
+    /// As [`UserFile::load`], but for passwords that are not hashed; hashes of other tools are no passwords. Also gives
+    /// how many were hashed.
     pub fn load_and_upgrade(path: &Path, kind: HashKind) -> Result<(Self, usize), UserFileError> {
         let (text, others) = read(path)?;
         let mut upgraded = 0;
@@ -168,8 +169,11 @@ impl UserFile {
             let refuse = |problem| UserFileError::Line { file: path.to_owned(), line: number, problem };
             match line.split_once(':') {
                 Some((name, password)) if !is_comment(line) && !password.starts_with('$') => {
-                    let password = password.trim_end_matches('\r').as_bytes();
-                    let hash = PasswordHash::create(kind, password).map_err(|error| refuse(error.into()))?;
+                    let password = password.trim_end_matches('\r');
+                    if let Err(foreign @ HashError::Foreign(_)) = PasswordHash::parse(password) {
+                        return Err(refuse(foreign.into()));
+                    }
+                    let hash = PasswordHash::create(kind, password.as_bytes()).map_err(|error| refuse(error.into()))?;
                     let _ = writeln!(hashed, "{name}:{hash}");
                     upgraded += 1;
                 }

@@ -1,5 +1,6 @@
 //! The form of PUBACK, PUBREC, PUBREL and PUBCOMP as a client sends them.
 
+use crate::client::Client;
 use crate::outcome::{Outcome, skipped};
 use crate::registry::Case;
 use crate::scenario::Scenario;
@@ -21,6 +22,14 @@ pub(super) const CASES: &[Case] = &[
         "MQTT-4.13.1-1",
     ]),
     Case::v5("acknowledgements.malformed_properties", malformed_properties).proves_5(&["MQTT-4.13.1-1"]),
+    Case::both("acknowledgements.of_the_wrong_type", of_the_wrong_type)
+        .proves_311(&["MQTT-4.8.0-1"])
+        .proves_5(&["MQTT-4.3.2-4", "MQTT-4.3.3-8", "MQTT-4.3.3-11", "MQTT-4.13.1-1"])
+        .needs(&[Feature::Qos2]),
+    Case::v5("acknowledgements.refusal_of_the_wrong_type", refusal_of_the_wrong_type)
+        .proves_5(&["MQTT-4.3.2-4", "MQTT-4.3.3-8", "MQTT-4.13.1-1"])
+        .needs(&[Feature::Qos2]),
+    Case::both("acknowledgements.of_nothing_are_ignored", of_nothing_are_ignored),
 ];
 
 const BROKEN: &[u8] = &[MALFORMED_PACKET, PROTOCOL_ERROR];
@@ -108,4 +117,58 @@ fn malformed_properties(s: &Scenario<'_>) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// What a receiver may answer wrongly: the QoS of the message, whether PUBREC has been sent, the packet.
+const WRONG: [(u8, bool, PacketType); 5] = [
+    (1, false, PacketType::Pubrec),
+    (1, false, PacketType::Pubcomp),
+    (2, false, PacketType::Puback),
+    (2, false, PacketType::Pubcomp),
+    (2, true, PacketType::Puback),
+];
+
+/// A client with a message in flight, and the message's packet identifier.
+fn with_a_message(s: &Scenario<'_>, qos: u8, received: bool) -> Outcome<(Client, u16)> {
+    let topic = s.topic("t");
+    let (mut subscriber, mut publisher) = s.subscriber_and_publisher(&topic, qos)?;
+    publisher.publish(&Publish::new(&topic, "x").qos(qos))?;
+    let packet_id = subscriber.message_with("x")?.packet_id;
+    if received {
+        subscriber.receive_release(packet_id)?;
+    }
+    subscriber.forget_in_flight(packet_id);
+    Ok((subscriber, packet_id))
+}
+
+/// The receiver must answer each step of a flow with its packet, so any other one breaks the protocol.
+fn of_the_wrong_type(s: &Scenario<'_>) -> Outcome {
+    for (qos, received, kind) in WRONG {
+        let (mut client, packet_id) = with_a_message(s, qos, received)?;
+        client.send(&Bytes::new().two(packet_id).packet(first_byte(kind)))?;
+        client.expect_error_close(&[PROTOCOL_ERROR])?;
+    }
+    Ok(())
+}
+
+/// A PUBREC with an error code ends an exchange at QoS 2 that has just begun, and nothing else.
+fn refusal_of_the_wrong_type(s: &Scenario<'_>) -> Outcome {
+    const UNSPECIFIED_ERROR: u8 = 0x80;
+    for (qos, received, kind) in
+        [(1, false, PacketType::Pubrec), (2, true, PacketType::Pubrec), (2, false, PacketType::Puback)]
+    {
+        let (mut client, packet_id) = with_a_message(s, qos, received)?;
+        client.send(&Bytes::new().two(packet_id).byte(UNSPECIFIED_ERROR).packet(first_byte(kind)))?;
+        client.expect_error_close(&[PROTOCOL_ERROR])?;
+    }
+    Ok(())
+}
+
+/// A client may have answered twice around a reconnect, so a packet identifier that is not in flight is no error.
+fn of_nothing_are_ignored(s: &Scenario<'_>) -> Outcome {
+    let mut client = s.connect("c")?;
+    for kind in [PacketType::Puback, PacketType::Pubcomp] {
+        client.send(&Bytes::new().two(0x1234).packet(first_byte(kind)))?;
+    }
+    client.ping()
 }

@@ -10,6 +10,7 @@ use crate::wire::{PacketType, Publish};
 pub(super) const CASES: &[Case] = &[
     Case::v31("mqtt31.persistent_session", persistent_session).needs(&[Feature::Qos1]),
     Case::v31("mqtt31.redelivery_has_the_same_packet_id", redelivery_has_the_same_packet_id).needs(&[Feature::Qos2]),
+    Case::v31("mqtt31.flags_of_connect_are_not_used", flags_of_connect_are_not_used),
     Case::v31("mqtt31.every_version_side_by_side", every_version_side_by_side).needs(&[Feature::Qos2]),
 ];
 
@@ -65,6 +66,23 @@ fn every_version_side_by_side(s: &Scenario<'_>) -> Outcome {
             let plain = client.version != Version::V5 || publish.properties.is_empty();
             ensure!(publish.qos == 2 && plain, "`{payload}` came as {publish:?}");
         }
+    }
+    Ok(())
+}
+
+/// DUP, QoS and RETAIN in the first byte of CONNECT are "not used", so they may be anything.
+fn flags_of_connect_are_not_used(s: &Scenario<'_>) -> Outcome {
+    for flags in [0x04, 0x0f] {
+        let connect = s.connection("c");
+        let mut bytes = connect.encode();
+        if let Some(first) = bytes.first_mut() {
+            *first |= flags;
+        }
+        let mut client = s.open("c")?;
+        client.note_connect(&connect);
+        client.send(&bytes)?;
+        client.expect_connack()?;
+        client.ping()?;
     }
     Ok(())
 }

@@ -51,12 +51,25 @@ impl Refused {
 fn check_first_byte(bytes: &[u8]) -> Result<(), Refused> {
     let Some(&first) = bytes.first() else { return Ok(()) };
     let reason = match PacketType::from_first_byte(first) {
-        Some(PacketType::Connect) if first == 0x10 => return Ok(()),
+        Some(PacketType::Connect) if first == 0x10 || may_be_mqtt_31(bytes) => return Ok(()),
         Some(PacketType::Connect) | None => Reason::MalformedPacket,
         Some(_) => Reason::ProtocolError,
     };
     let instead = another_protocol(bytes).map_or_else(String::new, |instead| format!(": {instead}"));
     Err(Refused::new(reason, format!("the first byte was {first:#04x}, not 0x10 as of a CONNECT{instead}")))
+}
+
+/// Whether the bytes so far can begin a CONNECT of MQTT 3.1, whose flags in the first byte are not used and may be set.
+fn may_be_mqtt_31(bytes: &[u8]) -> bool {
+    let (_, rest) = bytes.split_at(bytes.len().min(1));
+    // The Remaining Length ends with its first byte that is below 0x80; its fourth byte is the last in any case.
+    let length = rest.iter().take(4).position(|byte| byte & 0x80 == 0);
+    let name = match length {
+        Some(end) => rest.get(end + 1..).unwrap_or_default(),
+        None if rest.len() >= 4 => return false,
+        None => return true,
+    };
+    name.iter().zip(b"\0\x06MQIsdp").all(|(byte, expected)| byte == expected)
 }
 
 /// What a connection that is no MQTT begins like, and what to do about it.
@@ -488,8 +501,17 @@ mod tests {
         ] {
             assert!(detail(bytes).contains(word), "{}", detail(bytes));
         }
-        for bytes in [&b"\x16"[..], b"GETTING", b"\r\n", b"SSH-2.0"] {
+        for bytes in [&b"\x1f\x80\x80\x80\x80"[..], b"GETTING", b"\r\n", b"SSH-2.0", b"\x14\x0e\0\x04MQTT"] {
             assert!(detail(bytes).ends_with("as of a CONNECT"), "{}", detail(bytes));
+        }
+    }
+
+    #[test]
+    fn flags_of_a_connect_of_mqtt_31_are_not_looked_at() {
+        for whole in [&b"\x14\x0e\0\x06MQIsdp\x03"[..], b"\x1f\x81\x01\0\x06MQIsdp\x03"] {
+            for len in 0..=whole.len() {
+                assert!(check_first_byte(&whole[..len]).is_ok(), "{len} bytes");
+            }
         }
     }
 }

@@ -191,12 +191,14 @@ impl Engine {
             return;
         }
         let traits = self.cache.traits(slot);
+        let is_short = raw.payload.len() <= self.settings.limits.max_payload;
         if (traits.may_reject || self.desk.journal.full || self.misses_somebody())
+            && is_short
             && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding)
         {
             return;
         }
-        if traits.are_for_shell() && self.ends_at_shell(now, key, session, tenant, slot, raw, forwarding) {
+        if traits.are_for_shell() && is_short && self.ends_at_shell(now, key, session, tenant, slot, raw, forwarding) {
             return;
         }
         let mut ticket = None;
@@ -209,7 +211,10 @@ impl Engine {
         }
         let (topic, _) = self.cache.get(slot);
         if is_own_topic(topic) || !self.may_publish_to(key, session, slot, raw.qos, raw.retain) {
-            return self.deny_publish(now, key, session, slot, raw, mark);
+            return self.deny_publish(now, key, session, slot, raw, mark, Reason::NotAuthorized);
+        }
+        if !is_short {
+            return self.deny_publish(now, key, session, slot, raw, mark, Reason::PayloadTooLong);
         }
         let source = Source::client(self.place.shard, now, session, key, ticket);
         let mut refused = None;
@@ -316,6 +321,7 @@ impl Engine {
     }
 
     #[cold]
+    #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
     fn deny_publish(
         &mut self,
         now: Now,
@@ -324,12 +330,13 @@ impl Engine {
         slot: RouteSlot,
         raw: &RawPublish<'_>,
         mark: Mark,
+        reason: Reason,
     ) {
-        self.desk.counters.drop_message(Reason::NotAuthorized);
+        self.desk.counters.drop_message(reason);
         self.charge_own_loop_lag(now, key, 0, raw.payload.len());
         let topic = self.cache.get(slot).0;
-        self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NotAuthorized);
-        self.answer_publish(now, key, raw, Err(Reason::NotAuthorized), 0, mark);
+        self.desk.tell_denied(Attempt::Publish, session, topic, reason);
+        self.answer_publish(now, key, raw, Err(reason), 0, mark);
     }
 
     /// The message at hand is the first of those that wait with their publisher. It is counted when it comes again.

@@ -22,6 +22,26 @@ enum Again {
     PubRel,
 }
 
+/// An acknowledgement is of another type than the message in flight under its packet identifier awaits.
+struct WrongType {
+    awaited: State,
+}
+
+impl WrongType {
+    /// What ends the connection: the receiver answers with the packet that the message's QoS asks for
+    /// ([MQTT-4.3.2-4], [MQTT-4.3.3-8], [MQTT-4.3.3-11]).
+    #[cold]
+    fn refuse(self, packet: &str, id: PacketId) -> Refused {
+        let awaited = match self.awaited {
+            State::AwaitPubAck => "PUBACK",
+            State::AwaitPubRec => "PUBREC",
+            State::AwaitPubComp => "PUBCOMP",
+        };
+        let detail = format!("{packet} for packet identifier {id}, whose message awaits {awaited}");
+        Refused::new(Reason::ProtocolError, detail)
+    }
+}
+
 /// The packet identifier of an acknowledgement of two bytes, which nearly all are.
 #[inline]
 fn short_ack(frame: &Frame<'_>, first_byte: u8) -> Option<PacketId> {
@@ -47,7 +67,8 @@ impl Engine {
             }
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        self.desk.finish(now.monotonic, session, id, State::AwaitPubAck, code);
+        let finished = self.desk.finish(now.monotonic, session, id, State::AwaitPubAck, code);
+        finished.map_err(|wrong| wrong.refuse("PUBACK", id))?;
         if !self.pings.is_empty() {
             self.note_pong(session, id.get());
         }
@@ -71,12 +92,13 @@ impl Engine {
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         if code.is_error() {
-            self.desk.finish(now.monotonic, session, id, State::AwaitPubRec, code);
+            let finished = self.desk.finish(now.monotonic, session, id, State::AwaitPubRec, code);
+            finished.map_err(|wrong| wrong.refuse("PUBREC that refuses", id))?;
             self.desk.refill(now.monotonic, &mut self.layouts, session);
             return Ok(());
         }
         let mark = self.desk.journal.mark();
-        let freed = self.desk.note_received(session, id);
+        let freed = self.desk.note_received(session, id).map_err(|wrong| wrong.refuse("PUBREC", id))?;
         let known = freed.is_some();
         let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         let promises = self.desk.journal.has_written_since(mark);
@@ -100,7 +122,8 @@ impl Engine {
             None => PubComp::decode(version, frame.first_byte, frame.body)?.packet_id,
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        self.desk.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
+        let finished = self.desk.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
+        finished.map_err(|wrong| wrong.refuse("PUBCOMP", id))?;
         self.desk.refill(now.monotonic, &mut self.layouts, session);
         Ok(())
     }
@@ -148,15 +171,22 @@ fn put_ack(out: &mut Vec<u8>, first_byte: u8, id: PacketId, code: ReasonCode, ve
 }
 
 impl Desk {
-    /// A receiver has a QoS 2 message; returns the bytes that need not be kept any more, `None` if it was sent no such
-    /// one.
+    /// A receiver has a QoS 2 message; returns the bytes that need not be kept any more, `None` if no message is in
+    /// flight under this packet identifier. A PUBREC that is repeated gets its PUBREL again.
+    ///
+    /// # Errors
+    ///
+    /// When the message in flight has QoS 1.
     #[inline]
-    fn note_received(&mut self, by: SessionKey, id: PacketId) -> Option<u64> {
-        let session = self.sessions.get_mut(by.0)?;
+    fn note_received(&mut self, by: SessionKey, id: PacketId) -> Result<Option<u64>, WrongType> {
+        let Some(session) = self.sessions.get_mut(by.0) else { return Ok(None) };
         let (stored, of_uplink) = (session.stored, session.is_uplink());
-        let flow = session.flow.as_mut()?;
+        let Some(flow) = session.flow.as_mut() else { return Ok(None) };
         let order = flow.number();
-        let entry = flow.inflight.get_mut(id).filter(|entry| entry.state != State::AwaitPubAck)?;
+        let Some(entry) = flow.inflight.get_mut(id) else { return Ok(None) };
+        if entry.state == State::AwaitPubAck {
+            return Err(WrongType { awaited: entry.state });
+        }
         let news = entry.state != State::AwaitPubComp;
         entry.state = State::AwaitPubComp;
         // What is left to finish needs no message any more.
@@ -172,19 +202,32 @@ impl Desk {
         if let Some(delivery) = dropped {
             self.tell_fate_of(by, &delivery.message, Fate::Delivered);
         }
-        Some(kept)
+        Ok(Some(kept))
     }
 
-    /// A receiver is done with a message. What it never got or acknowledges in the wrong state is ignored.
+    /// A receiver is done with a message. A packet identifier that is not in flight is ignored: a client may have
+    /// answered twice around a reconnect.
+    ///
+    /// # Errors
+    ///
+    /// When the message in flight awaits another packet.
     #[inline]
-    fn finish(&mut self, now: Millis, by: SessionKey, id: PacketId, state: State, code: ReasonCode) {
-        let Some(session) = self.sessions.get_mut(by.0) else { return };
+    fn finish(
+        &mut self,
+        now: Millis,
+        by: SessionKey,
+        id: PacketId,
+        state: State,
+        code: ReasonCode,
+    ) -> Result<(), WrongType> {
+        let Some(session) = self.sessions.get_mut(by.0) else { return Ok(()) };
         let (stored, of_uplink) = (session.stored, session.is_uplink());
-        let Some(flow) = session.flow.as_mut() else { return };
+        let Some(flow) = session.flow.as_mut() else { return Ok(()) };
         // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
         let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
-        if flow.inflight.get(id).is_none_or(|entry| entry.state != state && !downgraded(entry.state)) {
-            return;
+        let Some(awaited) = flow.inflight.get(id).map(|entry| entry.state) else { return Ok(()) };
+        if awaited != state && !downgraded(awaited) {
+            return Err(WrongType { awaited });
         }
         let sent = flow.inflight.len() - flow.to_resend;
         if flow.to_resend > 0 && flow.inflight.iter().skip(sent).any(|entry| entry.id() == id) {
@@ -197,7 +240,7 @@ impl Desk {
         self.memory -= kept;
         flow.waiting_since = now;
         if of_uplink && self.uplinks.note_answered(by, code, delivery.as_ref(), numbers) {
-            return;
+            return Ok(());
         }
         if let Some(stored) = stored {
             self.journal.delete_entry(stored, numbers);
@@ -211,6 +254,7 @@ impl Desk {
                 None => self.counters.drop_message(Reason::RefusedByReceiver),
             }
         }
+        Ok(())
     }
 
     /// Sends again what was in flight when the last connection ended, in its order, then what was queued.

@@ -200,6 +200,10 @@ reasons! {
     /// A message asks something of the broker that it cannot read: a context or an advertisement that is none, a
     /// receipt that there is not.
     NotUnderstood = 81, "not_understood", ImplementationSpecificError, "what the message says to the broker is not understood: a context, an advertisement of groups, or the property receipt";
+    /// An MQTT 3 client asks for a keep-alive that is not given.
+    KeepAliveTooLong = 82, "keep_alive_too_long", ClientIdentifierNotValid, "the keep-alive is longer than the listener's maximum";
+    /// A payload that is longer than allowed.
+    PayloadTooLong = 83, "payload_too_long", ImplementationSpecificError, "the payload is longer than the limit";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -31,19 +31,21 @@ fn the_first_packet_has_to_be_connect() {
 }
 
 #[test]
-fn another_protocol_is_told_by_its_first_byte() {
-    // The first byte of HTTP, of SSH, a CONNECT with flags, and the type that is reserved; all would have more to come.
+fn another_protocol_is_told_by_its_first_bytes() {
+    // HTTP, SSH, TLS, a CONNECT with flags that is not of MQTT 3.1, and the type that is reserved; all would have more to
+    // come.
     let starts = [
-        (b'G', Reason::ProtocolError),
-        (b'S', Reason::ProtocolError),
-        (0x11, Reason::MalformedPacket),
-        (0x00, Reason::MalformedPacket),
+        (&b"G"[..], Reason::ProtocolError),
+        (b"S", Reason::ProtocolError),
+        (b"\x16\x03\x01", Reason::MalformedPacket),
+        (b"\x11\x10\x00\x04", Reason::MalformedPacket),
+        (b"\x00", Reason::MalformedPacket),
     ];
     everywhere(|world| {
         for (first, reason) in starts {
             let client = world.open(&v311("stranger"));
-            client.send_bytes(&[first]);
-            assert_eq!(client.expect_closed(), reason, "{first:#x}");
+            client.send_bytes(first);
+            assert_eq!(client.expect_closed(), reason, "{first:x?}");
         }
     });
 }
@@ -459,6 +461,27 @@ fn a_connection_that_ends_before_connect_leaves_nothing() {
         client.lose();
         assert_eq!(client.expect_closed(), Reason::ConnectionLost);
         assert_eq!((world.gauges().connections, world.gauges().input_bytes), (0, 0));
+    });
+}
+
+#[test]
+fn a_connect_of_mqtt_31_may_have_flags() {
+    everywhere(|world| {
+        for flags in [0x04, 0x0f] {
+            let mut bytes = v31("old").encode();
+            bytes[0] |= flags;
+            let mut client = world.open(&v31("old"));
+            for byte in bytes {
+                client.send_bytes(&[byte]);
+            }
+            client.expect_accepted();
+            client.disconnect();
+        }
+        let mut bytes = v311("newer").encode();
+        bytes[0] |= 0x04;
+        let client = world.open(&v311("newer"));
+        client.send_bytes(&bytes);
+        assert_eq!(client.expect_closed(), Reason::MalformedPacket);
     });
 }
 

@@ -145,3 +145,26 @@ fn an_idle_broker_has_nothing_to_do() {
         assert_eq!(world.next_deadline(), tidegate_engine::Millis::NEVER);
     });
 }
+
+#[test]
+fn who_asks_for_a_longer_keep_alive_may_be_refused() {
+    everywhere_with(
+        |settings| {
+            settings.listeners[0].keep_alive_maximum = 60;
+            settings.listeners[0].keep_alive_refuse = true;
+        },
+        |world| {
+            for (keep_alive, refused) in [(0, true), (61, true), (60, false), (1, false)] {
+                for connecting in [v311("a"), v31("b")] {
+                    let mut client = world.try_connect(connecting.keep_alive(keep_alive));
+                    if refused {
+                        client.expect_refused(ReasonCode::ClientIdentifierNotValid);
+                    } else {
+                        client.expect_accepted();
+                    }
+                }
+                world.connect(v5("new").keep_alive(keep_alive)).expect_open();
+            }
+        },
+    );
+}

@@ -149,13 +149,14 @@ fn acknowledgements_of_nothing_change_nothing() {
 #[test]
 fn an_acknowledgement_of_the_wrong_kind_finishes_nothing() {
     everywhere(|world| {
-        let subscriber = world.connect(v5("subscriber").manual());
+        let subscriber = world.connect(v5("subscriber").lasting().manual());
         subscriber.subscribe("t", ExactlyOnce);
         world.connect(v5("publisher")).publish(message("t", "x").qos2());
         let got = subscriber.expect_publish("t", "x").id.unwrap();
         subscriber.puback(got);
-        subscriber.pubcomp(got);
-        world.run();
+        subscriber.expect_disconnect(ReasonCode::ProtocolError);
+        let subscriber = world.connect(v5("subscriber").lasting().manual());
+        assert!(subscriber.expect_publish("t", "x").dup);
         assert_eq!(world.gauges().inflight_messages, 1);
     });
 }

@@ -148,6 +148,68 @@ fn what_was_not_acknowledged_comes_again_in_order_before_what_waited() {
     });
 }
 
+/// What ends the connection: the QoS of the message, whether PUBREC was sent before, and the answer.
+const WRONG_ANSWERS: [(QoS, bool, PacketType, ReasonCode); 9] = [
+    (AtLeastOnce, false, PacketType::PubRec, ReasonCode::Success),
+    (AtLeastOnce, false, PacketType::PubRec, ReasonCode::UnspecifiedError),
+    (AtLeastOnce, false, PacketType::PubComp, ReasonCode::Success),
+    (ExactlyOnce, false, PacketType::PubAck, ReasonCode::Success),
+    (ExactlyOnce, false, PacketType::PubAck, ReasonCode::UnspecifiedError),
+    (ExactlyOnce, false, PacketType::PubComp, ReasonCode::Success),
+    (ExactlyOnce, true, PacketType::PubAck, ReasonCode::Success),
+    (ExactlyOnce, true, PacketType::PubAck, ReasonCode::UnspecifiedError),
+    (ExactlyOnce, true, PacketType::PubRec, ReasonCode::UnspecifiedError),
+];
+
+#[test]
+fn an_answer_of_the_wrong_type_ends_the_connection() {
+    everywhere(|world| {
+        for (connecting, is_v5) in [(v5("new"), true), (v311("old"), false)] {
+            for (qos, received, kind, code) in WRONG_ANSWERS {
+                if code.is_error() && !is_v5 {
+                    continue;
+                }
+                let subscriber = world.connect(connecting.clone().manual());
+                subscriber.subscribe("t", qos);
+                world.connect(v5("p")).publish(message("t", "x").qos(qos));
+                let packet_id = subscriber.expect_publish("t", "x").id.unwrap();
+                if received {
+                    subscriber.pubrec(packet_id);
+                    subscriber.expect(PacketType::PubRel);
+                }
+                let [high, low] = packet_id.get().to_be_bytes();
+                let first_byte = (kind as u8) << 4;
+                match code {
+                    ReasonCode::Success => subscriber.send_bytes(&[first_byte, 2, high, low]),
+                    code => subscriber.send_bytes(&[first_byte, 3, high, low, code.byte()]),
+                }
+                if is_v5 {
+                    subscriber.expect_disconnect(ReasonCode::ProtocolError);
+                }
+                assert_eq!(subscriber.expect_closed(), Reason::ProtocolError, "{kind:?} {code:?} for {qos:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_answer_to_nothing_and_a_second_pubrec_are_taken() {
+    everywhere(|world| {
+        let subscriber = world.connect(v5("s").manual());
+        subscriber.puback(id(7));
+        subscriber.pubcomp(id(7));
+        subscriber.subscribe("t", ExactlyOnce);
+        world.connect(v5("p")).publish(message("t", "x").qos2());
+        let packet_id = subscriber.expect_publish("t", "x").id.unwrap();
+        for _ in 0..2 {
+            subscriber.pubrec(packet_id);
+            subscriber.expect(PacketType::PubRel);
+        }
+        subscriber.pubcomp(packet_id);
+        subscriber.expect_open();
+    });
+}
+
 #[test]
 fn every_inflight_item_is_resent_on_resume_including_an_owed_pubrel() {
     everywhere(|world| {

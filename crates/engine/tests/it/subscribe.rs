@@ -61,27 +61,48 @@ fn several_filters_in_one_packet_are_answered_each() {
     });
 }
 
-#[test]
-fn invalid_filters_are_refused_one_by_one() {
-    // Filters "a/#/b" and "ok" at QoS 1, as no encoder would write them.
-    let packet = |v5: bool| {
-        let mut body = vec![0, 1];
-        if v5 {
-            body.push(0);
-        }
-        for filter in ["a/#/b", "ok"] {
-            body.extend([0, filter.len() as u8]);
-            body.extend(filter.as_bytes());
+/// SUBSCRIBE (0x82) or UNSUBSCRIBE (0xA2) with these filters at QoS 1, as no encoder would write it.
+fn raw_request(first_byte: u8, v5: bool, filters: &[&str]) -> Vec<u8> {
+    let mut body = vec![0, 1];
+    if v5 {
+        body.push(0);
+    }
+    for filter in filters {
+        body.extend([0, filter.len() as u8]);
+        body.extend(filter.as_bytes());
+        if first_byte == 0x82 {
             body.push(1);
         }
-        let mut bytes = vec![0x82, body.len() as u8];
-        bytes.extend(body);
-        bytes
-    };
+    }
+    [vec![first_byte, body.len() as u8], body].concat()
+}
+
+#[test]
+fn a_filter_that_is_none_ends_the_connection() {
+    let invalid = ["", "a/#/b", "ab/+e", "a#", "$share", "$share/", "$share/g", "$share/g/", "$share//t", "$share/+/t"];
+    everywhere(|world| {
+        for filter in invalid {
+            for first_byte in [0x82, 0xA2] {
+                for (connecting, is_v5) in [(v5("new"), true), (v311("old"), false), (v31("older"), false)] {
+                    let client = world.connect(connecting);
+                    client.send_bytes(&raw_request(first_byte, is_v5, &["ok", filter]));
+                    if is_v5 {
+                        client.expect_disconnect(ReasonCode::MalformedPacket);
+                    }
+                    client.expect_closed();
+                }
+            }
+        }
+        assert_eq!(world.gauges().subscriptions, 0);
+    });
+}
+
+#[test]
+fn a_filter_that_is_shared_twice_is_refused_by_itself() {
     everywhere(|world| {
         for (connecting, is_v5) in [(v5("new"), true), (v311("old"), false)] {
             let subscriber = world.connect(connecting);
-            subscriber.send_bytes(&packet(is_v5));
+            subscriber.send_bytes(&raw_request(0x82, is_v5, &["$share/g/$share/h/t", "ok"]));
             let codes = subscriber.expect_sub_ack(tidegate_mqtt::PacketId::MIN);
             let refused = if is_v5 { ReasonCode::TopicFilterInvalid } else { ReasonCode::UnspecifiedError };
             assert_eq!(codes, [refused, ReasonCode::GrantedQos1]);

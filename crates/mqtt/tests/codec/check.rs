@@ -1,7 +1,8 @@
 //! The checks that the tests of packets share.
 
 use tidegate_mqtt::{
-    DecodeError, EncodeError, MAX_PACKET_SIZE, Packet, PacketId, TopicFilter, TopicName, Version, split_frame, varint,
+    DecodeError, EncodeError, MAX_PACKET_SIZE, Packet, PacketId, TopicError, TopicFilter, TopicName, Version,
+    split_frame, varint,
 };
 
 use crate::wire::{bytes, hex};
@@ -10,6 +11,22 @@ use crate::wire::{bytes, hex};
 pub(crate) const ALL: [Version; 3] = [Version::V31, Version::V311, Version::V5];
 /// The versions without properties.
 pub(crate) const BEFORE_5: [Version; 2] = [Version::V31, Version::V311];
+
+/// Texts that are no Topic Filters, in the notation of [`bytes`], and why.
+pub(crate) const INVALID_FILTERS: &[(&str, TopicError)] = &[
+    ("<>", TopicError::Empty),
+    ("<ab/+e>", TopicError::MisplacedSingleLevelWildcard),
+    ("<a+/b>", TopicError::MisplacedSingleLevelWildcard),
+    ("<a#>", TopicError::MisplacedMultiLevelWildcard),
+    ("<#/a>", TopicError::MisplacedMultiLevelWildcard),
+    ("<$share>", TopicError::EmptyShareName),
+    ("<$share/>", TopicError::EmptyShareName),
+    ("<$share//a>", TopicError::EmptyShareName),
+    ("<$share/g>", TopicError::MissingSharedFilter),
+    ("<$share/g/>", TopicError::MissingSharedFilter),
+    ("<$share/g+/a>", TopicError::WildcardInShareName),
+    ("<$share/g/a#>", TopicError::MisplacedMultiLevelWildcard),
+];
 
 pub(crate) fn id(number: u16) -> PacketId {
     PacketId::new(number).unwrap()

@@ -56,6 +56,7 @@ const DECODE: &[(DecodeError, ReasonCode, &str)] = &[
         ReasonCode::TopicNameInvalid,
         "will topic is empty",
     ),
+    (DecodeError::InvalidTopicFilter { error: TopicError::Empty }, MALFORMED, "topic filter is empty"),
     (DecodeError::MissingTopic, PROTOCOL, "PUBLISH has neither a topic name nor a topic alias"),
     (DecodeError::InvalidProtocolName, ReasonCode::UnsupportedProtocolVersion, "protocol name is not that of MQTT"),
     (

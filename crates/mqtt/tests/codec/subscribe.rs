@@ -5,8 +5,10 @@ use tidegate_mqtt::{
     StringError, Subscribe, SubscriptionOptions, Subscriptions, TopicError, TopicFilter, UserProperties, Version,
 };
 
-use crate::check::{ALL, BEFORE_5, decode, decodes, encodes, filter, id, packet, refuses, rejects};
-use crate::wire::bytes;
+use crate::check::{
+    ALL, BEFORE_5, INVALID_FILTERS, decode, decodes, encodes, filter, framed, id, packet, refuses, rejects,
+};
+use crate::wire::{bytes, hex};
 
 const QOS_1: SubscriptionOptions = SubscriptionOptions::new(QoS::AtLeastOnce);
 
@@ -167,33 +169,31 @@ fn v5_a_shared_subscription_is_not_no_local() {
     encodes("no local", Version::V311, one, "82 0f 0102 <$share/g/a> 00");
 }
 
-/// The server answers each, so one that is invalid does not spoil the others.
+/// [MQTT-4.7.1-1], [MQTT-4.7.1-2], [MQTT-4.7.3-1], [MQTT-4.8.2-1], [MQTT-4.8.2-2].
 #[test]
-fn invalid_filters_are_reported_one_by_one() {
-    let cases: [(&str, Result<&str, TopicError>); 6] = [
-        ("<a> 00", Ok("a")),
-        ("<a#> 01", Err(TopicError::MisplacedMultiLevelWildcard)),
-        ("<> 02", Err(TopicError::Empty)),
-        ("<$share/g> 00", Err(TopicError::MissingSharedFilter)),
-        ("<+a> 01", Err(TopicError::MisplacedSingleLevelWildcard)),
-        ("<b> 02", Ok("b")),
-    ];
-    let payload: Vec<&str> = cases.iter().map(|case| case.0).collect();
-    let payload = payload.join(" ");
-    for version in ALL {
-        let body = if version.is_v5() { "0102 00" } else { "0102" };
-        let body = bytes(&format!("{body} {payload}"));
-        let subscribe = Subscribe::decode(version, 0x82, &body).unwrap();
-        assert_eq!(subscribe.packet_id, id(0x0102));
-        let filters: Vec<_> = subscribe.filters().collect();
-        assert_eq!(filters.len(), cases.len());
-        for (index, (filter, options)) in filters.into_iter().enumerate() {
-            assert_eq!(filter.map(TopicFilter::as_str), cases[index].1);
-            assert_eq!(options.qos.bits(), index as u8 % 3);
+fn a_filter_that_is_none_spoils_the_packet() {
+    for (text, error) in INVALID_FILTERS {
+        let error = DecodeError::InvalidTopicFilter { error: *error };
+        for version in ALL {
+            let properties = if version.is_v5() { "00" } else { "" };
+            let wire = framed(0x82, &bytes(&format!("0102 {properties} <a> 00 {text} 01")));
+            rejects("second", version, &hex(&wire), error);
         }
-        let mut out = Vec::new();
-        let error = EncodeError::InvalidTopicFilter { error: TopicError::MisplacedMultiLevelWildcard };
-        assert_eq!(subscribe.encode(version, &mut out), Err(error));
+        assert_eq!(error.reason_code(), ReasonCode::MalformedPacket);
+    }
+}
+
+/// No statement forbids it, so the server answers it, and the others with it.
+#[test]
+fn a_filter_that_is_shared_twice_is_reported() {
+    for version in ALL {
+        let properties = if version.is_v5() { "00" } else { "" };
+        let body = bytes(&format!("0102 {properties} <a> 00 <$share/g/$share/h/b> 01"));
+        let subscribe = Subscribe::decode(version, 0x82, &body).unwrap();
+        let filters: Vec<_> = subscribe.filters().map(|(filter, _)| filter.map(TopicFilter::as_str)).collect();
+        assert_eq!(filters, [Ok("a"), Err(TopicError::NestedShare)]);
+        let error = EncodeError::InvalidTopicFilter { error: TopicError::NestedShare };
+        assert_eq!(subscribe.encode(version, &mut Vec::new()), Err(error));
     }
 }
 

@@ -9,7 +9,7 @@ use tidegate_acl::{Effect, LoadError, MAX_FILE_BYTES, Rules, RulesBuilder};
 
 use crate::config::Config;
 use crate::config::finding::Findings;
-use crate::config::sections::access::DefaultAccess;
+use crate::config::sections::access::{AccessRules, DefaultAccess};
 use crate::config::sections::auth::Auth;
 use crate::config::value::Problem;
 
@@ -40,12 +40,15 @@ pub(crate) enum AccessError {
 /// When a file cannot be read or is wrong. Never less than all rules are loaded.
 pub(crate) fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
     let access = &config.access;
-    let named = access.rules_file.is_some() || access.acl_file.is_some() || access.default == DefaultAccess::Deny;
+    let named = access.has_rules() || access.default == DefaultAccess::Deny;
     // What a token or a service grants must be asked about, too.
     if !named && !config.auths.iter().any(Auth::brings_rules) {
         return Ok(None);
     }
     let mut builder = RulesBuilder::new();
+    if let Some(rules) = &access.rules {
+        builder.rules_file("access.rules", rules.as_bytes())?;
+    }
     if let Some(path) = &access.rules_file {
         builder.rules_file(path, &read("access.rules_file", path)?)?;
     }
@@ -76,13 +79,19 @@ fn read(key: &'static str, path: &str) -> Result<Vec<u8>, AccessError> {
     Ok(bytes)
 }
 
+impl AccessRules {
+    /// Whether there are rules, be it none in an empty file.
+    fn has_rules(&self) -> bool {
+        self.rules.is_some() || self.rules_file.is_some() || self.acl_file.is_some()
+    }
+}
+
 /// Whether what is said about rights can be meant.
 pub(crate) fn check(config: &Config, findings: &mut Findings) {
     let access = &config.access;
-    let has_rules = access.rules_file.is_some() || access.acl_file.is_some();
     // Where brokers are shown who a client is, it is they who say.
     let asked_here = config.has_users() && !config.passes_clients_through();
-    if asked_here && !has_rules && access.default == DefaultAccess::Auto {
+    if asked_here && !access.has_rules() && access.default == DefaultAccess::Auto {
         let text = "there are users, and nothing says what they may do";
         let hint = "name rules in [access] with `rules_file` or `acl_file`, or write `default = \"allow\"` there if everybody \
                     who comes in may do everything; with `default = \"deny\"` only what tokens grant is allowed";

@@ -1,7 +1,9 @@
 //! `tidegate config ...`.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+mod convert;
+
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use crate::access;
@@ -13,7 +15,6 @@ use crate::config::show::{Which, show};
 use crate::config::source::FileText;
 use crate::config::value::Problem;
 use crate::config::{Config, Inputs, reference};
-use crate::mosquitto_conf;
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// Largest configuration file that is read, bytes.
@@ -25,7 +26,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Exit {
         ConfigCommand::Check { file } => check(file),
         ConfigCommand::Show { effective, sources } => show_config(*effective, sources),
         ConfigCommand::Explain { key } => explain(key.as_deref()),
-        ConfigCommand::Convert { file, output } => convert(file, output.as_deref()),
+        ConfigCommand::Convert(args) => convert::run(args),
         ConfigCommand::Reference => print_and_exit(&reference::page(), Exit::Ok),
     }
 }
@@ -186,48 +187,4 @@ fn explain_name(name: &str) -> Result<String, Problem> {
         }
         _ => Err(Problem::new(format!("`{name}` names no key: SECTION.KEY"))),
     }
-}
-
-fn convert(path: &Path, output: Option<&Path>) -> Exit {
-    let Ok(file) = read(path) else {
-        return Exit::Failure;
-    };
-    let converted = mosquitto_conf::convert(file, folder);
-    complain(&converted.notes);
-    let Some(output) = output else {
-        return print_and_exit(&converted.toml, Exit::Ok);
-    };
-    match write_new(output, &converted.toml) {
-        Ok(()) => Exit::Ok,
-        Err(error) => {
-            report(&format_args!("cannot write {}: {error}", output.display()));
-            Exit::Failure
-        }
-    }
-}
-
-/// Writes a file that is not there yet: whoever has worked on the last result keeps it.
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    match File::create_new(path) {
-        Ok(mut file) => file.write_all(text.as_bytes()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(io::Error::new(error.kind(), "it is there already; delete it first, or choose another name"))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// The files of a folder that Mosquitto would read, in its order.
-fn folder(path: &str) -> io::Result<Vec<FileText>> {
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "conf") {
-            paths.push(path);
-        }
-    }
-    paths.sort_unstable();
-    let read =
-        |path: &std::path::PathBuf| read_bounded(path).map(|text| FileText::new(path.display().to_string(), text));
-    paths.iter().map(read).collect()
 }

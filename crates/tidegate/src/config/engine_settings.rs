@@ -169,6 +169,10 @@ impl Config {
             },
             max_subscriptions_per_client: limits.max_subscriptions_per_client,
             max_topic_levels: limits.max_topic_levels,
+            max_payload: match limits.max_payload.0 {
+                0 => usize::MAX,
+                bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
+            },
             max_topic_bytes: limits.max_topic_bytes,
             max_filter_wildcards: limits.max_filter_wildcards,
             slow_after_ms: millis(limits.slow_after),
@@ -206,6 +210,7 @@ fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettin
             _ => QoS::ExactlyOnce,
         },
         keep_alive_maximum: u16::try_from(seconds(listener.keep_alive_maximum)).unwrap_or(u16::MAX),
+        keep_alive_refuse: listener.keep_alive_refuse,
         check_payload_format: listener.check_payload_format,
         allow_empty_client_id: listener.allow_empty_client_id,
         max_client_id_len: listener.max_client_id_len,

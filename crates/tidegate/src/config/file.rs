@@ -12,7 +12,6 @@ use super::path::{KeyPath, known_key, unknown_key_anywhere};
 use super::sections::section_keys;
 use super::source::{FileText, Source};
 use super::value::{Problem, Raw};
-use crate::mosquitto_conf;
 
 /// A value of a file that goes to a key.
 pub(crate) struct Entry {
@@ -35,7 +34,7 @@ pub(crate) struct Entries {
 pub(crate) fn read(file: &FileText, findings: &mut Findings) -> Entries {
     let (table, errors) = DeTable::parse_recoverable(&file.text);
     if !errors.is_empty()
-        && let Some(place) = mosquitto_conf::first_key(&file.text)
+        && let Some(place) = tidegate_mosquitto_conf::first_key(&file.text)
     {
         let problem = Problem::new("this reads like a configuration of Mosquitto, and not like one of ours");
         let hint = format!("`tidegate config convert {} -o tidegate.toml` makes one of ours of it", file.name);

@@ -128,11 +128,6 @@ impl Config {
         if findings.is_empty() { Ok(config) } else { Err(findings) }
     }
 
-    /// A configuration with nothing set, to which a converter adds what another file says.
-    pub(crate) fn draft(file: FileText) -> Self {
-        Self { file: Some(file), ..Self::default() }
-    }
-
     /// Sets a key.
     ///
     /// # Errors

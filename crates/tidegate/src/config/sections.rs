@@ -98,7 +98,7 @@ section! {
         /// whoever could send one could pass for anybody.
         proxy_networks: Networks = Networks::default(), in Kind::Networks;
         /// Longest packet taken from a client; MQTT 5 clients are told.
-        max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(KIB, MAX_PACKET));
+        max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(20, MAX_PACKET));
         /// Connections at once; beyond it new ones are closed at once. Divided evenly between the shards.
         max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("no limit"));
         /// QoS 1 and 2 messages that a client may have under way to the broker without an answer; MQTT 5 clients are
@@ -131,6 +131,8 @@ section! {
         /// Keep-alive imposed on clients that ask for a longer one or for none. MQTT 3 clients cannot be told and are
         /// held to it all the same.
         keep_alive_maximum: Duration = Duration::ZERO, in Kind::Seconds(Range::of(SECOND, 65_535 * SECOND).or_zero("none imposed"));
+        /// Whether MQTT 3 clients that ask for a longer one or for none are refused (return code 2) instead.
+        keep_alive_refuse: bool = false, in Kind::Boolean;
         /// Whether a payload whose publisher calls it UTF-8 text is checked to be that.
         check_payload_format: bool = false, in Kind::Boolean;
         /// Whether a client may leave its client id empty and be given one.
@@ -166,6 +168,9 @@ section! {
         max_subscriptions_per_client: u32 = 10_000, in Kind::Integer(Range::of(1, 10_000_000));
         /// Levels of a topic name or filter.
         max_topic_levels: u16 = 128, in Kind::Integer(Range::of(1, 32_768));
+        /// Longest payload that is forwarded. A longer one is acknowledged with an error (0x83; MQTT 3 has no word for
+        /// it) and dropped; a packet beyond `listener.max_packet_size` ends its connection.
+        max_payload: Bytes = Bytes(0), in Kind::Size(Range::of(1, MAX_PACKET).or_zero("no limit"));
         /// Bytes of a topic name or filter.
         max_topic_bytes: u16 = 65_535, in Kind::Integer(Range::of(1, 65_535));
         /// Levels of a topic filter that are `+`.

@@ -25,20 +25,8 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 pub(crate) struct FileText {
     /// Its name, as a person gave it.
     pub(crate) name: String,
-    /// What is in it, and in the files that it includes, in their places.
+    /// What is in it.
     pub(crate) text: String,
-    /// Where the text goes over from one file into another, by bytes.
-    joints: Vec<Joint>,
-}
-
-/// From a byte on the text is another file's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Joint {
-    offset: usize,
-    /// Its name; `None` for the including file itself.
-    name: Option<String>,
-    /// The number of the line that begins there, in that file.
-    line: usize,
 }
 
 /// A place in a file, for people: both counted from 1, columns in characters.
@@ -55,40 +43,14 @@ impl FileText {
         if text.starts_with(BYTE_ORDER_MARK) {
             text.remove(0);
         }
-        Self { name: name.into(), text, joints: Vec::new() }
+        Self { name: name.into(), text }
     }
 
-    /// Puts other files in behind the line that ends at a byte; gives the byte behind them.
-    pub(crate) fn include(&mut self, offset: usize, files: &[Self]) -> usize {
-        let line = self.line_column(offset).line;
-        let mut included = String::new();
-        for file in files {
-            self.joints.push(Joint { offset: offset + included.len(), name: Some(file.name.clone()), line: 1 });
-            included.push_str(&file.text);
-            if !file.text.ends_with('\n') {
-                included.push('\n');
-            }
-        }
-        self.joints.push(Joint { offset: offset + included.len(), name: None, line });
-        self.text.insert_str(offset, &included);
-        offset + included.len()
-    }
-
-    /// The line and the column of a byte, in the file that it is from.
+    /// The line and the column of a byte.
     pub(crate) fn line_column(&self, offset: usize) -> LineColumn {
-        let (begin, first) = self.joint(offset).map_or((0, 1), |joint| (joint.offset, joint.line));
-        let before = self.text.get(begin..offset).unwrap_or_else(|| self.text.get(begin..).unwrap_or_default());
+        let before = self.text.get(..offset).unwrap_or(&self.text);
         let start = before.rfind('\n').map_or(0, |end| end + 1);
-        LineColumn { line: before.matches('\n').count() + first, column: before[start..].chars().count() + 1 }
-    }
-
-    /// The name of the file that a byte is from.
-    pub(crate) fn name_at(&self, offset: usize) -> &str {
-        self.joint(offset).and_then(|joint| joint.name.as_deref()).unwrap_or(&self.name)
-    }
-
-    fn joint(&self, offset: usize) -> Option<&Joint> {
-        self.joints.iter().rev().find(|joint| joint.offset <= offset)
+        LineColumn { line: before.matches('\n').count() + 1, column: before[start..].chars().count() + 1 }
     }
 
     /// The text of a line, counted from 1.
@@ -99,7 +61,7 @@ impl FileText {
     /// `name:line:column` of a byte.
     pub(crate) fn place(&self, offset: usize) -> String {
         let LineColumn { line, column } = self.line_column(offset);
-        format!("{}:{line}:{column}", self.name_at(offset))
+        format!("{}:{line}:{column}", self.name)
     }
 }
 

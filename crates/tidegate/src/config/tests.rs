@@ -193,7 +193,7 @@ fn values_out_of_range_say_the_range() {
     says(
         "[[listener]]\nmax_packet_size = \"256MiB\"\n",
         "
-error: `listener.0.max_packet_size` must be 1KiB to 268435455B, not 256MiB
+error: `listener.0.max_packet_size` must be 20B to 268435455B, not 256MiB
  --> t.toml:2:19
   |
 2 | max_packet_size = \"256MiB\"

@@ -82,7 +82,7 @@ fn keys_are_explained() {
     assert_eq!(
         ended.out,
         "listener.max_packet_size\n\nLongest packet taken from a client; MQTT 5 clients are told.\n\n\
-         takes        a size, 1KiB to 268435455B\ndefault      \"2MiB\"\n\
+         takes        a size, 20B to 268435455B\ndefault      \"2MiB\"\n\
          environment  TIDEGATE__LISTENER__0__MAX_PACKET_SIZE\n"
     );
     assert_eq!(
@@ -99,12 +99,15 @@ fn keys_are_explained() {
 #[test]
 fn a_configuration_of_mosquitto_is_converted() {
     let folder = Folder::new();
-    let theirs = folder.write("mosquitto.conf", "max_queued_messages 5\npersistence_file x.db\n");
+    let theirs =
+        folder.write("mosquitto.conf", "listener 1883 127.0.0.1\nmax_queued_messages 5\nallow_anonymous true\n");
     let ended = run(&["config", "convert", &theirs]);
-    assert_eq!(ended.code, Some(0));
-    assert_eq!(ended.out, format!("# Converted from {theirs}.\n\n[queue]\nmax_messages = 5  # {theirs}:1:1\n"));
-    assert!(ended.err.contains(&format!("{theirs}:2: persistence_file x.db\n    not carried over: ")), "{}", ended.err);
-    assert!(ended.err.ends_with("1 lines carried over, 1 remarks\n"), "{}", ended.err);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(ended.out.contains(&format!("[queue]\nmax_messages = 5  # {theirs}:2\n")), "{}", ended.out);
+    assert!(ended.err.contains(&format!("{theirs}:2  carried  max_queued_messages 5\n")), "{}", ended.err);
+    assert!(ended.err.ends_with("3 lines carried, 0 changed, 0 refused\n"), "{}", ended.err);
+    let diff = run(&["config", "convert", &theirs, "--diff"]).out;
+    assert!(diff.contains("- max_queued_messages 5\n+ queue.max_messages = 5\n"), "{diff}");
     let ours = folder.file("ours.toml");
     let written = run(&["config", "convert", &theirs, "--output", &ours]);
     assert_eq!((written.code, written.out.as_str()), (Some(0), ""));
@@ -114,6 +117,40 @@ fn a_configuration_of_mosquitto_is_converted() {
     assert_eq!(again.code, Some(1));
     assert!(again.err.contains("it is there already"), "{}", again.err);
     assert_eq!(run(&["config", "convert", &folder.file("none")]).code, Some(1));
+}
+
+#[test]
+fn what_cannot_be_converted_is_told_by_the_exit_code() {
+    let folder = Folder::new();
+    let theirs = folder.write("mosquitto.conf", "listener 1883\nallow_anonymous true\nplugin /rules.so\n");
+    let ended = run(&["config", "convert", &theirs, "--json"]);
+    assert_eq!(ended.code, Some(3));
+    let all: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(all["left_out"], true);
+    let outcomes: Vec<_> = all["lines"].as_array().unwrap().iter().map(|line| line["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["refused", "carried", "refused"]);
+    assert!(all["lines"].as_array().unwrap().iter().all(|line| line["outcome"] == "carried" || line["why"] != ""));
+    assert!(!all["toml"].as_str().unwrap().contains("allow_anonymous = true"));
+    let ended = run(&["config", "convert", "/etc/passwd"]);
+    assert_eq!(ended.code, Some(2));
+    assert_eq!(ended.err, "error: /etc/passwd: this is no mosquitto.conf\n");
+}
+
+/// The shapes of `crates/mosquitto-conf`: what comes out can be run, whatever it leaves out.
+#[test]
+fn every_converted_shape_is_a_configuration() {
+    let folder = Folder::new();
+    let shapes = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../mosquitto-conf/tests/shapes");
+    for entry in std::fs::read_dir(shapes).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let code = text.lines().find_map(|line| line.strip_prefix("#! exit ")).unwrap().parse().ok();
+        let ended = run(&["config", "convert", &path.display().to_string()]);
+        assert_eq!(ended.code, code, "{}: {}", path.display(), ended.err);
+        let ours = folder.write("ours.toml", &ended.out);
+        let shown = run(&["config", "show", "--config", &ours]);
+        assert_eq!(shown.code, Some(0), "{}: {}", path.display(), shown.err);
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod lab;
 mod lab_network;
 mod life;
 mod mirror;
+mod mosquitto;
 #[path = "../../../bus/tests/nats/server.rs"]
 mod nats;
 mod orchestrator_tls;

@@ -18,6 +18,7 @@ impl Engine {
         if self.preset_client_id(key).is_none() {
             check_client_id(listener, connect)?;
         }
+        check_keep_alive(listener, connect)?;
         let enhanced = connect.properties.authentication_method.is_some();
         if enhanced && self.settings.authentication == Authentication::Open {
             return Err(Refused::new(Reason::BadAuthenticationMethod, "enhanced authentication is not offered"));
@@ -31,6 +32,9 @@ impl Engine {
         }
         if crate::publish::is_own_topic(will.topic.as_str()) {
             return Err(Refused::new(Reason::NotAuthorized, "the will's topic is one of the broker's own"));
+        }
+        if will.payload.len() > self.settings.limits.max_payload {
+            return Err(Refused::new(Reason::PayloadTooLong, "the will's payload is longer than the limit"));
         }
         if self.desk.is_far_over_ceiling() {
             return Err(Refused::new(Reason::MemoryCeiling, "there is no memory for a will"));
@@ -67,6 +71,17 @@ impl Engine {
         };
         asked.min(self.settings.limits.max_session_expiry_seconds) > 0
     }
+}
+
+/// An MQTT 5 client is told another keep-alive; one of MQTT 3 may be refused, as Mosquitto does.
+fn check_keep_alive(listener: &ListenerSettings, connect: &Connect<'_>) -> Result<(), Refused> {
+    let max = listener.keep_alive_maximum;
+    let longer = max != 0 && (connect.keep_alive == 0 || connect.keep_alive > max);
+    if longer && listener.keep_alive_refuse && !connect.version.is_v5() {
+        let detail = format!("the client asks for {} s, and the maximum is {max} s", connect.keep_alive);
+        return Err(Refused::new(Reason::KeepAliveTooLong, detail));
+    }
+    Ok(())
 }
 
 fn check_client_id(listener: &ListenerSettings, connect: &Connect<'_>) -> Result<(), Refused> {

@@ -2,7 +2,7 @@
 
 use tidegate_engine::Reason;
 use tidegate_mqtt::QoS::AtLeastOnce;
-use tidegate_mqtt::{ReasonCode, Version};
+use tidegate_mqtt::{QoS, ReasonCode, Version};
 
 use crate::harness::*;
 
@@ -124,4 +124,29 @@ fn a_will_may_not_be_left_below_the_brokers_own_topics() {
         let will = v5("a").will(message("$SYS/broker/fake", "x"));
         world.try_connect(will).expect_refused(ReasonCode::NotAuthorized);
     });
+}
+
+#[test]
+fn a_payload_beyond_the_limit_is_acknowledged_and_dropped() {
+    everywhere_with(
+        |settings| settings.limits.max_payload = 4,
+        |world| {
+            let subscriber = world.connect(v5("s"));
+            subscriber.subscribe("t", QoS::ExactlyOnce);
+            for (connecting, code) in
+                [(v5("new"), ReasonCode::ImplementationSpecificError), (v311("old"), ReasonCode::Success)]
+            {
+                let publisher = world.connect(connecting);
+                for qos in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce] {
+                    let expected = if qos == QoS::AtMostOnce { ReasonCode::Success } else { code };
+                    assert_eq!(publisher.publish(message("t", "12345").qos(qos).retain()), expected, "{qos:?}");
+                    publisher.publish(message("t", "1234").qos(qos));
+                    subscriber.expect_publish("t", "1234");
+                }
+            }
+            subscriber.expect_nothing();
+            assert_eq!(world.counters().dropped[Reason::PayloadTooLong.number()], 6);
+            assert_eq!(world.gauges().retained_messages, 0);
+        },
+    );
 }

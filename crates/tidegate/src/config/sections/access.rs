@@ -5,6 +5,8 @@ use crate::config::value::{Kind, Problem, Raw, Value, words};
 
 /// Longest path of a file, bytes.
 const MAX_PATH: usize = 4096;
+/// Longest text of rules in place, bytes; more belong into a file.
+const MAX_RULES: usize = 65_536;
 
 /// What holds for what no rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ section! {
     "access" => AccessRules, ACCESS {
         /// Rules of our own, TOML. They are asked before those of `acl_file`.
         rules_file: Option<String> = None, in Kind::Text { max_len: MAX_PATH };
+        /// Rules of our own in place, with the text of a rules file. They are asked before those of `rules_file`.
+        rules: Option<String> = None, in Kind::Text { max_len: MAX_RULES };
         /// Mosquitto's acl file.
         acl_file: Option<String> = None, in Kind::Text { max_len: MAX_PATH };
         /// What holds for what no rule is about. With users and without rules it must be said: the broker does not

@@ -1,0 +1,205 @@
+//! A bridge of theirs, while it is put together.
+
+use crate::Outcome;
+use crate::draft::{Setting, Taken};
+use crate::lines::Line;
+use crate::values::{Value, truth};
+
+/// The port of an address that names none.
+const DEFAULT_PORT: u16 = 1883;
+
+/// The folder of the system's authorities, which are asked where no file is named.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs";
+
+/// A bridge.
+#[derive(Clone, Debug)]
+pub(crate) struct Bridge {
+    /// The line that opened it.
+    pub(crate) opened_by: usize,
+    pub(crate) name: String,
+    /// What it carries, with the line of the first.
+    topics: Vec<String>,
+    /// The place of the other broker.
+    place: Option<(String, usize)>,
+    secure: bool,
+    /// Why it cannot be had here.
+    closed: Option<String>,
+    settings: Vec<Setting>,
+}
+
+impl Bridge {
+    /// Opened by this line.
+    pub(crate) fn new(index: usize, line: &Line<'_>) -> Self {
+        // Ours stand in metrics and topics.
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let name: String = line.word().chars().map(|c| if fits(c) { c } else { '-' }).collect();
+        let settings = vec![Setting::new("name", Value::Text(name.clone()), index)];
+        Self { opened_by: index, name, topics: Vec::new(), place: None, secure: false, closed: None, settings }
+    }
+
+    /// Takes a line that belongs to it.
+    pub(crate) fn take(&mut self, index: usize, line: &Line<'_>) -> Taken {
+        let text = line.value.to_owned();
+        match line.key {
+            "address" | "addresses" => self.take_addresses(index, line),
+            "topic" => self.take_topic(line),
+            "remote_clientid" | "clientid" => self.set("client_id", Value::Text(text), index),
+            "remote_username" | "username" => self.set("username", Value::Text(text), index),
+            "remote_password" | "password" => Taken::refused(
+                "write it into a file that only the broker's user can read, and name that with `password_file`",
+            ),
+            "bridge_cafile" => self.set_secure("ca", text, index),
+            "bridge_certfile" => self.set_secure("certificate", text, index),
+            "bridge_keyfile" => self.set_secure("key", text, index),
+            "bridge_insecure" => self.truth("any_host_name", index, line),
+            "notifications" => self.truth("notifications", index, line),
+            "keepalive_interval" => self.set("keep_alive", Value::Text(format!("{}s", line.word())), index),
+            "bridge_receive_maximum" => match line.word().parse::<u16>() {
+                Ok(window @ 1..) => self.set("window", Value::Number(window.into()), index),
+                _ => Taken::invalid(format!("{:?} is no number", line.word())),
+            },
+            "bridge_protocol_version" | "start_type" | "notifications_local_only" | "cleansession" => {
+                self.take_choice(index, line)
+            }
+            _ => self.take_other(line),
+        }
+    }
+
+    fn take_choice(&mut self, index: usize, line: &Line<'_>) -> Taken {
+        match (line.key, line.word()) {
+            (_, "mqttv50") => self.set("protocol", Value::Text("5".into()), index),
+            (_, "mqttv311") => self.set("protocol", Value::Text("3.1.1".into()), index),
+            ("bridge_protocol_version", "mqttv31") => {
+                self.set("protocol", Value::Text("3.1.1".into()), index);
+                Taken::changed("MQTT 3.1.1 is the least that bridges speak")
+            }
+            ("start_type", "automatic") => Taken::CARRIED,
+            ("start_type", "lazy" | "once") => {
+                Taken::changed("a bridge connects at the start, and again when it was cut")
+            }
+            ("start_type", "manual") => self.close("a bridge that starts by hand would start by itself"),
+            ("notifications_local_only", "false" | "0") => Taken::CARRIED,
+            ("notifications_local_only", "true" | "1") => {
+                self.set("notifications", Value::Truth(false), index);
+                Taken::changed("states are told to both brokers here, or to none: they are told to none")
+            }
+            ("cleansession", "false" | "0") => Taken::CARRIED,
+            ("cleansession", "true" | "1") => {
+                Taken::changed("what waits for a bridge is kept; `session_expiry` says for how long")
+            }
+            (_, other) => Taken::invalid(format!("{other:?} is no value of `{}`", line.key)),
+        }
+    }
+
+    /// What has no key of its own: what restricts leaves the bridge out.
+    fn take_other(&mut self, line: &Line<'_>) -> Taken {
+        match line.key {
+            "bridge_tls_use_os_certs" => match truth(line) {
+                Ok(true) => self.secured_by_system(),
+                Ok(false) => Taken::CARRIED,
+                Err(reason) => Taken::invalid(reason),
+            },
+            "bridge_capath" if line.value.trim_end_matches('/') == SYSTEM_AUTHORITIES => self.secured_by_system(),
+            "bridge_capath" => {
+                self.close("the authorities of `bridge_capath` are not read: name one file with `bridge_cafile`")
+            }
+            "bridge_psk" | "bridge_identity" => self.close("pre-shared keys are not spoken here"),
+            "bridge_require_ocsp" if truth(line) != Ok(false) => self.close("stapled OCSP answers are not asked for"),
+            "bridge_outgoing_retain" if truth(line) != Ok(true) => self.close("RETAIN is carried as it was published"),
+            "bridge_alpn" => self.close("no ALPN protocol is offered"),
+            "bridge_tls_version" => {
+                self.secure |= self.settings.iter().any(|setting| setting.key == "ca");
+                Taken::changed("TLS 1.2 or 1.3 is spoken, as the other broker can")
+            }
+            "local_username" | "local_password" => Taken::changed("the bridge uses a listener that asks for no name"),
+            "local_clientid" => Taken::changed("here it is `bridge.` and the name of the bridge"),
+            "round_robin" => Taken::changed("a bridge has one broker here"),
+            "bridge_bind_address" => Taken::changed("the system chooses the address that it connects from"),
+            _ => Taken::changed("a bridge does that in its own way"),
+        }
+    }
+
+    fn secured_by_system(&mut self) -> Taken {
+        self.secure = true;
+        Taken::CARRIED
+    }
+
+    fn take_topic(&mut self, line: &Line<'_>) -> Taken {
+        let mut words: Vec<&str> = line.value.split_whitespace().collect();
+        // A comment: nothing behind the pattern begins with the character.
+        if let Some(comment) = words.iter().skip(1).position(|word| word.starts_with('#')) {
+            words.truncate(comment + 1);
+        }
+        let direction = words.get(1).is_none_or(|word| ["in", "out", "both"].contains(word));
+        let qos = words.get(2).is_none_or(|word| ["0", "1", "2"].contains(word));
+        if words.is_empty() || words.len() > 5 || !direction || !qos {
+            return Taken::invalid("topics are PATTERN [out | in | both [QOS [LOCAL [REMOTE]]]]".to_owned());
+        }
+        self.topics.push(words.join(" "));
+        Taken::CARRIED
+    }
+
+    fn take_addresses(&mut self, index: usize, line: &Line<'_>) -> Taken {
+        let mut all = line.words();
+        let Some(first) = all.next() else { return Taken::invalid("it names no address".to_owned()) };
+        let has_port = first
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')));
+        self.place = Some((if has_port { first.to_owned() } else { format!("{first}:{DEFAULT_PORT}") }, index));
+        match all.count() {
+            0 => Taken::CARRIED,
+            _ => Taken::changed(&format!("a bridge has one broker here, and it is {first}")),
+        }
+    }
+
+    fn set(&mut self, key: &'static str, value: Value, index: usize) -> Taken {
+        self.settings.retain(|setting| setting.key != key);
+        self.settings.push(Setting::new(key, value, index));
+        Taken::CARRIED
+    }
+
+    fn set_secure(&mut self, key: &'static str, value: String, index: usize) -> Taken {
+        self.secure = true;
+        self.set(key, Value::Text(value), index)
+    }
+
+    fn truth(&mut self, key: &'static str, index: usize, line: &Line<'_>) -> Taken {
+        match truth(line) {
+            Ok(value) => self.set(key, Value::Truth(value), index),
+            Err(reason) => Taken::invalid(reason),
+        }
+    }
+
+    /// It restricts and has no counterpart.
+    fn close(&mut self, reason: &str) -> Taken {
+        self.closed.get_or_insert_with(|| reason.to_owned());
+        Taken::new(Outcome::Refused, reason)
+    }
+
+    /// Why it is left out.
+    pub(crate) fn lacks(&self) -> Option<String> {
+        if let Some(reason) = &self.closed {
+            return Some(reason.clone());
+        }
+        let settings = |key: &str| self.settings.iter().any(|setting| setting.key == key);
+        match (&self.place, self.topics.is_empty()) {
+            (None, _) => Some("it has no `address`".to_owned()),
+            (Some(_), true) => Some("it has no `topic`".to_owned()),
+            _ if settings("certificate") != settings("key") => {
+                Some("`bridge_certfile` and `bridge_keyfile` belong together".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// What it is here, through a listener of this broker.
+    pub(crate) fn settings(self, local_listener: &str) -> Vec<Setting> {
+        let scheme = if self.secure { "mqtts" } else { "mqtt" };
+        let opened = self.opened_by;
+        let place =
+            self.place.map(|(place, index)| Setting::new("broker", Value::Text(format!("{scheme}://{place}")), index));
+        let topics = Setting::new("topics", Value::List(self.topics), opened);
+        let local = Setting::new("local_listener", Value::Text(local_listener.to_owned()), opened);
+        self.settings.into_iter().chain(place).chain([topics, local]).collect()
+    }
+}

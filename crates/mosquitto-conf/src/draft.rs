@@ -1,0 +1,431 @@
+//! The configuration under way, while the lines go in.
+
+use crate::Outcome;
+use crate::bridge::Bridge;
+use crate::keys::{Key, Part, Rule, key};
+use crate::lines::Line;
+use crate::listener::{DEFAULT_PORT, Listener, Security, port};
+use crate::values::{self, Translated, Value, truth};
+
+/// A key of ours with its value and the line that it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) key: &'static str,
+    pub(crate) value: Value,
+    pub(crate) line: Option<usize>,
+}
+
+impl Setting {
+    /// From this line.
+    pub(crate) fn new(key: &'static str, value: Value, line: usize) -> Self {
+        Self { key, value, line: Some(line) }
+    }
+}
+
+/// What became of a line when it was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) outcome: Outcome,
+    pub(crate) why: String,
+    /// Mosquitto does not start with it.
+    invalid: bool,
+}
+
+impl Taken {
+    /// It is in the result.
+    pub(crate) const CARRIED: Self = Self { outcome: Outcome::Carried, why: String::new(), invalid: false };
+
+    /// With a reason.
+    pub(crate) fn new(outcome: Outcome, why: &str) -> Self {
+        Self { outcome, why: why.to_owned(), invalid: false }
+    }
+
+    pub(crate) fn changed(why: &str) -> Self {
+        Self::new(Outcome::Changed, why)
+    }
+
+    pub(crate) fn refused(why: &str) -> Self {
+        Self::new(Outcome::Refused, why)
+    }
+
+    /// Mosquitto does not start with it, so nobody gets in there, and nobody here.
+    pub(crate) fn invalid(why: String) -> Self {
+        Self { outcome: Outcome::Refused, why: format!("Mosquitto does not start with it: {why}"), invalid: true }
+    }
+}
+
+/// Sections of ours that stand once, with their settings.
+pub(crate) type Sections = Vec<(&'static str, Setting)>;
+
+/// The configuration under way.
+pub(crate) struct Draft<'a> {
+    /// One for each line that has been taken.
+    pub(crate) taken: Vec<Taken>,
+    pub(crate) broker: Sections,
+    /// Settings of all listeners.
+    pub(crate) everywhere: Vec<Setting>,
+    /// The listener of keys before the first `listener`, once one opened it.
+    pub(crate) default: Option<Listener<'a>>,
+    pub(crate) listeners: Vec<Listener<'a>>,
+    pub(crate) bridges: Vec<Bridge>,
+    pub(crate) security: Security<'a>,
+    /// Why all listeners are closed.
+    pub(crate) closed: Option<String>,
+    /// Whether there is a `listener` line anywhere.
+    pub(crate) has_listeners: bool,
+    /// Whether nothing asks for a listener, so that Mosquitto serves this machine alone, and anybody there.
+    pub(crate) local_only: bool,
+    pub(crate) per_listener: bool,
+    persistence: Option<usize>,
+    location: Option<(usize, &'a str)>,
+    log_level: Option<usize>,
+    /// Whether the plugin named last was one that guards nothing.
+    harmless_plugin: bool,
+}
+
+/// Plugins that restrict nothing, by the name of their file.
+const HARMLESS_PLUGINS: &[&str] = &[
+    "mosquitto_message_logger",
+    "mosquitto_message_timestamp",
+    "mosquitto_client_lifecycle_stats",
+    "mosquitto_client_properties",
+    "mosquitto_add_properties",
+    "mosquitto_connection_state",
+    "mosquitto_persist_sqlite",
+    "mosquitto_sparkplug_aware",
+];
+
+/// The levels of our log, from the least verbose.
+const LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
+
+impl<'a> Draft<'a> {
+    /// Begins with nothing but the knowledge of all lines.
+    pub(crate) fn new(lines: &[Line<'a>]) -> Self {
+        let per_listener = lines.iter().rev().find(|line| line.key == "per_listener_settings");
+        let opens = |line: &Line<'_>| ["listener", "port", "mqtt_port", "bind_address"].contains(&line.key);
+        Self {
+            taken: Vec::new(),
+            broker: Vec::new(),
+            everywhere: Vec::new(),
+            default: None,
+            listeners: Vec::new(),
+            bridges: Vec::new(),
+            security: Security::default(),
+            closed: None,
+            has_listeners: lines.iter().any(|line| line.key == "listener"),
+            local_only: !lines.iter().any(opens),
+            per_listener: per_listener.is_some_and(|line| truth(line) == Ok(true)),
+            persistence: None,
+            location: None,
+            log_level: None,
+            harmless_plugin: false,
+        }
+    }
+
+    /// Takes one line.
+    pub(crate) fn take(&mut self, index: usize, line: Line<'a>) {
+        let taken = match key(line.key) {
+            Some(key) => self.take_key(index, line, key),
+            None => Taken::invalid("it knows no such key".to_owned()),
+        };
+        if taken.invalid {
+            self.closed.get_or_insert_with(|| format!("Mosquitto does not start with `{}`", line.key));
+        }
+        self.taken.push(taken);
+    }
+
+    /// What is in a folder that cannot be read may restrict.
+    pub(crate) fn include_failed(&mut self, _index: usize, reason: &str) {
+        self.closed.get_or_insert_with(|| format!("what it includes is not known: {reason}"));
+        self.taken.push(Taken::refused(reason));
+    }
+
+    fn take_key(&mut self, index: usize, line: Line<'a>, key: &'static Key) -> Taken {
+        if key.default.is_some_and(|default| default == line.word()) {
+            return Taken::CARRIED;
+        }
+        match key.rule {
+            Rule::Changed => Taken::changed(key.how),
+            Rule::Refused => Taken::refused(key.how),
+            Rule::ClosesAll => {
+                self.closed.get_or_insert_with(|| format!("`{}`: {}", key.name, key.how));
+                Taken::refused(key.how)
+            }
+            Rule::ClosesListener => {
+                let reason = format!("`{}`: {}", key.name, key.how);
+                match self.current(index, &line) {
+                    Some(listener) => listener.close(reason),
+                    None => self.closed = self.closed.take().or(Some(reason)),
+                }
+                Taken::refused(key.how)
+            }
+            Rule::Broker(section, ours, translate) => {
+                self.translate(translate(&line), index, ours, |draft, setting| {
+                    draft.broker.retain(|(name, other)| (*name, other.key) != (section, setting.key));
+                    draft.broker.push((section, setting));
+                })
+            }
+            Rule::EveryListener(ours, translate) => self.translate(translate(&line), index, ours, |draft, setting| {
+                let own = draft.per_listener && line.key == "allow_zero_length_clientid";
+                let settings = match draft.listeners.last_mut() {
+                    Some(listener) if own => &mut listener.settings,
+                    _ => &mut draft.everywhere,
+                };
+                settings.retain(|other| other.key != setting.key);
+                settings.push(setting);
+            }),
+            Rule::Listener(ours, translate) => {
+                let translated = translate(&line);
+                if self.current(index, &line).is_none() {
+                    return Taken::changed("it is about a default listener that is not opened");
+                }
+                self.translate(translated, index, ours, |draft, setting| {
+                    if let Some(listener) = draft.current(index, &line) {
+                        listener.settings.retain(|other| other.key != setting.key);
+                        listener.settings.push(setting);
+                    }
+                })
+            }
+            Rule::Part(part) => self.take_part(index, line, part),
+        }
+    }
+
+    fn translate(
+        &mut self,
+        translated: Result<Translated, String>,
+        index: usize,
+        ours: &'static str,
+        put: impl FnOnce(&mut Self, Setting),
+    ) -> Taken {
+        match translated {
+            Ok(Translated { value, changed }) => {
+                put(self, Setting::new(ours, value, index));
+                changed.map_or(Taken::CARRIED, |why| Taken::changed(&why))
+            }
+            Err(reason) => Taken::invalid(reason),
+        }
+    }
+
+    fn take_part(&mut self, index: usize, line: Line<'a>, part: Part) -> Taken {
+        match part {
+            Part::Place if line.key == "listener" => self.open(index, &line),
+            Part::Place => self.of_listener(index, &line, |listener| listener.take_place(&line)),
+            Part::Tls => self.of_listener(index, &line, |listener| listener.tls.take(index, line)),
+            Part::Mount => self.of_listener(index, &line, |listener| {
+                listener.mount = Some(line.value).filter(|prefix| !prefix.is_empty());
+                Ok(None)
+            }),
+            Part::Versions => self.of_listener(index, &line, |listener| {
+                let all =
+                    ["3", "4", "5"].iter().all(|version| line.value.split([',', ' ']).any(|word| word == *version));
+                if !all {
+                    listener.close("it serves some versions of MQTT alone, and all are served here");
+                }
+                Ok(None)
+            }),
+            Part::Anonymous => match truth(&line) {
+                Ok(allowed) => self.anonymous(index, &line, allowed),
+                Err(reason) => Taken::invalid(reason),
+            },
+            Part::Users | Part::Rules => self.files(index, line, part),
+            Part::Plugin => self.plugin(index, &line),
+            Part::PerListener => truth(&line).map_or_else(Taken::invalid, |_| Taken::CARRIED),
+            Part::Included => Taken::CARRIED,
+            Part::KeepAlive => {
+                self.translate(values::keep_alive(&line), index, "keep_alive_maximum", |draft, setting| {
+                    draft.everywhere.retain(|other| !other.key.starts_with("keep_alive_"));
+                    if setting.value != Value::Text("0s".to_owned()) {
+                        draft.everywhere.push(setting);
+                        draft.everywhere.push(Setting::new("keep_alive_refuse", Value::Truth(true), index));
+                    }
+                })
+            }
+            Part::Bridge => self.bridge(index, &line),
+            Part::LogType => self.log_type(index, &line),
+            Part::LogDestination => match line.word() {
+                "stderr" => Taken::CARRIED,
+                _ => Taken::changed("the log goes to standard error; systemd or the container keeps it"),
+            },
+            Part::Persistence => self.persistence(index, &line),
+        }
+    }
+
+    fn open(&mut self, index: usize, line: &Line<'a>) -> Taken {
+        let mut words = line.words();
+        let number = match port(words.next().unwrap_or_default()) {
+            Ok(number) => number,
+            Err(reason) => return Taken::invalid(reason),
+        };
+        let bind = words.next();
+        if number == 0 && bind.is_none() {
+            return Taken::invalid("port 0 is for Unix sockets, and no path follows".to_owned());
+        }
+        self.listeners.push(Listener::new(Some(index), number, bind));
+        Taken::CARRIED
+    }
+
+    /// The listener that lines belong to: the last one opened, else the default one. Keys that ask for a default
+    /// listener open it, as in Mosquitto also where there are others.
+    pub(crate) fn current(&mut self, index: usize, line: &Line<'a>) -> Option<&mut Listener<'a>> {
+        if !self.listeners.is_empty() {
+            return self.listeners.last_mut();
+        }
+        if self.default.is_none() {
+            let place = ["port", "mqtt_port", "bind_address"].contains(&line.key);
+            if !place && self.has_listeners && self.per_listener_alone(line) {
+                return None;
+            }
+            // Without anything that asks for more it is on loopback alone, see `finish`.
+            self.default = Some(Listener::new(Some(index), DEFAULT_PORT, None));
+        }
+        self.default.as_mut()
+    }
+
+    /// Whether a key says something of the listeners below it, but does not open the default one.
+    fn per_listener_alone(&self, line: &Line<'_>) -> bool {
+        ["allow_anonymous", "listener_allow_anonymous", "acl_file", "max_topic_alias", "max_topic_alias_broker"]
+            .contains(&line.key)
+    }
+
+    fn of_listener(
+        &mut self,
+        index: usize,
+        line: &Line<'a>,
+        take: impl FnOnce(&mut Listener<'a>) -> Result<Option<&'static str>, String>,
+    ) -> Taken {
+        let Some(listener) = self.current(index, line) else {
+            return Taken::changed("it is about a default listener that is not opened");
+        };
+        match take(listener) {
+            Ok(None) => match &listener.closed {
+                Some(reason) => Taken::refused(&reason.clone()),
+                None => Taken::CARRIED,
+            },
+            Ok(Some(why)) => Taken::changed(why),
+            Err(reason) => Taken::invalid(reason),
+        }
+    }
+
+    /// What says who gets in: of the listener, or of the broker.
+    fn security(&mut self, index: usize, line: &Line<'a>) -> Option<&mut Security<'a>> {
+        if self.per_listener || line.key == "listener_allow_anonymous" {
+            return self.current(index, line).map(|listener| &mut listener.security);
+        }
+        Some(&mut self.security)
+    }
+
+    fn anonymous(&mut self, index: usize, line: &Line<'a>, allowed: bool) -> Taken {
+        match self.security(index, line) {
+            Some(security) => security.anonymous = Some(allowed),
+            None => return Taken::changed("it is about a default listener that is not opened"),
+        }
+        Taken::CARRIED
+    }
+
+    fn files(&mut self, index: usize, line: Line<'a>, part: Part) -> Taken {
+        if line.value.is_empty() {
+            return Taken::invalid("it names no file".to_owned());
+        }
+        match self.security(index, &line) {
+            Some(security) if part == Part::Users => security.users = Some((index, line.value)),
+            Some(security) => security.rules = Some((index, line.value)),
+            None => return Taken::changed("it is about a default listener that is not opened"),
+        }
+        Taken::CARRIED
+    }
+
+    fn plugin(&mut self, index: usize, line: &Line<'a>) -> Taken {
+        let loads = ["plugin", "auth_plugin", "global_plugin", "plugin_load"].contains(&line.key);
+        if loads {
+            let file = line.words().last().unwrap_or_default();
+            let name = file.rsplit('/').next().and_then(|name| name.split('.').next()).unwrap_or_default();
+            self.harmless_plugin = HARMLESS_PLUGINS.contains(&name);
+        }
+        if self.harmless_plugin {
+            return Taken::changed("the plugin is not loaded; it restricts nothing");
+        }
+        let reason = format!("it is guarded by a plugin (`{} {}`), and plugins are not loaded", line.key, line.value);
+        if loads || line.key == "plugin_use" {
+            let closed = if line.key.starts_with("global_") || line.key == "plugin_load" {
+                &mut self.closed
+            } else {
+                match self.security(index, line) {
+                    Some(security) => &mut security.closed,
+                    None => &mut self.closed,
+                }
+            };
+            closed.get_or_insert(reason);
+        }
+        Taken::refused("plugins are not loaded; the listeners that this one guards are left out")
+    }
+
+    fn bridge(&mut self, index: usize, line: &Line<'a>) -> Taken {
+        if line.key == "connection" {
+            self.bridges.push(Bridge::new(index, line));
+            return Taken::CARRIED;
+        }
+        match self.bridges.last_mut() {
+            Some(bridge) => bridge.take(index, line),
+            None => Taken::invalid("it stands before the first `connection`".to_owned()),
+        }
+    }
+
+    /// Theirs names the kinds of lines; ours the least important kind.
+    fn log_type(&mut self, index: usize, line: &Line<'a>) -> Taken {
+        let level = match line.word() {
+            "error" | "none" => 0,
+            "warning" => 1,
+            "notice" | "information" => 2,
+            "subscribe" | "unsubscribe" | "debug" | "all" | "websockets" | "internal" => 3,
+            other => return Taken::invalid(format!("the kind {other:?} is not known")),
+        };
+        if self.log_level.is_none_or(|before| before < level) {
+            self.log_level = Some(level);
+            let word = LEVELS.get(level).copied().unwrap_or("info");
+            self.broker.retain(|(section, _)| *section != "log");
+            self.broker.push(("log", Setting::new("level", Value::Text(word.to_owned()), index)));
+        }
+        Taken::CARRIED
+    }
+
+    fn persistence(&mut self, index: usize, line: &Line<'a>) -> Taken {
+        if line.key == "persistence_location" {
+            self.location = Some((index, line.value));
+        } else {
+            match truth(line) {
+                Ok(on) => self.persistence = on.then_some(index),
+                Err(reason) => return Taken::invalid(reason),
+            }
+        }
+        Taken::CARRIED
+    }
+
+    /// Names the data directory: where Mosquitto's file was, which without a location was wherever it was started.
+    pub(crate) fn keep(&mut self) {
+        let location = self.location.filter(|(_, path)| !path.is_empty());
+        let Some(index) = self.persistence else {
+            if let Some((index, _)) = location {
+                self.changed(index, "it says nothing, since `persistence` is not true");
+            }
+            return;
+        };
+        let (at, path) = location.unwrap_or((index, "data"));
+        self.broker.push(("store", Setting::new("directory", Value::Text(path.to_owned()), at)));
+        let why = format!("everything is kept in {path} from now on; what is in mosquitto.db is not read");
+        self.changed(at, &why);
+    }
+
+    /// Corrects what was said of a line that had been carried.
+    pub(crate) fn changed(&mut self, index: usize, why: &str) {
+        if let Some(taken) = self.taken.get_mut(index).filter(|taken| taken.outcome == Outcome::Carried) {
+            *taken = Taken::changed(why);
+        }
+    }
+
+    /// A line whose listener or bridge is left out.
+    pub(crate) fn refused(&mut self, index: usize, why: &str) {
+        if let Some(taken) = self.taken.get_mut(index).filter(|taken| taken.outcome != Outcome::Refused) {
+            *taken = Taken::refused(why);
+        }
+    }
+}

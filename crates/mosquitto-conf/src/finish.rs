@@ -1,0 +1,299 @@
+//! The configuration when all lines are known: who gets in where.
+
+use crate::draft::{Draft, Sections, Setting, Taken};
+use crate::listener::{DEFAULT_PORT, Listener};
+use crate::values::Value;
+
+/// A file that holds no user, so that a provider that asks it lets nobody in.
+const NOBODY: &str = "/dev/null";
+
+/// Rules for listeners that Mosquitto asks no file of rules for.
+const ALL_TOPICS: &str = "[\"#\", \"$SYS/#\", \"$CONTROL/#\"]";
+
+/// Sections that stand several times.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(crate) taken: Vec<Taken>,
+    pub(crate) listeners: Vec<Vec<Setting>>,
+    pub(crate) auths: Vec<Vec<Setting>>,
+    pub(crate) tenants: Vec<Vec<Setting>>,
+    pub(crate) bridges: Vec<Vec<Setting>>,
+    pub(crate) broker: Sections,
+    pub(crate) notes: Vec<String>,
+}
+
+/// A listener of the result.
+struct Open<'a> {
+    listener: Listener<'a>,
+    name: String,
+    anonymous: bool,
+    users: Option<(usize, &'a str)>,
+    rules: Option<(usize, &'a str)>,
+}
+
+impl Open<'_> {
+    /// Whether the names of certificates are the users, whose passwords Mosquitto does not ask for.
+    fn by_certificate(&self) -> bool {
+        self.listener.tls.names_users()
+    }
+
+    /// Whether nobody gets in: names are asked for, and nothing knows any.
+    fn is_shut(&self) -> bool {
+        !self.anonymous && self.users.is_none() && !self.by_certificate()
+    }
+}
+
+impl<'a> Draft<'a> {
+    /// Puts the result together.
+    pub(crate) fn finish(mut self) -> Plan {
+        let mut plan = Plan::default();
+        let mut open = self.open_listeners(&mut plan);
+        self.one_file_of_rules(&mut open, &mut plan);
+        self.tenants(&mut open, &mut plan);
+        if open.is_empty() {
+            open.push(shut_listener());
+            plan.notes.push("no listener could be carried over; the one of the result lets nobody in".to_owned());
+        }
+        self.build_bridges(&open, &mut plan);
+        self.auths(&open, &mut plan);
+        self.access(&open, &mut plan);
+        for one in &open {
+            plan.listeners.push(self.listener_settings(one));
+            for index in one.listener.tls.idle() {
+                self.changed(index, "it says nothing here, since clients are not asked for certificates");
+            }
+        }
+        if !self.everywhere.iter().any(|setting| setting.key == "max_packet_size") {
+            plan.notes.push("packets of more than 2 MiB end their connection; raise `max_packet_size` of a listener for larger ones".to_owned());
+        }
+        self.keep();
+        plan.broker.append(&mut self.broker);
+        plan.taken = self.taken;
+        plan
+    }
+
+    fn open_listeners(&mut self, plan: &mut Plan) -> Vec<Open<'a>> {
+        let mut listeners: Vec<Listener<'a>> = self.default.take().into_iter().collect();
+        listeners.append(&mut self.listeners);
+        if listeners.is_empty() {
+            listeners.push(Listener::new(None, DEFAULT_PORT, None));
+        }
+        if self.local_only {
+            // Mosquitto serves this machine alone then, by IPv4 and IPv6.
+            let only = listeners.pop().into_iter();
+            listeners = only
+                .flat_map(|one| {
+                    [Listener { bind: Some("127.0.0.1"), ..one.clone() }, Listener { bind: Some("::1"), ..one }]
+                })
+                .collect();
+        }
+        let mut open: Vec<Open<'a>> = Vec::new();
+        for listener in listeners {
+            let address = listener.address();
+            let taken = open.iter().any(|other| other.listener.address() == address);
+            let security = if self.per_listener { &listener.security } else { &self.security };
+            let closed = (listener.closed.as_ref()).or(security.closed.as_ref()).or(self.closed.as_ref()).cloned();
+            let lacks = || listener.tls.lacks().map(str::to_owned);
+            let same = || taken.then(|| format!("another listener is at {address} already"));
+            if let Some(reason) = closed.or_else(lacks).or_else(same) {
+                let why = format!("the listener {address} is left out: {reason}");
+                match listener.opened_by {
+                    Some(index) => self.refused(index, &why),
+                    None => plan.notes.push(why),
+                }
+                continue;
+            }
+            let own = listener.security.anonymous;
+            let anonymous = own.or(security.anonymous).unwrap_or(self.local_only);
+            let (users, rules) = (security.users, security.rules);
+            let name = free_name(&listener, &open);
+            open.push(Open { listener, name, anonymous, users, rules });
+        }
+        for one in &open {
+            if let Some(index) = one.listener.opened_by.filter(|_| one.is_shut()) {
+                let why = "nobody gets in, as in Mosquitto 2: `allow_anonymous` is not true, and no users are named. Name their file in [[auth]], or allow_anonymous = true (Mosquitto 1 did)";
+                self.changed(index, why);
+            }
+        }
+        open
+    }
+
+    /// There is one file of rules of theirs here; listeners with another one are left out.
+    fn one_file_of_rules(&mut self, open: &mut Vec<Open<'a>>, plan: &mut Plan) {
+        let Some((_, first)) = open.iter().find_map(|one| one.rules) else { return };
+        let (kept, left): (Vec<_>, Vec<_>) =
+            std::mem::take(open).into_iter().partition(|one| one.rules.is_none_or(|(_, file)| file == first));
+        *open = kept;
+        for one in left {
+            self.leave_out(
+                &one,
+                "its `acl_file` is another one than that of other listeners, and there is one here",
+                plan,
+            );
+        }
+    }
+
+    fn leave_out(&mut self, one: &Open<'a>, reason: &str, plan: &mut Plan) {
+        let why = format!("the listener {} is left out: {reason}", one.listener.address());
+        match one.listener.opened_by {
+            Some(index) => self.refused(index, &why),
+            None => plan.notes.push(why),
+        }
+    }
+
+    /// A mount point keeps the topics of its listeners apart from all others, and so does a tenant.
+    fn tenants(&mut self, open: &mut Vec<Open<'a>>, plan: &mut Plan) {
+        if open.iter().all(|one| one.listener.mount.is_none()) {
+            return;
+        }
+        let apart =
+            open.iter().all(|one| one.listener.mount.is_some() && one.rules.is_none()) && self.bridges.is_empty();
+        if !apart {
+            let (kept, left): (Vec<_>, Vec<_>) =
+                std::mem::take(open).into_iter().partition(|one| one.listener.mount.is_none());
+            *open = kept;
+            for one in left {
+                let reason =
+                    "its `mount_point` could be a tenant only if each listener had one, without rules and bridges";
+                self.leave_out(&one, reason, plan);
+            }
+            return;
+        }
+        let mut mounts: Vec<&str> = open.iter().filter_map(|one| one.listener.mount).collect();
+        mounts.sort_unstable();
+        mounts.dedup();
+        for (number, mount) in mounts.into_iter().enumerate() {
+            let of: Vec<&Open<'a>> = open.iter().filter(|one| one.listener.mount == Some(mount)).collect();
+            let names = of.iter().map(|one| one.name.clone()).collect();
+            let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            let word: String = mount.trim_matches('/').chars().map(|c| if fits(c) { c } else { '-' }).collect();
+            let name = if word.is_empty() { format!("tenant-{number}") } else { word };
+            let line = of.iter().find_map(|one| one.listener.opened_by);
+            let setting = |key, value| Setting { key, value, line };
+            plan.tenants.push(vec![setting("name", Value::Text(name)), setting("listeners", Value::List(names))]);
+        }
+    }
+
+    fn build_bridges(&mut self, open: &[Open<'a>], plan: &mut Plan) {
+        let has_rules = open.iter().any(|one| one.rules.is_some());
+        let local = open.iter().find(|one| one.listener.is_plain() && one.anonymous && !has_rules);
+        let mut names: Vec<String> = Vec::new();
+        for bridge in std::mem::take(&mut self.bridges) {
+            let reason = match (bridge.lacks(), local) {
+                (Some(reason), _) => reason,
+                (None, _) if names.contains(&bridge.name) => "another one has its name".to_owned(),
+                (None, None) => {
+                    "it needs a listener of this broker without TLS that asks for no name and has no rules; give it \
+                    one by hand with `local_listener`, or `local_username` and `local_password_file`"
+                        .to_owned()
+                }
+                (None, Some(local)) => {
+                    names.push(bridge.name.clone());
+                    plan.bridges.push(bridge.settings(&local.name));
+                    continue;
+                }
+            };
+            self.refused(bridge.opened_by, &format!("the bridge is left out: {reason}"));
+        }
+    }
+
+    /// Who is asked about clients, where somebody is.
+    fn auths(&mut self, open: &[Open<'a>], plan: &mut Plan) {
+        let asked = open.iter().any(|one| one.users.is_some() || one.is_shut());
+        if !asked {
+            return;
+        }
+        let mut add = |kind: &str, file: Option<&str>, of: Vec<&Open<'a>>, line: Option<usize>| {
+            let setting = |key, value| Setting { key, value, line };
+            let mut settings = vec![setting("kind", Value::Text(kind.to_owned()))];
+            if of.len() < open.len() {
+                settings.push(setting("listeners", Value::List(of.iter().map(|one| one.name.clone()).collect())));
+            }
+            settings.extend(file.map(|file| setting("file", Value::Text(file.to_owned()))));
+            plan.auths.push(settings);
+        };
+        let by_certificate: Vec<_> = open.iter().filter(|one| one.by_certificate()).collect();
+        if let Some(first) = by_certificate.first() {
+            let line = first.listener.opened_by;
+            add("certificate", None, by_certificate, line);
+        }
+        let mut files: Vec<(usize, &str)> = Vec::new();
+        for file in open.iter().filter(|one| !one.by_certificate()).filter_map(|one| one.users) {
+            if files.iter().all(|(_, other)| *other != file.1) {
+                files.push(file);
+            }
+        }
+        for (index, file) in files {
+            let of = |one: &&Open<'a>| !one.by_certificate() && one.users.is_some_and(|(_, other)| other == file);
+            add("password-file", Some(file), open.iter().filter(of).collect(), Some(index));
+        }
+        let shut: Vec<_> = open.iter().filter(|one| one.is_shut()).collect();
+        if let Some(first) = shut.first() {
+            let line = first.listener.opened_by;
+            add("password-file", Some(NOBODY), shut, line);
+        }
+        for one in open.iter().filter(|one| one.anonymous && one.users.is_none() && !one.by_certificate()) {
+            if let Some(index) = one.listener.opened_by {
+                self.changed(
+                    index,
+                    "clients that give a user name are refused here, since no file of users is for this listener",
+                );
+            }
+        }
+    }
+
+    /// What clients may do.
+    fn access(&mut self, open: &[Open<'a>], plan: &mut Plan) {
+        if let Some((index, file)) = open.iter().find_map(|one| one.rules) {
+            self.broker.push(("access", Setting::new("acl_file", Value::Text(file.to_owned()), index)));
+            if open.iter().any(|one| one.rules.is_some() && one.users.is_none() && !one.by_certificate()) {
+                self.changed(index, "a user name that nothing proves counts as none: such clients have the rights of those without a name");
+            }
+            let free: Vec<String> =
+                open.iter().filter(|one| one.rules.is_none()).map(|one| format!("{:?}", one.name)).collect();
+            if !free.is_empty() {
+                let rule =
+                    format!("[[rule]]\nallow = true\nlisteners = [{}]\ntopics = {ALL_TOPICS}\n", free.join(", "));
+                self.broker.push(("access", Setting::new("rules", Value::Text(rule), index)));
+            }
+        } else if !plan.auths.is_empty() || open.iter().any(Open::by_certificate) {
+            // Without rules everybody who came in may do everything there, which has to be said here.
+            let line = open.iter().find_map(|one| one.users.map(|(index, _)| index).or(one.listener.opened_by));
+            self.broker.push(("access", Setting { key: "default", value: Value::Text("allow".into()), line }));
+        }
+    }
+
+    fn listener_settings(&self, one: &Open<'a>) -> Vec<Setting> {
+        let line = one.listener.opened_by;
+        let setting = |key, value| Setting { key, value, line };
+        let mut settings = vec![
+            setting("address", Value::Text(one.listener.address())),
+            setting("name", Value::Text(one.name.clone())),
+        ];
+        if one.anonymous {
+            settings.push(setting("allow_anonymous", Value::Truth(true)));
+        }
+        settings.extend(one.listener.tls.settings());
+        let own = |key: &str| one.listener.settings.iter().any(|other| other.key == key);
+        settings.extend(self.everywhere.iter().filter(|other| !own(other.key)).cloned());
+        settings.extend(one.listener.settings.iter().cloned());
+        settings
+    }
+}
+
+/// A listener on loopback that lets nobody in: without any, a broker of ours would open one for everybody there.
+fn shut_listener<'a>() -> Open<'a> {
+    let listener = Listener::new(None, DEFAULT_PORT, Some("127.0.0.1"));
+    let name = listener.name();
+    Open { listener, name, anonymous: false, users: None, rules: None }
+}
+
+/// The name that ours would have, made different from those before it.
+fn free_name(listener: &Listener<'_>, open: &[Open<'_>]) -> String {
+    let name = listener.name();
+    let taken = |name: &str| open.iter().any(|other| other.name == name);
+    if !taken(&name) {
+        return name;
+    }
+    (2..).map(|number| format!("{name}-{number}")).find(|name| !taken(name)).unwrap_or(name)
+}

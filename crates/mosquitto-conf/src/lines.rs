@@ -1,0 +1,96 @@
+//! Lines of files, and the words of their values.
+
+use std::io;
+
+use crate::File;
+
+/// A line that says something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    /// Which of the files.
+    pub(crate) file: usize,
+    /// Its number, from 1.
+    pub(crate) number: usize,
+    /// The byte at which it begins.
+    pub(crate) offset: usize,
+    /// Its first word.
+    pub(crate) key: &'a str,
+    /// What follows; may be empty.
+    pub(crate) value: &'a str,
+}
+
+impl<'a> Line<'a> {
+    /// The words of the value. Mosquitto stops at `#` where it takes words; texts such as paths and names are whole.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.value.split_whitespace().take_while(|word| !word.starts_with('#'))
+    }
+
+    /// The first word of the value; empty where there is none.
+    pub(crate) fn word(&self) -> &'a str {
+        self.words().next().unwrap_or_default()
+    }
+}
+
+/// The main file and those that it includes, with the order of their lines.
+pub(crate) struct Files {
+    /// The main file, then the others.
+    pub(crate) files: Vec<File>,
+    /// Behind which line of the main file each of the others stands.
+    behind: Vec<usize>,
+}
+
+impl Files {
+    /// All lines, those of included files behind the line that includes them.
+    pub(crate) fn lines(&self) -> Vec<Line<'_>> {
+        let mut all = Vec::new();
+        let Some((main, others)) = self.files.split_first() else { return all };
+        for line in of(&main.text, 0) {
+            all.push(line);
+            for (index, file) in others.iter().enumerate() {
+                if self.behind.get(index) == Some(&line.number) {
+                    all.extend(of(&file.text, index + 1));
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Reads the folders that the main file includes; files of a folder include nothing. Also gives the lines whose folder
+/// cannot be read.
+pub(crate) fn with_included(
+    main: &File,
+    folder: &dyn Fn(&str) -> io::Result<Vec<File>>,
+) -> (Files, Vec<(usize, String)>) {
+    let mut files = Files { files: vec![main.clone()], behind: Vec::new() };
+    let mut unread = Vec::new();
+    for line in of(&main.text, 0).into_iter().filter(|line| line.key == "include_dir") {
+        match folder(line.value) {
+            Ok(included) => {
+                for file in included {
+                    files.files.push(file);
+                    files.behind.push(line.number);
+                }
+            }
+            Err(error) => unread.push((line.number, format!("cannot read {}: {error}", line.value))),
+        }
+    }
+    (files, unread)
+}
+
+/// The lines of one file that say something: neither empty nor a comment.
+pub(crate) fn of(text: &str, file: usize) -> Vec<Line<'_>> {
+    let mut offset = 0;
+    let mut lines = Vec::new();
+    for (index, raw) in text.split_inclusive('\n').enumerate() {
+        let start = raw.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+        let trimmed = start.trim_end();
+        if !trimmed.is_empty() && !trimmed.starts_with('#') {
+            let (key, value) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
+            let at = offset + raw.len() - start.len();
+            lines.push(Line { file, number: index + 1, offset: at, key, value: value.trim() });
+        }
+        offset += raw.len();
+    }
+    lines
+}

@@ -1,0 +1,145 @@
+//! A listener of theirs, while it is put together, and what says who gets in.
+
+use crate::draft::Setting;
+use crate::lines::Line;
+use crate::tls::Tls;
+
+/// The port of a listener that names none.
+pub(crate) const DEFAULT_PORT: u16 = 1883;
+
+/// What `protocol` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    #[default]
+    Mqtt,
+    WebSocket,
+}
+
+/// Who may come in and do what; of the broker, or of a listener.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Security<'a> {
+    pub(crate) anonymous: Option<bool>,
+    /// Files, each with the line that names it.
+    pub(crate) users: Option<(usize, &'a str)>,
+    pub(crate) rules: Option<(usize, &'a str)>,
+    /// Why nobody may come in.
+    pub(crate) closed: Option<String>,
+}
+
+/// A listener.
+#[derive(Clone, Debug)]
+pub(crate) struct Listener<'a> {
+    /// The line that opened it; none for the one that Mosquitto opens on loopback by itself.
+    pub(crate) opened_by: Option<usize>,
+    pub(crate) port: u16,
+    pub(crate) bind: Option<&'a str>,
+    /// Only IPv4, as `socket_domain` says.
+    pub(crate) only_ipv4: bool,
+    pub(crate) protocol: Protocol,
+    pub(crate) tls: Tls<'a>,
+    pub(crate) mount: Option<&'a str>,
+    pub(crate) security: Security<'a>,
+    /// Why it cannot be had here.
+    pub(crate) closed: Option<String>,
+    /// Keys of ours with their values.
+    pub(crate) settings: Vec<Setting>,
+}
+
+impl<'a> Listener<'a> {
+    pub(crate) fn new(opened_by: Option<usize>, port: u16, bind: Option<&'a str>) -> Self {
+        Self {
+            opened_by,
+            port,
+            bind,
+            only_ipv4: false,
+            protocol: Protocol::Mqtt,
+            tls: Tls::default(),
+            mount: None,
+            security: Security::default(),
+            closed: None,
+            settings: Vec::new(),
+        }
+    }
+
+    /// Closes it; the first reason is kept.
+    pub(crate) fn close(&mut self, reason: impl Into<String>) {
+        self.closed.get_or_insert_with(|| reason.into());
+    }
+
+    /// Takes where it is.
+    ///
+    /// # Errors
+    ///
+    /// When Mosquitto does not start with it.
+    pub(crate) fn take_place(&mut self, line: &Line<'a>) -> Result<Option<&'static str>, String> {
+        match line.key {
+            "port" | "mqtt_port" => self.port = port(line.word())?,
+            "bind_address" => self.bind = Some(line.word()).filter(|host| !host.is_empty()),
+            "bind_interface" if line.word() == "lo" => self.bind = Some("127.0.0.1"),
+            "bind_interface" => {
+                self.close(format!("it is bound to the interface {}, whose address is not known here", line.word()))
+            }
+            "socket_domain" => match line.word() {
+                "ipv4" => self.only_ipv4 = true,
+                "ipv6" if self.bind.is_none() => self.close("it is for IPv6 alone, and [::] serves IPv4 as well"),
+                "ipv6" => {}
+                other => return Err(format!("{other:?} is neither ipv4 nor ipv6")),
+            },
+            _ => match line.word() {
+                "mqtt" => self.protocol = Protocol::Mqtt,
+                "websockets" => {
+                    self.protocol = Protocol::WebSocket;
+                    return Ok(Some("WebSocket is served at /mqtt alone; Mosquitto serves any path"));
+                }
+                other => self.close(format!("the protocol {other:?} is not served")),
+            },
+        }
+        Ok(None)
+    }
+
+    /// Its address as ours writes it.
+    pub(crate) fn address(&self) -> String {
+        if let Some(path) = self.unix() {
+            return format!("unix:{path}");
+        }
+        let host = match self.bind {
+            Some(host) if host.contains(':') => format!("[{}]", host.trim_matches(['[', ']'])),
+            Some(host) => host.to_owned(),
+            None if self.only_ipv4 => "0.0.0.0".to_owned(),
+            None => "[::]".to_owned(),
+        };
+        let (scheme, path) = match (self.protocol, self.tls.is_on()) {
+            (Protocol::Mqtt, false) => ("", ""),
+            (Protocol::Mqtt, true) => ("mqtts://", ""),
+            (Protocol::WebSocket, false) => ("ws://", "/mqtt"),
+            (Protocol::WebSocket, true) => ("wss://", "/mqtt"),
+        };
+        format!("{scheme}{host}:{}{path}", self.port)
+    }
+
+    fn unix(&self) -> Option<&'a str> {
+        self.bind.filter(|_| self.port == 0)
+    }
+
+    /// The name that ours would have without one.
+    pub(crate) fn name(&self) -> String {
+        let kind = match (self.unix(), self.protocol, self.tls.is_on()) {
+            (Some(_), ..) => return "unix".to_owned(),
+            (None, Protocol::Mqtt, false) => "tcp",
+            (None, Protocol::Mqtt, true) => "tls",
+            (None, Protocol::WebSocket, false) => "ws",
+            (None, Protocol::WebSocket, true) => "wss",
+        };
+        format!("{kind}-{}", self.port)
+    }
+
+    /// Whether a bridge can use it.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.protocol == Protocol::Mqtt && !self.tls.is_on()
+    }
+}
+
+/// A port of theirs.
+pub(crate) fn port(word: &str) -> Result<u16, String> {
+    word.parse::<u16>().map_err(|_| format!("{word:?} is no port"))
+}

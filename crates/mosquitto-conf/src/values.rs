@@ -1,0 +1,156 @@
+//! Values of theirs as values of ours.
+
+use crate::lines::Line;
+
+/// A value of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Text(String),
+    Truth(bool),
+    Number(u64),
+    List(Vec<String>),
+}
+
+/// A translated value, and what is different about it.
+pub(crate) struct Translated {
+    pub(crate) value: Value,
+    /// Why it is not what was written.
+    pub(crate) changed: Option<String>,
+}
+
+/// Mosquitto does not start with such a value.
+pub(crate) type Invalid = String;
+
+impl Value {
+    fn exactly(self) -> Result<Translated, Invalid> {
+        Ok(Translated { value: self, changed: None })
+    }
+}
+
+/// A truth as Mosquitto reads it.
+pub(crate) fn truth(line: &Line<'_>) -> Result<bool, Invalid> {
+    match line.word() {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        other => Err(format!("{other:?} is neither true nor false")),
+    }
+}
+
+pub(crate) fn boolean(line: &Line<'_>) -> Result<Translated, Invalid> {
+    Value::Truth(truth(line)?).exactly()
+}
+
+/// A number as Mosquitto reads it: `atoi` of the first word, but what is no number at all is an error here.
+fn number(line: &Line<'_>) -> Result<i64, Invalid> {
+    let word = line.word();
+    word.parse::<i64>().map_err(|_| format!("{word:?} is no number"))
+}
+
+/// A number within our range, or the nearest.
+fn within(number: u64, least: u64, most: u64) -> (u64, Option<String>) {
+    let nearest = number.clamp(least, most);
+    (nearest, (nearest != number).then(|| format!("{nearest} is the nearest that is taken here")))
+}
+
+fn bounded(line: &Line<'_>, none: Option<u64>, least: u64, most: u64) -> Result<Translated, Invalid> {
+    let asked = number(line)?;
+    let Ok(asked @ 1..) = u64::try_from(asked) else {
+        let none = none.ok_or_else(|| format!("{asked} is out of range"))?;
+        return Value::Number(none).exactly();
+    };
+    let (value, changed) = within(asked, least, most);
+    Ok(Translated { value: Value::Number(value), changed })
+}
+
+/// Connections of a listener or the broker; -1 is no limit there, 0 here.
+pub(crate) fn connections(line: &Line<'_>) -> Result<Translated, Invalid> {
+    bounded(line, Some(0), 1, 10_000_000)
+}
+
+pub(crate) fn sessions(line: &Line<'_>) -> Result<Translated, Invalid> {
+    bounded(line, Some(0), 1, 100_000_000)
+}
+
+pub(crate) fn qos(line: &Line<'_>) -> Result<Translated, Invalid> {
+    match number(line)? {
+        qos @ 0..=2 => Value::Number(qos.unsigned_abs()).exactly(),
+        other => Err(format!("{other} is no QoS")),
+    }
+}
+
+pub(crate) fn aliases(line: &Line<'_>) -> Result<Translated, Invalid> {
+    bounded(line, Some(0), 0, 65_535)
+}
+
+pub(crate) fn aliases_out(line: &Line<'_>) -> Result<Translated, Invalid> {
+    bounded(line, Some(0), 0, 1_024)
+}
+
+/// 0 is no limit there; there is always one here.
+pub(crate) fn in_flight(line: &Line<'_>) -> Result<Translated, Invalid> {
+    bounded(line, Some(65_535), 1, 65_535)
+}
+
+pub(crate) fn queued(line: &Line<'_>) -> Result<Translated, Invalid> {
+    bounded(line, Some(1_000_000_000), 1, 1_000_000_000)
+}
+
+fn size(line: &Line<'_>, none: Option<u64>, least: u64, most: u64) -> Result<Translated, Invalid> {
+    let translated = bounded(line, none, least, most)?;
+    let Value::Number(bytes) = translated.value else { return Ok(translated) };
+    Ok(Translated { value: Value::Text(format!("{bytes}B")), changed: translated.changed })
+}
+
+pub(crate) fn packet_size(line: &Line<'_>) -> Result<Translated, Invalid> {
+    if (1..20).contains(&number(line)?) {
+        return Err("Mosquitto takes no limit below 20 bytes".to_owned());
+    }
+    size(line, Some(268_435_455), 20, 268_435_455)
+}
+
+pub(crate) fn queued_bytes(line: &Line<'_>) -> Result<Translated, Invalid> {
+    size(line, Some(1 << 40), 1_024, 1 << 40)
+}
+
+pub(crate) fn memory(line: &Line<'_>) -> Result<Translated, Invalid> {
+    size(line, Some(0), 1 << 20, 16 << 40)
+}
+
+/// A payload; 0 is no limit.
+pub(crate) fn payload(line: &Line<'_>) -> Result<Translated, Invalid> {
+    size(line, Some(0), 1, 268_435_455)
+}
+
+pub(crate) fn keep_alive(line: &Line<'_>) -> Result<Translated, Invalid> {
+    let asked = number(line)?;
+    let seconds = u16::try_from(asked).map_err(|_| format!("{asked} is out of range"))?;
+    if seconds == u16::MAX {
+        return Value::Text("0s".to_owned()).exactly();
+    }
+    Value::Text(format!("{seconds}s")).exactly()
+}
+
+pub(crate) fn seconds(line: &Line<'_>) -> Result<Translated, Invalid> {
+    let asked = number(line)?;
+    let asked = u64::try_from(asked).map_err(|_| format!("{asked} is out of range"))?;
+    let (seconds, changed) = within(asked, 0, 24 * 3_600);
+    Ok(Translated { value: Value::Text(format!("{seconds}s")), changed })
+}
+
+/// A number of hours, days, weeks, months (of 30 days) or years (of 365).
+pub(crate) fn expiration(line: &Line<'_>) -> Result<Translated, Invalid> {
+    let word = line.word();
+    let refusal = || format!("{word:?} is no number of h, d, w, m (months) or y");
+    let (number, unit) = word.split_at_checked(word.len().saturating_sub(1)).ok_or_else(refusal)?;
+    let hours: u64 = match unit {
+        "h" => 1,
+        "d" => 24,
+        "w" => 24 * 7,
+        "m" => 24 * 30,
+        "y" => 24 * 365,
+        _ => return Err(refusal()),
+    };
+    let number: u32 = number.parse().map_err(|_| refusal())?;
+    let (hours, changed) = within(u64::from(number) * hours, 0, 1_193_046);
+    Ok(Translated { value: Value::Text(format!("{hours}h")), changed })
+}

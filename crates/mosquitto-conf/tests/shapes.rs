@@ -1,0 +1,129 @@
+//! Configurations as people have them: each file of `shapes/` says at its head what has to come of it.
+//!
+//! `#! exit N` is the exit code of the command, `#! has TEXT` and `#! lacks TEXT` are about the result without its
+//! comments, `#! carried KEY`, `#! changed KEY` and `#! refused KEY` are about the line with that key.
+//! `#! probe equal` and `#! probe within` are for the test of the binary that starts Mosquitto and the result: each client
+//! may do the same in both, or nothing in the result that it may not do in Mosquitto.
+
+use std::path::Path;
+
+use tidegate_mosquitto_conf::{Conversion, File, NotMosquitto, convert};
+
+fn converted(name: &str, text: &str) -> Conversion {
+    convert(&File { name: name.to_owned(), text: text.to_owned() }, &|_| Err(std::io::ErrorKind::NotFound.into()))
+        .unwrap()
+}
+
+/// The values of the result, without comments and with single spaces.
+fn values(toml: &str) -> String {
+    let line = |line: &str| line.split("  # ").next().unwrap_or_default().trim_end().to_owned() + "\n";
+    toml.lines().filter(|line| !line.starts_with('#')).map(line).collect()
+}
+
+fn expect(name: &str, text: &str, expected: &str) {
+    let conversion = converted(name, text);
+    let values = values(&conversion.toml);
+    let told = format!("{name}: {expected}\n{values}\n{:#?}", conversion.lines);
+    let (what, about) = expected.split_once(' ').unwrap();
+    match what {
+        "exit" => assert_eq!(conversion.left_out, about == "3", "{told}"),
+        "has" => assert!(values.contains(about), "{told}"),
+        // A test of the binary does that, beside Mosquitto itself.
+        "probe" => {}
+        "lacks" => assert!(!values.contains(about), "{told}"),
+        outcome => {
+            let mut lines = conversion.lines.iter().filter(|line| line.key == about);
+            assert!(lines.any(|line| line.outcome.word() == outcome), "{told}");
+        }
+    }
+}
+
+#[test]
+fn shapes_of_the_world_become_what_they_have_to() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let expected: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("#! ")).collect();
+        assert!(expected.iter().any(|line| line.starts_with("exit ")), "{name} has to say its exit code");
+        for line in expected {
+            expect(&name, &text, line);
+        }
+        count += 1;
+    }
+    assert!(count >= 40, "{count}");
+}
+
+#[test]
+fn what_is_no_mosquitto_conf_is_told_so() {
+    let of = |text: &str| convert(&File { name: "x".into(), text: text.into() }, &|_| Ok(Vec::new())).map(drop);
+    assert_eq!(of("root:x:0:0:root:/root:/bin/bash\nbin:x:1:1::/bin:/bin/false\n"), Err(NotMosquitto));
+    assert_eq!(of("[[listener]]\naddress = \"1883\"\n"), Err(NotMosquitto));
+    assert_eq!(of("# only a comment\n"), Ok(()));
+}
+
+#[test]
+fn a_restricting_key_never_leaves_an_open_listener() {
+    for key in tidegate_mosquitto_conf::KEYS.iter().filter(|key| key.restricts) {
+        if key.outcome().starts_with("refused") {
+            let conversion = converted("m.conf", &format!("listener 1883\nallow_anonymous true\n{} x\n", key.name));
+            assert!(!conversion.toml.contains("allow_anonymous = true"), "{}\n{}", key.name, conversion.toml);
+            assert!(conversion.left_out, "{}", key.name);
+        }
+    }
+}
+
+#[test]
+fn included_files_stand_where_they_are_included() {
+    let main = File {
+        name: "m.conf".into(),
+        text: "allow_anonymous true\ninclude_dir /etc/conf.d\nmax_connections 7\n".into(),
+    };
+    let folder = |path: &str| match path {
+        "/etc/conf.d" => {
+            Ok(vec![File { name: "conf.d/a.conf".into(), text: "\u{feff}listener 1884\r\nmax_qos 1".into() }])
+        }
+        _ => Err(std::io::ErrorKind::NotFound.into()),
+    };
+    let conversion = convert(&main, &folder).unwrap();
+    for line in ["address = \"[::]:1884\"", "# conf.d/a.conf:1", "# m.conf:3", "maximum_qos = 1"] {
+        assert!(conversion.toml.contains(line), "{line}\n{}", conversion.toml);
+    }
+    let unread = File { text: main.text.replace("/etc/conf.d", "/nowhere") + "listener 1883\n", ..main };
+    let conversion = convert(&unread, &folder).unwrap();
+    assert!(conversion.left_out && !conversion.toml.contains("allow_anonymous = true"), "{}", conversion.toml);
+}
+
+#[test]
+fn passwords_are_not_repeated() {
+    let text =
+        "listener 1883\nconnection b\nremote_password hunter2\nauth_opt_mysql_pass hunter2\nbridge_psk hunter2\n";
+    let conversion = converted("m.conf", text);
+    assert!(!format!("{conversion:?}").contains("hunter2"), "{conversion:#?}");
+}
+
+/// The table of docs/mosquitto.md, from the keys.
+fn key_table() -> String {
+    let mut table = "| key | becomes | restricts access | how |\n| --- | --- | --- | --- |\n".to_owned();
+    let beginnings = tidegate_mosquitto_conf::PREFIXES.iter().map(|key| (format!("{}*", key.name), key));
+    for (name, key) in tidegate_mosquitto_conf::KEYS.iter().map(|key| (key.name.to_owned(), key)).chain(beginnings) {
+        let restricts = if key.restricts { "yes" } else { "" };
+        table += &format!("| `{name}` | {} | {restricts} | {} |\n", key.outcome(), key.how);
+    }
+    table
+}
+
+#[test]
+fn the_page_has_the_table_of_keys() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mosquitto.md")).unwrap();
+    let table = key_table();
+    assert!(page.ends_with(&table), "the end of docs/mosquitto.md has to be:\n\n{table}");
+}
+
+#[test]
+fn keys_are_in_order_and_named_once() {
+    let names: Vec<&str> = tidegate_mosquitto_conf::KEYS.iter().map(|key| key.name).collect();
+    assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
+}

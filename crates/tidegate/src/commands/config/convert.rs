@@ -1,0 +1,149 @@
+//! `tidegate config convert`.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use tidegate_mosquitto_conf::{Conversion, File as TheirFile, NotMosquitto, Outcome, Verdict};
+
+use super::read_bounded;
+use crate::cli::ConvertArgs;
+use crate::config::source::FileText;
+use crate::config::{Config, Inputs};
+use crate::exit::{Exit, complain, print_and_exit, report};
+
+/// Longest value that the table shows, characters.
+const SHOWN_VALUE: usize = 40;
+
+/// Converts a file.
+pub(super) fn run(args: &ConvertArgs) -> Exit {
+    let text = match read_bounded(&args.file) {
+        Ok(text) => text,
+        Err(error) => {
+            report(&format_args!("cannot read {}: {error}", args.file.display()));
+            return Exit::Failure;
+        }
+    };
+    let name = args.file.display().to_string();
+    let conversion = match tidegate_mosquitto_conf::convert(&TheirFile { name: name.clone(), text }, &folder) {
+        Ok(conversion) => conversion,
+        Err(NotMosquitto) => {
+            report(&format_args!("{name}: {NotMosquitto}"));
+            return Exit::Usage;
+        }
+    };
+    complain(table(&conversion.lines));
+    for note in &conversion.notes {
+        complain(format_args!("note: {note}\n"));
+    }
+    // What several values say together shows only now.
+    let result =
+        Config::load(Inputs { file: Some(FileText::new("the result", &*conversion.toml)), ..Inputs::default() });
+    let runs =
+        result.inspect_err(|findings| complain(format_args!("\nThe result cannot be run as it is:\n{findings}")));
+    let exit = if conversion.left_out || runs.is_err() { Exit::LeftOut } else { Exit::Ok };
+    complain(summary(&name, &conversion));
+    write(args, &conversion, exit)
+}
+
+fn write(args: &ConvertArgs, conversion: &Conversion, exit: Exit) -> Exit {
+    if let Some(output) = &args.output
+        && let Err(error) = write_new(output, &conversion.toml)
+    {
+        report(&format_args!("cannot write {}: {error}", output.display()));
+        return Exit::Failure;
+    }
+    match (args.json, args.diff, &args.output) {
+        (true, ..) => print_and_exit(&json(conversion, exit), exit),
+        (_, true, _) => print_and_exit(&diff(&conversion.lines), exit),
+        (false, false, Some(_)) => exit,
+        (false, false, None) => print_and_exit(&conversion.toml, exit),
+    }
+}
+
+/// Each line with what became of it and why, for people.
+fn table(lines: &[Verdict]) -> String {
+    let rows: Vec<(String, String, &Verdict)> =
+        lines.iter().map(|line| (format!("{}:{}", line.file, line.line), said(line), line)).collect();
+    let place_width = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or_default();
+    let said_width = rows.iter().map(|row| row.1.chars().count()).max().unwrap_or_default();
+    let mut out = String::new();
+    for (place, said, line) in &rows {
+        let row = format!("{place:place_width$}  {:7}  {said:said_width$}  {}", line.outcome.word(), line.why);
+        let _ = writeln!(out, "{}", row.trim_end());
+    }
+    out
+}
+
+/// A line as the table shows it.
+fn said(line: &Verdict) -> String {
+    let mut value: String = line.value.chars().take(SHOWN_VALUE).collect();
+    if line.value.chars().nth(SHOWN_VALUE).is_some() {
+        value.push('…');
+    }
+    format!("{} {value}", line.key).trim_end().to_owned()
+}
+
+fn summary(name: &str, conversion: &Conversion) -> String {
+    let count = |outcome| conversion.lines.iter().filter(|line| line.outcome == outcome).count();
+    let (carried, changed, refused) = (count(Outcome::Carried), count(Outcome::Changed), count(Outcome::Refused));
+    format!("{name}: {carried} lines carried, {changed} changed, {refused} refused\n")
+}
+
+/// Each line of theirs with `-`, and what it becomes with `+`, or why it does not with `!`.
+fn diff(lines: &[Verdict]) -> String {
+    let mut out = String::new();
+    for line in lines {
+        let _ = writeln!(out, "{}", format!("- {} {}", line.key, line.value).trim_end());
+        for becomes in &line.becomes {
+            let _ = writeln!(out, "+ {becomes}");
+        }
+        if line.outcome != Outcome::Carried {
+            let _ = writeln!(out, "! {}: {}", line.outcome.word(), line.why);
+        }
+    }
+    out
+}
+
+fn json(conversion: &Conversion, exit: Exit) -> String {
+    let lines: Vec<serde_json::Value> = conversion
+        .lines
+        .iter()
+        .map(|line| {
+            serde_json::json!({
+                "file": line.file, "line": line.line, "key": line.key, "value": line.value,
+                "outcome": line.outcome.word(), "why": line.why, "becomes": line.becomes,
+            })
+        })
+        .collect();
+    let left_out = exit == Exit::LeftOut;
+    let all =
+        serde_json::json!({ "left_out": left_out, "lines": lines, "notes": conversion.notes, "toml": conversion.toml });
+    format!("{all:#}\n")
+}
+
+/// Writes a file that is not there yet: a result that somebody has worked on is kept.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    match File::create_new(path) {
+        Ok(mut file) => file.write_all(text.as_bytes()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(io::Error::new(error.kind(), "it is there already; delete it first, or choose another name"))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The files of a folder that Mosquitto would read, in its order.
+fn folder(path: &str) -> io::Result<Vec<TheirFile>> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "conf") {
+            paths.push(path);
+        }
+    }
+    paths.sort_unstable();
+    let read = |path: &PathBuf| read_bounded(path).map(|text| TheirFile { name: path.display().to_string(), text });
+    paths.iter().map(read).collect()
+}

@@ -1,0 +1,162 @@
+//! Converted configurations beside Mosquitto itself: who may connect, publish and subscribe.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::broker::{Broker, Folder, PATIENCE, command, run};
+
+/// Who tries: nobody by name, a user, the user with a wrong password, and somebody unknown.
+const CLIENTS: [Option<(&str, &str)>; 4] =
+    [None, Some(("ann", "right")), Some(("ann", "wrong")), Some(("eve", "right"))];
+
+/// Ports of the shapes, for which free ones are taken.
+const PORTS: [&str; 3] = ["1883", "1884", "8884"];
+
+/// Mosquitto, ended with its value.
+struct Mosquitto(Child);
+
+impl Drop for Mosquitto {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts Mosquitto; `None` when it does not start with this configuration.
+fn mosquitto(config: &str) -> Option<Mosquitto> {
+    let mut child = Command::new("mosquitto").args(["-v", "-c", config]).stderr(Stdio::piped()).spawn().ok()?;
+    let errors = BufReader::new(child.stderr.take()?);
+    let runs = errors.lines().map_while(Result::ok).any(|line| line.ends_with(" running"));
+    let started = Mosquitto(child);
+    runs.then_some(started)
+}
+
+fn text(text: &str) -> Vec<u8> {
+    [&u16::try_from(text.len()).unwrap().to_be_bytes(), text.as_bytes()].concat()
+}
+
+fn packet(first: u8, body: &[u8]) -> Vec<u8> {
+    [&[first, u8::try_from(body.len()).unwrap()], body].concat()
+}
+
+/// The next packet; `None` at the end.
+fn next(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+    let mut head = [0; 2];
+    stream.read_exact(&mut head).ok()?;
+    let mut body = vec![0; usize::from(head[1])];
+    stream.read_exact(&mut body).ok()?;
+    Some((head[0], body))
+}
+
+/// What a client may do: "connects", and each topic that it publishes to and gets back.
+fn rights(port: u16, client: Option<(&str, &str)>) -> BTreeSet<String> {
+    let mut rights = BTreeSet::new();
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return rights };
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let flags = if client.is_some() { 0xC2 } else { 0x02 };
+    let mut connect = [&text("MQTT")[..], &[4, flags, 0, 0], &text("probe")].concat();
+    if let Some((name, password)) = client {
+        connect.extend([text(name), text(password)].concat());
+    }
+    stream.write_all(&packet(0x10, &connect)).unwrap();
+    if next(&mut stream).is_none_or(|(_, body)| body != [0, 0]) {
+        return rights;
+    }
+    rights.insert("connects".to_owned());
+    let filter = [&[0, 1][..], &text("#"), &[0]].concat();
+    stream.write_all(&packet(0x82, &filter)).unwrap();
+    // Mosquitto grants each filter and looks at messages; a refusal and silence say the same.
+    for topic in ["free/1", "ruled/1"] {
+        for (id, filter) in [(2, "free/#"), (3, "ruled/#")] {
+            stream.write_all(&packet(0x82, &[&[0, id][..], &text(filter), &[0]].concat())).unwrap();
+        }
+        stream.write_all(&packet(0x30, &[text(topic), b"x".to_vec()].concat())).unwrap();
+    }
+    stream.write_all(&[0xC0, 0]).unwrap();
+    while let Some((first, body)) = next(&mut stream) {
+        if first == 0xD0 {
+            break;
+        }
+        if first & 0xF0 == 0x30 {
+            // Mosquitto shows a client its mount point in some versions.
+            let topic = String::from_utf8(body[2..2 + usize::from(body[1])].to_vec()).unwrap();
+            let own = ["free/1", "ruled/1"].into_iter().find(|own| topic.ends_with(own));
+            rights.insert(own.unwrap_or(&topic).to_owned());
+        }
+    }
+    rights
+}
+
+/// Writes what shapes name, and gives the shape with places and ports of this run.
+fn prepared(folder: &Folder, shape: &str) -> (String, Vec<u16>) {
+    folder.write("acl", "topic readwrite free/#\n\nuser ann\ntopic readwrite ruled/#\n");
+    folder.write("acl2", "topic readwrite ruled/#\n");
+    for users in ["users", "users2"] {
+        let file = folder.file(users);
+        let status = Command::new("mosquitto_passwd").args(["-c", "-b", &file, "ann", "right"]).status().unwrap();
+        assert!(status.success());
+    }
+    let place = folder.file("");
+    let mut text = shape.replace("@DIR@", place.trim_end_matches('/'));
+    let mut ports = Vec::new();
+    for known in PORTS {
+        if !text.contains(known) {
+            continue;
+        }
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        text = text.replace(known, &free.to_string());
+        ports.push(free);
+    }
+    // As root it would become a user who may not read the files.
+    (text + "user root\n", ports)
+}
+
+/// Who may do what at each port.
+fn all_rights(ports: &[u16]) -> Vec<(u16, &'static str, BTreeSet<String>)> {
+    let each = |port: &u16| {
+        let port = *port;
+        CLIENTS
+            .into_iter()
+            .map(move |client| (port, client.map_or("anonymous", |(_, password)| password), rights(port, client)))
+    };
+    ports.iter().flat_map(each).collect()
+}
+
+#[test]
+fn converted_shapes_let_in_whom_mosquitto_lets_in() {
+    if Command::new("mosquitto").arg("-h").stdout(Stdio::null()).spawn().and_then(|mut child| child.wait()).is_err() {
+        // Another test runs the shapes without Mosquitto.
+        return;
+    }
+    let shapes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mosquitto-conf/tests/shapes");
+    let mut probed = 0;
+    for entry in std::fs::read_dir(shapes).unwrap() {
+        let path = entry.unwrap().path();
+        let shape = std::fs::read_to_string(&path).unwrap();
+        let Some(kind) = shape.lines().find_map(|line| line.strip_prefix("#! probe ")) else { continue };
+        let folder = Folder::new();
+        let (text, ports) = prepared(&folder, &shape);
+        let theirs = folder.write("mosquitto.conf", &text);
+        let of_mosquitto = {
+            let _running = mosquitto(&theirs);
+            all_rights(&ports)
+        };
+        let ours = folder.write("ours.toml", &run(&["config", "convert", &theirs]).out);
+        let broker = Broker::spawn(command(&["--config", &ours, "--shards", "1", "--admin", "off", "--log", "error"]));
+        let of_ours = all_rights(&ports);
+        broker.signal("TERM");
+        broker.wait();
+        for (theirs, ours) in of_mosquitto.iter().zip(&of_ours) {
+            // A name that nothing proves counts as none in ours.
+            let unnamed = of_mosquitto.iter().find(|other| (other.0, other.1) == (theirs.0, "anonymous")).unwrap();
+            let may: BTreeSet<String> = theirs.2.union(&unnamed.2).cloned().collect();
+            assert!(ours.2.is_subset(&may), "{}: {ours:?} is more than {may:?}", path.display());
+            assert!(kind == "within" || ours.2 == theirs.2, "{}: {ours:?}, not {theirs:?}", path.display());
+        }
+        probed += 1;
+    }
+    assert!(probed >= 15, "{probed}");
+}
