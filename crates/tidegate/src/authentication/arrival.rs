@@ -1,6 +1,7 @@
 //! A client at the door: what is known of it, and what becomes of it.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use tidegate_auth::{AclAction, AclRule, ClientCertificate, Enhanced, Identity, Refusal, RefusalKind, Request, Secret};
 use tidegate_engine::{self as engine, AuthRequest, Reason, TenantId, Verdict};
@@ -13,7 +14,7 @@ use crate::access::tenants::{TenantMap, Traits};
 #[derive(Debug)]
 pub(super) struct Arrival {
     /// What providers are asked.
-    pub(super) request: Request,
+    pub(super) request: Arc<Request>,
     /// What the listener takes from the certificate.
     pub(super) certificate_name: Option<String>,
     /// The tenant that the engine has found for it.
@@ -28,7 +29,7 @@ impl Arrival {
         Self {
             certificate_name: named.map(|identity| identity.value.to_string()),
             tenant: request.tenant,
-            request: Request {
+            request: Arc::new(Request {
                 listener: gate.name.clone(),
                 tenant: u32::from(request.tenant.0),
                 client_id: request.client_id,
@@ -38,7 +39,7 @@ impl Arrival {
                 certificate: tls.and_then(certificate),
                 sni: tls.and_then(|tls| tls.server_name.as_deref()).map(str::to_owned),
                 enhanced,
-            },
+            }),
         }
     }
 

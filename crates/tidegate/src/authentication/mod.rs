@@ -24,6 +24,7 @@ use arrival::Arrival;
 use exchanges::Exchanges;
 
 pub(crate) use check::check;
+pub(crate) use exchanges::MAX_BYTES as MAX_EXCHANGE_BYTES;
 pub(crate) use reloadable::Providers;
 
 /// A connection, named so that the answer to a challenge finds what it is an answer to.
@@ -164,7 +165,7 @@ impl Authentication {
             return;
         }
         let anonymous = gate.allow_anonymous && arrival.says_no_name();
-        let question = arrival.request.clone();
+        let question = Arc::clone(&arrival.request);
         let answer = move |decision| {
             let decision = if anonymous { or_anonymous(decision) } else { decision };
             give(judge(&policy, &arrival, decision, None));
