@@ -344,7 +344,7 @@ impl Shard {
             | Delayed { key, .. } => Some(*key),
             QueueFull { .. } | Dropped { .. } | Denied { .. } | BrokerServes { .. } | BrokerLost { .. } => None,
         };
-        let peer = key.and_then(|key| self.table.get(key)).map(|(_, transport)| transport.peer());
+        let peer = key.and_then(|key| self.table.peer(key));
         let listener = key.filter(|_| peer.is_some()).map(|key| self.table.listener(key));
         self.shared.observer.log(&Occasion { shard: self.place.shard, listener, peer, event });
     }

@@ -1,6 +1,7 @@
 //! A client at the door: what is known of it, and what becomes of it.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidegate_auth::{AclAction, AclRule, ClientCertificate, Enhanced, Identity, Refusal, RefusalKind, Request, Secret};
@@ -110,8 +111,9 @@ fn certificate(tls: &TlsFacts) -> Option<ClientCertificate> {
     })
 }
 
-/// Tells the log why, and the client what. The user name is left out: it may be a token.
-pub(super) fn refuse(client_id: &str, listener: &str, refusal: &Refusal) -> Verdict {
+/// Tells the log why, and the client what. The user name is left out: it may be a token. The log's other line about the
+/// same refusal, which says neither who nor why, is for `debug` ([`is_told`]).
+pub(super) fn refuse(client_id: &str, listener: &str, peer: Option<SocketAddr>, refusal: &Refusal) -> Verdict {
     let (provider, why) = (refusal.provider.as_str(), refusal.why.as_str());
     let reason = match refusal.kind {
         RefusalKind::BadCredentials => Reason::BadCredentials,
@@ -120,6 +122,18 @@ pub(super) fn refuse(client_id: &str, listener: &str, refusal: &Refusal) -> Verd
         RefusalKind::Unavailable => Reason::AuthenticationUnavailable,
         RefusalKind::BadMethod => Reason::BadAuthenticationMethod,
     };
-    tracing::info!(client_id, listener, provider, why, reason = reason.label(), "client not let in");
+    let peer = peer.map(tracing::field::display);
+    tracing::warn!(peer, client_id, listener, provider, why, reason = reason.label(), "client not let in");
     Verdict::Refuse(reason)
+}
+
+/// Whether refusals with this reason are told by [`refuse`] where clients are asked who they are.
+pub(crate) fn is_told(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::BadCredentials
+            | Reason::NotAuthorized
+            | Reason::AuthenticationUnavailable
+            | Reason::BadAuthenticationMethod
+    )
 }

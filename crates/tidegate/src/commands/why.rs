@@ -18,7 +18,8 @@ Examples:
   tidegate why slow                        which clients read slowly or do not acknowledge, the worst first
   tidegate why client sensor-17 --json     the same for scripts
 
-The broker remembers a bounded number of events since it was started (`[flight]` in the configuration); the log has them all.
+The broker remembers a bounded number of events since it was started (`[flight]` in the configuration). The log has older
+ones: connections, refusals and denials at level info, dropped and delayed messages at level debug.
 More: docs/why.md.";
 
 /// The flags of `tidegate why`.
@@ -88,7 +89,8 @@ fn story(kind: &str, name: &str, answer: &Value) -> String {
     if events.is_empty() {
         return format!(
             "nothing is remembered about {kind} {name}: nothing happened lately, it never reached this broker, or its events \
-             made room for newer ones (`[flight]`); the log has them all\n"
+             made room for newer ones (`[flight]`); the log has connections, refusals and denials, and with `log.level = \"debug\"` \
+             also dropped and delayed messages\n"
         );
     }
     let mut out = format!("{kind} {name}, newest last\n");

@@ -205,3 +205,26 @@ fn a_hash_that_needs_too_much_memory_stops_the_start() {
     let said = format!("{}{}", checked.out, checked.err);
     assert!(said.contains(&format!("{users}:2: the hash needs 64 MiB of memory")), "{said}");
 }
+
+#[test]
+fn the_log_tells_a_refusal_once_and_what_was_denied() {
+    let folder = Folder::new();
+    let users = folder.write("users", "");
+    set_user(&users, "alice", "right");
+    let config = folder.write("t.toml", &format!("[[auth]]\nfile = {users:?}\n[access]\ndefault = 'deny'\n"));
+    let broker = Broker::start(&["--config", &config]);
+    assert_eq!(dial(&broker, "guesser", "alice", "wrong").1, Some(4));
+    let (mut stream, code) = dial(&broker, "denied", "alice", "right");
+    assert_eq!(code, Some(0));
+    stream.write_all(b"\x32\x07\0\x03a/b\0\x01").and_then(|()| stream.read_exact(&mut [0; 4])).unwrap();
+    broker.signal("TERM");
+    let ended = broker.wait();
+    let refused: Vec<&str> = ended.err.lines().filter(|line| line.contains("bad_credentials")).collect();
+    assert_eq!(refused.len(), 1, "{}", ended.err);
+    let told =
+        |line: &str| line.contains("peer=127.0.0.1:") && line.contains("client_id=guesser") && line.contains("why=");
+    assert!(refused.iter().all(|line| told(line)), "{refused:?}");
+    let denied =
+        |line: &&str| line.contains("denied") && line.contains("topic=a/b") && line.contains("client_id=denied");
+    assert_eq!(ended.err.lines().filter(denied).count(), 1, "{}", ended.err);
+}
