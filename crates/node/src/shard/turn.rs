@@ -17,7 +17,7 @@ use crate::limits::{
     READ_BYTES_PER_TURN, SHORT_LINE,
 };
 use crate::memory::program_pages::release_program_pages;
-use crate::memory::return_free_pages;
+use crate::memory::{self, return_free_pages};
 use crate::observer::{Answer, Occasion};
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
@@ -255,6 +255,11 @@ impl Shard {
 
     fn run_timers(&mut self) {
         if self.engine.next_deadline() <= self.now.monotonic {
+            if self.engine.is_about_to_tell(self.now)
+                && let Some(bytes) = memory::of_process()
+            {
+                self.engine.set_process_memory(bytes);
+            }
             self.engine.handle_timers(self.now);
         }
         self.run_quic_timers();
