@@ -8,8 +8,9 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use rustix::process::{Pid, Signal, kill_process};
 
+use tidegate_terminal::{Exit, complain, print_and_exit, report};
+
 use crate::admin_client::read_token;
-use crate::exit::{Exit, complain, print_and_exit, report};
 
 /// Time within which the broker must be reached.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

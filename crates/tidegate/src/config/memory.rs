@@ -48,7 +48,7 @@ impl Config {
         let answers = if asked { u64::from(self.authentication.threads) * ANSWER } else { 0 };
         let admin = match self.admin.address {
             AdminAddress::Off => 0,
-            _ => u64::from(self.admin.max_connections) * (ADMIN_BODY + self.admin.max_header_size.0),
+            AdminAddress::At(_) => u64::from(self.admin.max_connections) * (ADMIN_BODY + self.admin.max_header_size.0),
         };
         hashing + waiting + exchanges + answers + admin
     }
