@@ -56,6 +56,30 @@ pub struct Request {
     pub enhanced: Option<Enhanced>,
 }
 
+impl Request {
+    /// About what it holds in memory, bytes.
+    pub fn bytes(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let texts = |texts: &[String]| texts.iter().map(|text| text.len() + size_of::<String>()).sum::<usize>();
+        let certificate = self.certificate.as_ref().map_or(0, |certificate| {
+            text(&certificate.common_name)
+                + certificate.fingerprint.len()
+                + [&certificate.dns, &certificate.emails, &certificate.uris]
+                    .map(|names| texts(names))
+                    .iter()
+                    .sum::<usize>()
+        });
+        size_of::<Self>()
+            + self.listener.len()
+            + self.client_id.len()
+            + text(&self.user_name)
+            + text(&self.sni)
+            + self.password.as_ref().map_or(0, |password| password.expose().len())
+            + self.enhanced.as_ref().map_or(0, |enhanced| enhanced.method.len() + enhanced.data.len())
+            + certificate
+    }
+}
+
 /// What a verified certificate says about its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientCertificate {

@@ -13,11 +13,16 @@ pub struct ChainSettings {
     pub providers: Vec<ProviderSettings>,
     /// Threads that decide, at least 1. Those that wait for other servers do nothing meanwhile.
     pub threads: usize,
-    /// Passwords that are hashed at once, at least 1. It bounds processor time, and memory for Argon2.
+    /// Passwords that are hashed at once, at least 1. It bounds processor time.
     pub hashing: usize,
+    /// Memory of all passwords that are hashed at once, bytes. A file with a hash that needs more is refused; beyond it
+    /// a request waits.
+    pub hash_memory: u64,
     /// Requests that wait at once, including those that wait for the same answer; beyond it a request is refused as
     /// unavailable.
     pub queue: usize,
+    /// Bytes of all requests that wait; beyond it a request is refused as unavailable.
+    pub queue_bytes: usize,
     /// Time within which a request is decided; later it is refused as unavailable.
     pub deadline: Duration,
     /// The cache of decisions.
@@ -31,7 +36,9 @@ impl Default for ChainSettings {
             providers: Vec::new(),
             threads: 8,
             hashing: cores.div_ceil(2),
+            hash_memory: 256 * 1024 * 1024,
             queue: 16_384,
+            queue_bytes: 16 * 1024 * 1024,
             deadline: Duration::from_secs(8),
             cache: CacheSettings::default(),
         }

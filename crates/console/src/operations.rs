@@ -1,6 +1,6 @@
 //! What can be asked of a running broker over HTTP, and who may ask.
 //!
-//! Only this machine may: the connection comes from loopback, the request names a loopback host, and it has a header
+//! Whoever has the token of `admin.token_file` may, from anywhere. Without it only this machine may: the connection comes from loopback, the request names a loopback host, and it has a header
 //! that no web page of another origin can send. So neither the network nor a page in a browser on this machine can ask.
 
 use std::fmt;
@@ -11,6 +11,7 @@ use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 
+use crate::api::Access;
 use crate::routes::text;
 
 /// The header that says that the request is meant, with the name of the operation.
@@ -49,11 +50,13 @@ pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// `POST /api/v1/reload`: 200 when the new configuration is in force, 409 when it is wrong and the old one stays.
 pub(crate) async fn reload(
-    State(Offered(operations)): State<Offered>,
+    State((access, Offered(operations))): State<(Access, Offered)>,
     Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
-    if let Some(reason) = refusal(peer, &headers, "reload") {
+    if !access.is_proved(&headers)
+        && let Some(reason) = refusal(peer, &headers, "reload")
+    {
         return text(StatusCode::FORBIDDEN, JSON, refused(reason));
     }
     let Some(operations) = operations else {
@@ -76,7 +79,9 @@ fn refused(reason: &str) -> String {
 fn refusal(peer: SocketAddr, headers: &HeaderMap, command: &str) -> Option<&'static str> {
     let value = |name| headers.get(name).and_then(|value| value.to_str().ok());
     if !is_loopback(peer.ip()) {
-        return Some("only a connection from this machine's loopback address may ask for it");
+        return Some(
+            "without the token of `admin.token_file` only a connection from this machine's loopback address may ask for it",
+        );
     }
     if !value(header::HOST.as_str()).is_some_and(names_loopback) {
         return Some("the request must name a loopback host, such as 127.0.0.1");

@@ -37,7 +37,8 @@ const PATHS: [&str; 11] = [
 /// All paths of the console.
 pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access, operations: Offered) -> Router {
     let metrics = get(metrics_text::<S>).layer(middleware::from_fn_with_state(access.clone(), api::guard_metrics));
-    let asked = Router::new().route("/api/v1/reload", post(operations::reload)).with_state(operations);
+    let asked =
+        Router::new().route("/api/v1/reload", post(operations::reload)).with_state((access.clone(), operations));
     Router::new()
         .merge(api::router::<S>().layer(middleware::from_fn_with_state(access.clone(), api::guard_api)))
         .route("/", get(index))

@@ -254,9 +254,13 @@ pub enum LogEvent {
         client_id: String,
         /// The policy's reason.
         reason: Reason,
-        /// The oldest packet id that the client has not acknowledged, if that is what holds the queue up.
-        unacknowledged: Option<u16>,
-        /// Milliseconds since the client last acknowledged anything.
+        /// Whether the client is connected; one that is away cannot acknowledge anything.
+        connected: bool,
+        /// How many messages the client has not acknowledged.
+        unacknowledged: u64,
+        /// The packet id of the oldest of those.
+        oldest_packet_id: Option<u16>,
+        /// Milliseconds since the client last acknowledged anything, while it is connected and something is not.
         waiting_ms: u64,
     },
     /// A message was not delivered to a client. So many of these are told per second, of each client and in all, as of

@@ -64,7 +64,15 @@ pub enum AddressError {
         /// The whole text.
         text: String,
     },
-    /// A port outside 0..=65,535.
+    /// A number above 65,535.
+    #[error("the port {port} in `{text}` is too large: use a number from 0 (the system chooses) to 65535")]
+    LargePort {
+        /// What stands where the port belongs.
+        port: String,
+        /// The whole text.
+        text: String,
+    },
+    /// What is no number where the port belongs.
     #[error("`{port}` in `{text}` is no port: use a number from 0 (the system chooses) to 65535")]
     Port {
         /// What stands where the port belongs.
@@ -128,7 +136,12 @@ fn with_path(rest: &str, text: &str) -> Result<(HostPort, String), AddressError>
 }
 
 fn host_port(authority: &str, text: &str) -> Result<HostPort, AddressError> {
-    let (host, port) = authority.rsplit_once(':').ok_or_else(|| AddressError::Form(text.into()))?;
+    let is_number = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let too_large = |port: &str| AddressError::LargePort { port: port.into(), text: text.into() };
+    let Some((host, port)) = authority.rsplit_once(':') else {
+        let large = is_number(authority) && authority.parse::<u16>().is_err();
+        return Err(if large { too_large(authority) } else { AddressError::Form(text.into()) });
+    };
     let host = match host.strip_prefix('[') {
         Some(inner) => inner.strip_suffix(']').ok_or_else(|| AddressError::Form(text.into()))?,
         None if host.contains(':') => return Err(AddressError::Brackets(text.into())),
@@ -138,9 +151,10 @@ fn host_port(authority: &str, text: &str) -> Result<HostPort, AddressError> {
         return Err(AddressError::Form(text.into()));
     }
     // `u16::from_str` takes a sign, which nobody means.
-    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
-    let number = if digits { port.parse().ok() } else { None };
-    let port = number.ok_or_else(|| AddressError::Port { port: port.into(), text: text.into() })?;
+    if !is_number(port) {
+        return Err(AddressError::Port { port: port.into(), text: text.into() });
+    }
+    let port = port.parse().map_err(|_| too_large(port))?;
     Ok(HostPort { host: host.into(), port })
 }
 
@@ -306,7 +320,8 @@ mod tests {
             ("[::1:1883", "is no listener address"),
             ("::1:1883", "put an IPv6 address into brackets"),
             ("localhost:mqtt", "`mqtt` in `localhost:mqtt` is no port"),
-            ("localhost:65536", "is no port"),
+            ("localhost:65536", "the port 65536 in `localhost:65536` is too large"),
+            ("99999", "the port 99999 in `99999` is too large: use a number from 0"),
             ("localhost:+1", "is no port"),
             ("localhost:1883/mqtt", "has a path"),
             ("mqtts://localhost:1883/x", "has a path"),

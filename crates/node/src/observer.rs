@@ -110,12 +110,13 @@ impl Observer for TracingObserver {
             LogEvent::QueueFull { .. } | LogEvent::BadPacket { .. } | LogEvent::BrokerLost { .. } => {
                 tracing::enabled!(tracing::Level::WARN)
             }
-            LogEvent::Connected { .. } | LogEvent::Disconnected { .. } | LogEvent::BrokerServes { .. } => {
+            LogEvent::Connected { .. }
+            | LogEvent::Disconnected { .. }
+            | LogEvent::Denied { .. }
+            | LogEvent::BrokerServes { .. } => {
                 tracing::enabled!(tracing::Level::INFO)
             }
-            LogEvent::Dropped { .. } | LogEvent::Denied { .. } | LogEvent::Delayed { .. } => {
-                tracing::enabled!(tracing::Level::DEBUG)
-            }
+            LogEvent::Dropped { .. } | LogEvent::Delayed { .. } => tracing::enabled!(tracing::Level::DEBUG),
             LogEvent::Refused { reason, .. } if is_ordinary(*reason) => tracing::enabled!(tracing::Level::DEBUG),
             LogEvent::Refused { .. } => tracing::enabled!(tracing::Level::WARN),
         }
@@ -146,9 +147,18 @@ impl Observer for TracingObserver {
             LogEvent::BrokerLost { broker, detail } => {
                 tracing::warn!(shard, broker, detail, "broker lost");
             }
-            LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms } => {
+            LogEvent::QueueFull { client_id, reason, connected, unacknowledged, oldest_packet_id, waiting_ms } => {
                 let policy = reason.label();
-                tracing::warn!(shard, client_id, policy, unacknowledged, waiting_ms, "queue full");
+                tracing::warn!(
+                    shard,
+                    client_id,
+                    policy,
+                    connected,
+                    unacknowledged,
+                    oldest_packet_id,
+                    waiting_ms,
+                    "queue full"
+                );
             }
             LogEvent::Dropped { client_id, topic, reason, publisher, untold } => {
                 let reason = reason.label();
@@ -156,7 +166,7 @@ impl Observer for TracingObserver {
             }
             LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold } => {
                 let (attempt, reason) = (attempt.text(), reason.label());
-                tracing::debug!(shard, client_id, attempt, topic, reason, held_up_by, untold, "denied");
+                tracing::info!(shard, client_id, attempt, topic, reason, held_up_by, untold, "denied");
             }
             LogEvent::Delayed { client_id, delay, untold, .. } => {
                 tracing::debug!(shard, %peer, client_id, %delay, untold, "publisher delayed");

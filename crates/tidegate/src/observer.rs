@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_engine::{AuthRequest, LogEvent, Reason, Verdict};
 use tidegate_node::{Answer, ConnectionFacts, Identities, Observer, Occasion, TracingObserver};
 
-use crate::authentication::Authentication;
+use crate::authentication::{Authentication, is_told};
 use crate::orchestrator::passing;
 
 /// Logs events, and decides who comes in.
@@ -29,6 +29,14 @@ impl Observer for BrokerObserver {
     }
 
     fn log(&self, occasion: &Occasion<'_>) {
+        if let LogEvent::Refused { reason, detail, .. } = occasion.event
+            && self.authentication.is_some()
+            && detail.is_empty()
+            && is_told(*reason)
+        {
+            tracing::debug!(shard = occasion.shard.0, reason = reason.label(), "connection refused");
+            return;
+        }
         TracingObserver.log(occasion);
     }
 

@@ -62,9 +62,11 @@ struct Shared {
 struct State {
     queue: VecDeque<Job>,
     /// Who waits for which answer.
-    waiting: HashMap<CacheKey, Vec<Answer>>,
+    waiting: HashMap<CacheKey, Vec<Waiter>>,
     /// How many wait in all.
     waiters: usize,
+    /// Bytes of their requests.
+    waiting_bytes: usize,
     cache: Cache,
 }
 
@@ -77,10 +79,17 @@ impl fmt::Debug for State {
     }
 }
 
+/// A client that waits for an answer.
+struct Waiter {
+    answer: Answer,
+    /// What its request holds, which its answer may hold, too.
+    bytes: usize,
+}
+
 /// A request that waits for a thread.
 struct Job {
     key: CacheKey,
-    request: Request,
+    request: Arc<Request>,
     entered_ms: u64,
 }
 
@@ -132,7 +141,8 @@ impl Chain {
 
     /// Decides about a request. The answer is given at once when it is remembered or when there is no room, else later
     /// on a thread of the chain; it is never [`Decision::Ignore`].
-    pub fn decide(&self, request: Request, answer: Answer) {
+    pub fn decide(&self, request: impl Into<Arc<Request>>, answer: Answer) {
+        let request = request.into();
         let set = self.shared.set();
         if set.is_empty() {
             answer(Decision::Deny(Refusal::by_chain(RefusalKind::NotAuthorized, "no provider is configured")));
@@ -147,7 +157,9 @@ impl Chain {
             answer(decision);
             return;
         }
-        if state.waiters >= set.settings.queue || self.shared.stopping.load(Ordering::Relaxed) {
+        let bytes = request.bytes();
+        let full = state.waiters >= set.settings.queue || state.waiting_bytes + bytes > set.settings.queue_bytes;
+        if full || self.shared.stopping.load(Ordering::Relaxed) {
             drop(state);
             let refusal = Refusal::by_chain(RefusalKind::Unavailable, "too many clients wait for authentication");
             let decision = Decision::Deny(refusal);
@@ -156,13 +168,15 @@ impl Chain {
             return;
         }
         state.waiters += 1;
+        state.waiting_bytes += bytes;
+        let waiter = Waiter { answer, bytes };
         if let Some(others) = state.waiting.get_mut(&key) {
-            others.push(answer);
+            others.push(waiter);
             drop(state);
             self.shared.tally.coalesced();
             return;
         }
-        state.waiting.insert(key, vec![answer]);
+        state.waiting.insert(key, vec![waiter]);
         state.queue.push_back(Job { key, request, entered_ms });
         drop(state);
         self.shared.wake.notify_one();

@@ -25,6 +25,8 @@ pub(super) struct ProviderSet {
     /// Turns requests into keys of the cache. Each set has its own.
     key: hmac::Key,
     looks_at_peer: bool,
+    /// Bounds what is hashed at once, over all providers, and over a reload that leaves the bounds as they are.
+    hashing: Arc<Permits>,
 }
 
 /// One provider with its settings.
@@ -50,7 +52,15 @@ impl ProviderSet {
         epoch: u64,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, SettingsError> {
-        let workshop = Workshop { clock: Arc::clone(clock), hashing: Arc::new(Permits::new(settings.hashing)) };
+        let hashing = match before {
+            Some(set)
+                if (set.settings.hashing, set.settings.hash_memory) == (settings.hashing, settings.hash_memory) =>
+            {
+                Arc::clone(&set.hashing)
+            }
+            _ => Arc::new(Permits::with_bytes(settings.hashing, settings.hash_memory)),
+        };
+        let workshop = Workshop { clock: Arc::clone(clock), hashing: Arc::clone(&hashing) };
         let mut members: Vec<Member> = Vec::new();
         for one in &settings.providers {
             if members.iter().any(|other| other.settings.name == one.name) {
@@ -64,13 +74,18 @@ impl ProviderSet {
             };
             members.push(Member { settings: one.clone(), provider });
         }
-        Self::of(settings, members, epoch)
+        Self::of(settings, members, epoch, hashing)
     }
 
-    pub(super) fn of(settings: ChainSettings, members: Vec<Member>, epoch: u64) -> Result<Self, SettingsError> {
+    pub(super) fn of(
+        settings: ChainSettings,
+        members: Vec<Member>,
+        epoch: u64,
+        hashing: Arc<Permits>,
+    ) -> Result<Self, SettingsError> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map_err(|_| SettingsError::Random)?;
         let looks_at_peer = members.iter().any(|member| member.provider.looks_at_peer());
-        Ok(Self { settings, epoch, members, key, looks_at_peer })
+        Ok(Self { settings, epoch, members, key, looks_at_peer, hashing })
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -6,6 +6,7 @@ use super::provider_set::Member;
 use super::*;
 use crate::clock::HandClock;
 use crate::password::{HashKind, PasswordHash};
+use crate::permits::Permits;
 use crate::provider::{Context, Mechanism, Provider, Step};
 use crate::request::{Enhanced, Secret};
 use crate::scratch::Scratch;
@@ -79,7 +80,7 @@ fn settings() -> ChainSettings {
 
 fn chain_of(members: Vec<Member>, settings: ChainSettings) -> (Chain, Arc<HandClock>) {
     let clock = Arc::new(HandClock::default());
-    let set = ProviderSet::of(settings, members, 1).unwrap();
+    let set = ProviderSet::of(settings, members, 1, Arc::new(Permits::new(1))).unwrap();
     (Chain::over(set, Arc::clone(&clock) as Arc<dyn Clock>).unwrap(), clock)
 }
 
@@ -272,6 +273,49 @@ fn when_the_broker_stops_nobody_waits_in_vain() {
     keeper.open.send(()).unwrap();
     assert!(matches!(first.recv().unwrap(), Decision::Allow(_)));
     assert_eq!(kind(second.recv().unwrap()), RefusalKind::Unavailable);
+}
+
+#[test]
+fn requests_that_wait_are_bounded_in_bytes() {
+    let (gate, keeper) = gate();
+    let one = request("1").bytes();
+    let settings = ChainSettings { queue: 100, queue_bytes: 3 * one, ..settings() };
+    let (chain, _clock) = chain_of(
+        vec![member("gated", Arc::new(Scripted { gate: Some(gate), answer: Script::Allow, ..Scripted::default() }))],
+        settings,
+    );
+    let first = ask(&chain, request("1"));
+    keeper.entered.recv().unwrap();
+    let same = ask(&chain, request("1"));
+    let other = ask(&chain, request("2"));
+    assert_eq!(kind(ask(&chain, request("3")).recv().unwrap()), RefusalKind::Unavailable, "no room");
+    for _ in 0..2 {
+        keeper.open.send(()).unwrap();
+    }
+    for answer in [first, same, other] {
+        assert!(matches!(answer.recv().unwrap(), Decision::Allow(_)));
+    }
+    keeper.open.send(()).unwrap();
+    assert!(matches!(ask(&chain, request("3")).recv().unwrap(), Decision::Allow(_)), "there is room again");
+}
+
+/// A hash that needs more memory than there may be is refused when its file is read, not when somebody logs in.
+#[test]
+fn a_hash_beyond_the_memory_limit_is_refused() {
+    let scratch = Scratch::new();
+    let argon2 = "bob:$argon2id$v=19$m=65536,t=1,p=1$c2FsdHNhbHQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n";
+    let file = scratch.write("users", line("ann", "hunter2") + argon2);
+    let limited = |mib: u64| ChainSettings { hash_memory: mib * 1024 * 1024, ..file_chain(&file) };
+    let error = Chain::check(limited(63)).unwrap_err().to_string();
+    assert!(error.contains("users:2: the hash needs 64 MiB of memory, more than the 63 MiB"), "{error}");
+    assert!(error.contains("`authentication.hash_memory`; raise that limit, or set the password again"), "{error}");
+    assert!(Chain::check(limited(64)).is_ok());
+    let scram = ProviderKind::Scram(crate::settings::ScramSettings { file: file.clone() });
+    let provider = ProviderSettings { name: "scram".to_owned(), listeners: Vec::new(), kind: scram };
+    assert!(
+        Chain::check(ChainSettings { providers: vec![provider], ..limited(1) }).is_ok(),
+        "it is not verified there"
+    );
 }
 
 /// A user's line with the cheapest hash there is.

@@ -26,15 +26,17 @@ pub(super) fn start(shared: &Arc<Shared>, count: usize) -> std::io::Result<()> {
 fn work(shared: &Shared) {
     while let Some(job) = next(shared) {
         let decision = decide(shared, &job);
-        let answers = {
+        let waiters = {
             let mut state = shared.lock();
-            let answers = state.waiting.remove(&job.key).unwrap_or_default();
-            state.waiters = state.waiters.saturating_sub(answers.len());
-            answers
+            let waiters = state.waiting.remove(&job.key).unwrap_or_default();
+            state.waiters = state.waiters.saturating_sub(waiters.len());
+            let bytes: usize = waiters.iter().map(|waiter| waiter.bytes).sum();
+            state.waiting_bytes = state.waiting_bytes.saturating_sub(bytes);
+            waiters
         };
-        for answer in answers {
+        for waiter in waiters {
             shared.tally.answered(&decision);
-            answer(decision.clone());
+            (waiter.answer)(decision.clone());
         }
     }
 }

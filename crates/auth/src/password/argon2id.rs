@@ -7,6 +7,7 @@ use data_encoding::BASE64_NOPAD;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use super::blocks::Blocks;
 use super::{HashError, from_base64, random, salt};
 
 /// What a fresh hash costs: the first choice of OWASP's cheat sheet for password storage where memory counts.
@@ -16,8 +17,8 @@ const LANES: u32 = 1;
 const SALT_LEN: usize = 16;
 const HASH_LEN: usize = 32;
 
-/// What a hash that is read may cost.
-const MEMORY_KIB_MAX: u32 = 256 * 1024;
+/// What a hash that is read may cost. Memory has a limit that is configured, too.
+const MEMORY_KIB_MAX: u32 = 4 * 1024 * 1024;
 const PASSES_MAX: u32 = 64;
 const LANES_MAX: u32 = 16;
 const HASH_LEN_MAX: usize = 128;
@@ -67,8 +68,13 @@ impl Argon2id {
         Ok(Self { hash, ..empty })
     }
 
-    pub(super) fn verify(&self, password: &[u8]) -> bool {
-        self.hash(password).is_ok_and(|hash| hash.as_slice().ct_eq(&self.hash).into())
+    pub(super) fn verify(&self, password: &[u8]) -> Result<bool, HashError> {
+        Ok(self.hash(password)?.as_slice().ct_eq(&self.hash).into())
+    }
+
+    /// Memory that verifying takes, bytes.
+    pub(super) fn memory(&self) -> u64 {
+        u64::from(self.memory_kib) * 1024
     }
 
     fn params(&self) -> Result<Params, HashError> {
@@ -77,8 +83,10 @@ impl Argon2id {
 
     fn hash(&self, password: &[u8]) -> Result<Zeroizing<Vec<u8>>, HashError> {
         let mut out = Zeroizing::new(vec![0; self.hash.len()]);
-        Argon2::new(Algorithm::Argon2id, Version::V0x13, self.params()?)
-            .hash_password_into(password, &self.salt, &mut out)
+        let params = self.params()?;
+        let blocks = Blocks::map(params.block_count()).map_err(|_| HashError::OutOfMemory)?;
+        Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+            .hash_password_into_with_memory(password, &self.salt, &mut out, blocks)
             .map_err(|_| HashError::Cost)?;
         Ok(out)
     }

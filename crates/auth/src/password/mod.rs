@@ -5,6 +5,7 @@
 //! holds what a server needs for SCRAM and no more (RFC 5803 stores the same).
 
 mod argon2id;
+mod blocks;
 mod foreign;
 mod pbkdf2_sha512;
 mod scram;
@@ -107,6 +108,9 @@ pub enum HashError {
     /// The system gives no random numbers.
     #[error("the system gives no random numbers")]
     Random,
+    /// The system gives no memory for hashing.
+    #[error("the system gives no memory for hashing")]
+    OutOfMemory,
 }
 
 impl PasswordHash {
@@ -144,15 +148,26 @@ impl PasswordHash {
     }
 
     /// Whether this is the password. How long it takes depends on the parameters, not on what is compared.
-    pub fn verify(&self, password: &[u8]) -> bool {
+    ///
+    /// # Errors
+    /// When the system has no memory for it.
+    pub fn verify(&self, password: &[u8]) -> Result<bool, HashError> {
         if password.len() > MAX_PASSWORD_LEN {
-            return false;
+            return Ok(false);
         }
-        match &self.0 {
+        Ok(match &self.0 {
             Kind::Sha512(hash) => hash.verify(password),
             Kind::Pbkdf2(hash) => hash.verify(password),
-            Kind::Argon2id(hash) => hash.verify(password),
+            Kind::Argon2id(hash) => hash.verify(password)?,
             Kind::Scram(hash) => hash.verify(password),
+        })
+    }
+
+    /// Memory that [`PasswordHash::verify`] takes while it runs, bytes; 0 for what needs only its stack.
+    pub fn memory(&self) -> u64 {
+        match &self.0 {
+            Kind::Argon2id(hash) => hash.memory(),
+            Kind::Sha512(_) | Kind::Pbkdf2(_) | Kind::Scram(_) => 0,
         }
     }
 

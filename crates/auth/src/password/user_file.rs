@@ -12,6 +12,8 @@ use super::{HashError, HashKind, PasswordHash};
 /// Largest file of users that is read, in bytes: room for more than half a million users.
 const MAX_FILE_LEN: u64 = 128 * 1024 * 1024;
 
+const MIB: u64 = 1024 * 1024;
+
 /// The mode of a new file: for its owner alone.
 const PRIVATE_MODE: u32 = 0o600;
 
@@ -124,6 +126,16 @@ pub enum LineError {
     /// The user stands in the file already, with a hash of this sort.
     #[error("the user stands in line {0} already; delete one of them")]
     Again(usize),
+    /// Verifying the hash takes more memory than there may be for it.
+    #[error(
+        "the hash needs {} MiB of memory, more than the {} MiB of `authentication.hash_memory`; raise that limit, or set the password again with `tidegate passwd`", needed.div_ceil(MIB), limit / MIB
+    )]
+    Memory {
+        /// Bytes that it needs.
+        needed: u64,
+        /// Bytes that there may be.
+        limit: u64,
+    },
 }
 
 /// A line as it is kept.
@@ -196,6 +208,28 @@ impl UserFile {
     /// Whether others than its owner may write the file, and so let themselves in.
     pub fn is_open(&self) -> bool {
         self.others & WRITE != 0
+    }
+
+    /// Whether each of these hashes can be verified within so many bytes; `wanted` says which are looked at.
+    ///
+    /// # Errors
+    /// The first line whose hash needs more; `path` is named as the file.
+    pub fn check_memory(
+        &self,
+        path: &Path,
+        limit: u64,
+        wanted: impl Fn(&PasswordHash) -> bool,
+    ) -> Result<(), UserFileError> {
+        for (line, content) in (1..).zip(&self.lines) {
+            if let Line::User(_, hash) = content
+                && wanted(hash)
+                && hash.memory() > limit
+            {
+                let problem = LineError::Memory { needed: hash.memory(), limit };
+                return Err(UserFileError::Line { file: path.to_owned(), line, problem });
+            }
+        }
+        Ok(())
     }
 
     /// The users, in the order of the file. One may stand here twice: for SCRAM, and for passwords.

@@ -31,6 +31,7 @@ impl Users {
         rank: fn(&PasswordHash) -> Option<u8>,
     ) -> Result<Self, UserFileError> {
         let read = UserFile::load(file)?;
+        read.check_memory(file, hashing.bytes(), |hash| rank(hash).is_some())?;
         if read.is_open() {
             tracing::warn!(provider, file = %file.display(), "others than its owner may write this file of users, and so let themselves in; set its mode to 600");
         } else if read.is_exposed() {
@@ -75,20 +76,18 @@ impl Users {
         let (Some(name), Some(password)) = (&request.user_name, &request.password) else {
             return Decision::Ignore;
         };
-        let Some(_permit) = self.hashing.acquire(context.left) else {
+        let user = self.table.get(name);
+        let Some(hash) = user.or_else(|| self.stand_in(name)) else { return Decision::Ignore };
+        let Some(permit) = self.hashing.acquire_bytes(hash.memory(), context.left) else {
             return self.deny(RefusalKind::Unavailable, "too many passwords are being hashed");
         };
-        match self.table.get(name) {
-            Some(hash) if hash.verify(password.expose()) => {
-                Decision::Allow(Identity { user_name: Some(name.clone()), ..Identity::default() })
-            }
-            Some(_) => self.deny(RefusalKind::BadCredentials, "the password is wrong"),
-            None => {
-                if let Some(hash) = self.stand_in(name) {
-                    let _ = std::hint::black_box(hash.verify(password.expose()));
-                }
-                Decision::Ignore
-            }
+        let verified = hash.verify(password.expose());
+        drop(permit);
+        match (user, verified) {
+            (_, Err(error)) => self.deny(RefusalKind::Unavailable, &error.to_string()),
+            (Some(_), Ok(true)) => Decision::Allow(Identity { user_name: Some(name.clone()), ..Identity::default() }),
+            (Some(_), Ok(false)) => self.deny(RefusalKind::BadCredentials, "the password is wrong"),
+            (None, Ok(_)) => Decision::Ignore,
         }
     }
 

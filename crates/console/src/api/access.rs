@@ -83,6 +83,11 @@ impl Access {
         }
     }
 
+    /// Whether a request brings the token of a console that has one.
+    pub(crate) fn is_proved(&self, headers: &HeaderMap) -> bool {
+        self.token.as_ref().is_some_and(|token| bears(headers, token))
+    }
+
     fn check_metrics(&self, headers: &HeaderMap) -> Result<(), Refused> {
         if !self.remote || self.open_metrics {
             return Ok(());
@@ -188,6 +193,15 @@ mod tests {
 
     fn code(result: Result<(), Refused>) -> u16 {
         result.map_or_else(|refused| refused.response().status().as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn a_token_proves_only_where_there_is_one() {
+        let bearer = headers(&[("authorization", "Bearer 0123456789abcdef")]);
+        assert!(!Access::local().is_proved(&bearer));
+        let access = Access::remote(false).with_token(TOKEN).unwrap();
+        assert!(access.is_proved(&bearer) && !access.is_proved(&headers(&[])));
+        assert!(!access.is_proved(&headers(&[("authorization", "Bearer 0123456789abcdeg")])));
     }
 
     #[test]

@@ -103,10 +103,18 @@ impl Desk {
         if std::mem::replace(&mut flow.full_told, true) {
             return;
         }
-        let (client_id, connected) = (session.client_id.to_string(), session.connection.is_some());
+        let client_id = session.client_id.to_string();
+        let connected = session.connection.is_some();
         let flow = session.flow_mut();
-        let unacknowledged = flow.inflight.iter().next().map(|entry| entry.id().get());
-        let waiting_ms = if connected && unacknowledged.is_some() { now.since(flow.waiting_since) } else { 0 };
-        self.events.push_back(Event::Log(LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms }));
+        let oldest_packet_id = flow.inflight.iter().next().map(|entry| entry.id().get());
+        let waits = connected && oldest_packet_id.is_some();
+        self.events.push_back(Event::Log(LogEvent::QueueFull {
+            client_id,
+            reason,
+            connected,
+            unacknowledged: flow.inflight.len() as u64,
+            oldest_packet_id,
+            waiting_ms: if waits { now.since(flow.waiting_since) } else { 0 },
+        }));
     }
 }

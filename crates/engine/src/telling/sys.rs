@@ -37,6 +37,8 @@ pub(crate) struct Sys {
     missing: u16,
     /// Most clients seen connected at once.
     clients_maximum: u64,
+    /// Memory of the process in bytes, as the shell has told for this round, and the most of any round.
+    process_memory: Option<(u64, u64)>,
     loads: Vec<Load>,
     last: Option<(Millis, SysValues)>,
     /// What subscribers can find as retained values, to be cleared when the last one leaves.
@@ -54,6 +56,8 @@ struct Load {
 pub(crate) struct SysValues {
     plain: [u64; PLAIN.len()],
     dropped: [u64; REASONS],
+    /// CONNECT packets received.
+    connects: u64,
 }
 
 /// The plain numbers: topics below `$SYS/broker/`.
@@ -78,21 +82,30 @@ const PLAIN: [&str; 18] = [
     "connections/socket/count",
 ];
 
-/// Counters with a moving average: position among [`PLAIN`] and topic below `$SYS/broker/load/`.
-const LOADS: [(usize, &str); 6] = [
-    (3, "messages/received"),
-    (4, "messages/sent"),
-    (5, "publish/received"),
-    (6, "publish/sent"),
-    (10, "bytes/received"),
-    (11, "bytes/sent"),
+/// Reads a counter.
+type Counted = fn(&SysValues) -> u64;
+
+/// Counters with a moving average, and their topics below `$SYS/broker/load/`.
+const LOADS: [(Counted, &str); 9] = [
+    (|it| it.plain[3], "messages/received"),
+    (|it| it.plain[4], "messages/sent"),
+    (|it| it.plain[5], "publish/received"),
+    (|it| it.plain[6], "publish/sent"),
+    (|it| it.plain[7], "publish/dropped"),
+    (|it| it.plain[10], "bytes/received"),
+    (|it| it.plain[11], "bytes/sent"),
+    (|it| it.plain[17], "sockets"),
+    (|it| it.connects, "connections"),
 ];
+
+/// Place of CONNECT among the types of packets.
+const CONNECT: usize = 1;
 
 const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
 
 impl Default for SysValues {
     fn default() -> Self {
-        Self { plain: [0; PLAIN.len()], dropped: [0; REASONS] }
+        Self { plain: [0; PLAIN.len()], dropped: [0; REASONS], connects: 0 }
     }
 }
 
@@ -102,6 +115,7 @@ impl SysValues {
         for (mine, theirs) in mine.zip(other.plain.iter().chain(&other.dropped)) {
             *mine += theirs;
         }
+        self.connects += other.connects;
     }
 
     fn write(&self) -> Vec<u8> {
@@ -109,6 +123,7 @@ impl SysValues {
         for value in self.plain.iter().chain(&self.dropped) {
             out.put_u64(*value);
         }
+        out.put_u64(self.connects);
         out
     }
 
@@ -118,6 +133,7 @@ impl SysValues {
         for value in values.plain.iter_mut().chain(&mut values.dropped) {
             *value = reader.u64("a number of $SYS").unwrap_or(0);
         }
+        values.connects = reader.u64("a number of $SYS").unwrap_or(0);
         values
     }
 }
@@ -133,10 +149,16 @@ impl Sys {
             gathered: SysValues::default(),
             missing: 0,
             clients_maximum: 0,
+            process_memory: None,
             loads: vec![Load::default(); LOADS.len()],
             last: None,
             published: BTreeSet::new(),
         }
+    }
+
+    /// When the next round is due.
+    pub(crate) fn next(&self) -> Option<Millis> {
+        self.next
     }
 
     /// Whether a round is due at some time.
@@ -167,6 +189,18 @@ impl Engine {
                 self.retained.clear(TenantId::DEFAULT, &topic);
             }
         }
+    }
+
+    /// Whether the next [`Engine::handle_timers`] publishes `$SYS`, which then tells the memory of the process if
+    /// [`Engine::set_process_memory`] has told it before.
+    pub fn is_about_to_tell(&self, now: Now) -> bool {
+        self.sys.next().is_some_and(|at| at <= now.monotonic)
+    }
+
+    /// Takes note of what the process uses, in bytes.
+    pub fn set_process_memory(&mut self, bytes: u64) {
+        let most = self.sys.process_memory.map_or(0, |(_, most)| most);
+        self.sys.process_memory = Some((bytes, most.max(bytes)));
     }
 
     fn set_sys_timer(&mut self, at: Millis) {
@@ -227,7 +261,7 @@ impl Engine {
             gauges.retained_bytes + gauges.queued_bytes,
             counters.sockets_opened,
         ];
-        SysValues { plain, dropped: counters.dropped }
+        SysValues { plain, dropped: counters.dropped, connects: counters.packets_in[CONNECT] }
     }
 
     fn finish_sys_round(&mut self, now: Now) {
@@ -253,6 +287,10 @@ impl Engine {
                 texts.push((format!("publish/messages/dropped/{}", reason.label()), count.to_string()));
             }
         }
+        if let Some((now, most)) = self.sys.process_memory {
+            texts.push(("heap/current".into(), now.to_string()));
+            texts.push(("heap/maximum".into(), most.to_string()));
+        }
         self.add_loads(now, &values, &mut texts);
         for (topic, text) in texts {
             self.publish_sys_value(now, format!("$SYS/broker/{topic}"), &text);
@@ -266,8 +304,8 @@ impl Engine {
         let start = (self.sys.started.monotonic, SysValues::default());
         let (then, last) = self.sys.last.as_ref().unwrap_or(&start);
         let minutes = now.monotonic.since(*then) as f64 / 60_000.0;
-        for ((at, topic), load) in LOADS.iter().zip(&mut self.sys.loads) {
-            let counted = values.plain[*at].saturating_sub(last.plain[*at]) as f64;
+        for ((read, topic), load) in LOADS.iter().zip(&mut self.sys.loads) {
+            let counted = read(values).saturating_sub(read(last)) as f64;
             for (average, window) in load.averages.iter_mut().zip(MINUTES) {
                 if minutes > 0.0 {
                     let (per_minute, weight) = (counted / minutes, (-minutes / window).exp());

@@ -133,13 +133,13 @@ fn the_log_says_who_stopped_acknowledging_which_message_and_since_when() {
                 .take_log()
                 .into_iter()
                 .filter_map(|event| match event {
-                    LogEvent::QueueFull { client_id, unacknowledged, waiting_ms, .. } => {
-                        Some((client_id, unacknowledged, waiting_ms))
-                    }
+                    LogEvent::QueueFull {
+                        client_id, connected, unacknowledged, oldest_packet_id, waiting_ms, ..
+                    } => Some((client_id, connected, unacknowledged, oldest_packet_id, waiting_ms)),
                     _ => None,
                 })
                 .collect();
-            assert_eq!(told, [("sleepy".to_owned(), Some(stuck_id.get()), 90_000)], "{overflow:?}");
+            assert_eq!(told, [("sleepy".to_owned(), true, 1, Some(stuck_id.get()), 90_000)], "{overflow:?}");
             subscriber.drain();
             subscriber.puback(stuck_id);
             subscriber.drain();

@@ -68,9 +68,26 @@ fn load_values_are_published_from_the_start() {
     everywhere(|world| {
         let watcher = watcher(world, "$SYS/broker/load/#");
         let first = values(&watcher);
-        assert_eq!(first.len(), 18, "{first:?}");
+        assert_eq!(first.len(), 27, "{first:?}");
         world.advance(seconds(10));
-        assert_eq!(values(&watcher).len(), 18);
+        assert_eq!(values(&watcher).len(), 27);
+    });
+}
+
+#[test]
+fn load_of_connections_is_an_average_per_minute() {
+    in_one_process(|world| {
+        let watcher = watcher(world, "$SYS/broker/load/#");
+        values(&watcher);
+        let _clients: Vec<_> = (0..6).map(|number| world.connect(v5(&format!("c{number}")))).collect();
+        world.advance(seconds(10));
+        let told = values(&watcher);
+        for what in ["connections", "sockets"] {
+            let topic = format!("$SYS/broker/load/{what}/1min");
+            let value = told.iter().find(|(found, _)| **found == topic).map(|(_, text)| text.as_str());
+            // 36 per minute, of which a sixth of a minute makes 1 - exp(-1/6).
+            assert_eq!(value, Some("5.53"), "{what}: {told:?}");
+        }
     });
 }
 

@@ -62,11 +62,11 @@ pub(crate) fn ip_of(peer: Peer) -> Option<IpAddr> {
 impl Shard {
     /// Lets a transport in that a listener has accepted, or closes it at once and says why in metrics, log and
     /// recorder.
-    pub(crate) fn admit(&mut self, transport: Transport, listener: ListenerId) {
+    pub(crate) fn admit(&mut self, transport: Transport, listener: ListenerId, peer: Peer) {
         // Behind a proxy it is asked about once the proxy has told.
-        let address = if transport.is_introduced() { ip_of(transport.peer()) } else { None };
+        let address = if transport.is_introduced() { ip_of(peer) } else { None };
         match self.shared.admission.admit(self.now, Some(listener), address) {
-            Ok(seat) => self.take_in(transport, listener, seat),
+            Ok(seat) => self.take_in(transport, listener, seat, peer),
             Err(reason) => {
                 self.counters.accepted += 1;
                 self.refuse_at_accept(address, reason);
@@ -140,7 +140,7 @@ impl Shard {
     }
 
     pub(crate) fn address_of(&mut self, key: ConnectionKey) -> Option<IpAddr> {
-        ip_of(self.table.get(key)?.1.peer())
+        ip_of(self.table.peer(key)?)
     }
 
     /// A CONNECT waits for its verdict: bans decide first, then whoever decides from outside.
@@ -279,9 +279,9 @@ impl Shard {
                 let event = self.flown(FlightKind::BadPacket).client(client_id).detail(detail);
                 event.address(self.address_of(*key))
             }
-            LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms } => {
+            LogEvent::QueueFull { client_id, reason, connected, unacknowledged, oldest_packet_id, waiting_ms } => {
                 let event = self.flown(FlightKind::QueueFull).client(client_id).reason(*reason);
-                event.detail(&unacknowledged_for(*unacknowledged, *waiting_ms))
+                event.detail(&held_up_by(*connected, *unacknowledged, *oldest_packet_id, *waiting_ms))
             }
             LogEvent::Dropped { client_id, topic, reason, publisher, untold } => {
                 let event = self.flown(FlightKind::Dropped).client(client_id).topic(topic).reason(*reason);
@@ -373,10 +373,26 @@ impl Shard {
 }
 
 /// What holds a queue up, for people.
-fn unacknowledged_for(packet_id: Option<u16>, waiting_ms: u64) -> String {
+fn held_up_by(connected: bool, unacknowledged: u64, oldest_packet_id: Option<u16>, waiting_ms: u64) -> String {
     let seconds = waiting_ms / 1000;
-    match packet_id {
-        Some(id) => format!("packet id {id} is not acknowledged; nothing was for {seconds} s"),
-        None => format!("the client does not read fast enough; nothing was acknowledged for {seconds} s"),
+    match oldest_packet_id {
+        _ if !connected => "the client is away".to_owned(),
+        Some(id) => {
+            format!("packet id {id} is the oldest of {unacknowledged} not acknowledged; nothing was for {seconds} s")
+        }
+        None => "the client does not read as fast as messages come".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::held_up_by;
+
+    #[test]
+    fn a_full_queue_says_what_holds_it_up() {
+        let waits = "packet id 7 is the oldest of 3 not acknowledged; nothing was for 6 s";
+        assert_eq!(held_up_by(true, 3, Some(7), 6_000), waits);
+        assert_eq!(held_up_by(true, 0, None, 0), "the client does not read as fast as messages come");
+        assert_eq!(held_up_by(false, 3, Some(7), 0), "the client is away");
     }
 }

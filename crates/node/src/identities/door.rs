@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidegate_engine::{Accepted, ConnectionKey, Verdict};
 
 use crate::observer::Answer;
+use crate::observer::Peer;
 use crate::shard::Shard;
 use crate::shard::inbox::{Adoption, InboxSender, ToShard};
 use crate::shard::table::Flags;
@@ -54,6 +55,7 @@ impl Shard {
         self.gate.forget_pending(key);
         let listener = self.table.listener(key);
         let Some(bytes) = self.engine.leave_admitted(key) else { return };
+        let peer = self.table.peer(key).unwrap_or(Peer::Gone);
         let Some((flags, mut transport, seat)) = self.table.remove(key) else { return };
         let deregistered =
             if flags.has(Flags::REGISTERED) { transport.deregister(self.poll.registry()) } else { Ok(()) };
@@ -65,7 +67,7 @@ impl Shard {
         self.counters.handed_over += 1;
         let Door { inbox, pass } = door;
         let admitted = Some(Admitted { accepted, pass });
-        inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, bytes, admitted })));
+        inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, peer, bytes, admitted })));
     }
 
     /// What was decided about a client whose CONNECT is worked now, by the node that it came through.

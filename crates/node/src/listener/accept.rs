@@ -31,9 +31,9 @@ impl Shard {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(acceptor) = self.acceptors.get_mut(position).filter(|acceptor| acceptor.ready) else { return };
             let error = match acceptor.accept() {
-                Ok(Accepted::Connection(transport)) => {
+                Ok(Accepted::Connection(transport, peer)) => {
                     let listener = acceptor.id();
-                    self.admit(transport, listener);
+                    self.admit(transport, listener, peer);
                     continue;
                 }
                 Ok(Accepted::TooManyHandshakes(address)) => {

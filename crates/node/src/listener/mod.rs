@@ -20,6 +20,7 @@ pub(crate) use bind::{SocketFile, bind, bind_quic};
 pub(crate) use shortage::{Reserve, Shortage};
 
 use crate::address::LocalAddress;
+use crate::observer::Peer;
 use crate::proxy_protocol::Network;
 use crate::tls::TlsListener;
 use crate::transport::Transport;
@@ -65,17 +66,19 @@ impl Layers {
             None => transport,
             Some(path) => transport.upgrade(Arc::clone(path)),
         };
-        Ok(Accepted::Connection(match &self.proxies {
+        let transport = match &self.proxies {
             None => transport,
             Some(networks) => transport.proxied(peer.ip(), networks),
-        }))
+        };
+        Ok(Accepted::Connection(transport, Peer::Address(peer)))
     }
 }
 
 /// What accepting gave.
 #[derive(Debug)]
 pub(crate) enum Accepted {
-    Connection(Transport),
+    /// A connection, and where the system says that it comes from: a socket that its peer has reset no longer knows.
+    Connection(Transport, Peer),
     /// The socket of this peer is closed again: as many TLS handshakes are under way as the listener works on at once.
     TooManyHandshakes(IpAddr),
 }
@@ -137,7 +140,9 @@ impl Acceptor {
     pub(crate) fn accept(&self) -> io::Result<Accepted> {
         match &self.socket {
             ListenSocket::Tcp(listener, layers) => layers.put_over(listener.accept()?),
-            ListenSocket::Unix(listener, _) => Ok(Accepted::Connection(Transport::Unix(listener.accept()?.0))),
+            ListenSocket::Unix(listener, _) => {
+                Ok(Accepted::Connection(Transport::Unix(listener.accept()?.0), Peer::Unix))
+            }
         }
     }
 

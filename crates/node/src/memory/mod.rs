@@ -84,6 +84,18 @@ impl TrimPolicy {
     }
 }
 
+/// Memory of the process that no file backs, in bytes: heap, stacks, and what the allocator keeps. None where the system
+/// does not tell.
+pub(crate) fn of_process() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    anonymous(&status)
+}
+
+fn anonymous(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
 /// Asks the allocator to return free pages to the system. Does nothing where the allocator cannot be asked.
 pub(crate) fn return_free_pages() {
     trim::trim();
@@ -169,6 +181,12 @@ mod tests {
         assert!(policy.is_due(Millis(5000 + TRIM_QUIET_MS), crowd(5000)));
         policy.note(Millis(9000), crowd(9999));
         assert_eq!(policy.deadline(), Millis::NEVER, "not yet twice as many");
+    }
+
+    #[test]
+    fn anonymous_memory_is_read_from_the_status() {
+        assert_eq!(anonymous("VmRSS:\t 100 kB\nRssAnon:\t    4272 kB\nRssFile:\t 1 kB\n"), Some(4272 * 1024));
+        assert_eq!(anonymous("VmRSS:\t 100 kB\n"), None);
     }
 
     #[test]

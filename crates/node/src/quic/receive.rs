@@ -180,7 +180,8 @@ impl Shard {
             Ok(seat) => match endpoint.accept(incoming, slot, self.place.shard) {
                 Ok(quic) => {
                     self.counters.quic_begun += 1;
-                    self.take_in(Transport::Quic(Box::new(quic)), listener, seat);
+                    let peer = crate::observer::Peer::Address(quic.peer());
+                    self.take_in(Transport::Quic(Box::new(quic)), listener, seat, peer);
                 }
                 Err(error) => {
                     self.counters.quic_failed += 1;

@@ -7,6 +7,7 @@ use tidegate_engine::{ConnectionKey, ListenerId, Reason, ShardId};
 
 use crate::admission::{Seat, ip_of};
 use crate::limits::HANDSHAKE_STEP_BYTES;
+use crate::observer::Peer;
 use crate::quic::Owner;
 use crate::shard::Shard;
 use crate::shard::inbox::{Adoption, ToShard};
@@ -19,16 +20,16 @@ use crate::websocket;
 impl Shard {
     /// Takes a new connection in. It is read before it is registered: often its CONNECT has arrived already, and then a
     /// client whose home is elsewhere was never registered here.
-    pub(crate) fn take_in(&mut self, transport: Transport, listener: ListenerId, seat: Seat) {
+    pub(crate) fn take_in(&mut self, transport: Transport, listener: ListenerId, seat: Seat, peer: Peer) {
         self.counters.accepted += 1;
         let before = self.shared.connections.fetch_add(1, Ordering::Relaxed);
         if before >= self.shared.max_connections && !self.make_room() {
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
             self.free_seat(seat);
-            self.refuse_full(ip_of(transport.peer()));
+            self.refuse_full(ip_of(peer));
             return;
         }
-        if let Some(key) = self.open(transport, listener, seat) {
+        if let Some(key) = self.open(transport, listener, seat, peer) {
             self.note_stranger(key);
             if self.read_budget > 0 {
                 self.read_connection(key);
@@ -79,7 +80,7 @@ impl Shard {
         self.counters.adopted += 1;
         let (waiting, ended) = (adoption.transport.is_waiting(), adoption.transport.has_ended());
         let secure = adoption.transport.is_secure();
-        let Some(key) = self.open(adoption.transport, adoption.listener, adoption.seat) else { return };
+        let Some(key) = self.open(adoption.transport, adoption.listener, adoption.seat, adoption.peer) else { return };
         if secure {
             self.preset(key);
         }
@@ -107,7 +108,13 @@ impl Shard {
     }
 
     /// Asks the engine for a key and takes the transport in under it, or closes it.
-    fn open(&mut self, mut transport: Transport, listener: ListenerId, seat: Seat) -> Option<ConnectionKey> {
+    fn open(
+        &mut self,
+        mut transport: Transport,
+        listener: ListenerId,
+        seat: Seat,
+        peer: Peer,
+    ) -> Option<ConnectionKey> {
         // The key of a connection that was handed over is free as soon as the event exists.
         self.take_events();
         let Ok(key) = self.engine.open_connection(self.now, listener) else {
@@ -117,7 +124,7 @@ impl Shard {
             return None;
         };
         let quic = transport.quic().map(|quic| quic.id());
-        self.table.insert(key, transport, listener, seat);
+        self.table.insert(key, transport, listener, seat, peer);
         if let Some(id) = quic {
             self.own_quic(id, Owner::Client(key));
         }
@@ -141,6 +148,7 @@ impl Shard {
 
     /// Sends a connection to the home of its client, with all that was received.
     pub(crate) fn hand_over(&mut self, key: ConnectionKey, home: ShardId, listener: ListenerId, bytes: Vec<u8>) {
+        let peer = self.table.peer(key).unwrap_or(Peer::Gone);
         let Some((flags, mut transport, seat)) = self.table.remove(key) else { return };
         let deregistered =
             if flags.has(Flags::REGISTERED) { transport.deregister(self.poll.registry()) } else { Ok(()) };
@@ -150,7 +158,7 @@ impl Shard {
         let inbox = self.inboxes.get(usize::from(home.0));
         if let (Ok(()), Some(inbox)) = (deregistered, inbox) {
             self.counters.handed_over += 1;
-            inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, bytes, admitted: None })));
+            inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, peer, bytes, admitted: None })));
         } else {
             self.free_seat(seat);
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
@@ -245,10 +253,10 @@ impl Shard {
             Ended::Proxy(_) => self.counters.proxy_refused += 1,
             Ended::Quic(_) => self.counters.quic_failed += 1,
         }
-        if fault && let Some((flags, transport)) = self.table.get(key) {
+        let peer = self.table.peer(key).unwrap_or(Peer::Gone);
+        if fault && let Some((flags, _)) = self.table.get(key) {
             // A QUIC connection that has failed takes nothing along any more.
             flags.set(if matches!(ended, Ended::Quic(_)) { Flags::BROKEN } else { Flags::WILL_LINGER });
-            let peer = transport.peer();
             if matches!(ended, Ended::Tls(_) | Ended::Proxy(_) | Ended::Quic(_))
                 && let Some(times) = self.unfit.note(self.now.monotonic)
             {
@@ -276,7 +284,12 @@ impl Shard {
     pub(crate) fn facts(&mut self, key: ConnectionKey) -> ConnectionFacts {
         let listener = usize::from(self.table.listener(key).0);
         let tls = self.shared.tls.get(listener).map(|listener| listener.settings());
-        self.table.get(key).map_or_else(ConnectionFacts::default, |(_, transport)| transport.facts(tls.as_deref()))
+        let peer = match self.table.peer(key) {
+            Some(Peer::Address(address)) => Some(address),
+            _ => None,
+        };
+        let known = self.table.get(key).map(|(_, transport)| transport.facts(tls.as_deref()));
+        ConnectionFacts { peer, ..known.unwrap_or_default() }
     }
 
     /// The socket is of no use any more.

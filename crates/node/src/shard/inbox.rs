@@ -18,6 +18,7 @@ use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::identities::{Admitted, Door};
 use crate::moves::MoveOrder;
+use crate::observer::Peer;
 use crate::quic::{QuicBatch, QuicNotice};
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
@@ -60,6 +61,8 @@ pub(crate) struct Adoption {
     pub listener: ListenerId,
     /// Its place among those of its address.
     pub seat: Seat,
+    /// Where it comes from, as was known when it was accepted.
+    pub peer: Peer,
     /// What the client has sent so far, from the first byte of its CONNECT.
     pub bytes: Vec<u8>,
     /// What was decided about the client, where that is done.

@@ -1,9 +1,12 @@
 //! The shell's half of each connection: its socket and a few flags. Engine and shell use the same index.
 
+use std::net::{IpAddr, SocketAddr};
+
 use mio::Token;
 use tidegate_engine::{ConnectionKey, ListenerId};
 
 use crate::admission::Seat;
+use crate::observer::Peer;
 use crate::transport::Transport;
 
 /// Tokens from this index on name no connection: wakers and listeners.
@@ -18,13 +21,41 @@ pub(crate) struct Slot {
     pub listener: ListenerId,
     /// Its place among those of its address.
     seat: Seat,
+    /// Where it comes from, for when its socket no longer knows.
+    origin: Origin,
     /// How things stand.
     pub flags: Flags,
 }
 
 // An idle TCP connection costs the shell this much. Debug builds of mio add a check to each socket.
 #[cfg(not(debug_assertions))]
-const _: () = assert!(size_of::<Slot>() <= 32);
+const _: () = assert!(size_of::<Slot>() <= 48);
+
+/// The address that a connection was accepted from, in as few bytes as that takes. IPv4 addresses are mapped ones, and
+/// port 0 means that there is none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Origin {
+    ip: [u8; 16],
+    port: u16,
+}
+
+impl Origin {
+    fn of(peer: Peer) -> Self {
+        let Peer::Address(address) = peer else { return Self::default() };
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        Self { ip: ip.octets(), port: address.port() }
+    }
+
+    fn peer(self) -> Peer {
+        match self.port {
+            0 => Peer::Gone,
+            port => Peer::Address(SocketAddr::new(IpAddr::from(self.ip).to_canonical(), port)),
+        }
+    }
+}
 
 /// A set of states of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,16 +118,23 @@ pub(crate) fn token_of(key: ConnectionKey) -> Token {
 
 impl Table {
     /// Takes a connection in under the key that the engine gave it.
-    pub(crate) fn insert(&mut self, key: ConnectionKey, transport: Transport, listener: ListenerId, seat: Seat) {
+    pub(crate) fn insert(
+        &mut self,
+        key: ConnectionKey,
+        transport: Transport,
+        listener: ListenerId,
+        seat: Seat,
+        peer: Peer,
+    ) {
         let index = key.index as usize;
         while self.slots.len() <= index {
-            let (listener, flags) = (ListenerId(0), Flags::default());
-            self.slots.push(Slot { transport: None, generation: 0, listener, seat: Seat::NONE, flags });
+            let (listener, flags, origin) = (ListenerId(0), Flags::default(), Origin::default());
+            self.slots.push(Slot { transport: None, generation: 0, listener, seat: Seat::NONE, origin, flags });
         }
         if let Some(slot) = self.slots.get_mut(index) {
             self.live += usize::from(slot.transport.is_none());
-            let (generation, flags) = (key.generation, Flags::default());
-            *slot = Slot { transport: Some(transport), generation, listener, seat, flags };
+            let (generation, flags, origin) = (key.generation, Flags::default(), Origin::of(peer));
+            *slot = Slot { transport: Some(transport), generation, listener, seat, origin, flags };
         }
     }
 
@@ -108,6 +146,15 @@ impl Table {
             return None;
         }
         Some((&mut slot.flags, slot.transport.as_mut()?))
+    }
+
+    /// Where a connection comes from, also when its peer has reset it.
+    pub(crate) fn peer(&self, key: ConnectionKey) -> Option<Peer> {
+        let slot = self.slots.get(key.index as usize).filter(|slot| slot.generation == key.generation)?;
+        match slot.transport.as_ref()?.peer() {
+            Peer::Gone => Some(slot.origin.peer()),
+            known => Some(known),
+        }
     }
 
     /// The listener of a connection.
@@ -184,6 +231,34 @@ mod tests {
         Transport::Unix(UnixStream::pair().unwrap().0)
     }
 
+    /// A peer that closes with unread bytes resets the connection.
+    #[test]
+    fn a_connection_that_was_reset_keeps_its_address() {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut stream, address) = listener.accept().unwrap();
+        stream.write_all(b"unread").unwrap();
+        client.peek(&mut [0]).unwrap();
+        drop(client);
+        assert!(stream.read(&mut [0]).is_err(), "it was reset");
+        assert!(stream.peer_addr().is_err(), "the socket no longer knows");
+        let mut table = Table::default();
+        let transport = Transport::Tcp(mio::net::TcpStream::from_std(stream));
+        table.insert(key(0, 1), transport, ListenerId(0), Seat::NONE, Peer::Address(address));
+        assert_eq!(table.peer(key(0, 1)), Some(Peer::Address(address)));
+        assert_eq!(table.peer(key(0, 0)), None, "an earlier connection");
+    }
+
+    #[test]
+    fn addresses_of_both_kinds_are_kept_and_none_is_made_up() {
+        for text in ["192.0.2.7:1883", "[2001:db8::7]:65535"] {
+            let peer = Peer::Address(text.parse().unwrap());
+            assert_eq!(Origin::of(peer).peer(), peer);
+        }
+        assert_eq!(Origin::of(Peer::Unix).peer(), Peer::Gone);
+    }
+
     fn key(index: u32, generation: u32) -> ConnectionKey {
         ConnectionKey { index, generation }
     }
@@ -191,13 +266,13 @@ mod tests {
     #[test]
     fn an_event_for_a_closed_connection_does_not_reach_its_successor() {
         let mut table = Table::default();
-        table.insert(key(3, 1), transport(), ListenerId(7), Seat::NONE);
+        table.insert(key(3, 1), transport(), ListenerId(7), Seat::NONE, Peer::Gone);
         let old = token_of(key(3, 1));
         assert_eq!(table.key_of(old), Some(key(3, 1)));
         assert_eq!(table.listener(key(3, 1)), ListenerId(7));
         assert!(table.remove(key(3, 1)).is_some());
         assert_eq!(table.key_of(old), None);
-        table.insert(key(3, 2), transport(), ListenerId(0), Seat::NONE);
+        table.insert(key(3, 2), transport(), ListenerId(0), Seat::NONE, Peer::Gone);
         assert_eq!(table.key_of(old), None);
         assert!(table.get(key(3, 1)).is_none());
         assert!(table.remove(key(3, 1)).is_none());
@@ -208,7 +283,7 @@ mod tests {
     fn the_unused_end_is_given_back() {
         let mut table = Table::default();
         for index in 0..100 {
-            table.insert(key(index, 0), transport(), ListenerId(0), Seat::NONE);
+            table.insert(key(index, 0), transport(), ListenerId(0), Seat::NONE, Peer::Gone);
         }
         for index in (0..100).filter(|index| *index != 10) {
             table.remove(key(index, 0));

@@ -17,7 +17,7 @@ use crate::limits::{
     READ_BYTES_PER_TURN, SHORT_LINE,
 };
 use crate::memory::program_pages::release_program_pages;
-use crate::memory::{Held, return_free_pages};
+use crate::memory::{self, Held, return_free_pages};
 use crate::observer::{Answer, Occasion};
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
@@ -263,6 +263,11 @@ impl Shard {
 
     fn run_timers(&mut self) {
         if self.engine.next_deadline() <= self.now.monotonic {
+            if self.engine.is_about_to_tell(self.now)
+                && let Some(bytes) = memory::of_process()
+            {
+                self.engine.set_process_memory(bytes);
+            }
             self.engine.handle_timers(self.now);
         }
         let heard = self.heard.until();
@@ -360,7 +365,7 @@ impl Shard {
             | Delayed { key, .. } => Some(*key),
             QueueFull { .. } | Dropped { .. } | Denied { .. } | BrokerServes { .. } | BrokerLost { .. } => None,
         };
-        let peer = key.and_then(|key| self.table.get(key)).map(|(_, transport)| transport.peer());
+        let peer = key.and_then(|key| self.table.peer(key));
         let listener = key.filter(|_| peer.is_some()).map(|key| self.table.listener(key));
         self.shared.observer.log(&Occasion { shard: self.place.shard, listener, peer, event });
     }

@@ -12,6 +12,7 @@ use tidegate_engine::{DialAttempt, Evicted, ListenerId, ShardId, UplinkError, Up
 use crate::address::HostPort;
 use crate::admission::Seat;
 use crate::handle::{NoAnswer, NodeHandle};
+use crate::observer::Peer;
 use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
 use crate::transport::Transport;
@@ -293,7 +294,7 @@ impl Shard {
         self.take_events();
         let Some(key) = self.engine.open_uplink(self.now, &name, attempt) else { return };
         self.shared.connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.table.insert(key, transport, NO_LISTENER, Seat::NONE);
+        self.table.insert(key, transport, NO_LISTENER, Seat::NONE, Peer::Gone);
         self.register(key);
     }
 }

@@ -1,6 +1,8 @@
 //! A client at the door: what is known of it, and what becomes of it.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tidegate_auth::{AclAction, AclRule, ClientCertificate, Enhanced, Identity, Refusal, RefusalKind, Request, Secret};
 use tidegate_engine::{self as engine, AuthRequest, Reason, TenantId, Verdict};
@@ -13,7 +15,7 @@ use crate::access::tenants::{TenantMap, Traits};
 #[derive(Debug)]
 pub(super) struct Arrival {
     /// What providers are asked.
-    pub(super) request: Request,
+    pub(super) request: Arc<Request>,
     /// What the listener takes from the certificate.
     pub(super) certificate_name: Option<String>,
     /// The tenant that the engine has found for it.
@@ -28,7 +30,7 @@ impl Arrival {
         Self {
             certificate_name: named.map(|identity| identity.value.to_string()),
             tenant: request.tenant,
-            request: Request {
+            request: Arc::new(Request {
                 listener: gate.name.clone(),
                 tenant: u32::from(request.tenant.0),
                 client_id: request.client_id,
@@ -38,7 +40,7 @@ impl Arrival {
                 certificate: tls.and_then(certificate),
                 sni: tls.and_then(|tls| tls.server_name.as_deref()).map(str::to_owned),
                 enhanced,
-            },
+            }),
         }
     }
 
@@ -109,8 +111,9 @@ fn certificate(tls: &TlsFacts) -> Option<ClientCertificate> {
     })
 }
 
-/// Tells the log why, and the client what. The user name is left out: it may be a token.
-pub(super) fn refuse(client_id: &str, listener: &str, refusal: &Refusal) -> Verdict {
+/// Tells the log why, and the client what. The user name is left out: it may be a token. The log's other line about the
+/// same refusal, which says neither who nor why, is for `debug` ([`is_told`]).
+pub(super) fn refuse(client_id: &str, listener: &str, peer: Option<SocketAddr>, refusal: &Refusal) -> Verdict {
     let (provider, why) = (refusal.provider.as_str(), refusal.why.as_str());
     let reason = match refusal.kind {
         RefusalKind::BadCredentials => Reason::BadCredentials,
@@ -119,6 +122,18 @@ pub(super) fn refuse(client_id: &str, listener: &str, refusal: &Refusal) -> Verd
         RefusalKind::Unavailable => Reason::AuthenticationUnavailable,
         RefusalKind::BadMethod => Reason::BadAuthenticationMethod,
     };
-    tracing::info!(client_id, listener, provider, why, reason = reason.label(), "client not let in");
+    let peer = peer.map(tracing::field::display);
+    tracing::warn!(peer, client_id, listener, provider, why, reason = reason.label(), "client not let in");
     Verdict::Refuse(reason)
+}
+
+/// Whether refusals with this reason are told by [`refuse`] where clients are asked who they are.
+pub(crate) fn is_told(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::BadCredentials
+            | Reason::NotAuthorized
+            | Reason::AuthenticationUnavailable
+            | Reason::BadAuthenticationMethod
+    )
 }

@@ -9,8 +9,10 @@ use tidegate_auth::Exchange;
 use super::Place;
 use super::arrival::Arrival;
 
-/// Exchanges under way at once. Each holds a few hundred bytes.
+/// Exchanges under way at once.
 const MAX_EXCHANGES: usize = 16_384;
+/// What the requests of all of them hold, bytes.
+pub(crate) const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Age from which an exchange makes room for another: its client is gone, or takes longer than it is given to connect.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -18,7 +20,14 @@ const MAX_AGE: Duration = Duration::from_secs(60);
 /// The exchanges, each waiting for the next step of its client.
 #[derive(Debug, Default)]
 pub(super) struct Exchanges {
-    table: Mutex<HashMap<Place, Waiting>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    table: HashMap<Place, Waiting>,
+    /// What the requests of all of them hold.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -28,24 +37,43 @@ struct Waiting {
     since: Instant,
 }
 
+impl State {
+    fn remove(&mut self, place: Place) -> Option<Waiting> {
+        let waiting = self.table.remove(&place)?;
+        self.bytes = self.bytes.saturating_sub(waiting.arrival.request.bytes());
+        Some(waiting)
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.table.len() < MAX_EXCHANGES && (self.bytes + bytes) as u64 <= MAX_BYTES
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        self.table.retain(|_, waiting| now.duration_since(waiting.since) < MAX_AGE);
+        self.bytes = self.table.values().map(|waiting| waiting.arrival.request.bytes()).sum();
+    }
+}
+
 impl Exchanges {
     /// Keeps an exchange until its client answers. Gives the client back when there is no room.
     pub(super) fn put(&self, place: Place, exchange: Exchange, arrival: Box<Arrival>) -> Result<(), Box<Arrival>> {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = Instant::now();
-        if table.len() >= MAX_EXCHANGES {
-            table.retain(|_, waiting| since.duration_since(waiting.since) < MAX_AGE);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, bytes) = (Instant::now(), arrival.request.bytes());
+        state.remove(place);
+        if !state.has_room(bytes) {
+            state.forget_old(since);
         }
-        if table.len() >= MAX_EXCHANGES {
+        if !state.has_room(bytes) {
             return Err(arrival);
         }
-        table.insert(place, Waiting { exchange, arrival, since });
+        state.bytes += bytes;
+        state.table.insert(place, Waiting { exchange, arrival, since });
         Ok(())
     }
 
     /// The exchange of a connection.
     pub(super) fn take(&self, place: Place) -> Option<(Exchange, Box<Arrival>)> {
-        let waiting = self.table.lock().unwrap_or_else(PoisonError::into_inner).remove(&place)?;
+        let waiting = self.state.lock().unwrap_or_else(PoisonError::into_inner).remove(place)?;
         Some((waiting.exchange, waiting.arrival))
     }
 }

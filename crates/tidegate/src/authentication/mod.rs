@@ -23,7 +23,9 @@ use crate::config::Config;
 use arrival::Arrival;
 use exchanges::Exchanges;
 
+pub(crate) use arrival::is_told;
 pub(crate) use check::check;
+pub(crate) use exchanges::MAX_BYTES as MAX_EXCHANGE_BYTES;
 pub(crate) use reloadable::Providers;
 
 /// A connection, named so that the answer to a challenge finds what it is an answer to.
@@ -150,7 +152,7 @@ impl Authentication {
         let policy = self.policy();
         let Some(gate) = policy.gates.get(usize::from(request.listener.0)) else {
             let refusal = Refusal::new(RefusalKind::NotAuthorized, "", "the listener is gone");
-            give(arrival::refuse(&request.client_id, "", &refusal));
+            give(arrival::refuse(&request.client_id, "", facts.peer, &refusal));
             return;
         };
         let again = request.again;
@@ -164,7 +166,7 @@ impl Authentication {
             return;
         }
         let anonymous = gate.allow_anonymous && arrival.says_no_name();
-        let question = arrival.request.clone();
+        let question = Arc::clone(&arrival.request);
         let answer = move |decision| {
             let decision = if anonymous { or_anonymous(decision) } else { decision };
             give(judge(&policy, &arrival, decision, None));
@@ -176,7 +178,7 @@ impl Authentication {
     pub(crate) fn answer_challenge(&self, place: Place, data: &[u8]) -> Verdict {
         let Some((exchange, arrival)) = self.exchanges.take(place) else {
             let refusal = Refusal::new(RefusalKind::Unavailable, "", "the exchange took too long");
-            return arrival::refuse("", "", &refusal);
+            return arrival::refuse("", "", None, &refusal);
         };
         self.step(&self.policy(), exchange, arrival, data, place)
     }
@@ -267,5 +269,5 @@ fn judge(policy: &Policy, arrival: &Arrival, decision: Decision, data: Option<Ve
         Decision::Deny(refusal) => refusal,
         Decision::Ignore => Refusal::new(RefusalKind::BadCredentials, "", "no provider knows this client"),
     };
-    arrival::refuse(&arrival.request.client_id, &arrival.request.listener, &refusal)
+    arrival::refuse(&arrival.request.client_id, &arrival.request.listener, arrival.request.peer, &refusal)
 }

@@ -47,7 +47,9 @@ pub(crate) fn chain(config: &Config, asker: &FleetAsker) -> Result<ChainSettings
             0 => defaults.hashing,
             some => usize::from(some),
         },
+        hash_memory: config.hash_memory(),
         queue: narrow(authentication.max_waiting),
+        queue_bytes: usize::try_from(authentication.max_waiting_bytes.0).unwrap_or(usize::MAX),
         deadline: authentication.timeout,
         cache: CacheSettings {
             entries: narrow(authentication.cache_entries),

@@ -238,7 +238,7 @@ mod tests {
 
         fn verifies(&self, user: &str, password: &str) -> bool {
             let users = UserFile::load(&self.users()).unwrap();
-            users.users().any(|(name, hash)| name.as_str() == user && hash.verify(password.as_bytes()))
+            users.users().any(|(name, hash)| name.as_str() == user && hash.verify(password.as_bytes()) == Ok(true))
         }
     }
 

@@ -10,6 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
+use crate::admin_client::read_token;
+
 /// Time within which the broker must be reached.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time within which it must have read its files and answered.
@@ -28,6 +30,9 @@ pub(crate) struct Args {
     /// Send SIGHUP to the process whose id is in this file instead; what came of it is then in the broker's log
     #[arg(long, value_name = "FILE", conflicts_with = "admin")]
     pid: Option<PathBuf>,
+    /// File with the token of the broker's `admin.token_file`; needed where the broker is on another machine
+    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
+    token_file: Option<PathBuf>,
 }
 
 /// Why it could not be asked.
@@ -43,6 +48,8 @@ enum ReloadError {
     Exchange { address: String, source: io::Error },
     #[error("what answers at {0} is no broker that can be told to reload")]
     Answer(String),
+    #[error("cannot read the token in {}: {source}", path.display())]
+    Token { path: PathBuf, source: io::Error },
     #[error("cannot read {}: {source}", path.display())]
     PidFile { path: PathBuf, source: io::Error },
     #[error("{} holds no process id", .0.display())]
@@ -57,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Exit {
         Some(path) => {
             signal(path).map(|pid| (format!("sent SIGHUP to process {pid}; its log says what came of it\n"), true))
         }
-        None => ask(&args.admin),
+        None => ask(&args.admin, args.token_file.as_deref()),
     };
     match done {
         Ok((text, true)) => print_and_exit(&text, Exit::Ok),
@@ -87,24 +94,27 @@ fn signal(path: &Path) -> Result<i32, ReloadError> {
 }
 
 /// What the broker says, and whether it has done it.
-fn ask(url: &str) -> Result<(String, bool), ReloadError> {
+fn ask(url: &str, token_file: Option<&Path>) -> Result<(String, bool), ReloadError> {
+    let read = |path: &Path| read_token(path).map_err(|source| ReloadError::Token { path: path.to_owned(), source });
+    let token = token_file.map(read).transpose()?;
     let address = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
     let target = address.to_socket_addrs().ok().and_then(|mut found| found.next());
     let target = target.ok_or_else(|| ReloadError::Address(url.to_owned()))?;
     let stream = TcpStream::connect_timeout(&target, CONNECT_TIMEOUT)
         .map_err(|source| ReloadError::Connect { address: address.to_owned(), source })?;
-    let answer =
-        exchange(stream, address).map_err(|source| ReloadError::Exchange { address: address.to_owned(), source })?;
+    let answer = exchange(stream, address, token.as_deref())
+        .map_err(|source| ReloadError::Exchange { address: address.to_owned(), source })?;
     understand(&answer).ok_or_else(|| ReloadError::Answer(address.to_owned()))
 }
 
-fn exchange(mut stream: TcpStream, address: &str) -> io::Result<String> {
+fn exchange(mut stream: TcpStream, address: &str, token: Option<&str>) -> io::Result<String> {
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
+    let proof = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     write!(
         stream,
         "POST /api/v1/reload HTTP/1.1\r\nHost: {address}\r\nTidegate-Command: reload\r\nContent-Length: 0\r\n\
-         Connection: close\r\n\r\n"
+         {proof}Connection: close\r\n\r\n"
     )?;
     let mut answer = String::new();
     stream.take(MAX_ANSWER).read_to_string(&mut answer)?;

@@ -19,7 +19,7 @@ Examples:
 One line on standard output says when the fleet is ready, with the addresses that clients connect to; those of the brokers follow.
 Until then standard error says what it waits for, after 5 s for the first time.
 SIGTERM and SIGINT (Ctrl-C) stop all of it: orchestrators, then brokers. What orchestrators have stored stays, and the next start
-goes on with it. A second signal ends this process in the middle of the stop: `fleet status` then says what is stopped, and the next
+goes on with it. A further signal a second later ends this process in the middle of the stop: `fleet status` then says what is stopped, and the next
 `up` or `manager` finishes the stop before it starts anything. When this process is killed the fleet runs on, and the next `up` or
 `manager` takes it over.
 While it runs: tidegate fleet status. More: docs/manager.md.";

@@ -8,7 +8,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde_json::Value;
 
 use crate::admin_client::{AdminArgs, escape, shown, time};
-use tidegate_terminal::{Exit, print_and_exit, report};
+use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,7 +18,8 @@ Examples:
   tidegate why slow                        which clients read slowly or do not acknowledge, the worst first
   tidegate why client sensor-17 --json     the same for scripts
 
-The broker remembers a bounded number of events since it was started (`[flight]` in the configuration); the log has them all.
+The broker remembers a bounded number of events since it was started (`[flight]` in the configuration). The log has older
+ones: connections, refusals and denials at level info, dropped and delayed messages at level debug.
 More: docs/why.md.";
 
 /// The flags of `tidegate why`.
@@ -40,12 +41,16 @@ enum Subject {
     Address(About),
     /// Clients that read slowly or do not acknowledge, the worst first
     Slow(slow::Args),
+    /// A name without what it is the name of
+    #[command(external_subcommand)]
+    Nameless(Vec<String>),
 }
 
 /// The rest of the command.
 #[derive(Clone, Debug, ClapArgs)]
 struct About {
     /// Its name
+    #[arg(value_parser = named)]
     name: String,
     /// Print JSON
     #[arg(long)]
@@ -61,6 +66,10 @@ pub(crate) fn run(args: &Args) -> Exit {
         Subject::Topic(about) => ("topic", about),
         Subject::Address(about) => ("address", about),
         Subject::Slow(args) => return slow::run(args),
+        Subject::Nameless(words) => {
+            complain(nameless(words));
+            return Exit::Usage;
+        }
     };
     let path = format!("/api/v1/why?{kind}={}", escape(&about.name));
     match about.admin.request("GET", &path, None) {
@@ -71,6 +80,25 @@ pub(crate) fn run(args: &Args) -> Exit {
             Exit::Failure
         }
     }
+}
+
+/// What to write instead of `why NAME`.
+fn nameless(words: &[String]) -> String {
+    let name = words.first().map(String::as_str).unwrap_or_default();
+    let subject = match name {
+        name if name.split('/').next().is_some_and(|address| address.parse::<std::net::IpAddr>().is_ok()) => "address",
+        name if name.contains('/') => "topic",
+        _ => "client",
+    };
+    let name = shown(name);
+    format!(
+        "{name} may be a client, a topic or an address\nhint: did you mean `tidegate why {subject} {name}`? Others are `why client`, `why topic`, `why address` and `why slow`"
+    )
+}
+
+/// A name of which something can be remembered.
+fn named(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -88,7 +116,8 @@ fn story(kind: &str, name: &str, answer: &Value) -> String {
     if events.is_empty() {
         return format!(
             "nothing is remembered about {kind} {name}: nothing happened lately, it never reached this broker, or its events \
-             made room for newer ones (`[flight]`); the log has them all\n"
+             made room for newer ones (`[flight]`); the log has connections, refusals and denials, and with `log.level = \"debug\"` \
+             also dropped and delayed messages\n"
         );
     }
     let mut out = format!("{kind} {name}, newest last\n");
@@ -167,6 +196,16 @@ mod tests {
                 "and 2 more since then that were only counted",
             ]
         );
+    }
+
+    #[test]
+    fn a_name_alone_is_told_what_it_may_be() {
+        let hint = |name: &str| nameless(&[name.to_owned()]);
+        assert!(hint("sensor-1").contains("did you mean `tidegate why client sensor-1`?"));
+        assert!(hint("plant/7").contains("`tidegate why topic plant/7`"));
+        assert!(hint("192.0.2.0/24").contains("`tidegate why address 192.0.2.0/24`"));
+        assert_eq!(named(""), Err("it is empty".to_owned()));
+        assert_eq!(named("a"), Ok("a".to_owned()));
     }
 
     #[test]

@@ -154,7 +154,7 @@ mod tests {
             assert!(said.contains(what), "{text}: {said}");
         };
         refused("localhost", "write HOST:PORT");
-        refused("127.0.0.1:70000", "is no port");
+        refused("127.0.0.1:70000", "is too large");
         refused(":1883", "0.0.0.0:PORT");
         refused("*", "0.0.0.0:PORT");
         refused("sctp://h:8883", "mqtts://");

@@ -41,15 +41,6 @@ impl Config {
         }
     }
 
-    /// Bytes that packets and queues may hold: the configured number, or half of what there is. 0, no limit, only where
-    /// the system does not tell.
-    fn memory_ceiling(&self) -> u64 {
-        match self.limits.memory_ceiling.0 {
-            0 => physical_memory::available().map_or(0, |bytes| bytes / 2),
-            configured => configured,
-        }
-    }
-
     /// Bytes that retained messages may hold: the configured number, or a quarter of what there is.
     fn retained_bytes(&self) -> u64 {
         match self.retained.max_bytes.0 {
@@ -178,7 +169,7 @@ impl Config {
             slow_after_ms: millis(limits.slow_after),
             max_inflight: limits.max_inflight,
             output_high_water: limits.output_high_water.narrow(),
-            memory_ceiling: share(self.memory_ceiling(), shards),
+            memory_ceiling: share(self.shard_memory(), shards),
             shard_link_bytes: limits.shard_link_bytes.0,
             kept_deal_bytes: limits.kept_deal_bytes.0,
             parked_bytes: limits.parked_bytes.narrow(),

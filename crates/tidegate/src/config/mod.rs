@@ -14,6 +14,7 @@ mod file;
 pub(crate) mod finding;
 pub(crate) mod key;
 pub(crate) mod list;
+mod memory;
 pub(crate) mod overrides;
 pub(crate) mod path;
 pub(crate) mod reference;

@@ -13,7 +13,7 @@ fn file(text: &str) -> FileText {
     FileText::new("t.toml", text)
 }
 
-fn from_file(text: &str) -> Result<Config, String> {
+pub(super) fn from_file(text: &str) -> Result<Config, String> {
     load(text, &[], Flags::default())
 }
 
@@ -356,7 +356,11 @@ fn what_the_broker_has_is_divided_between_shards() {
     let settings = config.engine_settings(4);
     assert_eq!(settings.limits.max_sessions, 3);
     assert_eq!(settings.listeners[0].max_connections, 1);
-    let ceiling = from_file("[limits]\nmemory_ceiling = \"1GiB\"\n").unwrap().engine_settings(4).limits.memory_ceiling;
+    let ceiling = from_file("[limits]\nmemory_ceiling = \"1GiB\"\n[admin]\naddress = \"off\"\n")
+        .unwrap()
+        .engine_settings(4)
+        .limits
+        .memory_ceiling;
     assert_eq!(ceiling, 256 * 1024 * 1024);
     assert!(config.shards() >= 1);
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level;
 use tidegate_client::net::{Driver, Step, Waker};
 use tidegate_client::{
     Client, Direction, DisconnectRequest, Disconnected, Event, ProtocolError, ReasonCode, Trace, Version,
@@ -14,6 +15,7 @@ use tidegate_client::{
 
 use super::flags::connection::Plan;
 use super::outcome::{CommandError, Outcome, chain};
+use crate::signals::{Insisted, Insistence};
 use tidegate_terminal::complain;
 
 /// How long to wait before the connection is tried again, at first and at most; it doubles in between.
@@ -108,14 +110,16 @@ impl Session {
         }
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let stop = Arc::clone(&self.stop);
-        let unattached = Arc::clone(&self.unattached);
         let waker = self.driver.waker();
+        let mut insistence = Insistence::default();
         std::thread::spawn(move || {
-            for _ in signals.forever() {
+            for signal in signals.forever() {
+                // A later signal does not wait for the farewell; one that belongs to the first does.
+                if insistence.note(Instant::now()) == Insisted::AtOnce {
+                    low_level::exit(SIGNAL_EXIT_CODE + signal);
+                }
                 stop.store(true, Ordering::SeqCst);
-                // A second signal does not wait for the farewell.
-                unattached.store(true, Ordering::SeqCst);
-                // If waking fails, the second signal will do.
+                // If waking fails, a later signal will do.
                 let _ = waker.wake();
             }
         });
@@ -203,10 +207,7 @@ impl Session {
         self.connected_once = true;
         self.told_beyond = false;
         self.attached_at = Some(Instant::now());
-        // After a signal another one ends the process in any case.
-        if !self.stop.load(Ordering::SeqCst) {
-            self.unattached.store(false, Ordering::SeqCst);
-        }
+        self.unattached.store(false, Ordering::SeqCst);
     }
 
     /// A message has been settled or has arrived. After as many as were asked for, the client goes on from another
@@ -229,7 +230,8 @@ impl Session {
 
     /// The connection is over: fails, or sees to it that it is made again.
     fn lost(&mut self, why: Disconnected) -> Result<(), CommandError> {
-        self.unattached.store(true, Ordering::SeqCst);
+        // After a signal the command ends by itself, with its own exit code.
+        self.unattached.store(!self.stop.load(Ordering::SeqCst), Ordering::SeqCst);
         if self.attached_at.take().is_some_and(|since| since.elapsed() >= LONGEST_PAUSE) {
             self.progress();
         }

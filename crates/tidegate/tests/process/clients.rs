@@ -2,7 +2,10 @@
 
 use std::net::TcpListener;
 
-use crate::broker::{Broker, run};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use crate::broker::{Broker, command, run};
 
 /// Runs a client command against a broker.
 fn client(broker: &Broker, arguments: &[&str]) -> crate::broker::Ended {
@@ -37,4 +40,26 @@ fn wrong_flags_are_usage_errors() {
         assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.err);
         assert!(!ended.err.is_empty());
     }
+}
+
+/// `timeout` sends SIGTERM twice, to its child and to its group.
+#[test]
+fn two_signals_at_once_do_not_skip_disconnect() {
+    let broker = Broker::start(&[]);
+    let (host, port) = broker.address("mqtt://").rsplit_once(':').unwrap();
+    let kept = client(&broker, &["pub", "-t", "a", "-m", "here", "-q", "1", "-r"]);
+    assert_eq!(kept.code, Some(0), "{}", kept.err);
+    let arguments = ["sub", "-h", host, "-p", port, "-i", "watcher", "-t", "a", "--will-topic", "gone"];
+    let mut sub = command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(sub.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "here\n");
+    let id = sub.id().to_string();
+    let sent = Command::new("sh").args(["-c", "kill -s TERM \"$0\"; kill -s TERM \"$0\"; true", &id]).status().unwrap();
+    assert!(sent.success());
+    sub.wait().unwrap();
+    broker.signal("TERM");
+    let log = broker.wait().err;
+    let ended = log.lines().find(|line| line.contains("client disconnected") && line.contains("client_id=watcher"));
+    assert!(ended.is_some_and(|line| line.contains("reason=normal_disconnect")), "{log}");
 }

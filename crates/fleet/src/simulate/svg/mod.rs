@@ -102,13 +102,18 @@ fn legend(svg: &mut String, reports: &[Report]) {
     }
 }
 
+/// What a noun ends in.
+fn plural(is_one: bool) -> &'static str {
+    if is_one { "" } else { "s" }
+}
+
 fn panel(svg: &mut String, plot: &Plot, offered: &[(f64, f64)], report: &Report, unit: Unit) {
     let scale = unit.seconds;
     let top = plot.top;
     let _ = writeln!(
         svg,
         "<text x=\"{LEFT}\" y=\"{:.1}\" font-weight=\"bold\">{}</text><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">\
-         mean {:.2} resources, cost {:.0}, missed {} s, {} actions, {} false positives</text>",
+         mean {:.2} resources, cost {:.0}, missed {} s, {} action{}, {} false positive{}</text>",
         top - 8.0,
         report.policy,
         WIDTH - RIGHT,
@@ -117,7 +122,9 @@ fn panel(svg: &mut String, plot: &Plot, offered: &[(f64, f64)], report: &Report,
         report.cost,
         report.missed_s,
         report.actions.len(),
-        report.false_positives
+        plural(report.actions.len() == 1),
+        report.false_positives,
+        plural(report.false_positives == 1)
     );
     axes(svg, plot, unit.name);
     let bottom = plot.y(0.0);

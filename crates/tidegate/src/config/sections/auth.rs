@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::config::key::{Key, Section, SectionKeys, section};
 use crate::config::list::Texts;
+use crate::config::size::{Bytes, KIB, MIB, TIB};
 use crate::config::value::{Kind, Problem, Range, Raw, Value, Words, words};
 
 /// Longest path of a file or name of a claim, bytes.
@@ -184,8 +185,14 @@ section! {
         threads: u16 = 8, in Kind::Integer(Range::of(1, 256));
         /// Passwords that are hashed at once. Each takes a core, and 19 MiB for Argon2.
         max_hashing: u16 = 0, in Kind::Integer(Range::of(1, 256).or_zero("half of the cores"));
+        /// Memory of all passwords that are hashed at once; beyond it a client waits. A file of users with a hash that
+        /// needs more by itself is refused, with the line. It is part of `limits.memory_ceiling`.
+        hash_memory: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, TIB).or_zero("an eighth of `limits.memory_ceiling`, 32MiB to 256MiB"));
         /// Clients that wait for an answer at once; beyond it a client is told that the server is unavailable.
         max_waiting: u32 = 16_384, in Kind::Integer(Range::of(1, 10_000_000));
+        /// What these clients have sent with CONNECT (ids, names, passwords, certificates); beyond it a client is told
+        /// that the server is unavailable. It is part of `limits.memory_ceiling`.
+        max_waiting_bytes: Bytes = Bytes(16 * MIB), in Kind::Size(Range::of(256 * KIB, TIB));
         /// Time for an answer; later a client is told that the server is unavailable.
         timeout: Duration = Duration::from_secs(8), in Kind::Duration(Range::of(100, 600 * SECOND));
         /// Clients that were let in and are remembered, so that they come back without being hashed or asked about

@@ -5,6 +5,23 @@ use crate::config::overrides::Flags;
 use crate::config::show::{Which, show};
 
 #[test]
+fn one_underscore_in_the_environment_is_said() {
+    let said = load("", &[("TIDEGATE_QUEUE_MAX_MESSAGE", "5")], Flags::default()).unwrap_err();
+    assert_eq!(
+        said,
+        "error: section and key are separated by two underscores\n  --> environment variable TIDEGATE_QUEUE_MAX_MESSAGE\n\
+         hint: did you mean `TIDEGATE__QUEUE__MAX_MESSAGES`?\n"
+    );
+    let said = load("", &[("TIDEGATE_QUEUE_MAX", "5")], Flags::default()).unwrap_err();
+    assert!(said.contains("did you mean `TIDEGATE__QUEUE__MAX_"), "{said}");
+    for other in
+        ["TIDEGATE_SERVICE_HOST", "TIDEGATE_ADMIN_SERVICE_PORT_HTTP", "TIDEGATE_ADMIN_PORT_80_TCP", "TIDEGATE_SEED"]
+    {
+        assert!(load("", &[(other, "5")], Flags::default()).is_ok(), "{other} is of others");
+    }
+}
+
+#[test]
 fn flags_win_over_the_environment_over_the_file() {
     let text = "[queue]\nmax_messages = 1\nmax_bytes = \"1KiB\"\noverflow = \"block\"\n";
     let environment = [("TIDEGATE__QUEUE__MAX_MESSAGES", "2"), ("TIDEGATE__QUEUE__MAX_BYTES", "2KiB")];

@@ -23,8 +23,8 @@ impl Url {
         let form = "mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC";
         let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("it has the form {form}"))?;
         let (web, tls) = match scheme {
-            "mqtt" => (false, false),
-            "mqtts" | "quic" => (false, true),
+            "mqtt" | "tcp" => (false, false),
+            "mqtts" | "tls" | "ssl" | "quic" => (false, true),
             "ws" => (true, false),
             "wss" => (true, true),
             _ => return Err(format!("the scheme is mqtt, mqtts, ws, wss or quic: {form}")),
