@@ -17,9 +17,11 @@ mod balance;
 mod decide;
 mod follow;
 mod table;
+mod watch;
 
 pub use advert::{Addresses, Advert};
 pub use balance::MOVE_AT_ONCE;
 pub use decide::{Seen, Sighting, decide};
 pub use follow::{Follower, Standing, Step};
 pub use table::{Former, Home, Move, PARTITIONS, RecordError, Table};
+pub use watch::{DIFFERENCE_LIMIT, SHORTEST_BOUND, Sight, Verdict, Watchdog};

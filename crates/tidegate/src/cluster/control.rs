@@ -296,10 +296,7 @@ impl Control {
         let is_under_way = |id: &u64| table.moves.iter().any(|it| it.id == *id);
         self.own.arrived.retain(is_under_way);
         self.own.refused.retain(is_under_way);
-        let is_awaited = |partition: &u16, since: &mut u64| {
-            table.home(*partition).is_some_and(|home| home.since == *since && !home.former.is_empty())
-        };
-        self.own.restored.retain(is_awaited);
+        self.own.restored = self.follower.fetched(&table);
         self.table = table;
         if !self.awaits_next_life() {
             self.pass_on(steps);
@@ -322,10 +319,9 @@ impl Control {
             return;
         }
         for (partition, since) in partitions {
-            if self.follower.restored(partition, since) {
-                self.own.restored.insert(partition, since);
-            }
+            self.follower.restored(partition, since);
         }
+        self.own.restored = self.follower.fetched(&self.table);
         self.pass_on(Vec::new());
     }
 
