@@ -180,7 +180,8 @@ fn a_log_that_has_lost_something_is_refused_with_what_to_do() {
     let (bus, folder) = (embedded(), Folder::new());
     worked(&bus, &folder, true);
     let all = records(&bus, "a");
-    let behind = mirror(&bus_with("a", &all[..all.len() / 2]), "a", folder.path()).err().unwrap();
+    worked(&bus, &folder, true);
+    let behind = mirror(&bus_with("a", &all), "a", folder.path()).err().unwrap();
     assert!(matches!(behind, MirrorError::Behind { .. }) && behind.to_string().contains("bring"), "{behind}");
     for missing in [1, all.len() / 2] {
         let mut less = all.clone();
