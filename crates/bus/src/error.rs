@@ -83,7 +83,8 @@ pub enum BusError {
     /// A log that everybody appends to has no owners.
     #[error("{0} has no owner: it takes appends of everybody; leave the epoch out")]
     NotFenced(Place),
-    /// What was to be read has been trimmed.
+    /// What was to be read has been trimmed, or the servers have lost the log and it was made again. What there is can be
+    /// read from the beginning.
     #[error("{place} was trimmed below {first}; what was to be read from {from} is gone")]
     Trimmed {
         /// Which partition.
@@ -93,7 +94,7 @@ pub enum BusError {
         /// The first position that is left.
         first: Position,
     },
-    /// The log was not made by this bus, or has fewer partitions.
+    /// The log was not made by this bus, has fewer partitions, or the servers have lost it.
     #[error("there is no {0}; create the log first, and keep to its number of partitions")]
     Unknown(Place),
     /// The log exists otherwise than it should.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::RecordError;
+use crate::{RecordError, Table};
 
 /// Where a node can be reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +39,9 @@ pub struct Advert {
     /// What it acknowledges is on the bus of the cluster before: others can go on with it.
     #[serde(default)]
     pub kept: bool,
+    /// The newest table that this node knows, where it is not in the log of tables: the bus has lost it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<Box<Table>>,
     /// Partitions of dead nodes that were fetched, and since which epoch they are here.
     #[serde(default)]
     pub restored: BTreeMap<u16, u64>,

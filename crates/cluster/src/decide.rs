@@ -29,7 +29,7 @@ pub struct Seen {
 
 impl Seen {
     /// What a node that is a member says of itself.
-    fn present(&self, name: &str) -> Option<&Advert> {
+    pub(crate) fn present(&self, name: &str) -> Option<&Advert> {
         let advert = self.adverts.get(name)?;
         self.members.get(name).filter(|member| member.life == advert.life).map(|_| advert)
     }

@@ -173,6 +173,17 @@ impl Follower {
         is_meant
     }
 
+    /// Partitions of the last table that are here as a whole although it says that they are to be fetched, and since
+    /// when: whoever leads has to hear of them, also from a life that has not fetched them itself.
+    pub fn fetched(&self, table: &Table) -> BTreeMap<u16, u64> {
+        let is_here = |partition: u16| {
+            let home = table.home(partition).filter(|home| home.node == self.name && !home.former.is_empty())?;
+            let is_here = self.standing(partition) == Standing::Here { since: home.since };
+            is_here.then_some((partition, home.since))
+        };
+        if self.member { (0..PARTITIONS).filter_map(is_here).collect() } else { BTreeMap::new() }
+    }
+
     /// Since when what is here of a partition was served here, or was to be.
     fn held(&self, partition: u16, home: Option<&Home>) -> Option<u64> {
         match self.standing(partition) {

@@ -16,10 +16,14 @@ mod advert;
 mod balance;
 mod decide;
 mod follow;
+mod recover;
 mod table;
+mod watch;
 
 pub use advert::{Addresses, Advert};
 pub use balance::MOVE_AT_ONCE;
 pub use decide::{Seen, Sighting, decide};
 pub use follow::{Follower, Standing, Step};
+pub use recover::{Logged, Next, next};
 pub use table::{Former, Home, Move, PARTITIONS, RecordError, Table};
+pub use watch::{DIFFERENCE_LIMIT, SHORTEST_BOUND, Sight, Verdict, Watchdog};

@@ -7,11 +7,18 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use tidegate_cluster::{Advert, Follower, Former, PARTITIONS, Seen, Sighting, Step, Table, decide};
+use tidegate_cluster::{
+    Advert, Follower, Former, PARTITIONS, Seen, Sight, Sighting, Step, Table, Verdict, Watchdog, decide,
+};
 
+/// How long a tick is.
+const TICK: Duration = Duration::from_millis(100);
 const LEASE: u64 = 100;
 const BEAT: u64 = 25;
+/// Ticks between two looks of a node at what it serves.
+const LOOK: u64 = 10;
 const NODES: usize = 4;
 
 /// `SplitMix64`.
@@ -46,6 +53,14 @@ struct Node {
     joined_at: u64,
     lease_until: u64,
     next_beat: u64,
+    /// When it hears that its last beat was accepted, and when it asked for that.
+    answer: Option<(u64, u64)>,
+    /// Until when its shards have a lease, as far as they were told, and whether that has ended for them.
+    shards_until: u64,
+    shards_ended: bool,
+    watchdog: Watchdog,
+    next_look: u64,
+    verdict: Verdict,
     follower: Follower,
     /// Tables that it has read, and the newest.
     read: usize,
@@ -92,6 +107,14 @@ struct World {
     began_anew: usize,
     written: u64,
     seed: u64,
+    /// A fault: what has ended for shards stays so until the next table.
+    latches: bool,
+    /// How often a node has ended by itself, since it did not serve what it should.
+    ended: usize,
+}
+
+fn watchdog() -> Watchdog {
+    Watchdog::new(TICK * LEASE as u32)
 }
 
 impl World {
@@ -110,6 +133,8 @@ impl World {
             began_anew: 0,
             written: 0,
             seed,
+            latches: false,
+            ended: 0,
         };
         for index in 0..NODES {
             let name = format!("n{index}");
@@ -125,6 +150,12 @@ impl World {
                 joined_at: 0,
                 lease_until: 0,
                 next_beat: 0,
+                answer: None,
+                shards_until: 0,
+                shards_ended: true,
+                watchdog: watchdog(),
+                next_look: 0,
+                verdict: Verdict::default(),
                 read: 0,
                 table: Table::default(),
                 content: Content::new(),
@@ -148,7 +179,7 @@ impl World {
         let (remembered, arrivals) = (node.follower.holdings(), node.follower.arrivals());
         node.follower = Follower::new(&node.name, life, remembered).with_arrivals(arrivals);
         (node.life, node.after, node.joined_at, node.lease_until, node.next_beat) = (life, after, now, 0, now);
-        (node.read, node.table, node.claim) = (0, Table::default(), None);
+        (node.read, node.table, node.claim, node.answer) = (0, Table::default(), None, None);
         node.arrived.clear();
         node.restoring.clear();
         node.sightings.clear();
@@ -163,6 +194,7 @@ impl World {
             node.follower = Follower::new(&node.name, 0, BTreeMap::new());
         }
         (node.alive, node.stopped_until, node.cut_until, node.leaving) = (true, 0, 0, false);
+        (node.shards_until, node.shards_ended, node.watchdog) = (0, true, watchdog());
         self.begin_life(index, after);
     }
 
@@ -173,11 +205,7 @@ impl World {
             if !node.alive || node.stopped_until > self.now {
                 continue;
             }
-            // Before anything else of a turn.
-            if node.lease_until != 0 && node.lease_until <= self.now {
-                let life = node.life;
-                self.begin_life(index, Some(life));
-            }
+            self.keep_lease(index);
             if self.nodes[index].cut_until <= self.now {
                 self.beat(index);
                 self.read(index);
@@ -189,6 +217,59 @@ impl World {
                 self.restore(index);
             }
             self.serve(index);
+            self.look(index);
+        }
+    }
+
+    /// Shards look at the lease before anything else. What the bus has said meanwhile is heard before it is looked
+    /// whether the membership was lost, or behind that.
+    fn keep_lease(&mut self, index: usize) {
+        let (now, hears_first) = (self.now, self.random.below(2) == 0);
+        let node = &mut self.nodes[index];
+        node.shards_ended |= node.shards_until <= now;
+        if hears_first {
+            self.hear(index);
+        }
+        let node = &self.nodes[index];
+        if node.lease_until != 0 && node.lease_until <= now {
+            let life = node.life;
+            return self.begin_life(index, Some(life));
+        }
+        self.hear(index);
+    }
+
+    fn hear(&mut self, index: usize) {
+        let (now, latches) = (self.now, self.latches);
+        let node = &mut self.nodes[index];
+        let Some((_, asked)) = node.answer.take_if(|(at, _)| *at <= now) else { return };
+        node.lease_until = asked + LEASE;
+        // Shards of which a table of this life is in force are told, and a lease that never ended goes on.
+        if node.follower.is_member() && node.lease_until > now {
+            node.shards_until = node.lease_until;
+            node.shards_ended &= latches;
+        }
+    }
+
+    /// Compares what a node should serve with what it serves. One that goes astray for too long is started again.
+    fn look(&mut self, index: usize) {
+        let now = self.now;
+        let node = &mut self.nodes[index];
+        if node.next_look > now {
+            return;
+        }
+        node.next_look = now + LOOK;
+        let serves = (0..PARTITIONS).filter(|it| !node.shards_ended && node.follower.serves(*it)).collect();
+        let sight = Sight {
+            name: &node.name,
+            table: &node.table,
+            has_lease: node.lease_until > now && node.follower.is_member(),
+            is_fetching: !node.restoring.is_empty(),
+            serves: Some(&serves),
+        };
+        node.verdict = node.watchdog.look(TICK * now as u32, &sight);
+        if node.verdict.ends {
+            self.ended += 1;
+            self.start(index);
         }
     }
 
@@ -200,8 +281,8 @@ impl World {
         }
         let node = &mut self.nodes[index];
         node.next_beat = now + BEAT;
-        // It was asked for a little earlier than it is accepted.
-        node.lease_until = now - self.random.below(3).min(now) + LEASE;
+        // It was asked for a little earlier than it is accepted, and heard of a little later.
+        node.answer = Some((now + self.random.below(5), now - self.random.below(3).min(now)));
         self.group.retain(|_, (_, seen)| now.saturating_sub(*seen) < LEASE);
         self.group.insert(node.name.clone(), (node.life, now));
     }
@@ -218,10 +299,11 @@ impl World {
             return;
         }
         let steps = node.follower.take(&table);
-        node.restored.retain(|partition, since| {
-            table.home(*partition).is_some_and(|home| home.since == *since && !home.former.is_empty())
-        });
+        node.restored = node.follower.fetched(&table);
         node.table = table;
+        if node.follower.is_member() {
+            (node.shards_until, node.shards_ended) = (node.lease_until, node.lease_until <= self.now);
+        }
         for step in steps {
             self.carry_out(index, step);
         }
@@ -277,7 +359,7 @@ impl World {
                 let node = &mut self.nodes[index];
                 node.content.insert(partition, left.unwrap_or_default());
                 assert!(node.follower.restored(partition, since));
-                node.restored.insert(partition, since);
+                node.restored = node.follower.fetched(&node.table);
             }
         }
     }
@@ -369,7 +451,7 @@ impl World {
     /// Acknowledges something for each partition that is served.
     fn serve(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        if node.lease_until <= self.now {
+        if node.shards_ended {
             return;
         }
         for partition in (0..PARTITIONS).filter(|partition| node.follower.serves(*partition)) {
@@ -396,10 +478,12 @@ impl World {
     fn disturb(&mut self) {
         let index = self.random.below(NODES as u64) as usize;
         let until = self.now + self.random.below(3 * LEASE);
+        // A process that stands still for about its lease wakes when others give it up, or are about to.
+        let stop = if self.random.below(2) == 0 { self.now + LEASE - BEAT + self.random.below(BEAT) } else { until };
         let node = &mut self.nodes[index];
         match self.random.below(6) {
             0 if node.alive => node.alive = false,
-            1 if node.alive => node.stopped_until = until,
+            1 if node.alive => node.stopped_until = stop,
             2 if node.alive => node.cut_until = until,
             3 if node.alive => node.leaving = !node.leaving,
             _ if !node.alive => self.start(index),
@@ -430,6 +514,8 @@ impl World {
             assert_eq!(node.content.len(), usize::from(PARTITIONS) / NODES, "seed {}: {}", self.seed, node.name);
             let served = (0..PARTITIONS).filter(|partition| node.follower.serves(*partition)).count();
             assert_eq!(served, usize::from(PARTITIONS) / NODES, "seed {}: {}", self.seed, node.name);
+            let state = (node.shards_ended, node.verdict);
+            assert_eq!(state, (false, Verdict::default()), "seed {}: {} serves nobody", self.seed, node.name);
         }
     }
 }
@@ -444,12 +530,36 @@ fn nobody_acknowledges_what_it_does_not_have_and_in_the_end_all_is_served() {
             world.run(pause);
         }
         world.settle();
+        assert_eq!(world.ended, 0, "seed {seed}: a node had to end by itself");
     }
+}
+
+/// Stops of about a lease, and nothing else: whoever wakes serves again, without having to end.
+#[test]
+fn nodes_that_stand_still_for_about_their_lease_serve_again() {
+    let mut ended = 0;
+    for (seed, latches) in (0..12).map(|seed| (seed, seed % 2 == 1)) {
+        let mut world = World::new(seed);
+        world.nodes.iter_mut().for_each(|node| node.durable = true);
+        world.latches = latches;
+        (0..NODES).for_each(|index| world.start(index));
+        world.run(20 * LEASE);
+        for round in 0..20 {
+            let stop = LEASE - BEAT + world.random.below(BEAT);
+            world.nodes[round % NODES].stopped_until = world.now + stop;
+            let pause = world.random.below(2 * LEASE);
+            world.run(stop + pause);
+        }
+        world.settle();
+        assert!(latches || world.ended == 0, "seed {seed}: a node had to end by itself");
+        ended += world.ended;
+    }
+    assert!(ended > 0, "where renewals are not taken, the watchdog ends the node");
 }
 
 #[test]
 fn whatever_happens_to_nodes_that_keep_what_they_have_on_the_bus_nothing_is_lost() {
-    for seed in 100..104 {
+    for seed in 200..204 {
         let mut world = World::new(seed);
         world.nodes.iter_mut().for_each(|node| node.durable = true);
         for _ in 0..80 {

@@ -312,6 +312,8 @@ pub struct ClusterNumbers {
     pub taken_anew: u64,
     /// Memberships lost.
     pub lapses: u64,
+    /// Partitions that it should serve and does not, or serves and should not, for longer than a move takes.
+    pub astray: u64,
     /// Partitions of dead nodes that are being fetched.
     pub restoring: u64,
     /// Partitions of dead nodes that were fetched.

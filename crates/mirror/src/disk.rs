@@ -35,6 +35,12 @@ pub struct MirrorDisk {
     _lock: LockGuard,
 }
 
+impl std::fmt::Debug for MirrorDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MirrorDisk").finish_non_exhaustive()
+    }
+}
+
 /// How a mirror is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MirrorStatus {
@@ -46,6 +52,8 @@ pub struct MirrorStatus {
     pub waiting: u64,
     /// Whether something that the bus refused is being mended: commits wait.
     pub is_interrupted: bool,
+    /// For how long the bus has confirmed nothing although something waits for it.
+    pub stalled: Duration,
 }
 
 impl MirrorDisk {
@@ -64,7 +72,8 @@ impl MirrorDisk {
             log_bytes: state.used(),
             live_bytes: self.carrier.line.files().bytes(),
             waiting: state.queue.len() as u64,
-            is_interrupted: state.trouble.is_some(),
+            is_interrupted: state.trouble.is_some() || state.is_refilling,
+            stalled: state.stalled(),
         }
     }
 

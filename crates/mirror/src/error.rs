@@ -34,9 +34,8 @@ pub enum MirrorError {
     },
     /// The log has less than it had confirmed.
     #[error(
-        "{log} has lost what it had confirmed: the working copy has seen position {seen}, and the log ends at {end}; bring the \
-         servers' data back. Or let the working copy fill an empty log: remove the log on the servers, and MIRROR in the directory. Or take \
-         what the log has: move the directory away"
+        "{log} has lost a part of what it had confirmed: the working copy has seen position {seen}, and the log ends at {end}; bring the \
+         servers' data back. If that cannot be done, remove the log on the servers: the node then fills it from its directory"
     )]
     Behind {
         /// Which log.
@@ -48,8 +47,8 @@ pub enum MirrorError {
     },
     /// A record is not what was written, or some are missing.
     #[error(
-        "{log} is damaged at position {position}: {what}; bring the servers' data back. Where the working copy is whole it can fill an empty \
-         log: remove the log on the servers, and MIRROR in the directory"
+        "{log} is damaged at position {position}: {what}; bring the servers' data back. If that cannot be done, remove the log on the servers: \
+         a node with its data directory then fills it from there"
     )]
     Damaged {
         /// Which log.

@@ -69,7 +69,7 @@ impl Carrier {
     }
 
     /// All files, and what can be trimmed when their list is confirmed.
-    fn listed(&self) -> (Files, Mark) {
+    pub(crate) fn listed(&self) -> (Files, Mark) {
         let state = self.line.state();
         // What is not confirmed will be behind what is.
         let bound = Mark { position: state.mark.position.next(), offset: state.mark.offset };
@@ -124,7 +124,7 @@ impl Carrier {
     }
 
     /// What the working copy of a file holds, in the portions of records.
-    fn parts_of(&self, name: &str, extents: &crate::extents::Extents) -> io::Result<Vec<(u64, Vec<u8>)>> {
+    pub(crate) fn parts_of(&self, name: &str, extents: &crate::extents::Extents) -> io::Result<Vec<(u64, Vec<u8>)>> {
         let file = self.local.open(name)?;
         let mut parts = Vec::new();
         for extent in extents.parts() {

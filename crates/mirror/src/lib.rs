@@ -31,6 +31,7 @@ mod local;
 mod mend;
 mod open;
 mod record;
+mod refill;
 mod replay;
 mod settings;
 

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tidegate_bus::{BusError, Position};
@@ -47,6 +48,12 @@ pub(crate) struct State {
     pub(crate) queue: VecDeque<Sent>,
     /// The sequence up to which all is confirmed.
     pub(crate) confirmed: u64,
+    /// While a lost log is filled again nothing is confirmed below this sequence, that of the list of all files.
+    pub(crate) confirms_from: u64,
+    /// Whether a lost log is being filled again.
+    pub(crate) is_refilling: bool,
+    /// When the bus was given something last that it has yet to confirm, or has confirmed something since.
+    progress: Option<Instant>,
     /// Where the last confirmed record is, and the bytes of the log up to its end.
     pub(crate) mark: Mark,
     /// Bytes of the log with all that was sent.
@@ -76,6 +83,21 @@ impl State {
         self.unconfirmed.get(&file).copied().unwrap_or(0)
     }
 
+    /// For how long the bus has confirmed nothing although something waits.
+    pub(crate) fn stalled(&self) -> Duration {
+        self.progress.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// The log is lost, and begins again behind a mark. What was not confirmed is in the files of the working copy, and
+    /// is sent with them.
+    pub(crate) fn begin_again(&mut self, mark: Mark) {
+        self.queue.clear();
+        self.unconfirmed.clear();
+        (self.indexed, self.trouble) = (None, None);
+        (self.mark, self.sent, self.trimmed) = (mark, mark.offset, mark.offset);
+        (self.is_refilling, self.confirms_from) = (true, u64::MAX);
+    }
+
     /// Bytes that the log takes.
     pub(crate) fn used(&self) -> u64 {
         self.sent.saturating_sub(self.trimmed)
@@ -86,6 +108,7 @@ impl State {
         if let Some(file) = sent.file {
             *self.unconfirmed.entry(file).or_default() += sent.payload.len();
         }
+        self.progress.get_or_insert_with(Instant::now);
         self.queue.push_back(sent);
     }
 
@@ -141,7 +164,10 @@ impl Line {
         let mut files = self.files();
         while let Some(position) = state.queue.front().and_then(|sent| sent.position) {
             let Some(sent) = state.queue.pop_front() else { return };
-            state.confirmed = sent.sequence;
+            if sent.sequence >= state.confirms_from {
+                state.confirmed = sent.sequence;
+            }
+            state.progress = (!state.queue.is_empty()).then(Instant::now);
             state.mark = Mark { position, offset: sent.end() };
             if let Some(file) = sent.file {
                 if let Some(bytes) = state.unconfirmed.get_mut(&file) {

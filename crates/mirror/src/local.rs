@@ -41,7 +41,35 @@ pub(crate) enum Kept {
     State(LocalState),
 }
 
+/// Where a working copy stands that is whole, and of which the servers have lost the log.
+const LOST: Position = Position(u64::MAX);
+
+impl Kept {
+    /// Whether the directory has all files of the copy under their names.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self, Self::State(state) if state.index.is_some() || state.position == LOST)
+    }
+
+    /// Whether the copy has seen more of the log than up to here.
+    pub(crate) fn has_seen(&self, end: Position) -> bool {
+        matches!(self, Self::State(state) if state.position != LOST && state.position >= end)
+    }
+
+    /// Up to where the copy has seen the log.
+    pub(crate) fn position(&self) -> Position {
+        match self {
+            Self::State(state) => state.position,
+            Self::Nothing | Self::Damaged => Position::START,
+        }
+    }
+}
+
 impl LocalState {
+    /// The copy is whole, and the servers have lost the log.
+    pub(crate) fn lost(log: &str) -> Self {
+        Self { log: log.to_owned(), position: LOST, index: None }
+    }
+
     pub(crate) fn save(&self, disk: &RealDisk, sync: bool) -> io::Result<()> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&VERSION.to_le_bytes());

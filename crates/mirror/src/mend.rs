@@ -18,7 +18,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const LOOKS: u32 = 12;
 
 /// Why an attempt did not mend it.
-enum Failure {
+pub(crate) enum Failure {
     /// It is tried again.
     Bus(BusError),
     Lost(Lost),
@@ -31,10 +31,10 @@ impl From<BusError> for Failure {
 }
 
 /// What a part of the log has.
-struct Found {
+pub(crate) struct Found {
     /// Sequences and positions of records of this life.
     ours: Vec<(u64, Position)>,
-    is_foreign: bool,
+    pub(crate) is_foreign: bool,
 }
 
 impl Carrier {
@@ -71,11 +71,16 @@ impl Carrier {
         let ends = || self.ends();
         let seen = self.line.state().mark.position;
         let fenced = || Failure::Lost(Lost::Fenced(self.place.log.clone()));
-        let behind = || Failure::Lost(Lost::Behind { log: self.place.log.clone(), seen });
         // First without a claim: who has taken the place must not be disturbed.
-        let end = ask(&ends, |done| self.bus.bounds(&self.place, done))?.next;
-        if end <= seen {
-            return Err(behind());
+        let end = match ask(&ends, |done| self.bus.bounds(&self.place, done)) {
+            Err(BusError::Unknown(_)) => {
+                self.create()?;
+                Position::START
+            }
+            bounds => bounds?.next,
+        };
+        if end <= seen || self.line.state().is_refilling {
+            return self.refill();
         }
         if self.find(seen, end)?.is_foreign {
             return Err(fenced());
@@ -87,7 +92,8 @@ impl Carrier {
         }
         let epoch = ask(&ends, |done| self.bus.own(&self.place, done))?;
         if epoch.0 <= seen {
-            return Err(behind());
+            // It is lost since it was looked; the next attempt sees it.
+            return Ok(false);
         }
         let found = self.find(seen, epoch.0)?;
         if found.is_foreign {
@@ -127,8 +133,12 @@ impl Carrier {
 
     /// Looks at what is behind a position, and below another one.
     fn find(&self, seen: Position, to: Position) -> Result<Found, Failure> {
+        self.find_from(seen.next(), to)
+    }
+
+    /// Looks at what is from a position on, and below another one.
+    pub(crate) fn find_from(&self, from: Position, to: Position) -> Result<Found, Failure> {
         let mut found = Found { ours: Vec::new(), is_foreign: false };
-        let from = seen.next();
         if from >= to {
             return Ok(found);
         }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tidegate_bus::{Append, Bus, BusError, Epoch, LogSpec, Place, Position};
+use tidegate_bus::{Append, Bus, BusError, Epoch, Place, Position};
 use tidegate_store::{Disk, LockError, RealDisk, inspect};
 
-use crate::ask::ask;
-use crate::carrier::{Carrier, Order, RESERVE_BYTES};
+use crate::ask::{Range, ask};
+use crate::carrier::{Carrier, Order};
 use crate::files::{Files, Mark};
 use crate::line::{Line, State};
 use crate::local::{Kept, LocalState};
@@ -17,8 +17,6 @@ use crate::{MirrorDisk, MirrorError, Settings};
 
 /// How often the log is claimed again when somebody else does at the same time.
 const CLAIMS: u32 = 8;
-/// Most records of a log: bytes are what is limited.
-const MAX_RECORDS: u64 = 1 << 40;
 
 /// What was found when a mirror was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,9 +81,7 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
 }
 
 fn create(bus: &Bus, place: &Place, settings: &Settings) -> Result<(), MirrorError> {
-    // The servers count otherwise than we do: their limit must not be the first that is reached.
-    let max_bytes = settings.max_bytes + settings.max_bytes / 8 + RESERVE_BYTES * 4;
-    let spec = LogSpec { max_bytes, max_records: MAX_RECORDS, ..LogSpec::fenced(place.log.clone(), 1) };
+    let spec = settings.spec();
     ask(&|| false, |done| bus.create(spec, done)).map_err(|source| MirrorError::Bus { log: place.log.clone(), source })
 }
 
@@ -134,9 +130,6 @@ fn find(
         if state.log != log.as_str() {
             return Err(MirrorError::OtherLog { log: log.clone(), found: state.log.clone() });
         }
-        if state.position >= end {
-            return Err(MirrorError::Behind { log: log.clone(), seen: state.position, end });
-        }
         if let Some(replay) = resume(bus, place, local, sync, state, end)? {
             report.resumed = true;
             return install(replay, sync, report);
@@ -158,11 +151,28 @@ fn find(
             replay.parts.discard()?;
             Err(MirrorError::Foreign { log: log.clone() })
         }
+        (true, true) if kept.has_seen(end) => {
+            replay.parts.discard()?;
+            Err(MirrorError::Behind { log: log.clone(), seen: kept.position(), end })
+        }
         (true, _) => {
             LocalState { log: log.to_string(), position: Position::START, index: None }.save(local, sync)?;
             install(replay, sync, report)
         }
-        (false, true) => Err(MirrorError::Behind { log: log.clone(), seen: Position::START, end }),
+        (false, true) if !(kept.is_whole() && has_content) => {
+            Err(MirrorError::Behind { log: log.clone(), seen: kept.position(), end })
+        }
+        (false, true) => {
+            // The servers have lost the log, and the working copy has all that was confirmed. What is left of an attempt
+            // to fill it again is in the way.
+            replay.parts.discard()?;
+            tracing::warn!(%log, "the bus has lost the files of the store; they are sent again from the working copy");
+            LocalState::lost(log.as_str()).save(local, sync)?;
+            let failed = |source| MirrorError::Bus { log: log.clone(), source };
+            ask(&|| false, |done| bus.trim(place, end, done)).map_err(failed)?;
+            report.filled = true;
+            Ok(Found { files: Files::default(), sequence: 0, offset: 0, is_content_local: true })
+        }
         (false, false) => {
             let Replay { sequence, offset, parts, .. } = replay;
             parts.discard()?;
@@ -185,6 +195,9 @@ fn resume<'a>(
     end: Position,
 ) -> Result<Option<Replay<'a>>, MirrorError> {
     let Some(index) = &state.index else { return Ok(None) };
+    if !has_index(bus, place, state.position, index, end)? {
+        return Ok(None);
+    }
     // From here on the names in the directory are not those of the copy.
     LocalState { index: None, ..state.clone() }.save(local, sync)?;
     let attempt = || {
@@ -203,6 +216,26 @@ fn resume<'a>(
             tracing::warn!(%error, "the working copy cannot be gone on from; all is fetched");
             Ok(None)
         }
+    }
+}
+
+/// Whether the log has the list of files that the working copy knows. It is trimmed below it at most, so that a log
+/// without it is another one than the copy was made of.
+fn has_index(
+    bus: &Bus,
+    place: &Place,
+    position: Position,
+    index: &[u8],
+    end: Position,
+) -> Result<bool, MirrorError> {
+    if position >= end {
+        return Ok(false);
+    }
+    let read = || Range::new(bus, place, position, position.next())?.take(&|| false);
+    match read() {
+        Ok(records) => Ok(records.first().is_some_and(|record| *record.payload == *index)),
+        Err(BusError::Trimmed { .. }) => Ok(false),
+        Err(source) => Err(MirrorError::Bus { log: place.log.clone(), source }),
     }
 }
 

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate_bus::{LogName, NameError};
+use tidegate_bus::{LogName, LogSpec, NameError};
 
 use crate::Lost;
+use crate::carrier::RESERVE_BYTES;
 
 /// Who is told once that nothing can be written any more. It should only hand the news over.
 pub type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
@@ -35,6 +36,8 @@ pub struct Settings {
     pub on_lost: OnLost,
 }
 
+/// Most records of a log: bytes are what is limited.
+const MAX_RECORDS: u64 = 1 << 40;
 /// Least that a log has to be allowed to take.
 pub(crate) const MIN_MAX_BYTES: u64 = 64 * MIB;
 const MIB: u64 = 1024 * 1024;
@@ -56,6 +59,15 @@ impl Settings {
             max_dead_bytes: 32 * MIB,
             on_lost: Arc::new(|_| {}),
         })
+    }
+}
+
+impl Settings {
+    /// The log as the bus is asked for it.
+    pub(crate) fn spec(&self) -> LogSpec {
+        // The servers count otherwise than we do: their limit must not be the first that is reached.
+        let max_bytes = self.max_bytes + self.max_bytes / 8 + RESERVE_BYTES * 4;
+        LogSpec { max_bytes, max_records: MAX_RECORDS, ..LogSpec::fenced(self.log.clone(), 1) }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tidegate_engine::{
-    ClientQuery, ClientSummary, Millis, Now, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of,
+    ClientQuery, ClientSummary, Millis, Now, Partitions, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of,
 };
 
 use crate::access::AccessFactory;
@@ -311,10 +311,20 @@ impl NodeHandle {
         self.ask_all(|done| Admin::Homes { homes: homes.cloned(), done }).map(drop)
     }
 
-    /// Lengthens the lease on the table of homes in force, on every shard where it has not ended. It is not waited for:
-    /// a shard that hears of it too late ends the lease.
+    /// Lengthens the lease on the table of homes in force, on every shard, and makes it good again where it has ended.
+    /// Only for a lease that never ended for the others. It is not waited for: a shard that hears of it too late serves
+    /// nobody until then.
     pub fn renew_lease(&self, until: Millis) {
         self.tell_all(|| Admin::RenewLease { until });
+    }
+
+    /// The partitions that all shards together serve at the moment.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn served(&self) -> Result<Partitions, NoAnswer> {
+        let served = self.ask_all(Admin::Served)?;
+        Ok(served.into_iter().fold(Partitions::NONE, Partitions::with))
     }
 
     /// Reads the files of all TLS listeners again, for connections that begin from now on; connected clients keep what

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use signal_hook::consts::SIGTERM;
 use tidegate_bus::{Address, Bus};
-use tidegate_mirror::{Lost, MirrorDisk, OnLost, Settings, log_of};
+use tidegate_mirror::{Lost, MirrorDisk, MirrorStatus, OnLost, Settings, log_of};
 
 use crate::config::Config;
 use crate::config::finding::Findings;
@@ -22,6 +22,9 @@ use crate::tenant_numbers;
 
 /// How long a stop waits for the bus, beyond the time that clients have.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the bus may confirm nothing of what waits for it until the broker is not ready.
+const MAX_STALL: Duration = Duration::from_secs(2);
 
 /// A store whose files are on the bus.
 #[derive(Clone)]
@@ -101,7 +104,18 @@ pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> R
     status.waits_for(&address, &bus);
     let opened = tidegate_mirror::open(&bus, settings).map_err(|error| format!("the store in {directory}: {error}"))?;
     status.has_bus();
+    status.mirrors(Arc::clone(&opened.disk));
     Ok(Some(Mirrored { disk: opened.disk, lost, was_here }))
+}
+
+/// Why nothing that has to be kept is acknowledged at the moment, in one line; `None` when it is.
+pub(crate) fn hindrance(status: MirrorStatus) -> Option<String> {
+    let MirrorStatus { waiting, is_interrupted, stalled, .. } = status;
+    let stands_still = stalled > MAX_STALL;
+    (is_interrupted || stands_still).then(|| {
+        let ms = stalled.as_millis();
+        format!("nothing can be acknowledged that is to be kept: the bus has confirmed nothing for {ms} ms, and {waiting} records wait for it")
+    })
 }
 
 /// What is done when nothing can be kept any more: the broker stops, so that its clients turn to who has the files.
@@ -266,5 +280,20 @@ pub(crate) fn check(config: &Config, findings: &mut Findings) {
     } else if config.store.durability != StoreDurability::Commit {
         let problem = Problem::new("with `mirror.bus` everything is on the bus before it is acknowledged");
         findings.push(problem.hint("leave `store.durability` out"), config.source_of("store", "durability").clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bus_that_confirms_nothing_makes_a_broker_not_ready() {
+        let status = MirrorStatus::default();
+        assert_eq!(hindrance(status), None);
+        assert_eq!(hindrance(MirrorStatus { waiting: 9, stalled: MAX_STALL, ..status }), None, "a slow bus");
+        let stalled = MirrorStatus { waiting: 9, stalled: MAX_STALL * 2, ..status };
+        assert!(hindrance(stalled).is_some_and(|why| why.contains("4000 ms, and 9 records")));
+        assert!(hindrance(MirrorStatus { is_interrupted: true, ..status }).is_some());
     }
 }

@@ -11,6 +11,7 @@ use tidegate_console::{
 };
 use tidegate_context::service::{CoreCounters, CoreFigures};
 use tidegate_engine::{Counters, Gauges};
+use tidegate_mirror::MirrorDisk;
 use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHoldings};
 
 use crate::access::Tenancy;
@@ -29,6 +30,7 @@ pub(crate) struct BrokerStatus {
     node: OnceLock<NodeHandle>,
     authentication: OnceLock<Arc<Authentication>>,
     store: OnceLock<Arc<tidegate_store::Status>>,
+    mirror: OnceLock<Arc<MirrorDisk>>,
     fleet: OnceLock<(Config, Arc<HomesKeeper>)>,
     cluster: OnceLock<ClusterApi>,
     core: OnceLock<Arc<CoreCounters>>,
@@ -76,6 +78,7 @@ impl BrokerStatus {
             node: OnceLock::new(),
             authentication: OnceLock::new(),
             store: OnceLock::new(),
+            mirror: OnceLock::new(),
             fleet: OnceLock::new(),
             cluster: OnceLock::new(),
             core: OnceLock::new(),
@@ -141,6 +144,12 @@ impl BrokerStatus {
     pub(crate) fn keeps(&self, store: Arc<tidegate_store::Status>) {
         // Set once, before the broker is ready.
         let _ = self.store.set(store);
+    }
+
+    /// Its store is also on a bus.
+    pub(crate) fn mirrors(&self, disk: Arc<MirrorDisk>) {
+        // Set once, before the broker is ready.
+        let _ = self.mirror.set(disk);
     }
 
     /// It is an orchestrator; this is how brokers are spoken to, and who knows the homes of clients.
@@ -249,7 +258,8 @@ impl StatusSource for BrokerStatus {
             return Some("its clients are sent elsewhere".to_owned());
         }
         let cluster = self.cluster.get().and_then(ClusterApi::hindrance);
-        cluster.or_else(|| store_status::hindrance(self.store.get()?))
+        let mirror = || crate::mirror::hindrance(self.mirror.get()?.status());
+        cluster.or_else(|| store_status::hindrance(self.store.get()?)).or_else(mirror)
     }
 
     fn status(&self) -> Result<Status, Unavailable> {

@@ -249,6 +249,10 @@ impl Lane {
                 let limit = limit.unwrap_or_default();
                 self.finish(Err(BusError::Full { place: self.target.place.clone(), limit }));
             }
+            PublishErrorKind::StreamNotFound if self.server.is_gone(&self.target.place).await => {
+                self.owner = None;
+                self.finish(Err(BusError::Unknown(self.target.place.clone())));
+            }
             PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe | PublishErrorKind::StreamNotFound => {
                 tracing::debug!(place = %self.target.place, %error, "an append is sent again");
                 self.unsend();
@@ -339,6 +343,9 @@ async fn claim(server: &Server, place: &Place, deadline: Instant) -> Result<Epoc
         }
         if Instant::now() >= deadline {
             return Err(server.away(told(&error)));
+        }
+        if error.kind() == PublishErrorKind::StreamNotFound && server.is_gone(place).await {
+            return Err(BusError::Unknown(place.clone()));
         }
         // Somebody else has written meanwhile, or the answer has got lost: then the claim is repeated behind the first.
         if error.kind() != PublishErrorKind::WrongLastSequence {

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -254,7 +254,8 @@ impl Backend for Nats {
         let notify = Arc::clone(&room);
         let feed = Feed::new(from, wake, &self.server.settings, Box::new(move || notify.notify_one()));
         let (server, headless) = (self.server.clone(), Tally::default());
-        let task = ReaderTask { server, target, feed: Arc::clone(&feed), room, headless };
+        let made = OnceLock::new();
+        let task = ReaderTask { server, target, feed: Arc::clone(&feed), room, headless, made };
         self.handle.spawn(task.run());
         Ok(Reader::new(feed))
     }

@@ -1,6 +1,6 @@
 //! Reads one partition: asks for as much as there is room for, and begins again where it was when something got lost.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::Message;
@@ -38,6 +38,8 @@ pub(super) struct ReaderTask {
     pub(super) room: Arc<Notify>,
     /// Records whose headers cannot be read.
     pub(super) headless: Tally,
+    /// When the stream was made that is read, as the servers say it: another one has other records.
+    pub(super) made: OnceLock<String>,
 }
 
 /// How far a consumer has come.
@@ -118,10 +120,15 @@ impl ReaderTask {
         let action = "read a log";
         let info = match self.server.info(&self.target.place, deadline).await {
             Ok(info) => info,
-            Err(Failure::Refused { reason, .. }) => return Err(self.fail(BusError::Refused { action, reason })),
             Err(Failure::Bus(error)) => return Err(End::Again(error.to_string())),
+            Err(failure) => return Err(self.fail(failure.into_error_of(&self.target.place, action))),
         };
         let Some(bounds) = bounds_in(&info) else { return Err(End::Again("it has no bounds".to_owned())) };
+        let made = info["created"].as_str().unwrap_or_default();
+        if self.made.get_or_init(|| made.to_owned()) != made || bounds.next < self.feed.next() {
+            // The servers have lost the log, and it was made again: what was read of it says nothing of what it has now.
+            return Err(self.trimmed(bounds.first));
+        }
         let is_beginning = self.feed.next() == Position::START;
         if is_beginning {
             // Only one that begins at the beginning begins with what there is.

@@ -60,6 +60,14 @@ impl Failure {
             Self::Refused { reason, .. } => BusError::Refused { action, reason },
         }
     }
+
+    /// The same for a partition, whose stream may be gone.
+    pub(super) fn into_error_of(self, place: &Place, action: &'static str) -> BusError {
+        match self {
+            Self::Refused { code: STREAM_NOT_FOUND, .. } => BusError::Unknown(place.clone()),
+            failure => failure.into_error(action),
+        }
+    }
 }
 
 /// Whether the connection is there.
@@ -123,6 +131,12 @@ impl Server {
     pub(super) async fn info(&self, place: &Place, deadline: Instant) -> Result<Value, Failure> {
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
         self.ask(deadline, format!("STREAM.INFO.{stream}"), &json!({})).await
+    }
+
+    /// Whether the servers say for certain that a partition's stream is gone.
+    pub(super) async fn is_gone(&self, place: &Place) -> bool {
+        let info = self.info(place, Instant::now() + AGAIN_AFTER).await;
+        matches!(info, Err(Failure::Refused { code: STREAM_NOT_FOUND, .. }))
     }
 
     /// Makes a log, a stream for each partition.
@@ -198,7 +212,7 @@ impl Server {
     /// What of a partition there is.
     pub(super) async fn bounds(&self, place: &Place, deadline: Instant) -> Result<Bounds, BusError> {
         let action = "say what a log has";
-        let info = self.info(place, deadline).await.map_err(|failure| failure.into_error(action))?;
+        let info = self.info(place, deadline).await.map_err(|failure| failure.into_error_of(place, action))?;
         bounds_in(&info).ok_or_else(|| BusError::Refused { action, reason: "its answer has no numbers".to_owned() })
     }
 

@@ -65,6 +65,13 @@ impl Nats {
         }
     }
 
+    /// It loses what it has on its disk.
+    #[allow(dead_code, reason = "not every test that starts a server wipes it")]
+    pub(crate) fn wipe(&mut self) {
+        assert!(self.process.is_none(), "a server that runs has its files open");
+        let _ = std::fs::remove_dir_all(self.directory.join("jetstream"));
+    }
+
     /// Starts it again where it was.
     pub(crate) fn resume(&mut self) {
         self.process = (0..ATTEMPTS).find_map(|_| self.spawn());

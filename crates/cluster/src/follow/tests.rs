@@ -77,3 +77,22 @@ fn a_life_that_is_not_meant_serves_nothing_and_keeps_what_it_has() {
     assert!(follower.serves(0));
     assert_eq!(follower.take(&mine), []);
 }
+
+#[test]
+fn a_later_life_says_what_an_earlier_one_has_fetched() {
+    let mut table = table(5, Some(("dead", 2, None)), &[]);
+    table.inherit(0, "me", 6, true);
+    table.epoch = 6;
+    let mut follower = Follower::new("me", 1, BTreeMap::new());
+    let _ = follower.take(&table);
+    assert_eq!(follower.fetched(&table), BTreeMap::new());
+    assert!(follower.restored(0, 6));
+    assert_eq!(follower.fetched(&table), BTreeMap::from([(0, 6)]));
+    let mut later = Follower::new("me", 2, follower.holdings());
+    let _ = later.take(&table);
+    assert_eq!(later.fetched(&table), BTreeMap::new(), "it is no member yet");
+    table.lives.insert("me".to_owned(), 2);
+    table.epoch = 7;
+    let _ = later.take(&table);
+    assert_eq!(later.fetched(&table), BTreeMap::from([(0, 6)]));
+}

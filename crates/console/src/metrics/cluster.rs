@@ -77,6 +77,13 @@ pub(super) static METRICS: &[Metric] = &[
         "Times that the node did not reach the bus for a lease, and served nobody until it was back.",
         |it, out| out.one(of(it, |cluster| cluster.lapses)),
     ),
+    one(
+        "tidegate_cluster_astray_partitions",
+        Gauge,
+        "Partitions that the table gives this node and it does not serve, or that it serves and the table does not give it, for more than 2 s; \
+         an alarm should watch it.",
+        |it, out| out.one(of(it, |cluster| cluster.astray)),
+    ),
 ];
 
 const fn one(name: &'static str, kind: Kind, help: &'static str, read: fn(&Reading<'_>, &mut Samples<'_>)) -> Metric {

@@ -9,7 +9,7 @@ use crate::connection::Phase;
 use crate::connection::input::Flow;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, SessionKey, ShardId, TenantId, partition_of};
+use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::UPLINK_LISTENER;
 use crate::telling::reason::Reason;
@@ -125,12 +125,22 @@ impl Engine {
         table.map_or(Millis::NEVER, |table| table.lease_until)
     }
 
-    /// Lengthens the lease on the table in force, unless it has ended: then only another table makes anything be at
-    /// home here.
-    pub fn renew_lease(&mut self, until: Millis) {
-        if let Some(table) = self.homes.table.as_mut().filter(|_| !self.homes.ended) {
-            table.lease_until = until;
+    /// Lengthens the lease on the table in force. A lease that has ended here goes on, and clients that wait are served:
+    /// the caller renews only a lease that never ended for the others, so no other node can have taken these partitions.
+    /// Where the caller cannot say so, it puts another table in force. A renewal that is over already changes nothing.
+    pub fn renew_lease(&mut self, now: Now, until: Millis) {
+        let Some(table) = self.homes.table.as_mut().filter(|_| until > now.monotonic) else { return };
+        table.lease_until = until;
+        if std::mem::take(&mut self.homes.ended) {
+            self.desk.journal.now = now;
+            self.end_suspension(now);
+            self.after_frame(now);
         }
+    }
+
+    /// The partitions of this shard that are served here now.
+    pub fn served(&self) -> Partitions {
+        Partitions::that(|partition| self.place.owns(partition) && self.home_of(partition) == Home::Here)
     }
 
     /// Ends the lease when its time has come, before anything else of a turn: others may serve these clients from now

@@ -72,6 +72,46 @@ fn without_a_lease_nothing_but_pings_is_answered_and_with_the_next_one_all_goes_
     });
 }
 
+/// A process that stood still for less than its lease: a renewal was on its way when the shards' lease ended.
+#[test]
+fn a_renewed_lease_goes_on_where_it_had_ended_for_the_shards() {
+    in_one_process(|world| {
+        let subscriber = world.connect(v5("s").lasting());
+        subscriber.subscribe("t", ExactlyOnce);
+        let publisher = world.connect(v5("p"));
+        set_homes(world, Home::Here, Some(seconds(5)));
+        let renew = |milliseconds: u64| {
+            for shard in 0..world.shards() {
+                world.engine(shard, |engine, now| engine.renew_lease(now, now.monotonic.plus(milliseconds)));
+            }
+            world.run();
+        };
+        let served = || -> usize {
+            (0..world.shards()).map(|shard| world.engine(shard, |engine, _| engine.served().iter().count())).sum()
+        };
+        assert_eq!(served(), usize::from(PARTITIONS));
+        pass(world, seconds(5));
+        let id = publisher.send_publish(message("t", "1").qos2()).unwrap();
+        world.run();
+        // One that is over already says nothing.
+        renew(0);
+        publisher.expect_nothing();
+        assert_eq!(served(), 0);
+        renew(seconds(2));
+        publisher.expect_answer(PacketType::PubRec, id);
+        publisher.expect_answer(PacketType::PubComp, id);
+        subscriber.expect_publish("t", "1");
+        assert_eq!(served(), usize::from(PARTITIONS));
+        world.connect(v5("late"));
+        // It ends again when its time has come.
+        pass(world, seconds(2));
+        assert_eq!(served(), 0);
+        publisher.send_publish(message("t", "2").qos1());
+        world.run();
+        publisher.expect_nothing();
+    });
+}
+
 #[test]
 fn whose_place_was_taken_hears_where_and_nothing_that_was_not_said_before() {
     in_one_process(|world| {

@@ -147,11 +147,41 @@ fn a_directory_that_is_no_copy_of_the_log_is_refused_and_left_alone() {
 }
 
 #[test]
+fn a_log_that_is_gone_is_filled_from_the_working_copy() {
+    let (bus, folder) = (embedded(), Folder::new());
+    worked(&bus, &folder, true);
+    let model = contents_on(&bus, "a");
+    for _ in 0..3 {
+        // The servers have lost their disks.
+        let bus = embedded();
+        let opened = mirror(&bus, "a", folder.path()).unwrap();
+        assert!(opened.report.filled && !opened.report.created);
+        drop(opened);
+        assert!(contents_on(&bus, "a") == model);
+        // The copy goes on from there.
+        assert!(mirror(&bus, "a", folder.path()).unwrap().report.resumed);
+    }
+}
+
+#[test]
+fn a_log_that_is_gone_and_was_claimed_often_is_filled_again() {
+    let (bus, folder) = (embedded(), Folder::new());
+    worked(&bus, &folder, true);
+    let (model, end) = (contents_on(&bus, "a"), records(&bus, "a").last().unwrap().position);
+    let bus = bus_with("a", &[]);
+    // Others have looked for the files, and found none.
+    while ask(|done| bus.own(&place("a"), done)).0 <= end {}
+    assert!(mirror(&bus, "a", folder.path()).unwrap().report.filled);
+    assert!(contents_on(&bus, "a") == model);
+}
+
+#[test]
 fn a_log_that_has_lost_something_is_refused_with_what_to_do() {
     let (bus, folder) = (embedded(), Folder::new());
     worked(&bus, &folder, true);
     let all = records(&bus, "a");
-    let behind = mirror(&embedded(), "a", folder.path()).err().unwrap();
+    worked(&bus, &folder, true);
+    let behind = mirror(&bus_with("a", &all), "a", folder.path()).err().unwrap();
     assert!(matches!(behind, MirrorError::Behind { .. }) && behind.to_string().contains("bring"), "{behind}");
     for missing in [1, all.len() / 2] {
         let mut less = all.clone();

@@ -100,6 +100,31 @@ fn commits_wait_for_a_server_that_was_killed_and_nothing_that_was_confirmed_is_l
 }
 
 #[test]
+fn a_server_that_loses_its_disk_is_given_all_files_again() {
+    let (mut nats, folder) = (Nats::start(), Folder::new());
+    let bus = nats.bus(Duration::from_secs(5));
+    let mut node = Node::start(mirror(&bus, "a", folder.path()).unwrap().disk);
+    node.submit(1_000);
+    node.wait();
+    for _ in 0..2 {
+        node.submit(100);
+        nats.kill();
+        nats.wipe();
+        node.submit(100);
+        nats.resume();
+        // They are confirmed when everything is there again.
+        node.wait();
+        until("the end of filling", || !node.disk.status().is_interrupted);
+    }
+    node.submit(100);
+    node.wait();
+    assert_eq!(node.disk.lost(), None);
+    assert_eq!(node.load(), 1_500);
+    drop((node, folder));
+    assert_eq!(contents_on(&bus, "a").len(), 1_500);
+}
+
+#[test]
 fn a_second_process_fences_the_first_on_a_real_server() {
     let (nats, mine, theirs) = (Nats::start(), Folder::new(), Folder::new());
     let bus = nats.bus(Duration::from_secs(10));

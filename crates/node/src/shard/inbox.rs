@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mio::Waker;
 use tidegate_engine::{
     Accepted, Batch, ClientQuery, ClientSummary, ConnectionKey, DialAttempt, ListenerId, MembershipChange,
-    MembershipOutcome, Millis, Reason, Settings, ShardId, SlowSession, TenantId, Verdict,
+    MembershipOutcome, Millis, Partitions, Reason, Settings, ShardId, SlowSession, TenantId, Verdict,
 };
 
 use crate::access::AccessFactory;
@@ -106,6 +106,8 @@ pub(crate) enum Admin {
     Homes { homes: Option<Arc<NodeHomes>>, done: Sender<()> },
     /// Lengthen the lease on the table of homes.
     RenewLease { until: Millis },
+    /// Answer with the partitions that this shard serves.
+    Served(Sender<Partitions>),
     /// Put a roster of the cluster's shards in force.
     Roster(Box<RosterOrder>),
     /// Remember that another node came or went.

@@ -197,7 +197,9 @@ impl Shard {
             }
             Admin::Fleet(order) => self.take_fleet_order(order),
             Admin::Move(order) => self.take_move_order(order),
-            Admin::RenewLease { until } => self.engine.renew_lease(until),
+            Admin::RenewLease { until } => self.engine.renew_lease(self.now, until),
+            // Whoever asked may have given up waiting.
+            Admin::Served(answer) => drop(answer.send(self.engine.served())),
             Admin::Homes { homes, done } => self.take_homes(homes.as_deref(), &done),
             Admin::Service(order) => self.take_service_order(order),
             Admin::Roster(order) => self.set_roster(*order),

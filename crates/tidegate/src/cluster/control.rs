@@ -10,7 +10,7 @@ use tidegate_cluster::{Addresses, Advert, Follower, PARTITIONS, RecordError, Sta
 use tidegate_engine::{PartitionId, Partitions};
 use tidegate_node::NodeName;
 
-use super::following::Following;
+use super::following::{Following, Taken};
 use super::lead::{Leader, Outlook};
 use super::logs::Logs;
 use super::memory::Memory;
@@ -78,6 +78,10 @@ pub(super) struct Control {
     leader: Leader,
     table: Table,
     table_read: Position,
+    /// The newest table that this node knows, also from before it was started; and the epoch of the newest that is in
+    /// the log. Where that is less, the bus has lost the log.
+    known: Table,
+    logged: u64,
     /// The newest table that earlier lives of this process have followed.
     followed: u64,
     adverts: BTreeMap<String, Advert>,
@@ -110,6 +114,7 @@ impl Control {
             kept: setup.kept,
             ..Advert::default()
         };
+        let known = remembered.table.unwrap_or_default();
         let follower = Follower::new(setup.name.as_str(), 0, remembered.holdings).with_arrivals(remembered.arrived);
         Self {
             setup,
@@ -123,6 +128,8 @@ impl Control {
             leader: Leader::default(),
             table: Table::default(),
             table_read: Position::START,
+            known,
+            logged: 0,
             followed: 0,
             adverts: BTreeMap::new(),
             own,
@@ -233,7 +240,7 @@ impl Control {
                 // Every table is read again, on behalf of this life.
                 self.followed = self.followed.max(self.table.epoch);
                 (self.tables, self.table, self.table_read) = (Following::default(), Table::default(), Position::START);
-                (self.own.life, self.stored) = (life, None);
+                (self.own.life, self.stored, self.logged) = (life, None, 0);
                 self.own.arrived.clear();
                 self.own.refused.clear();
                 self.life = Some(Life { membership, tenure: None });
@@ -248,9 +255,14 @@ impl Control {
 
     fn read_adverts(&mut self) {
         let wake = self.wake();
-        let (records, _) = self.words.take(&self.logs.bus, &self.logs.adverts, wake);
+        let taken = self.words.take(&self.logs.bus, &self.logs.adverts, wake);
+        self.make_again(&taken);
+        if taken.is_anew {
+            // What this node has said may be lost.
+            self.stored = None;
+        }
         let mut known = false;
-        for record in records {
+        for record in taken.records {
             let Ok(name) = std::str::from_utf8(&record.key) else { continue };
             match Advert::from_bytes(&record.payload) {
                 Ok(advert) => {
@@ -271,14 +283,33 @@ impl Control {
             return;
         }
         let wake = self.wake();
-        let (records, next) = self.tables.take(&self.logs.bus, &self.logs.table, wake);
-        for record in records {
+        let taken = self.tables.take(&self.logs.bus, &self.logs.table, wake);
+        self.make_again(&taken);
+        if taken.is_anew {
+            (self.logged, self.table_read) = (0, Position::START);
+        }
+        for record in taken.records {
             match Table::from_bytes(&record.payload) {
-                Ok(table) => self.follow(table),
+                Ok(table) => {
+                    self.logged = self.logged.max(table.epoch);
+                    self.follow(table);
+                }
                 Err(error) => passed_over(&self.strange, &record, &error),
             }
         }
-        self.table_read = self.table_read.max(next);
+        self.table_read = self.table_read.max(taken.next);
+        let is_lost = self.logged < self.known.epoch;
+        if is_lost != self.own.known.is_some() || self.own.known.as_ref().is_some_and(|it| **it != self.known) {
+            self.own.known = is_lost.then(|| Box::new(self.known.clone()));
+        }
+    }
+
+    /// Makes the logs of the cluster again where the servers have lost one.
+    fn make_again(&self, taken: &Taken) {
+        if taken.is_gone {
+            tracing::warn!("the bus has lost logs of the cluster; they are made again");
+            self.logs.make_again();
+        }
     }
 
     /// A table has come.
@@ -296,10 +327,10 @@ impl Control {
         let is_under_way = |id: &u64| table.moves.iter().any(|it| it.id == *id);
         self.own.arrived.retain(is_under_way);
         self.own.refused.retain(is_under_way);
-        let is_awaited = |partition: &u16, since: &mut u64| {
-            table.home(*partition).is_some_and(|home| home.since == *since && !home.former.is_empty())
-        };
-        self.own.restored.retain(is_awaited);
+        self.own.restored = self.follower.fetched(&table);
+        if table.epoch > self.known.epoch {
+            self.known = table.clone();
+        }
         self.table = table;
         if !self.awaits_next_life() {
             self.pass_on(steps);
@@ -322,10 +353,9 @@ impl Control {
             return;
         }
         for (partition, since) in partitions {
-            if self.follower.restored(partition, since) {
-                self.own.restored.insert(partition, since);
-            }
+            self.follower.restored(partition, since);
         }
+        self.own.restored = self.follower.fetched(&self.table);
         self.pass_on(Vec::new());
     }
 
@@ -354,7 +384,7 @@ impl Control {
             steps,
             told,
             life,
-            memory: Memory { life: Some(life), holdings, arrived },
+            memory: Memory { life: Some(life), holdings, arrived, table: Some(self.known.clone()) },
             restoring: restoring.collect(),
             held: those(&moving),
             served: those(&|partition| self.follower.serves(partition)),
@@ -368,8 +398,9 @@ impl Control {
             return;
         }
         let wake = self.wake();
-        let (records, _) = self.images.take(&self.logs.bus, &self.logs.images, wake);
-        for record in records {
+        let taken = self.images.take(&self.logs.bus, &self.logs.images, wake);
+        self.make_again(&taken);
+        for record in taken.records {
             if let Some((id, kind, parcel)) = self.collector.take(&record) {
                 let _ = self.work.send(Work::TakeIn { id, kind, parcel });
             }
@@ -394,6 +425,8 @@ impl Control {
         let Some(member_since) = self.member_since() else { return };
         let outlook = Outlook {
             table: &self.table,
+            known: &self.known,
+            logged: self.logged,
             read: self.table_read,
             adverts: &self.adverts,
             lease: self.setup.lease,

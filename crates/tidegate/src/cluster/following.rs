@@ -13,17 +13,34 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Following {
     reader: Option<Reader>,
+    /// It was opened before.
+    was_open: bool,
     /// Until when it is left alone. The control thread looks at everything often enough to go on then.
     rests_until: Option<Instant>,
 }
 
+/// What there was.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub(super) records: Vec<Record>,
+    /// What is read next.
+    pub(super) next: Position,
+    /// The log is read from its beginning once more: it may be another one than before.
+    pub(super) is_anew: bool,
+    /// The servers do not know the log any more.
+    pub(super) is_gone: bool,
+}
+
 impl Following {
-    /// Takes what there is, and says what is read next.
-    pub(super) fn take(&mut self, bus: &Bus, place: &Place, wake: Wake) -> (Vec<Record>, Position) {
-        let mut all = (Vec::new(), Position::START);
+    /// Takes what there is.
+    pub(super) fn take(&mut self, bus: &Bus, place: &Place, wake: Wake) -> Taken {
+        let mut all = Taken::default();
         if self.reader.is_none() && self.rests_until.is_none_or(|until| until <= Instant::now()) {
             match bus.read(place, Position::START, wake) {
-                Ok(opened) => self.reader = Some(opened),
+                Ok(opened) => {
+                    self.reader = Some(opened);
+                    all.is_anew = std::mem::replace(&mut self.was_open, true);
+                }
                 Err(error) => {
                     tracing::warn!(%error, log = %place, "cannot be read; it is tried again");
                     self.rest();
@@ -33,15 +50,16 @@ impl Following {
         while let Some(open) = &mut self.reader {
             match open.take(BATCH) {
                 Ok(taken) => {
-                    all.1 = taken.next;
+                    all.next = taken.next;
                     if taken.records.is_empty() {
                         break;
                     }
-                    all.0.extend(taken.records);
+                    all.records.extend(taken.records);
                 }
                 Err(error) => {
                     tracing::warn!(%error, log = %place, "cannot be read on; it is read again");
                     self.reader = None;
+                    all.is_gone = matches!(error, BusError::Unknown(_));
                     // What was trimmed is gone, and the rest can be read at once. What else is wrong stays so for a
                     // while.
                     if !matches!(error, BusError::Trimmed { .. }) {
@@ -71,8 +89,8 @@ mod tests {
         let bus = Bus::open(&Address::Embedded, Settings::default(), Arc::new(|_| {})).unwrap();
         let place = Place::new(LogName::new("unknown").unwrap(), 0);
         let mut following = Following::default();
-        let (records, _) = following.take(&bus, &place, Arc::new(|| {}));
-        assert!(records.is_empty() && following.reader.is_none());
+        let taken = following.take(&bus, &place, Arc::new(|| {}));
+        assert!(taken.records.is_empty() && following.reader.is_none());
         let until = following.rests_until;
         assert!(until.is_some());
         following.take(&bus, &place, Arc::new(|| {}));

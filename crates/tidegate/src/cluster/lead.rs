@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{Append, BusError, Epoch, Member, Membership, MembershipEvent, Position};
-use tidegate_cluster::{Advert, Seen, Sighting, Table, decide};
+use tidegate_cluster::{Advert, Logged, Next, Seen, Sighting, Table, next};
 
 use super::control::Event;
 use super::logs::Logs;
@@ -14,6 +14,10 @@ use super::logs::Logs;
 const KEY: &str = "table";
 /// How long nothing is moved after a move has failed.
 const REST: Duration = Duration::from_secs(5);
+/// How long nodes that are there have to say what they know of a log of tables that was lost.
+const HEARD_AFTER: Duration = Duration::from_secs(3);
+/// For how many leases nodes are waited for that are not there when the log of tables was lost.
+const AWAITED_LEASES: u32 = 3;
 
 /// How it stands with leading.
 #[derive(Default)]
@@ -30,11 +34,17 @@ pub(super) struct Leader {
     rest_until: Option<Instant>,
     /// Images may be on the bus that nobody needs any more.
     images: bool,
+    /// Since when the log of tables is known to be lost.
+    lost_since: Option<Instant>,
 }
 
 /// What the leader looks at.
 pub(super) struct Outlook<'a> {
     pub(super) table: &'a Table,
+    /// The newest table that this node knows, which is another one where the log was lost.
+    pub(super) known: &'a Table,
+    /// The epoch of the newest table in the log.
+    pub(super) logged: u64,
     /// Up to where the log of tables has been read.
     pub(super) read: Position,
     pub(super) adverts: &'a BTreeMap<String, Advert>,
@@ -117,7 +127,7 @@ impl Leader {
         }
         self.images |= !outlook.table.moves.is_empty();
         let seen = self.seen(outlook, now);
-        let Some(next) = decide(outlook.table, &seen) else { return };
+        let Some(next) = self.next(outlook, &seen, now) else { return };
         tracing::debug!(epoch = next.epoch, nodes = next.lives.len(), moves = next.moves.len(), "the next table");
         let append = Append::new(next.to_bytes()).with_key(KEY).by(epoch);
         let events = events.clone();
@@ -125,6 +135,36 @@ impl Leader {
         match logs.bus.append(&logs.table, append, done) {
             Ok(()) => self.waiting = true,
             Err(error) => tracing::warn!(%error, "the next table of the cluster cannot be stored; it is tried again"),
+        }
+    }
+
+    /// The next table, if there is one.
+    fn next(&mut self, outlook: &Outlook<'_>, seen: &Seen, now: Instant) -> Option<Table> {
+        let lost_for = self.lost_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let logged = Logged {
+            own: outlook.known,
+            epoch: outlook.logged,
+            has_waited: lost_for >= outlook.lease * AWAITED_LEASES,
+            has_heard: lost_for >= HEARD_AFTER,
+        };
+        match next(&logged, seen) {
+            Next::Nothing => None,
+            Next::Table(table) => {
+                if self.lost_since.take().is_some() {
+                    tracing::warn!(epoch = table.epoch, "the table of the cluster goes on from what nodes know");
+                }
+                Some(*table)
+            }
+            Next::Awaits(nodes) => {
+                if self.lost_since.is_none() {
+                    self.lost_since = Some(now);
+                    tracing::warn!(
+                        ?nodes,
+                        "the bus has lost the table of the cluster: it is made of what nodes know, and these are waited for; start them"
+                    );
+                }
+                None
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub(super) struct Logs {
     /// Images of partitions that move.
     pub(super) images: Place,
     secret: Place,
+    /// The secret that nodes have agreed on, where none is configured.
+    agreed: Arc<OnceLock<Zeroizing<Vec<u8>>>>,
 }
 
 /// How long nodes of the cluster may be silent.
@@ -139,6 +141,7 @@ impl Logs {
             adverts: place("cluster-nodes")?,
             images: place("cluster-images")?,
             secret: place("cluster-secret")?,
+            agreed: Arc::default(),
         };
         tracing::info!(bus = %address, "joining the cluster");
         make(logs.specs().into(), |spec, done| logs.bus.create(spec, done), &address, stop)?;
@@ -153,6 +156,34 @@ impl Logs {
             small(LogSpec::shared(self.secret.log.clone(), 1)),
             LogSpec { max_bytes: IMAGE_BYTES, ..LogSpec::shared(self.images.log.clone(), 1) },
         ]
+    }
+
+    /// Makes the logs again that the servers have lost, with the secret. Nothing is waited for: what is not made is
+    /// found missing again.
+    pub(super) fn make_again(&self) {
+        for spec in self.specs() {
+            let (logs, is_secret) = (self.clone(), spec.name == self.secret.log);
+            let done = move |outcome: Result<(), BusError>| match outcome {
+                Ok(()) if is_secret => logs.keep_secret(),
+                Ok(()) => {}
+                Err(error) => tracing::warn!(%error, "a log of the cluster cannot be made again; it is tried again"),
+            };
+            if let Err(error) = self.bus.create(spec, Box::new(done)) {
+                tracing::warn!(%error, "a log of the cluster cannot be made again; it is tried again");
+            }
+        }
+    }
+
+    /// Puts the secret into its log, if that is empty: a node that is started now has to find the one in use.
+    fn keep_secret(&self) {
+        let Some(secret) = self.agreed.get().cloned() else { return };
+        let (bus, place) = (self.bus.clone(), self.secret.clone());
+        let append = move |bounds: Result<tidegate_bus::Bounds, BusError>| {
+            if bounds.is_ok_and(|bounds| bounds.next <= bounds.first) {
+                let _ = bus.append(&place, Append::new(secret.to_vec()), Box::new(|_| {}));
+            }
+        };
+        let _ = self.bus.bounds(&self.secret, Box::new(append));
     }
 
     /// The secret of the cluster: the first that any node has put on the bus.
@@ -172,7 +203,8 @@ impl Logs {
         let mut reader = self.bus.read(&self.secret, Position::START, wake).map_err(failed)?;
         loop {
             if let Some(record) = reader.take(1).map_err(failed)?.records.first() {
-                return Ok(Zeroizing::new(record.payload.to_vec()));
+                let secret = Zeroizing::new(record.payload.to_vec());
+                return Ok(self.agreed.get_or_init(|| secret).clone());
             }
             if stop() {
                 return Err(NotJoined::Stopped);

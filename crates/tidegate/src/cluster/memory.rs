@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tidegate_cluster::Table;
 use tidegate_mirror::MirrorDisk;
 
 /// The file in the data directory.
@@ -23,6 +24,8 @@ pub(super) struct Memory {
     pub(super) holdings: BTreeMap<u16, u64>,
     /// The partitions that are in the store as they have come by a move whose end this node has not seen, and by which.
     pub(super) arrived: BTreeMap<u16, u64>,
+    /// The newest table that this node knows: where the bus loses it, the cluster goes on from there.
+    pub(super) table: Option<Table>,
 }
 
 fn pairs(map: &BTreeMap<u16, u64>) -> Vec<[u64; 2]> {
@@ -37,7 +40,7 @@ fn read_pairs(value: &Value) -> Option<BTreeMap<u16, u64>> {
 impl Memory {
     fn to_json(&self) -> Value {
         let (holdings, arrived) = (pairs(&self.holdings), pairs(&self.arrived));
-        json!({ "version": VERSION, "life": self.life, "holdings": holdings, "arrived": arrived })
+        json!({ "version": VERSION, "life": self.life, "holdings": holdings, "arrived": arrived, "table": self.table })
     }
 
     fn from_json(value: &Value) -> Option<Self> {
@@ -47,7 +50,8 @@ impl Memory {
         let holdings = read_pairs(value.get("holdings")?)?;
         // Earlier ones do not have it.
         let arrived = value.get("arrived").map_or_else(|| Some(BTreeMap::new()), read_pairs)?;
-        Some(Self { life: value.get("life").and_then(Value::as_u64), holdings, arrived })
+        let table = value.get("table").and_then(|table| serde_json::from_value(table.clone()).ok());
+        Some(Self { life: value.get("life").and_then(Value::as_u64), holdings, arrived, table })
     }
 }
 
@@ -115,10 +119,13 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_was_written() {
+        let mut table = Table::default();
+        table.epoch = 9;
         let memory = Memory {
             life: Some(u64::MAX),
             holdings: BTreeMap::from([(0, 7), (63, 1)]),
             arrived: BTreeMap::from([(5, 256)]),
+            table: Some(table),
         };
         assert_eq!(Memory::from_json(&memory.to_json()), Some(memory));
         assert_eq!(Memory::from_json(&json!({ "version": 2, "holdings": [] })), None);

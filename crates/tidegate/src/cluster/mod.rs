@@ -1,7 +1,8 @@
 //! A node of a cluster: carries the tables of `tidegate-cluster` over the bus, and does to the node what they ask for.
 //!
-//! Two threads. `control` speaks to the bus: it renews the lease, reads tables, says what this node is, and decides
+//! Three threads. `control` speaks to the bus: it renews the lease, reads tables, says what this node is, and decides
 //! where this node leads. `work` does to the shards what a table asks for, in its order, which may take a while.
+//! `watch` compares what the shards serve with the table.
 //! docs/cluster.md tells the whole of it.
 
 mod addresses;
@@ -14,6 +15,7 @@ mod parts;
 mod restore;
 mod status;
 mod view;
+mod watch;
 mod work;
 
 use std::sync::mpsc::{Sender, channel};
@@ -157,7 +159,8 @@ impl Joining {
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(|error| format!("cannot start a thread for the cluster: {error}"))?;
-        Ok(ClusterNode { shared, events, thread: Mutex::new(Some(thread)) })
+        let watch = Mutex::new(Some(watch::begin(Arc::clone(&shared))?));
+        Ok(ClusterNode { shared, events, thread: Mutex::new(Some(thread)), watch })
     }
 }
 
@@ -166,6 +169,8 @@ pub(crate) struct ClusterNode {
     shared: Arc<Shared>,
     events: Sender<Event>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// What is served is looked at until this is dropped.
+    watch: Mutex<Option<Sender<()>>>,
 }
 
 impl std::fmt::Debug for ClusterNode {
@@ -198,6 +203,11 @@ impl ClusterNode {
         true
     }
 
+    /// Why the process ends by itself, if it does: it did not serve what it should.
+    pub(crate) fn astray(&self) -> Option<&str> {
+        self.shared.astray()
+    }
+
     /// Hands over all that is worked here, as far as others take it within the limit, and leaves the cluster.
     pub(crate) fn leave(&self, limit: Duration) {
         let began = Instant::now();
@@ -217,6 +227,7 @@ impl ClusterNode {
 
     /// Leaves the cluster as it is.
     pub(crate) fn end(&self) {
+        drop(self.watch.lock().unwrap_or_else(PoisonError::into_inner).take());
         let _ = self.events.send(Event::End);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {

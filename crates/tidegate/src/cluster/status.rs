@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tidegate_cluster::{Advert, Table};
+use tidegate_cluster::{Advert, Table, Verdict};
 use tidegate_console::ClusterNumbers;
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{LinkState, NodeHandle};
@@ -90,6 +90,8 @@ struct State {
     lease: Option<(u64, Instant)>,
     in_force: InForce,
     standpoint: Standpoint,
+    /// What the last look at what is served has found.
+    watched: Verdict,
 }
 
 /// What both threads and the console share.
@@ -104,13 +106,22 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// Whether nothing has hindered the node once.
     was_ready: AtomicBool,
+    /// Why the process ends, once it has served for too long what it should not, or not what it should.
+    astray: OnceLock<String>,
+}
+
+impl State {
+    /// Whether the node is a member for certain now.
+    fn has_lease(&self) -> bool {
+        self.lease.is_some_and(|(_, until)| until > Instant::now())
+    }
 }
 
 impl Shared {
     pub(super) fn new(name: &str, node: NodeHandle, lease: Duration, patience: Duration) -> Self {
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let (name, counters, state, was_ready) = (name.to_owned(), Counters::default(), Mutex::default(), false.into());
-        Self { name, node, lease, patience_ms, counters, state, was_ready }
+        Self { name, node, lease, patience_ms, counters, state, was_ready, astray: OnceLock::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -123,7 +134,8 @@ impl Shared {
         self.node.now().monotonic.plus(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// A life is a member until then; shards that follow a table of this life are told.
+    /// A life is a member until then, without a break since its lease began; shards that follow a table of this life are
+    /// told. Those whose lease has ended meanwhile serve again: no other node can have taken its place.
     pub(super) fn renew(&self, life: u64, until: Instant) {
         let mut state = self.state();
         if state.lease == Some((life, until)) {
@@ -153,6 +165,40 @@ impl Shared {
 
     pub(super) fn set_standpoint(&self, standpoint: Standpoint) {
         self.state().standpoint = standpoint;
+    }
+
+    /// What the node should serve, and what is known of that: table, whether there is a lease, whether it fetches.
+    pub(super) fn meant(&self) -> (Table, bool, bool) {
+        let state = self.state();
+        let is_fetching = self.counters.restoring.load(Ordering::Relaxed) > 0;
+        (state.standpoint.table.clone(), state.has_lease(), is_fetching)
+    }
+
+    pub(super) fn set_watched(&self, verdict: Verdict) {
+        self.state().watched = verdict;
+    }
+
+    /// The process ends for this. Says whether it was not said before.
+    pub(super) fn ends_for(&self, why: String) -> bool {
+        self.astray.set(why).is_ok()
+    }
+
+    /// Why the process ends by itself, if it does.
+    pub(super) fn astray(&self) -> Option<&str> {
+        self.astray.get().map(String::as_str)
+    }
+
+    pub(super) fn node(&self) -> &NodeHandle {
+        &self.node
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long a node may be silent.
+    pub(super) fn lease(&self) -> Duration {
+        self.lease
     }
 
     /// How many partitions are served here.
@@ -207,17 +253,25 @@ impl Shared {
 
     fn own_hindrance(&self) -> Option<String> {
         let state = self.state();
-        if !state.standpoint.bus && state.lease.is_none() {
+        if !state.standpoint.bus && !state.has_lease() {
             return Some("it is no member of its cluster, whose bus is away".to_owned());
         }
-        if !state.standpoint.member || state.lease.is_none() {
+        if !state.standpoint.member || !state.has_lease() {
             return Some("it is no member of its cluster".to_owned());
         }
         if state.in_force.epoch != state.standpoint.table.epoch || state.in_force.life != state.standpoint.life {
             return Some("it has yet to follow the table of its cluster".to_owned());
         }
-        None
+        state.watched.lasts.then(|| describe(&state.watched))
     }
+}
+
+/// What a node serves that it should not, or the other way round.
+pub(super) fn describe(verdict: &Verdict) -> String {
+    format!(
+        "it does not serve {} partitions that the table of its cluster gives it, and serves {} that the table does not give it",
+        verdict.missing, verdict.excess
+    )
 }
 
 /// A lease as it is told.
@@ -291,6 +345,7 @@ impl ClusterApi {
             "failovers": numbers.failovers,
             "failover_ms": numbers.failover_ms,
             "memberships_lost": numbers.lapses,
+            "astray": numbers.astray,
         })
     }
 
@@ -300,7 +355,8 @@ impl ClusterApi {
         let counters = &self.0.counters;
         let state = self.0.state();
         ClusterNumbers {
-            member: state.standpoint.member && state.lease.is_some(),
+            member: state.standpoint.member && state.has_lease(),
+            astray: if state.watched.lasts { (state.watched.missing + state.watched.excess) as u64 } else { 0 },
             leads: state.standpoint.leads,
             bus_connected: state.standpoint.bus,
             epoch: state.standpoint.table.epoch,

@@ -18,6 +18,7 @@ use super::control::Event;
 use super::logs::Logs;
 use super::memory::{Memory, MemoryFile};
 use super::parts::Kind;
+use super::pause;
 use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
 use super::status::Shared;
 use super::view::Told;
@@ -26,6 +27,8 @@ use moves::{Arriving, CUT_PAUSE, Departing};
 
 /// Pause before it is tried again to fetch what a dead node had.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before a table that is not in force everywhere is put in force again.
+const FORCE_PAUSE: Duration = Duration::from_millis(100);
 /// Longest wait of a thread that has nothing to do.
 const IDLE: Duration = Duration::from_secs(3_600);
 
@@ -199,8 +202,14 @@ impl Worker {
             self.take_note(step);
         }
         self.plan_to_restore(work);
-        if let Err(error) = self.put_in_force(work) {
-            self.complain(&error, "the table of the cluster is not in force everywhere");
+        // A shard may be late with its answer, mostly since the process stood still. Until all have answered it is not
+        // known what is served, and the lease is not renewed.
+        while let Err(error) = self.put_in_force(work) {
+            self.complain(&error, "the table of the cluster is not in force everywhere; it is tried again");
+            if self.memory.is_another_s() || self.shared.astray().is_some() {
+                return;
+            }
+            pause(FORCE_PAUSE);
         }
         for step in &work.steps {
             if let Step::Send { id, partitions, to } = step

@@ -13,7 +13,7 @@ use crate::admin::{self, Admin};
 use crate::authentication::{self, Authentication};
 use crate::bridges::Bridges;
 use crate::cli::ConfigArgs;
-use crate::cluster::NotJoined;
+use crate::cluster::{ClusterNode, NotJoined};
 use crate::config::Config;
 use crate::durable::Kept;
 use crate::homes::HomesKeeper;
@@ -115,35 +115,57 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
         tell_ready(&node, config, console.as_ref());
     }
-    let is_lost = wait_for_the_end(&mut signals, &operations, mirrored.as_ref());
+    let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
     bridges.stop(config.shutdown.grace);
     drop(core);
     match &cluster {
         // Nobody takes anything from a node that cannot keep it.
-        Some(cluster) if is_lost => cluster.end(),
+        Some(cluster) if end != End::Asked => cluster.end(),
         Some(cluster) => cluster.leave(config.cluster.leave_timeout),
         None => {}
     }
-    stop(node, console, mirrored, config)
+    let exit = stop(node, console, mirrored, config, end)?;
+    match cluster.as_ref().and_then(ClusterNode::astray) {
+        Some(why) if end == End::Astray => Err(why.to_owned()),
+        _ => Ok(exit),
+    }
 }
 
-/// Waits until the broker is to stop, and has it read its configuration anew meanwhile. Says whether another process
-/// has its files.
-fn wait_for_the_end(signals: &mut BrokerSignals, operations: &BrokerOperations, mirrored: Option<&Mirrored>) -> bool {
+/// Why a broker ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Somebody has asked for it.
+    Asked,
+    /// Nothing can be kept any more: mostly another process has its files.
+    Lost,
+    /// The node of a cluster does not serve what it should, and begins anew.
+    Astray,
+}
+
+/// Waits until the broker is to stop, and has it read its configuration anew meanwhile. Says why it stops.
+fn wait_for_the_end(
+    signals: &mut BrokerSignals,
+    operations: &BrokerOperations,
+    mirrored: Option<&Mirrored>,
+    cluster: Option<&ClusterNode>,
+) -> End {
     let signal = loop {
         match signals.wait() {
             Asked::Stop(signal) => break signal,
             Asked::Reload => operations.reload_and_log(),
         }
     };
-    let is_lost = mirrored.is_some_and(Mirrored::is_lost);
-    if is_lost {
+    if mirrored.is_some_and(Mirrored::is_lost) {
         tracing::info!("stopping, since nothing can be kept any more");
+        End::Lost
+    } else if cluster.and_then(ClusterNode::astray).is_some() {
+        tracing::info!("stopping, since the node does not serve what the table of its cluster gives it");
+        End::Astray
     } else {
         tracing::info!(signal, "stopping");
+        End::Asked
     }
-    is_lost
 }
 
 /// Opens the store; `None` when a signal stops the broker before that is done. A store on a bus that is away takes half
@@ -200,15 +222,22 @@ fn settle(written: &Config, mirrored: Option<&Mirrored>) -> Result<Config, Strin
 }
 
 /// Closes everything.
-fn stop(node: Node, console: Option<Admin>, mirrored: Option<Mirrored>, config: &Config) -> Result<Exit, String> {
-    let is_lost = mirrored.as_ref().is_some_and(Mirrored::is_lost);
-    let grace = if is_lost { config.shutdown.grace.min(GOODBYES) } else { config.shutdown.grace };
+fn stop(
+    node: Node,
+    console: Option<Admin>,
+    mirrored: Option<Mirrored>,
+    config: &Config,
+    end: End,
+) -> Result<Exit, String> {
+    // The files may have been lost since it was said why the broker ends.
+    let leaves_wills = end != End::Asked || mirrored.as_ref().is_some_and(Mirrored::is_lost);
+    let grace = if leaves_wills { config.shutdown.grace.min(GOODBYES) } else { config.shutdown.grace };
     let closing = mirrored.map(|mirrored| mirrored.stop_within(grace)).transpose()?;
-    let stopped = if is_lost { node.stop_replaced(grace) } else { node.stop(grace) };
+    let stopped = if leaves_wills { node.stop_replaced(grace) } else { node.stop(grace) };
     if let Some(console) = console {
         console.running.stop();
     }
-    if !stopped.drained && !is_lost {
+    if !stopped.drained && !leaves_wills {
         tracing::warn!("not all output was written within the time for stopping; the rest was cut off");
     }
     tracing::info!("stopped");

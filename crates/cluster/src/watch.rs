@@ -1,0 +1,171 @@
+//! A node's check of itself: whether it serves what the table gives it.
+//!
+//! Tables, leases and shards each go their own way, and a fault in any of them shows in the same place: a partition that
+//! the table gives to a node which does not serve it. So the two ends are compared, whatever lies between them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::Table;
+
+/// A difference that lasts for longer than this is more than a table on its way to the shards, or a move.
+pub const DIFFERENCE_LIMIT: Duration = Duration::from_secs(2);
+/// A difference is given at least this time to pass before the node ends.
+pub const SHORTEST_BOUND: Duration = Duration::from_secs(10);
+/// Time between two looks that counts at most. In what is longer the process stood still, and could mend nothing.
+const LONGEST_STEP: Duration = Duration::from_secs(2);
+
+/// What a node sees of itself at one time.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight<'a> {
+    /// The node's name.
+    pub name: &'a str,
+    /// The newest table that it knows.
+    pub table: &'a Table,
+    /// Whether its lease is good: without one it has to serve nobody.
+    pub has_lease: bool,
+    /// Whether it fetches what dead nodes had, which takes as long as it takes.
+    pub is_fetching: bool,
+    /// What its shards serve; `None` when they do not say.
+    pub serves: Option<&'a BTreeSet<u16>>,
+}
+
+/// What follows from a look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Partitions that the node should serve and does not.
+    pub missing: usize,
+    /// Partitions that it serves and should not.
+    pub excess: usize,
+    /// Whether that has lasted for longer than a move takes: the node is not ready.
+    pub lasts: bool,
+    /// Whether it has lasted for so long that the process has to end: started again, it is another life.
+    pub ends: bool,
+}
+
+/// Compares what a node should serve with what it serves.
+#[derive(Clone, Debug)]
+pub struct Watchdog {
+    bound: Duration,
+    last: Option<Duration>,
+    /// For how long each look has found a difference.
+    lasted: Duration,
+}
+
+impl Watchdog {
+    /// For a node with this lease. A difference ends it after a lease, and not before [`SHORTEST_BOUND`].
+    pub fn new(lease: Duration) -> Self {
+        Self { bound: lease.max(SHORTEST_BOUND), last: None, lasted: Duration::ZERO }
+    }
+
+    /// Looks once. `now` is a monotonic time.
+    pub fn look(&mut self, now: Duration, sight: &Sight<'_>) -> Verdict {
+        let step = now.saturating_sub(self.last.replace(now).unwrap_or(now)).min(LONGEST_STEP);
+        let none = BTreeSet::new();
+        let serves = sight.serves.unwrap_or(&none);
+        let own: BTreeSet<u16> = if sight.has_lease { sight.table.of(sight.name).into_iter().collect() } else { BTreeSet::new() };
+        let missing = own.iter().filter(|it| sight.table.is_settled(**it) && !serves.contains(it)).count();
+        let excess = sight.serves.map_or(0, |serves| serves.difference(&own).count());
+        let differs = missing > 0 || excess > 0;
+        self.lasted = if differs { self.lasted + step } else { Duration::ZERO };
+        let lasts = self.lasted > DIFFERENCE_LIMIT;
+        Verdict { missing, excess, lasts, ends: self.lasted > self.bound && !sight.is_fetching }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Move;
+
+    const LEASE: Duration = Duration::from_secs(12);
+
+    /// Two partitions of this node, and one of another.
+    fn table() -> Table {
+        let mut table = Table::default();
+        table.epoch = 1;
+        table.give(0, "me", 1, None);
+        table.give(1, "me", 1, None);
+        table.give(2, "you", 1, None);
+        table
+    }
+
+    fn sight<'a>(table: &'a Table, serves: &'a BTreeSet<u16>) -> Sight<'a> {
+        Sight { name: "me", table, has_lease: true, is_fetching: false, serves: Some(serves) }
+    }
+
+    /// Looks each second from a time on; says after how many seconds a verdict holds first.
+    fn first(watchdog: &mut Watchdog, sight: &Sight<'_>, holds: fn(&Verdict) -> bool) -> Option<u64> {
+        (0..100).find(|second| holds(&watchdog.look(Duration::from_secs(1_000 + *second), sight)))
+    }
+
+    #[test]
+    fn a_node_that_serves_what_it_should_is_right() {
+        let (table, serves) = (table(), BTreeSet::from([0, 1]));
+        assert_eq!(first(&mut Watchdog::new(LEASE), &sight(&table, &serves), |it| *it != Verdict::default()), None);
+    }
+
+    #[test]
+    fn a_lasting_difference_makes_it_not_ready_and_then_ends_it() {
+        let table = table();
+        for (serves, missing, excess) in [(vec![0], 1, 0), (vec![0, 1, 2], 0, 1), (vec![], 2, 0)] {
+            let serves = serves.into_iter().collect();
+            let sight = sight(&table, &serves);
+            let verdict = Watchdog::new(LEASE).look(Duration::ZERO, &sight);
+            assert_eq!(verdict, Verdict { missing, excess, lasts: false, ends: false });
+            assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.lasts), Some(3));
+            assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.ends), Some(13));
+            assert_eq!(first(&mut Watchdog::new(Duration::from_secs(1)), &sight, |it| it.ends), Some(11));
+        }
+        let none = BTreeSet::new();
+        let silent = Sight { serves: None, ..sight(&table, &none) };
+        assert_eq!(first(&mut Watchdog::new(LEASE), &silent, |it| it.ends), Some(13), "shards that say nothing");
+    }
+
+    #[test]
+    fn a_difference_that_passes_begins_anew() {
+        let (table, all, none) = (table(), BTreeSet::from([0, 1]), BTreeSet::new());
+        let mut watchdog = Watchdog::new(LEASE);
+        for second in 0..100 {
+            let serves = if second % 2 == 0 { &none } else { &all };
+            assert!(!watchdog.look(Duration::from_secs(second), &sight(&table, serves)).lasts);
+        }
+    }
+
+    #[test]
+    fn what_moves_or_is_fetched_need_not_be_served() {
+        let (mut table, serves) = (table(), BTreeSet::from([0]));
+        table.moves.push(Move { id: 1, partitions: vec![1], from: "me".into(), to: "you".into() });
+        assert_eq!(Watchdog::new(LEASE).look(LEASE, &sight(&table, &serves)), Verdict::default());
+        table.moves.clear();
+        table.inherit(1, "me", 2, true);
+        assert_eq!(Watchdog::new(LEASE).look(LEASE, &sight(&table, &serves)), Verdict::default());
+        // It is served as soon as it is fetched, which the table says later.
+        let serves = BTreeSet::from([0, 1]);
+        assert_eq!(Watchdog::new(LEASE).look(LEASE, &sight(&table, &serves)), Verdict::default());
+    }
+
+    #[test]
+    fn without_a_lease_it_should_serve_nothing() {
+        let (table, none, all) = (table(), BTreeSet::new(), BTreeSet::from([0, 1]));
+        let without = |serves| Sight { has_lease: false, ..sight(&table, serves) };
+        assert_eq!(first(&mut Watchdog::new(LEASE), &without(&none), |it| it.lasts || it.ends), None);
+        assert_eq!(first(&mut Watchdog::new(LEASE), &without(&all), |it| it.lasts), Some(3));
+    }
+
+    #[test]
+    fn a_stop_of_the_process_is_no_lasting_difference() {
+        let (table, none) = (table(), BTreeSet::new());
+        let mut watchdog = Watchdog::new(LEASE);
+        watchdog.look(Duration::from_secs(0), &sight(&table, &none));
+        assert!(!watchdog.look(Duration::from_secs(3_600), &sight(&table, &none)).lasts);
+    }
+
+    #[test]
+    fn a_node_that_fetches_is_not_ready_and_does_not_end() {
+        let (table, none) = (table(), BTreeSet::new());
+        let sight = Sight { is_fetching: true, ..sight(&table, &none) };
+        assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.lasts), Some(3));
+        assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.ends), None);
+    }
+}
