@@ -69,7 +69,13 @@ impl Waits for Timer {
     fn counts_silence(self) -> bool {
         match self {
             Self::Connection(_) | Self::Parked(_) | Self::Will(_) | Self::SessionEnd(_) | Self::Uplink(_) => true,
-            Self::Rate(_) | Self::LoopLag | Self::Deals | Self::Sys | Self::Receipts | Self::FormerUplinks => false,
+            Self::Rate(_)
+            | Self::Expiry(_)
+            | Self::LoopLag
+            | Self::Deals
+            | Self::Sys
+            | Self::Receipts
+            | Self::FormerUplinks => false,
         }
     }
 }

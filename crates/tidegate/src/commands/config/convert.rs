@@ -11,7 +11,7 @@ use super::read_bounded;
 use crate::cli::ConvertArgs;
 use crate::config::source::FileText;
 use crate::config::{Config, Inputs};
-use crate::exit::{Exit, complain, print_and_exit, report};
+use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// Longest value that the table shows, characters.
 const SHOWN_VALUE: usize = 40;
