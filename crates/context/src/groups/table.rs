@@ -236,7 +236,7 @@ mod tests {
                     said.insert(node, groups);
                 }
                 let groups = said.get(&node).cloned().unwrap_or_default();
-                prop_assert_eq!(groups.contains(&"fast".to_owned()), speed >= if was { 70 } else { 80 });
+                prop_assert_eq!(groups.contains(&"fast".to_owned()), speed > if was { 70 } else { 80 });
                 prop_assert_eq!(groups.contains(&"low".to_owned()), battery < 20);
             }
         }

@@ -9,7 +9,7 @@ use tidegate_bus::{
     Append, Bounds, Bus, BusError, Done, LogName, Membership, Partition, Place, Position, Reader, Record, Tally,
 };
 
-use super::gateway::Answer;
+use super::answer::Answer;
 use super::left_out::Complaints;
 use super::{Bell, CoreCounters, Course, KnownContexts, LeftOut};
 use crate::messages::Payload;

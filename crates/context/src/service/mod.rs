@@ -3,6 +3,7 @@
 //! Each service has one thread, which sleeps until the bus, the node or its own clock rings. Nothing here is waited for
 //! by a shard.
 
+mod answer;
 mod applications;
 mod bell;
 mod contexts;
@@ -19,6 +20,7 @@ mod tests;
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use answer::{Answer, ClientAdvertisement, NodeContext};
 pub use applications::{ApplicationEvent, ApplicationHost, ApplicationSettings, Confirm, Sharing, start_applications};
 pub use bell::Bell;
 pub(crate) use contexts::KnownContexts;
@@ -27,7 +29,7 @@ pub use courier::Courier;
 pub(crate) use course::Course;
 pub use course::{Hindrance, Stage, Watch};
 pub use definer::{DefinerSettings, start_definer};
-pub use gateway::{Answer, ClientAdvertisement, GatewaySettings, Host, HostLoad, HostNode, NodeContext, start_gateway};
+pub use gateway::{GatewaySettings, Host, HostLoad, HostNode, start_gateway};
 pub use left_out::LeftOut;
 pub use manager::{ManagerSettings, start_manager};
 

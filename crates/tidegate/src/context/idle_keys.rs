@@ -15,9 +15,7 @@ const MANAGER: [&str; 7] =
 pub(super) fn idle_keys(config: &Config, manages: bool) -> Vec<(&'static str, &'static str)> {
     let context = &config.context;
     let mut idle = Vec::new();
-    if !manages {
-        idle.extend(MANAGER.map(|key| (key, "the manager of points of access does not run in this process")));
-    } else {
+    if manages {
         if context.ranking != RankingName::Expression {
             idle.push(("score", "it needs context.ranking = \"expression\""));
         }
@@ -29,6 +27,8 @@ pub(super) fn idle_keys(config: &Config, manages: bool) -> Vec<(&'static str, &'
         } else if !context.balance {
             idle.extend(["handover_cooldown", "handovers_per_cycle"].map(|key| (key, "context.balance is false")));
         }
+    } else {
+        idle.extend(MANAGER.map(|key| (key, "the manager of points of access does not run in this process")));
     }
     idle.retain(|(key, _)| *config.source_of("context", key) != Source::Default);
     idle
