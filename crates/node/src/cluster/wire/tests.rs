@@ -26,7 +26,7 @@ fn written(frame: &Frame<'_>) -> Vec<u8> {
 #[test]
 fn a_hello_has_these_bytes() {
     let mut expected = vec![90, 0, 0, 0, 1];
-    expected.extend_from_slice(b"tidelink\x09\0");
+    expected.extend_from_slice(b"tidelink\x0a\0");
     expected.extend_from_slice(&[7; 32]);
     expected.extend_from_slice(b"\x01a\x06node-b");
     expected.extend_from_slice(&[8, 7, 6, 5, 4, 3, 2, 1, 4, 0]);
@@ -77,8 +77,8 @@ fn what_is_no_node_is_told_from_a_node_of_another_version() {
     let http = b"GET / HTTP/1.1\r\n";
     assert!(matches!(split_frame(http, MAX_GREETING_BYTES), Err(FrameError::Length { .. })));
     let mut other = written(&Frame::Hello(hello()));
-    other[13] = 10;
-    assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::Version(10)));
+    other[13] = 11;
+    assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::Version(11)));
     other[5] = b'T';
     assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::NoNode));
     assert_eq!(split_frame(&[1, 0, 0, 0, 99], MAX_GREETING_BYTES), Err(FrameError::Kind(99)));
