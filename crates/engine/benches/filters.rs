@@ -53,7 +53,7 @@ impl World {
             self.end_turn(turn);
             turns += 1;
         }
-        let all = (cpu_time() - began).as_micros();
+        let all = cpu_time().saturating_sub(began).as_micros();
         println!("{name:<44} {all:>8} us in {turns:>4} turns, longest {:>7} us", self.longest.as_micros());
     }
 
@@ -73,7 +73,7 @@ impl World {
             }
             self.engine.handle_written(NOW, key);
         }
-        self.longest = self.longest.max(cpu_time() - turn);
+        self.longest = self.longest.max(cpu_time().saturating_sub(turn));
     }
 
     fn connect(&mut self, flags: u8) -> ConnectionKey {
@@ -102,7 +102,10 @@ fn packet(first: u8, body: &[u8]) -> Vec<u8> {
     out
 }
 
-fn filters(of: fn(usize) -> String, options: Option<u8>) -> Vec<u8> {
+/// The filter of a number.
+type FilterOf = fn(usize) -> String;
+
+fn filters(of: FilterOf, options: Option<u8>) -> Vec<u8> {
     let mut body = vec![0, 1];
     for number in 0..FILTERS {
         let filter = of(number);
@@ -114,7 +117,7 @@ fn filters(of: fn(usize) -> String, options: Option<u8>) -> Vec<u8> {
 }
 
 fn main() {
-    let kinds: [(&str, fn(usize) -> String); 3] = [
+    let kinds: [(&str, FilterOf); 3] = [
         ("short", |number| format!("s/{}/+/{number}", number % 1000)),
         ("100 levels", |number| format!("{}+/{number}", "l/".repeat(98))),
         ("shared", |number| format!("$share/g/s/{number}")),
