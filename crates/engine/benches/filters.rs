@@ -16,7 +16,8 @@ use tidegate_engine::{ConnectionKey, Engine, Event, ListenerId, Millis, Now, Pla
 const NOW: Now = Now { monotonic: Millis(1_000), unix: 1_700_000_000_000 };
 const FILTERS: usize = 10_000;
 
-/// What this thread has used, so that other processes do not count.
+/// What this thread has used, so that other processes do not count. Its resolution is the kernel's tick, some
+/// milliseconds.
 fn cpu_time() -> Duration {
     let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(times.split(' ').next().unwrap().parse().unwrap())
