@@ -86,7 +86,7 @@ fn silence_counts_up_to_what_was_heard() {
     let connected = world.now().monotonic;
     world.skip(seconds(40));
     // The process was stopped: what the client has sent meanwhile is still to be taken.
-    world.engine(0, |engine, now| engine.handle_timers(now));
+    world.engine(0, tidegate_engine::Engine::handle_timers);
     world.engine(0, |engine, now| engine.handle_silence(now, connected.plus(seconds(15) - 1), |_| false));
     client.ping();
     world.advance(seconds(15) - 1);
