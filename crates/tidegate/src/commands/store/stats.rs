@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tidegate_store::Disk;
 use tidegate_store::inspect::{KindStats, StatsReport, stats};
+use tidegate_terminal::{Exit, print_and_exit};
 
 use crate::config::Config;
-use crate::exit::{Exit, print_and_exit};
 use crate::physical_memory;
 
 #[expect(clippy::needless_pass_by_value, reason = "each of these commands takes the disk that was opened for it")]
