@@ -105,8 +105,8 @@ fn what_cannot_leave_memory_keeps_to_its_bound_there() {
     client.lose();
     let publisher = world.connect(v5("p"));
     for number in 0..200 {
-        publisher.publish(message("t/1", &format!("plain {number}")).qos1());
-        publisher.publish(message("s", &format!("of a group {number}")).qos1());
+        publisher.publish(message("t/1", format!("plain {number}")).qos1());
+        publisher.publish(message("s", format!("of a group {number}")).qos1());
     }
     let gauges = world.gauges();
     assert!(gauges.queued_bytes <= 4 * SHARE, "{gauges:?}");
