@@ -176,7 +176,7 @@ impl Desk {
     ///
     /// # Errors
     ///
-    /// When the message in flight has QoS 1.
+    /// When the message in flight has QoS 1 and its receiver is no broker of a fleet.
     #[inline]
     fn note_received(&mut self, by: SessionKey, id: PacketId) -> Result<Option<u64>, WrongType> {
         let Some(session) = self.sessions.get_mut(by.0) else { return Ok(None) };
@@ -185,7 +185,8 @@ impl Desk {
         let order = flow.number();
         let Some(entry) = flow.inflight.get_mut(id) else { return Ok(None) };
         if entry.state == State::AwaitPubAck {
-            return Err(WrongType { awaited: entry.state });
+            // A broker that mixes up packets is borne: to lose its connection would cost others their messages.
+            return if of_uplink { Ok(None) } else { Err(WrongType { awaited: entry.state }) };
         }
         let news = entry.state != State::AwaitPubComp;
         entry.state = State::AwaitPubComp;
@@ -210,7 +211,7 @@ impl Desk {
     ///
     /// # Errors
     ///
-    /// When the message in flight awaits another packet.
+    /// When the message in flight awaits another packet and its receiver is no broker of a fleet.
     #[inline]
     fn finish(
         &mut self,
@@ -227,7 +228,7 @@ impl Desk {
         let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
         let Some(awaited) = flow.inflight.get(id).map(|entry| entry.state) else { return Ok(()) };
         if awaited != state && !downgraded(awaited) {
-            return Err(WrongType { awaited });
+            return if of_uplink { Ok(()) } else { Err(WrongType { awaited }) };
         }
         let sent = flow.inflight.len() - flow.to_resend;
         if flow.to_resend > 0 && flow.inflight.iter().skip(sent).any(|entry| entry.id() == id) {

@@ -122,7 +122,7 @@ fn whose_place_was_taken_hears_where_and_nothing_that_was_not_said_before() {
         let watcher = world.connect(v5("w"));
         watcher.subscribe("wills", AtLeastOnce);
         set_homes(world, Home::Here, Some(seconds(5)));
-        publisher.publish(message("t", "1").qos1());
+        publisher.publish(message("t", "1").qos2());
         let delivered = subscriber.expect_message();
         pass(world, seconds(5));
         // Its PUBREL is another's to say.
@@ -148,7 +148,7 @@ fn a_node_that_stops_without_a_lease_says_so_to_those_who_are_owed_nothing() {
         subscriber.subscribe("t", ExactlyOnce);
         let publisher = world.connect(v5("p"));
         set_homes(world, Home::Here, Some(seconds(5)));
-        publisher.publish(message("t", "1").qos1());
+        publisher.publish(message("t", "1").qos2());
         let delivered = subscriber.expect_message();
         pass(world, seconds(5));
         subscriber.pubrec(delivered.id.unwrap());

@@ -6,12 +6,12 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use tidegate_mosquitto_conf::{Conversion, File as TheirFile, NotMosquitto, Outcome, Verdict};
+use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 use super::read_bounded;
 use crate::cli::ConvertArgs;
 use crate::config::source::FileText;
 use crate::config::{Config, Inputs};
-use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// Longest value that the table shows, characters.
 const SHOWN_VALUE: usize = 40;
