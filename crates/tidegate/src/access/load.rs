@@ -30,8 +30,31 @@ pub(crate) enum AccessError {
         source: io::Error,
     },
     /// Its rules are wrong.
-    #[error("{0}")]
-    Rules(#[from] LoadError),
+    #[error("{}", with_snippets(problem, text))]
+    Rules {
+        /// What is wrong.
+        problem: LoadError,
+        /// The file.
+        text: Vec<u8>,
+    },
+}
+
+/// Longest piece of a line that is shown, characters.
+const SNIPPET_LEN: usize = 160;
+
+/// What is wrong in a file of rules, each with the line that it is about.
+fn with_snippets(problem: &LoadError, text: &[u8]) -> String {
+    let LoadError::Wrong { problems } = problem else { return problem.to_string() };
+    let text = String::from_utf8_lossy(text);
+    let shown = problems.iter().map(|problem| {
+        let (number, column) = (problem.place.line, problem.place.column as usize);
+        let line = text.lines().nth(number.saturating_sub(1) as usize).unwrap_or_default();
+        let line: String = line.chars().take(SNIPPET_LEN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let (margin, caret) = (" ".repeat(number.to_string().len()), " ".repeat(column.saturating_sub(1)));
+        let caret = if column <= SNIPPET_LEN { format!("\n{margin} | {caret}^") } else { String::new() };
+        format!("{problem}\n{margin} |\n{number} | {line}{caret}")
+    });
+    shown.collect::<Vec<_>>().join("\n")
 }
 
 /// The rules of a configuration; `None` where nothing was said, so that nothing need be asked. Warnings are logged.
@@ -50,10 +73,12 @@ pub(crate) fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
         builder.rules_file("access.rules", rules.as_bytes())?;
     }
     if let Some(path) = &access.rules_file {
-        builder.rules_file(path, &read("access.rules_file", path)?)?;
+        let text = read("access.rules_file", path)?;
+        builder.rules_file(path, &text).map_err(|problem| AccessError::Rules { problem, text })?;
     }
     if let Some(path) = &access.acl_file {
-        builder.mosquitto_file(path, &read("access.acl_file", path)?)?;
+        let text = read("access.acl_file", path)?;
+        builder.mosquitto_file(path, &text).map_err(|problem| AccessError::Rules { problem, text })?;
     }
     for warning in builder.warnings() {
         tracing::warn!(place = %warning.place, "{}", warning.message);
@@ -98,4 +123,19 @@ pub(crate) fn check(config: &Config, findings: &mut Findings) {
         findings.push(Problem::new(text).hint(hint), config.source_of("access", "default").clone());
     }
     super::tenants::check(config, findings);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_rules_are_shown_with_their_line() {
+        let text = b"topic readwrite a/#\nuser\n";
+        let problem = RulesBuilder::new().mosquitto_file("acl", text).unwrap_err();
+        let shown = with_snippets(&problem, text);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[0].starts_with("acl:2:5: the user name is missing"), "{shown}");
+        assert_eq!(lines[1..], ["  |", "2 | user", "  |     ^"], "{shown}");
+    }
 }
