@@ -63,7 +63,8 @@ impl Watchdog {
         let step = now.saturating_sub(self.last.replace(now).unwrap_or(now)).min(LONGEST_STEP);
         let none = BTreeSet::new();
         let serves = sight.serves.unwrap_or(&none);
-        let own: BTreeSet<u16> = if sight.has_lease { sight.table.of(sight.name).into_iter().collect() } else { BTreeSet::new() };
+        let own: BTreeSet<u16> =
+            if sight.has_lease { sight.table.of(sight.name).into_iter().collect() } else { BTreeSet::new() };
         let missing = own.iter().filter(|it| sight.table.is_settled(**it) && !serves.contains(it)).count();
         let excess = sight.serves.map_or(0, |serves| serves.difference(&own).count());
         let differs = missing > 0 || excess > 0;

@@ -221,13 +221,7 @@ fn resume<'a>(
 
 /// Whether the log has the list of files that the working copy knows. It is trimmed below it at most, so that a log
 /// without it is another one than the copy was made of.
-fn has_index(
-    bus: &Bus,
-    place: &Place,
-    position: Position,
-    index: &[u8],
-    end: Position,
-) -> Result<bool, MirrorError> {
+fn has_index(bus: &Bus, place: &Place, position: Position, index: &[u8], end: Position) -> Result<bool, MirrorError> {
     if position >= end {
         return Ok(false);
     }

@@ -27,7 +27,9 @@ impl Carrier {
     pub(crate) fn refill(&self) -> Result<bool, Failure> {
         let ends = || self.ends();
         // A start that finds no list of files in the log fills it, too, and takes one that it finds.
-        LocalState::lost(self.place.log.as_str()).save(&self.local, self.settings.local_sync).map_err(|error| self.unreadable(&error))?;
+        LocalState::lost(self.place.log.as_str())
+            .save(&self.local, self.settings.local_sync)
+            .map_err(|error| self.unreadable(&error))?;
         // Nobody sends anything else meanwhile.
         let mut order = self.order();
         let epoch = ask(&ends, |done| self.bus.own(&self.place, done))?;

@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tidegate_engine::{
-    ClientQuery, ClientSummary, Millis, Now, Partitions, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of,
+    ClientQuery, ClientSummary, Millis, Now, Partitions, Place, Reason, Settings, ShardId, SlowSession, TenantId,
+    partition_of,
 };
 
 use crate::access::AccessFactory;

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::sync::{Arc, OnceLock};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tidegate_bus::{Address, Append, Bus, BusError, Done, LogName, LogSpec, Place, Position, Settings, Wake};
