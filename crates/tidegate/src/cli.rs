@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use tidegate_terminal::help::flowing;
 
 use crate::commands::{
-    ban, clients, core, dns, drain, manager, orchestrator, passwd, publish, request, subscribe, up, why,
+    ban, clients, core, dns, drain, lab, manager, orchestrator, passwd, publish, request, subscribe, up, why,
 };
 use crate::config::overrides::{Flags, split_setting};
 
@@ -79,9 +80,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Fleet(crate::commands::fleet::FleetCommand),
     Core(Box<core::Args>),
-    /// Measure brokers, any of them, from outside: load, sampling, reports
-    #[command(subcommand)]
-    Lab(crate::commands::lab::LabCommand),
+    Lab(lab::Args),
     Up(Box<up::Args>),
     Manager(Box<manager::Args>),
     /// Make certificates
@@ -269,29 +268,6 @@ pub(crate) fn parse() -> Cli {
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// A command, and those below it, whose prose behind the flags is as wide as the terminal, and not as the source.
-fn flowing(mut command: clap::Command) -> clap::Command {
-    if let Some(text) = command.get_after_help().map(|text| flow(&text.to_string())) {
-        command = command.after_help(text);
-    }
-    command.mut_subcommands(flowing)
-}
-
-/// Joins lines that go on in the middle of a sentence. Examples and tables are indented and stay as they are.
-fn flow(text: &str) -> String {
-    let mut flowed = String::with_capacity(text.len());
-    let (mut goes_on, mut is_first) = (false, true);
-    for line in text.lines() {
-        if !is_first {
-            flowed.push(if goes_on && line.starts_with(|first: char| !first.is_whitespace()) { ' ' } else { '\n' });
-        }
-        flowed.push_str(line);
-        is_first = false;
-        goes_on = !line.is_empty() && !line.starts_with(' ') && !line.ends_with('.');
-    }
-    flowed
-}
-
 #[cfg(test)]
 mod tests {
     use std::fmt::Write;
@@ -338,13 +314,6 @@ How flags, environment and file go together is in [configuration.md](configurati
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn prose_flows_and_examples_stay() {
-        let text = "Examples:\n  one\n  two\n\nA sentence that\ngoes on. It ends\nhere.\nAnother: it\nends.";
-        let flowed = "Examples:\n  one\n  two\n\nA sentence that goes on. It ends here.\nAnother: it ends.";
-        assert_eq!(flow(text), flowed);
     }
 
     /// Set `UPDATE_DOCS=1` to write the page anew.

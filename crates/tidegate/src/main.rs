@@ -2,7 +2,7 @@
 //!
 //! Here are the command line and the configuration and nothing else; what a broker does lives in the crates below.
 //!
-//! - A command: `cli` (what is written), `commands` (a file each), `mqtt_commands` (`pub`, `sub`, `rr`), `exit`.
+//! - A command: `cli` (what is written), `commands` (a file each), `mqtt_commands` (`pub`, `sub`, `rr`).
 //! - The configuration: `config`, `reload` (a running broker), `mosquitto_conf` (of another broker).
 //! - What a broker is put together from: `access`, `authentication`, `durable`, `mirror`, `orchestrator`, `homes`,
 //!   `cluster`, `context`, `fleet`, `bridges`. Each stands between a crate and the configuration; `bus_access` is how
@@ -26,7 +26,6 @@ mod control_groups;
 mod development;
 mod drain;
 mod durable;
-mod exit;
 mod fleet;
 mod homes;
 mod logging;

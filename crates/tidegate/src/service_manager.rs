@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::exit::print;
+use tidegate_terminal::print;
 
 /// The variable with the address of the manager's socket: a path, or `@` and an abstract name.
 const SOCKET: &str = "NOTIFY_SOCKET";

@@ -12,7 +12,7 @@ use super::{Network, NetworkError};
 use crate::peer::{find, is_root};
 
 /// The command of this program that holds a namespace: `tidegate lab link`.
-const HOLD: [&str; 2] = ["lab", "link"];
+const HOLD: &str = "link";
 /// The first of the addresses that RFC 2544 keeps for measuring (198.18.0.0/15), of which a link takes four.
 const FIRST: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 /// How many links these are enough for.
@@ -42,7 +42,7 @@ impl Link {
         let unshare = find("unshare").ok_or(NetworkError::Missing("unshare"))?;
         let (outer, inner) = addresses()?;
         let mut command = Command::new(unshare);
-        command.args(["--net", "--"]).arg(executable).args(HOLD);
+        command.args(["--net", "--"]).arg(executable).arg(HOLD);
         // Typed at the terminal, Ctrl-C reaches the lab only, which stops the broker first.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let holder = command.spawn().map_err(NetworkError::io("start the process that holds the network"))?;

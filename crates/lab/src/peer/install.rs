@@ -93,7 +93,8 @@ mod tests {
     fn what_is_not_there_is_named_with_what_to_do() {
         let nowhere = Path::new("/nowhere").to_owned();
         let executable = std::env::current_exe().unwrap();
-        let place = Place { peers: nowhere.clone(), scratch: nowhere, executable };
+        let broker = executable.clone();
+        let place = Place { peers: nowhere.clone(), scratch: nowhere, executable, broker };
         let catalogue = Catalogue::shipped().unwrap();
         let said = |name: &str| check_installed(catalogue.get(name).unwrap(), &place).unwrap_err().to_string();
         assert_eq!(

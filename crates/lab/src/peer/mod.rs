@@ -21,7 +21,7 @@ pub use error::PeerError;
 pub use install::{install, is_installed};
 pub use ports::Ports;
 pub use running::{GatewayOrder, Running, Stopped};
-pub use spawn::{Place, Site};
+pub use spawn::{Place, Site, broker_of};
 pub(crate) use spawn::{find, is_root, within};
 pub use template::{Catalogue, Template};
 pub use watchdog::{Watchdog, watch};

@@ -30,8 +30,10 @@ pub struct Place {
     pub peers: PathBuf,
     /// Configuration, data and logs of the running ones, a directory for each.
     pub scratch: PathBuf,
-    /// This program, which is a broker, too.
+    /// This program. It starts itself as load generator, as watchdog and as holder of a network.
     pub executable: PathBuf,
+    /// The broker `tidegate`: beside this program, else in `PATH`. The file may be missing.
+    pub broker: PathBuf,
 }
 
 impl Place {
@@ -50,7 +52,8 @@ impl Place {
             own.unwrap_or_else(|| home.join(".cache")).join("tidegate-lab")
         };
         let scratch = std::env::temp_dir().join(format!("tidegate-lab-{}", std::process::id()));
-        Ok(Self { peers: cache.join("peers"), scratch, executable })
+        let broker = broker_of(&executable);
+        Ok(Self { peers: cache.join("peers"), scratch, executable, broker })
     }
 
     pub(super) fn installed(&self, template: &Template) -> PathBuf {
@@ -61,13 +64,21 @@ impl Place {
     pub(super) fn values(&self, template: &Template) -> BTreeMap<String, String> {
         let text = |path: &Path| path.display().to_string();
         BTreeMap::from([
-            ("exe".to_owned(), text(&self.executable)),
+            ("lab".to_owned(), text(&self.executable)),
+            ("exe".to_owned(), text(&self.broker)),
             ("peers".to_owned(), text(&self.peers)),
             ("install".to_owned(), text(&self.installed(template))),
             ("name".to_owned(), template.name.clone()),
             ("path".to_owned(), std::env::var("PATH").unwrap_or_default()),
         ])
     }
+}
+
+/// The broker that belongs to this program: the file beside it, else the first one in `PATH`. Where neither exists, it
+/// is the path beside this program, which the error then names.
+pub fn broker_of(lab: &Path) -> PathBuf {
+    let beside = lab.with_file_name("tidegate");
+    if beside.exists() { beside } else { find("tidegate").unwrap_or(beside) }
 }
 
 /// Where a broker runs.

@@ -156,13 +156,18 @@ pub(super) struct Install {
 }
 
 impl Template {
-    /// What is to be said of figures of this program itself when it was built for its developers.
+    /// A warning about the figures of Tidegate where the lab was built without optimisations: the broker beside it is
+    /// then of the same kind.
     pub fn slow_build(&self) -> Option<&'static str> {
-        let own = self.command.iter().any(|part| part.contains("{exe}"));
-        (own && cfg!(debug_assertions)).then_some(
-            "this program was built without optimisations and is several times slower than one that was built by \
-             `cargo build --release`: do not compare its figures",
+        (self.is_tidegate() && cfg!(debug_assertions)).then_some(
+            "Tidegate was built without optimisations and is several times slower than after `cargo build --release`: \
+             do not compare its figures",
         )
+    }
+
+    /// True if the peer runs the broker that belongs to this program.
+    fn is_tidegate(&self) -> bool {
+        self.command.iter().any(|part| part.contains("{exe}") || part.contains("{lab}"))
     }
 
     /// The error when none of what it needs is there, and what to do.
@@ -170,6 +175,7 @@ impl Template {
         let by_itself = |install: &Install| install.steps.is_empty() && !install.hint.is_empty();
         let next = match self.install.as_ref().filter(|install| by_itself(install)) {
             Some(install) => install.hint.clone(),
+            None if self.is_tidegate() => "`cargo build --release` builds it beside this program".to_owned(),
             None => format!("`tidegate lab peers install {}` installs it where it can", self.name),
         };
         PeerError::Missing { peer: self.name.clone(), alternatives, next }
@@ -276,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn this_program_built_without_optimisations_is_told_and_others_are_not() {
+    fn an_unoptimised_build_of_tidegate_is_warned_about() {
         let catalogue = Catalogue::shipped().unwrap();
         let told = |name: &str| catalogue.get(name).unwrap().slow_build().is_some();
         assert_eq!(

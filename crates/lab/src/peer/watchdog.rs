@@ -11,7 +11,7 @@ use super::{Place, left_behind};
 use crate::stop::Stop;
 
 /// The command of this program that watches: `tidegate lab watch`.
-const WATCH: [&str; 2] = ["lab", "watch"];
+const WATCH: &str = "watch";
 /// What a lab says that ends by itself, and has stopped its brokers.
 const FAREWELL: u8 = b'.';
 /// Looks for what was left: a process that was just being started has no name yet.
@@ -32,7 +32,7 @@ impl Watchdog {
     /// When the system gives no process.
     pub fn start(place: &Place) -> io::Result<Self> {
         let mut command = Command::new(&place.executable);
-        command.args(WATCH).arg(&place.scratch).process_group(0);
+        command.arg(WATCH).arg(&place.scratch).process_group(0);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         Ok(Self { child })
     }

@@ -13,7 +13,7 @@ use crate::results::Found;
 use crate::stop::Stop;
 
 /// The command of this program that is a worker: `tidegate lab work`.
-const WORK: [&str; 2] = ["lab", "work"];
+const WORK: &str = "work";
 
 /// What came of it.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ fn worker(executable: &Path, plan: &LoadPlan, number: u32, limited: &[Vec<PathBu
             command
         }
     };
-    command.args(WORK);
+    command.arg(WORK);
     command
 }
 

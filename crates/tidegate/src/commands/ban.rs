@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::admin_client::{AdminArgs, escape, shown, time};
 use crate::config::duration;
-use crate::exit::{Exit, print_and_exit, report};
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use serde_json::Value;
 
 use crate::admin_client::{AdminArgs, escape, shown};
-use crate::exit::{Exit, complain, print_and_exit, report};
+use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::cli::Cli;
-use crate::exit::{Exit, print_and_exit};
+use tidegate_terminal::{Exit, print_and_exit};
 
 /// Prints the script that completes our command line in a shell.
 pub(crate) fn run(shell: Shell) -> Exit {

@@ -13,8 +13,8 @@ use crate::config::show::{Which, show};
 use crate::config::source::FileText;
 use crate::config::value::Problem;
 use crate::config::{Config, Inputs, reference};
-use crate::exit::{Exit, complain, print_and_exit, report};
 use crate::mosquitto_conf;
+use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// Largest configuration file that is read, bytes.
 const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;

@@ -11,11 +11,11 @@ use crate::cli::ConfigArgs;
 use crate::config::Config;
 use crate::config::source::Source;
 use crate::context::{Service, Services, start_services};
-use crate::exit::{Exit, report};
 use crate::logging::Log;
 use crate::service_manager;
 use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
+use tidegate_terminal::{Exit, report};
 
 /// How often it is looked whether the services work, while they are waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

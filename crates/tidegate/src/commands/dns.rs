@@ -14,11 +14,11 @@ use tidegate_dns::{
 };
 
 use crate::config::sections::{LogFormat, LogLevel};
-use crate::exit::{Exit, print, report};
 use crate::fleet::places_table;
 use crate::logging::Log;
 use crate::service_manager;
 use crate::signals::{Asked, BrokerSignals};
+use tidegate_terminal::{Exit, print, report};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 
 use crate::admin_client::{AdminArgs, AdminError};
-use crate::exit::{Exit, print_and_exit, report};
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use crate::exit::Exit;
 use crate::fleet::{After, AtItsEnd, Session, SessionArgs};
 use crate::service_manager;
+use tidegate_terminal::Exit;
 
 const EXAMPLES: &str = "\
 Examples:

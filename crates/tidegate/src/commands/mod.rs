@@ -49,7 +49,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Acl(command)) => acl::run(&command).into(),
         Some(Command::Fleet(command)) => fleet::run(&command).into(),
         Some(Command::Core(args)) => core::run(&args).into(),
-        Some(Command::Lab(command)) => lab::run(&command).into(),
+        Some(Command::Lab(args)) => lab::run(&args).into(),
         Some(Command::Up(args)) => up::run(&args).into(),
         Some(Command::Manager(args)) => manager::run(&args).into(),
         Some(Command::Store(command)) => store::run(&command).into(),

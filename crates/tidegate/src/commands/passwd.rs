@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tidegate_auth::Secret;
 use tidegate_auth::password::{HashError, HashKind, PasswordHash, UserFile, UserFileError, UserName, UserNameError};
 
-use crate::exit::{Exit, complain, report};
+use tidegate_terminal::{Exit, complain, report};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::exit::{Exit, complain, print_and_exit, report};
+use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// Time within which the broker must be reached.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -16,7 +16,6 @@ use crate::cli::ConfigArgs;
 use crate::cluster::{ClusterNode, NotJoined};
 use crate::config::Config;
 use crate::durable::Kept;
-use crate::exit::{Exit, report};
 use crate::homes::HomesKeeper;
 use crate::logging::Log;
 use crate::mirror::{Closing, Mirrored};
@@ -29,6 +28,7 @@ use crate::reload::{
 use crate::service_manager;
 use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
+use tidegate_terminal::{Exit, report};
 
 /// How long goodbyes may take of a broker whose place another has taken: it has nothing else to say, and its clients
 /// are served elsewhere.

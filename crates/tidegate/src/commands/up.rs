@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use tidegate_fleet::manage::driver::Driver;
 
-use crate::exit::{Exit, complain, report};
 use crate::fleet::{After, AtItsEnd, Session, SessionArgs, text_of};
 use crate::service_manager;
+use tidegate_terminal::{Exit, complain, report};
 
 const EXAMPLES: &str = "\
 Examples:

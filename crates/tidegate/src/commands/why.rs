@@ -8,7 +8,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde_json::Value;
 
 use crate::admin_client::{AdminArgs, escape, shown, time};
-use crate::exit::{Exit, print_and_exit, report};
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,7 +10,7 @@ use tidegate_fleet::fleet_file::{FleetFile, FleetFileError};
 use tidegate_fleet::manage::driver::{LEFT, MANAGER_FILE, STATUS_FILE, is_running};
 
 use crate::admin_client::{AdminArgs, shown, time};
-use crate::exit::Exit;
+use tidegate_terminal::Exit;
 
 /// Largest file of a status, bytes.
 const MAX_STATUS: u64 = 64 * 1024 * 1024;

@@ -5,7 +5,7 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use tidegate_panics::{Panic, end_process};
 
 use super::{Log, writer};
-use crate::exit::report;
+use tidegate_terminal::report;
 
 /// A panic ends the process from now on, with a line in this log.
 pub(super) fn end_in(log: &Log) {

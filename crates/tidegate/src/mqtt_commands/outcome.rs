@@ -10,7 +10,7 @@ use tidegate_mqtt::ConnectReturnCode;
 use super::flags::message_source::ReadError;
 use super::flags::{Tool, UsageError};
 use super::quoted::Quoted;
-use crate::exit::complain;
+use tidegate_terminal::complain;
 
 /// How a command ended that was not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use tidegate_client::{
 
 use super::flags::connection::Plan;
 use super::outcome::{CommandError, Outcome, chain};
-use crate::exit::complain;
+use tidegate_terminal::complain;
 
 /// How long to wait before the connection is tried again, at first and at most; it doubles in between.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

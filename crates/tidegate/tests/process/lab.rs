@@ -1,4 +1,5 @@
-//! `tidegate lab` as scripts meet it.
+//! `tidegate lab` as scripts meet it, with a broker. It starts `tidegate-lab`, which lies beside `tidegate` after
+//! `cargo build --workspace` or `cargo test --workspace`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
@@ -64,46 +65,6 @@ fn a_probe_finds_what_the_broker_does_and_what_it_does_not() {
 fn a_probe_of_nobody_fails_and_one_of_no_address_is_wrong_usage() {
     assert_eq!(run(&["lab", "probe", "mqtt://127.0.0.1:1"]).code, Some(1));
     assert_eq!(run(&["lab", "probe", "127.0.0.1"]).code, Some(2));
-}
-
-#[test]
-fn scenarios_are_listed_and_an_unknown_one_is_answered_by_them() {
-    let listed = run(&["lab", "list", "--json"]);
-    let listed: Value = serde_json::from_str(&listed.out).unwrap();
-    assert!(listed.as_array().unwrap().iter().any(|scenario| scenario["name"] == "pi-ladder"));
-    let folder = Folder::new();
-    let unknown = run(&["lab", "run", "nothing", "--peer", "tidegate", "--out", &folder.file("out")]);
-    assert_eq!(unknown.code, Some(2));
-    assert!(unknown.err.contains("pi-ladder"), "{}", unknown.err);
-}
-
-#[test]
-fn what_is_wrong_is_told_before_anything_is_started() {
-    let folder = Folder::new();
-    let (scenario, out) = (folder.write("wrong.toml", &SHORT.replace("topics =", "topic =")), folder.file("out"));
-    let misspelt = run(&["lab", "run", &scenario, "--peer", "tidegate", "--out", &out]);
-    assert_eq!(misspelt.code, Some(2), "{}", misspelt.err);
-    assert!(misspelt.err.contains("line ") && misspelt.err.contains("did you mean `topics`?"), "{}", misspelt.err);
-    let wrong = [&["--peer", "tidegate", "--peer", "tidegate"][..], &["--peer", "tidegate", "--base", "mosquitto"]];
-    for peers in wrong {
-        let refused = run(&[&["lab", "run", "smoke", "--out", &out], peers].concat());
-        assert_eq!(refused.code, Some(2), "{peers:?}: {}", refused.err);
-    }
-    assert!(!std::path::Path::new(&out).exists());
-}
-
-#[test]
-fn a_run_that_nobody_got_into_says_so_and_is_none() {
-    let folder = Folder::new();
-    let (scenario, out) = (folder.write("short.toml", SHORT), folder.file("out"));
-    let alone = run(&["lab", "run", &scenario, "--peer", "mqtt://me:secret@127.0.0.1:1", "--out", &out]);
-    assert_eq!(alone.code, Some(1), "{}", alone.err);
-    assert!(alone.err.contains("no client got into the broker at mqtt://***@127.0.0.1:1"), "{}", alone.err);
-    assert!(alone.err.contains("a connection could not be made: Connection refused"), "{}", alone.err);
-    for file in ["report.html", "results.json", "results.csv", "series.json"] {
-        let text = fs::read_to_string(folder.file(&format!("out/{file}"))).unwrap();
-        assert!(!text.contains("secret"), "{file}");
-    }
 }
 
 #[test]
@@ -245,4 +206,15 @@ fn is_running(mark: &str) -> bool {
         let environment = fs::read(process.path().join("environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(mark.as_bytes()))
     })
+}
+
+#[test]
+fn a_missing_lab_is_named_with_its_build_command() {
+    let folder = Folder::new();
+    let alone = folder.file("tidegate");
+    fs::copy(env!("CARGO_BIN_EXE_tidegate"), &alone).unwrap();
+    let output = Command::new(&alone).args(["lab", "list"]).env("PATH", "/nowhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cargo build --release -p tidegate-lab"), "{said}");
 }

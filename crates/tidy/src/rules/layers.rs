@@ -46,13 +46,14 @@ const LAYERS: &[Layer] = &[
         name: "tidegate",
         ours: &[
             "panics", "mqtt", "engine", "store", "bus", "mirror", "cluster", "auth", "acl", "node", "client",
-            "console", "fleet", "dns", "lab", "context", "bridge",
+            "console", "fleet", "dns", "context", "bridge", "terminal",
         ],
         tests: &["conformance"],
         others: None,
     },
     Layer { name: "torture", ours: &["mqtt", "client"], tests: &[], others: None },
-    Layer { name: "lab", ours: &["mqtt", "conformance"], tests: &[], others: None },
+    Layer { name: "lab", ours: &["mqtt", "conformance", "terminal"], tests: &[], others: None },
+    Layer { name: "terminal", ours: &[], tests: &[], others: Some(&["clap"]) },
     Layer { name: "tidy", ours: &[], tests: &[], others: None },
 ];
 

@@ -3,7 +3,7 @@
 mod test;
 
 use crate::cli::AclCommand;
-use crate::exit::Exit;
+use tidegate_terminal::Exit;
 
 /// Does what is asked for with rules.
 pub(crate) fn run(command: &AclCommand) -> Exit {

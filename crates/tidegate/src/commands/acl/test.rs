@@ -8,7 +8,7 @@ use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
 use crate::access;
 use crate::cli::ConfigArgs;
-use crate::exit::{Exit, print_and_exit, report};
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// Who, and what.
 #[derive(Clone, Debug, ClapArgs)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 
 use super::authority::{Authority, Holder, Pair};
-use crate::exit::{Exit, print_and_exit, report};
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// What to make.
 #[derive(Clone, Debug, ClapArgs)]

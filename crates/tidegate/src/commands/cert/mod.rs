@@ -6,7 +6,7 @@ mod dev;
 pub(crate) use dev::Args as DevArgs;
 
 use crate::cli::CertCommand;
-use crate::exit::Exit;
+use tidegate_terminal::Exit;
 
 /// Does what is asked for with certificates.
 pub(crate) fn run(command: &CertCommand) -> Exit {

@@ -8,8 +8,8 @@ use tidegate_fleet::manage::History;
 
 use super::status::show_action;
 use crate::admin_client::time;
-use crate::exit::{Exit, print_and_exit, report};
 use crate::fleet::{FleetArgs, text_of};
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\
 Examples:

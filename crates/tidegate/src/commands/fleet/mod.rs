@@ -11,7 +11,7 @@ mod trace;
 
 use clap::Subcommand;
 
-use crate::exit::Exit;
+use tidegate_terminal::Exit;
 
 /// What can be done with a fleet.
 #[derive(Debug, Subcommand)]

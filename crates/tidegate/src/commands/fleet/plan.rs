@@ -3,8 +3,8 @@
 use clap::Args as ClapArgs;
 
 use super::explain::show_level;
-use crate::exit::{Exit, print_and_exit, report};
 use crate::fleet::{FleetArgs, Known};
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\
 Examples:

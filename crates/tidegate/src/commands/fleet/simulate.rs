@@ -12,7 +12,7 @@ use tidegate_fleet::decide::PolicyName;
 use tidegate_fleet::simulate::{Model, Report, Trace, run as simulate, suite, svg};
 
 use self::flags::ModelArgs;
-use crate::exit::{Exit, complain, print_and_exit, report};
+use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// The largest trace that is read, in bytes.
 const TRACE_BYTES_MAX: u64 = 1 << 30;

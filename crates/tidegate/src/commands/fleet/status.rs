@@ -5,8 +5,8 @@ use std::fmt::Write;
 use clap::Args as ClapArgs;
 use serde_json::Value;
 
-use crate::exit::{Exit, print_and_exit, report};
 use crate::fleet::{FleetArgs, Known, ManagerState, text_of};
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\
 Examples:

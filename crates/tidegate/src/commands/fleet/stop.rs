@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use crate::exit::{Exit, print_and_exit};
 use crate::fleet::{AtItsEnd, Session, SessionArgs};
+use tidegate_terminal::{Exit, print_and_exit};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,7 +10,7 @@ use tidegate_fleet::simulate::generate::{Day, Ramp, ShapeError, Spikes};
 use tidegate_fleet::simulate::taxi::{Import, Imported, Taxis};
 
 use super::arguments::{fraction, seconds};
-use crate::exit::{Exit, complain, print, print_and_exit, report};
+use tidegate_terminal::{Exit, complain, print, print_and_exit, report};
 
 /// The longest line that an import looks at, in bytes; a record has about 80.
 const LINE_BYTES_MAX: u64 = 4096;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_store::Disk;
 use tidegate_store::inspect::{CheckReport, check};
 
-use crate::exit::{Exit, complain, print_and_exit};
+use tidegate_terminal::{Exit, complain, print_and_exit};
 
 #[expect(clippy::needless_pass_by_value, reason = "each of these commands takes the disk that was opened for it")]
 pub(super) fn run(disk: Arc<dyn Disk>, directory: &Path) -> Exit {

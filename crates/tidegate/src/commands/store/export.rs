@@ -8,7 +8,7 @@ use tidegate_store::Disk;
 use tidegate_store::inspect::export;
 
 use super::describe;
-use crate::exit::{Exit, complain};
+use tidegate_terminal::{Exit, complain};
 
 /// Bytes handed to standard output at once.
 const BUFFER: usize = 256 * 1024;

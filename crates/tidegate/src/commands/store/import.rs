@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tidegate_store::inspect::{Completeness, import_into};
 
-use crate::exit::{Exit, complain, report};
+use tidegate_terminal::{Exit, complain, report};
 
 /// Bytes read from standard input at once.
 const BUFFER: usize = 256 * 1024;

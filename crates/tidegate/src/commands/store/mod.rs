@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use tidegate_store::{Disk, RealDisk};
 
-use crate::exit::{Exit, report};
+use tidegate_terminal::{Exit, report};
 
 const EXPORT: &str = "\
 Examples:

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{number, text};
 use crate::admin_client::{AdminArgs, shown};
-use crate::exit::{Exit, print_and_exit, report};
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// The flags of `tidegate why slow`.
 #[derive(Clone, Debug, ClapArgs)]

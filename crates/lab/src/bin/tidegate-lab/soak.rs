@@ -11,7 +11,7 @@ use tidegate_lab::soak::{Drifted, Verdict, drifts, found};
 
 use super::run::{Args as RunArgs, order};
 use super::{guarded, report};
-use crate::exit::{Exit, print_and_exit, report as tell};
+use tidegate_terminal::{Exit, print_and_exit, report as tell};
 
 /// The flags of `tidegate lab soak`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -30,7 +30,7 @@ fn time(text: &str) -> Result<Duration, String> {
     if range.contains(&time) { Ok(time) } else { Err("not between 1s and 71h".to_owned()) }
 }
 
-pub(super) fn run(args: &SoakArgs) -> Exit {
+pub(crate) fn run(args: &SoakArgs) -> Exit {
     let mut order = match order(&args.run) {
         Ok(order) => order,
         Err(wrong) => {

@@ -5,9 +5,9 @@ use std::io::{BufReader, stdin, stdout};
 
 use tidegate_lab::network::hold;
 
-use crate::exit::{Exit, report};
+use tidegate_terminal::{Exit, report};
 
-pub(super) fn run() -> Exit {
+pub(crate) fn run() -> Exit {
     match hold(BufReader::new(stdin()), stdout()) {
         Ok(()) => Exit::Ok,
         Err(error) => {

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use tidegate_lab::serve::Server;
 
 use super::stop_on_signals;
-use crate::exit::{Exit, complain, report};
+use tidegate_terminal::{Exit, complain, report};
 
 /// The flags of `tidegate lab serve`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     listen: SocketAddr,
 }
 
-pub(super) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &Args) -> Exit {
     match served(args) {
         Ok(()) => Exit::Ok,
         Err(error) => {

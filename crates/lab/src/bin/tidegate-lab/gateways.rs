@@ -12,9 +12,10 @@ use clap::{Args as ClapArgs, ValueEnum};
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tidegate_lab::contextnet::{Gateways, Part, Requests};
+use tidegate_lab::peer::broker_of;
 
 use super::stop_on_signals;
-use crate::exit::{Exit, report};
+use tidegate_terminal::{Exit, report};
 
 /// What gateways have for a lease on every bus, so that a death is noticed as fast on one as on another: the bus is one
 /// server, which is not what is killed.
@@ -78,7 +79,7 @@ impl Requests for Asked {
     }
 }
 
-pub(super) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &Args) -> Exit {
     let (stop, mut asked) = match stop_on_signals().and_then(|stop| Ok((stop, asked()?))) {
         Ok(both) => both,
         Err(error) => {
@@ -87,7 +88,7 @@ pub(super) fn run(args: &Args) -> Exit {
         }
     };
     let executable = match std::env::current_exe() {
-        Ok(path) => path.display().to_string(),
+        Ok(path) => broker_of(&path).display().to_string(),
         Err(error) => {
             report(&format_args!("this program does not know where it is: {error}"));
             return Exit::Failure;

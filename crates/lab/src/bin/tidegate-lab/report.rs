@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use tidegate_lab::report::{html, overview};
 use tidegate_lab::results::{Results, csv};
 
-use crate::exit::{Exit, report};
+use tidegate_terminal::{Exit, report};
 
 /// The flags of `tidegate lab report`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     base: Option<String>,
 }
 
-pub(super) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &Args) -> Exit {
     match done(args) {
         Ok(()) => Exit::Ok,
         Err(error) => {
@@ -69,13 +69,13 @@ fn again(directory: &Path, base: Option<&str>) -> Result<Results, String> {
 }
 
 /// Writes the page that leads to the reports of several scenarios.
-pub(super) fn write_overview(directory: &Path, all: &[Results]) -> Result<(), String> {
+pub(crate) fn write_overview(directory: &Path, all: &[Results]) -> Result<(), String> {
     let path = directory.join("report.html");
     fs::write(&path, overview(all)).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// Writes what a reader gets.
-pub(super) fn write(directory: &Path, results: &Results, with_json: bool) -> Result<(), String> {
+pub(crate) fn write(directory: &Path, results: &Results, with_json: bool) -> Result<(), String> {
     let keep = |name: &str, text: String| {
         let path = directory.join(name);
         fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))

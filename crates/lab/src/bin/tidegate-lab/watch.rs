@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use tidegate_lab::peer::watch;
 
-use crate::exit::Exit;
+use tidegate_terminal::Exit;
 
 /// The flags of `tidegate lab watch`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     scratch: PathBuf,
 }
 
-pub(super) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &Args) -> Exit {
     watch(&args.scratch, stdin());
     Exit::Ok
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use tidegate_lab::scenario::{Library, Scenario};
 
 use super::Folders;
-use crate::exit::{Exit, print_and_exit, report};
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// The flags of `tidegate lab list`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     folders: Folders,
 }
 
-pub(super) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &Args) -> Exit {
     let library = match Library::with_directory(args.folders.scenarios.as_deref()) {
         Ok(library) => library,
         Err(error) => {

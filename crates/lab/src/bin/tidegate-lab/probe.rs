@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use tidegate_lab::probe::{Conformance, ProbeError, Probed, probe, probe_with_conformance};
 
-use crate::exit::{Exit, print_and_exit, report};
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// The flags of `tidegate lab probe`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(super) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &Args) -> Exit {
     let found = if args.conformance { probe_with_conformance(&args.address) } else { probe(&args.address) };
     match found {
         Ok(probed) if args.json => match serde_json::to_string(&probed) {

@@ -1,4 +1,4 @@
-//! `tidegate lab`: measures brokers, any of them, from outside.
+//! `tidegate-lab`: measures any message broker from outside. `tidegate lab` starts it.
 
 mod compare;
 mod criteria;
@@ -16,15 +16,16 @@ mod watch;
 mod work;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::thread;
 
-use clap::{Args, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tidegate_lab::peer::{Place, Watchdog};
 use tidegate_lab::stop::Stop;
-
-use crate::exit::{Exit, report as tell};
+use tidegate_terminal::help::flowing;
+use tidegate_terminal::{Exit, report as tell};
 
 const RUN: &str = "\
 Examples:
@@ -75,9 +76,22 @@ Examples:
   tidegate lab criteria mosquitto=mqtt://127.0.0.1:1883     and what a probe finds
   tidegate lab run middleware-criteria --peer tidegate --peer mosquitto --out criteria     as a report";
 
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tidegate-lab",
+    bin_name = "tidegate lab",
+    version,
+    about = "Measure any message broker from outside: load, sampling, reports"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
 /// What the lab can do.
 #[derive(Debug, Subcommand)]
-pub(crate) enum LabCommand {
+enum LabCommand {
     /// List the scenarios
     List(list::Args),
     /// Run a scenario against brokers and write a report
@@ -122,7 +136,7 @@ pub(crate) enum LabCommand {
 
 /// Where scenarios and templates of brokers are, beside those that are shipped.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Folders {
+struct Folders {
     /// A directory with scenarios (*.toml), beside those that are shipped
     #[arg(long, value_name = "DIR")]
     scenarios: Option<PathBuf>,
@@ -132,8 +146,14 @@ pub(crate) struct Folders {
     peers: Option<PathBuf>,
 }
 
+fn main() -> ExitCode {
+    let matches = flowing(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    run(&cli.command).into()
+}
+
 /// Does what the command line asks for.
-pub(crate) fn run(command: &LabCommand) -> Exit {
+fn run(command: &LabCommand) -> Exit {
     match command {
         LabCommand::Link => link::run(),
         LabCommand::List(args) => list::run(args),

@@ -6,7 +6,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use tidegate_lab::peer::{Catalogue, PeerError, Place, install, is_installed};
 
 use super::Folders;
-use crate::exit::{Exit, complain, print_and_exit, report};
+use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// The flags of `tidegate lab peers`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -28,7 +28,7 @@ enum What {
     },
 }
 
-pub(super) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &Args) -> Exit {
     match done(args) {
         Ok(text) => print_and_exit(&text, Exit::Ok),
         Err(error @ (PeerError::Unknown { .. } | PeerError::Template { .. })) => {

@@ -9,7 +9,7 @@ use tidegate_lab::compare::{Difference, SIGNIFICANT, Verdict, compare, compare_p
 use tidegate_lab::report::shown;
 use tidegate_lab::results::Results;
 
-use crate::exit::{Exit, print, report};
+use tidegate_terminal::{Exit, print, report};
 
 /// The flags of `tidegate lab compare`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(super) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &Args) -> Exit {
     let differences = match differences(&args.runs) {
         Ok(differences) => differences,
         Err(error) => {
@@ -76,7 +76,7 @@ fn differences(runs: &[PathBuf]) -> Result<Vec<Difference>, String> {
 }
 
 /// Reads the results of a directory, or a file of results.
-pub(super) fn read(path: &Path) -> Result<Results, String> {
+pub(crate) fn read(path: &Path) -> Result<Results, String> {
     let file = if path.is_dir() { path.join("results.json") } else { path.to_owned() };
     let text = fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     serde_json::from_slice(&text)

@@ -5,9 +5,9 @@ use std::io::{BufReader, stdin, stdout};
 
 use tidegate_lab::load::work;
 
-use crate::exit::{Exit, report};
+use tidegate_terminal::{Exit, report};
 
-pub(super) fn run() -> Exit {
+pub(crate) fn run() -> Exit {
     match work(BufReader::new(stdin()), stdout()) {
         Ok(()) => Exit::Ok,
         Err(error) => {

@@ -10,7 +10,7 @@ use tidegate_lab::run::{Live, Order, RunError, run as run_series};
 use tidegate_lab::scenario::{BOARDS, Board, Library, Scenario, ScenarioError};
 
 use super::{Folders, guarded, report};
-use crate::exit::{Exit, complain, report as tell};
+use tidegate_terminal::{Exit, complain, report as tell};
 
 /// The flags of `tidegate lab run`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -93,7 +93,7 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
 
 /// Why nothing is run.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Wrong {
+pub(crate) enum Wrong {
     #[error(transparent)]
     Peer(#[from] PeerError),
     #[error(transparent)]
@@ -106,7 +106,7 @@ pub(super) enum Wrong {
     Twice(String),
 }
 
-pub(super) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &Args) -> Exit {
     let orders = match orders(args) {
         Ok(orders) => orders,
         Err(wrong) => {
@@ -151,7 +151,7 @@ pub(super) fn run(args: &Args) -> Exit {
 }
 
 /// The order of a command that takes one scenario.
-pub(super) fn order(args: &Args) -> Result<Order, Wrong> {
+pub(crate) fn order(args: &Args) -> Result<Order, Wrong> {
     let mut orders = orders(args)?;
     match (orders.pop(), orders.is_empty()) {
         (Some(order), true) => Ok(order),

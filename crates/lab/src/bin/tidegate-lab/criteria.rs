@@ -6,7 +6,7 @@ use tidegate_lab::criteria::{CRITERIA, Datasheet, Judged, SCHEMA, judge, markdow
 use tidegate_lab::peer::without_credentials;
 use tidegate_lab::probe::probe;
 
-use crate::exit::{Exit, print_and_exit, report};
+use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// The flags of `tidegate lab criteria`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     markdown: bool,
 }
 
-pub(super) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &Args) -> Exit {
     let judged = match judged(&args.brokers) {
         Ok(judged) => judged,
         Err((message, exit)) => {

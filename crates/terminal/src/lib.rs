@@ -1,4 +1,8 @@
-//! Exit codes, and how an error reaches a person.
+//! How a command of Tidegate speaks to a person: exit codes, errors, output, and help that fits the terminal.
+//!
+//! `tidegate` and `tidegate-lab` share it, so that both answer scripts and people in the same way.
+
+pub mod help;
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -6,7 +10,7 @@ use std::process::ExitCode;
 
 /// How a command ended. The numbers are part of the contract with scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// It did what it was asked for.
     Ok,
     /// Something outside went wrong: an address was taken, a file could not be written.
@@ -25,13 +29,13 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Tells a person on standard error what went wrong.
-pub(crate) fn report(error: &dyn Display) {
+/// Writes an error to standard error.
+pub fn report(error: &dyn Display) {
     complain(format_args!("error: {error}\n"));
 }
 
-/// Writes to standard error. When even that is closed, nobody is there to be told.
-pub(crate) fn complain(text: impl Display) {
+/// Writes to standard error. A failure is ignored: no other channel is left to report it.
+pub fn complain(text: impl Display) {
     let _ = write!(io::stderr().lock(), "{text}");
 }
 
@@ -39,7 +43,7 @@ pub(crate) fn complain(text: impl Display) {
 ///
 /// # Errors
 /// When it is closed or full.
-pub(crate) fn print(text: &str) -> io::Result<()> {
+pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
@@ -47,7 +51,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 
 /// Writes data to standard output and turns the outcome into an exit code. A reader who has seen enough, as `head`
 /// does, is no failure.
-pub(crate) fn print_and_exit(text: &str, exit: Exit) -> Exit {
+pub fn print_and_exit(text: &str, exit: Exit) -> Exit {
     match print(text) {
         Ok(()) => exit,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit,

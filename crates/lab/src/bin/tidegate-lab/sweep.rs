@@ -8,7 +8,7 @@ use tidegate_lab::sweep::{Level, Search, SweepError, sweep};
 
 use super::run::{Args as RunArgs, order};
 use super::{guarded, report};
-use crate::exit::{Exit, print_and_exit, report as tell};
+use tidegate_terminal::{Exit, print_and_exit, report as tell};
 
 /// The flags of `tidegate lab sweep`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -41,7 +41,7 @@ pub(crate) struct SweepArgs {
     delivered: f64,
 }
 
-pub(super) fn run(args: &SweepArgs) -> Exit {
+pub(crate) fn run(args: &SweepArgs) -> Exit {
     let order = match order(&args.run) {
         Ok(order) => order,
         Err(wrong) => {

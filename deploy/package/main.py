@@ -1,0 +1,64 @@
+"""Builds the packages of Tidegate. Started by ./package; needs Python 3.9 or later, Cargo, Git and dpkg-deb."""
+import argparse
+import hashlib
+import os
+import pathlib
+import sys
+
+from tidegate_packages import archive, debian, image, npm, sbom, wheel
+from tidegate_packages.release import PackageError, Release, build
+
+KINDS = {"tar": archive.write, "deb": debian.write, "wheel": wheel.write, "npm": npm.write, "image": image.write, "sbom": sbom.write}
+
+HELP = """\
+examples:
+  ./package                          build the broker, then every package
+  ./package deb                      only the Debian package
+  ./package --profile release        build faster, with less optimisation
+  ./package --binary FILE            package a program that was built before
+
+The same commit and toolchain give the same bytes: times come from the commit, entries are sorted, owners are root.
+"""
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="./package", description="Build packages of Tidegate for this machine.", epilog=HELP,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"what to build: {', '.join(KINDS)} [default: all]")
+    parser.add_argument("--profile", default="dist", help="the profile of Cargo that builds the broker [default: dist]")
+    parser.add_argument("--binary", type=pathlib.Path, metavar="FILE", help="package this program instead of building one")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("target/dist"), metavar="DIR", help="where packages go [default: target/dist]")
+    parser.add_argument("--fast", action="store_true", help="compress little: for trying, not for publishing")
+    options = parser.parse_args()
+    unknown = [kind for kind in options.kinds if kind not in KINDS]
+    if unknown:
+        parser.error(f"no kind of package is called {unknown[0]}; there are: {', '.join(KINDS)}")
+    return options
+
+
+def write_sums(out):
+    """Checksums of everything in the directory, in the form that `sha256sum --check` reads."""
+    files = sorted(file for file in out.iterdir() if file.is_file() and file.name != "SHA256SUMS")
+    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
+    (out / "SHA256SUMS").write_text("".join(lines))
+
+
+def main():
+    options = arguments()
+    binary = options.binary or build(options.profile)
+    release = Release.of(binary, level=1 if options.fast else 9)
+    # Every archive takes its times from this, dpkg-deb too.
+    os.environ["SOURCE_DATE_EPOCH"] = str(release.time)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for kind in options.kinds or KINDS:
+        file = KINDS[kind](release, options.out)
+        print(f"{file}  {file.stat().st_size / 1e6:.1f} MB", flush=True)
+    write_sums(options.out)
+    print(options.out / "SHA256SUMS")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except PackageError as error:
+        sys.exit(f"error: {error}")

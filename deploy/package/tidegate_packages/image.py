@@ -1,0 +1,85 @@
+"""The container image, made without Docker: one layer with the static program, in the layout of OCI's image specification 1.1."""
+import hashlib
+import json
+import pathlib
+import time
+
+from .archive import Archive, compress
+from .release import DEBIAN_NAMES, LICENSE, PackageError
+
+# The user of the process, and the owner of its data directory. It is not root.
+USER = 10001
+DATA = "/var/lib/tidegate"
+# Certificates of the authorities that the build machine trusts: for TLS towards brokers, buses and identity servers.
+AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
+LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+class Blobs:
+    """The content of an image, each part under its digest."""
+
+    def __init__(self):
+        self.files = {}
+
+    def add(self, kind, data):
+        """Adds a part; returns the descriptor that refers to it."""
+        digest = hashlib.sha256(data).hexdigest()
+        self.files[f"blobs/sha256/{digest}"] = data
+        return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(data)}
+
+
+def write(release, out):
+    if not release.is_static:
+        raise PackageError("an image has no C library: it needs a static program, as ./package builds it")
+    blobs, layer = Blobs(), layer_of(release)
+    layers = [blobs.add(LAYER, compress(layer, release.level))]
+    config = blobs.add(CONFIG, encode(config_of(release, layer)))
+    manifest = blobs.add(MANIFEST, encode({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers}))
+    manifest["annotations"] = {"org.opencontainers.image.ref.name": release.version, "io.containerd.image.name": f"docker.io/library/tidegate:{release.version}"}
+    archive = Archive(release.time)
+    archive.add("oci-layout", encode({"imageLayoutVersion": "1.0.0"}))
+    archive.add("index.json", encode({"schemaVersion": 2, "manifests": [manifest]}))
+    for path, data in sorted(blobs.files.items()):
+        archive.add(path, data)
+    file = out / f"tidegate-{release.version}-{release.machine}.oci.tar"
+    file.write_bytes(archive.finish())
+    return file
+
+
+def layer_of(release):
+    archive = Archive(release.time)
+    for directory in ["etc", "etc/ssl", "etc/ssl/certs", "usr", "usr/bin", "var", "var/lib"]:
+        archive.add_directory(directory)
+    authorities = pathlib.Path(AUTHORITIES)
+    if not authorities.is_file():
+        raise PackageError(f"{AUTHORITIES} is missing: install the package ca-certificates")
+    archive.add(AUTHORITIES[1:], authorities.read_bytes())
+    archive.add("usr/bin/tidegate", release.binary.read_bytes(), 0o755)
+    archive.add_directory("tmp", 0o1777)
+    archive.add_directory(DATA[1:], 0o700, USER)
+    return archive.finish()
+
+
+def config_of(release, layer):
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(release.time))
+    return {
+        "created": created,
+        "architecture": DEBIAN_NAMES[release.machine],
+        "os": "linux",
+        "config": {
+            "User": f"{USER}:{USER}",
+            "WorkingDir": DATA,
+            "Entrypoint": ["/usr/bin/tidegate"],
+            "Env": ["PATH=/usr/bin"],
+            "ExposedPorts": {"1883/tcp": {}},
+            "Labels": {"org.opencontainers.image.licenses": LICENSE, "org.opencontainers.image.version": release.version},
+        },
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        "history": [{"created": created, "created_by": "./package"}],
+    }
+
+
+def encode(value):
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

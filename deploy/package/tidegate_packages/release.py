@@ -1,0 +1,109 @@
+"""The program that is packaged, and what every package says of it."""
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import struct
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SUMMARY = "An MQTT broker for the Internet of Things, in one binary"
+LICENSE = "Apache-2.0"
+MUSL = "x86_64-unknown-linux-musl"
+# The parts of a triple that package managers name in their own way.
+DEBIAN_NAMES = {"x86_64": "amd64", "aarch64": "arm64", "armv7": "armhf", "riscv64": "riscv64"}
+NODE_NAMES = {"x86_64": "x64", "aarch64": "arm64", "armv7": "arm", "riscv64": "riscv64"}
+MACHINES = {62: "x86_64", 183: "aarch64", 40: "armv7", 243: "riscv64"}
+# The type of a program header that names the dynamic linker.
+PT_INTERP = 3
+
+
+class PackageError(Exception):
+    """What could not be packaged, and what to do."""
+
+
+def run(*command, **options):
+    """Output of a command; an error says what the command said."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, **options)
+    except FileNotFoundError as error:
+        raise PackageError(f"{command[0]} is not installed") from error
+    except subprocess.CalledProcessError as error:
+        raise PackageError(f"`{' '.join(map(str, command))}` failed: {error.stderr.strip()}") from error
+    return done.stdout
+
+
+def build(profile):
+    """Builds the broker as a static program: with musl where its target is installed, else with the C library of this machine."""
+    sysroot = pathlib.Path(run("rustc", "--print", "sysroot").strip())
+    host = re.search(r"host: (\S+)", run("rustc", "-vV")).group(1)
+    has_musl = host.startswith("x86_64") and (sysroot / "lib/rustlib" / MUSL).is_dir()
+    target = MUSL if has_musl else host
+    if not has_musl:
+        print(f"the target {MUSL} is not installed: building a static program for {host}", flush=True)
+    # Without a target, the flags would reach build scripts and macros, which cannot be static.
+    command = ["cargo", "build", "--locked", "--profile", profile, "--target", target, "-p", "tidegate"]
+    flags = {"RUSTFLAGS": f"-C target-feature=+crt-static --remap-path-prefix={ROOT}=/tidegate"}
+    if subprocess.run(command, cwd=ROOT, env={**os.environ, **flags}).returncode != 0:
+        raise PackageError(f"`{' '.join(command)}` failed")
+    target_directory = json.loads(run("cargo", "metadata", "--format-version", "1", "--no-deps"))["target_directory"]
+    return pathlib.Path(target_directory) / target / {"dev": "debug"}.get(profile, profile) / "tidegate"
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """A program with its version."""
+
+    binary: pathlib.Path
+    version: str
+    machine: str
+    is_static: bool
+    # True if the program was built for musl.
+    is_musl: bool
+    # Seconds since 1970 of the commit: the time of every entry in an archive.
+    time: int
+    # How much archives are compressed, from 1 (fast) to 9 (small).
+    level: int
+
+    @classmethod
+    def of(cls, binary, level):
+        """Reads the program."""
+        binary = pathlib.Path(binary)
+        if not binary.is_file():
+            raise PackageError(f"{binary} is no file")
+        machine, is_static = read_elf(binary)
+        try:
+            version = run(str(binary.resolve()), "--version").split()[-1]
+            time = int(run("git", "log", "-1", "--format=%ct"))
+        except (IndexError, ValueError) as error:
+            raise PackageError(f"{binary} does not answer --version as tidegate does") from error
+        return cls(binary, version, machine, is_static, MUSL in binary.parts, time, level)
+
+    @property
+    def triple(self):
+        """The target of Rust, as file names have it."""
+        return f"{self.machine}-unknown-linux-{'musl' if self.is_musl else 'gnu'}"
+
+    @property
+    def debian_architecture(self):
+        return DEBIAN_NAMES[self.machine]
+
+    @property
+    def node_architecture(self):
+        return NODE_NAMES[self.machine]
+
+
+def read_elf(path):
+    """The machine of a program, and whether it is static: it names no dynamic linker."""
+    data = path.read_bytes()
+    if data[:4] != b"\x7fELF" or data[5] != 1:
+        raise PackageError(f"{path} is no program for Linux")
+    is_64 = data[4] == 2
+    machine = MACHINES.get(struct.unpack_from("<H", data, 18)[0])
+    if machine is None:
+        raise PackageError(f"{path} is for a machine that has no packages")
+    offset = struct.unpack_from("<Q", data, 32)[0] if is_64 else struct.unpack_from("<I", data, 28)[0]
+    size, count = struct.unpack_from("<HH", data, 54 if is_64 else 42)
+    headers = (struct.unpack_from("<I", data, offset + index * size)[0] for index in range(count))
+    return machine, PT_INTERP not in headers

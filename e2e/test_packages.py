@@ -1,0 +1,118 @@
+"""What `./package` writes, installed by the tools that people install it with."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from broker import BINARY, PATIENCE, ROOT
+
+# A shell in a copy of this machine: what it writes goes to a file system in memory and is gone with it.
+IN_A_COPY = """
+set -e
+mount -t tmpfs none {scratch}
+mkdir {scratch}/upper {scratch}/work {scratch}/root
+mount -t overlay overlay -o lowerdir=/,upperdir={scratch}/upper,workdir={scratch}/work {scratch}/root
+cp {package} {scratch}/root/tidegate.deb
+mount -t proc none {scratch}/root/proc
+mount --bind /dev {scratch}/root/dev
+exec chroot {scratch}/root sh -e
+"""
+
+# Install, serve as the package's own user, upgrade over a changed configuration, remove, purge.
+LIFE_OF_A_PACKAGE = """
+dpkg --install /tidegate.deb >/dev/null
+tidegate config check /etc/tidegate/tidegate.toml
+stat -c '%U %a' /var/lib/tidegate
+setpriv --reuid tidegate --regid tidegate --clear-groups tidegate --config /etc/tidegate/tidegate.toml --listen 127.0.0.1:0 --admin off >/tmp/ready 2>/tmp/log &
+until grep -q ready /tmp/ready; do kill -0 $! || { cat /tmp/log; exit 1; }; done
+kill $!
+wait $! || exit 1
+ls /var/lib/tidegate | grep -q .
+echo '# mine' >> /etc/tidegate/tidegate.toml
+dpkg --install /tidegate.deb >/dev/null
+tail -n 1 /etc/tidegate/tidegate.toml
+dpkg --remove tidegate >/dev/null
+test ! -e /usr/bin/tidegate && test -e /etc/tidegate/tidegate.toml && test -e /var/lib/tidegate
+echo removed
+dpkg --purge tidegate >/dev/null
+test ! -e /etc/tidegate/tidegate.toml && test ! -e /var/lib/tidegate && ! getent passwd tidegate
+echo purged
+"""
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * 5, **options)
+
+
+class Packages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="tidegate-packages-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        # Packing takes as long as the program is large: the names of its symbols go first.
+        cls.program = cls.folder / "tidegate"
+        subprocess.run(["strip", "-o", cls.program, BINARY], check=True)
+        cls.version = run(cls.program, "--version").stdout
+        cls.out = cls.folder / "dist"
+        cls.package(cls.out, "tar", "deb", "wheel", "npm", "sbom")
+
+    @classmethod
+    def package(cls, out, *kinds):
+        done = run(ROOT / "package", "--fast", "--binary", cls.program, "--out", out, *kinds)
+        assert done.returncode == 0, done.stderr
+
+    def only(self, pattern):
+        (file,) = self.out.glob(pattern)
+        return file
+
+    def test_checksums_hold(self):
+        done = run("sha256sum", "--check", "SHA256SUMS", cwd=self.out)
+        self.assertEqual((done.returncode, done.stdout.count(": OK\n")), (0, 5), done.stdout)
+
+    def test_the_same_program_gives_the_same_bytes(self):
+        again = self.folder / "again"
+        self.package(again, "deb", "tar", "npm")
+        for file in again.glob("tidegate*"):
+            self.assertEqual(file.read_bytes(), (self.out / file.name).read_bytes(), file.name)
+
+    def test_pip_installs_the_wheel(self):
+        place = self.folder / "environment"
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        done = run(place / "bin" / "pip", "install", "--no-index", "--quiet", self.only("*.whl"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(run(place / "bin" / "tidegate", "--version").stdout, self.version)
+
+    def test_npm_installs_the_package(self):
+        place = self.folder / "node"
+        place.mkdir()
+        done = run("npm", "install", "--offline", "--no-audit", "--no-fund", "--prefix", place, self.only("*.tgz"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(run(place / "node_modules" / ".bin" / "tidegate", "--version").stdout, self.version)
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("dpkg"), "needs root and dpkg")
+    def test_dpkg_installs_upgrades_removes_and_purges(self):
+        scratch = self.folder / "copy"
+        scratch.mkdir()
+        enter = IN_A_COPY.format(scratch=scratch, package=self.only("*.deb"))
+        done = run("unshare", "--mount", "sh", "-c", enter, input=LIFE_OF_A_PACKAGE)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for line in ["tidegate 700", "# mine", "removed", "purged"]:
+            self.assertIn(f"{line}\n", done.stdout)
+
+    def test_an_image_of_a_program_that_needs_a_c_library_is_refused(self):
+        done = run(ROOT / "package", "--binary", self.program, "--out", self.folder / "none", "image")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("it needs a static program", done.stderr)
+
+    def test_an_unknown_kind_is_answered_by_those_that_exist(self):
+        done = run(ROOT / "package", "snap")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there are: tar, deb, wheel, npm, image, sbom", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
