@@ -40,6 +40,7 @@ impl Random {
 
 type Content = BTreeMap<u16, Vec<u64>>;
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Node {
     name: String,
     alive: bool,
