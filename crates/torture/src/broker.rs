@@ -169,6 +169,21 @@ impl Broker {
         Ok(false)
     }
 
+    /// Sends SIGTERM and does not wait.
+    pub(crate) fn ask_to_end(&self) -> Result<(), Failure> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Stops the process where it stands.
+    pub(crate) fn freeze(&self) -> Result<(), Failure> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a stopped process go on.
+    pub(crate) fn thaw(&self) -> Result<(), Failure> {
+        self.signal(Signal::CONT)
+    }
+
     fn signal(&self, signal: Signal) -> Result<(), Failure> {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
         match pid.map(|pid| kill_process(pid, signal)) {

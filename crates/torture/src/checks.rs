@@ -32,7 +32,7 @@ impl Visitor {
         let mut visitor = Self { session: Session::new(name, version, false, VISITOR) };
         let begun = Instant::now();
         while begun.elapsed() < patience {
-            visitor.session.open(world.port, world.poll.registry(), Instant::now())?;
+            visitor.session.open(&world.ports, world.poll.registry(), Instant::now())?;
             for packet in visitor.turn(world)? {
                 if let Incoming::ConnAck { present, code, receive_maximum } = packet
                     && !code.is_error()

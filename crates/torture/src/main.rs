@@ -1,16 +1,19 @@
 //! Proves or refutes, from outside, that a broker keeps what it has acknowledged. See docs/durability-tests.md.
 //!
-//! - A run: `run` (cycles), `world` (all clients), `workload`, `publisher`, `subscriber`, `session`, `wire`, `ledger`
+//! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `session`, `wire`, `ledger`
 //!   (what follows).
-//! - What is done to a broker: `broker` and `fleet` (processes), `power` (loss of power), `damage` (to files).
+//! - What is done to a broker: `broker` and `fleet` (processes), `power` (loss of power), `damage` (to files); `cluster`
+//!   strikes nodes and their bus.
 //! - What is measured: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
 //! - What comes out: `report`; `failure` is what keeps the rig itself from going on.
 
 #![expect(clippy::cast_precision_loss, reason = "figures for people: counts stay far below 2^52")]
 
+mod accounts;
 mod broker;
 mod bulk;
 mod checks;
+mod cluster;
 mod damage;
 mod failure;
 mod fleet;
@@ -37,6 +40,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::broker::Recipe;
+use crate::cluster::ClusterArguments;
 use crate::failure::Failure;
 use crate::fleet::Fleet;
 use crate::ledger::Findings;
@@ -49,9 +53,9 @@ use crate::world::Size;
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Arguments {
-    /// Measures something instead.
+    /// Tortures a cluster, or measures something, instead.
     #[command(subcommand)]
-    measure: Option<Measure>,
+    instead: Option<Instead>,
     /// The command that starts the broker in the foreground; {port}, {data} and {dir} (the parent of {data}) are filled
     /// in. Names with a configuration: mosquitto, mosquitto-each-second, mosquitto-each-change, nats, nats-as-shipped.
     #[arg(long, default_value = "tidegate --listen 127.0.0.1:{port} --admin off --data {data}")]
@@ -107,9 +111,11 @@ struct Arguments {
     quiet: bool,
 }
 
-/// What can be measured.
+/// What is done instead of torturing one broker.
 #[derive(Debug, Subcommand)]
-enum Measure {
+enum Instead {
+    /// Strike the nodes and the bus of a cluster, and compare `/readyz` with what is served.
+    Cluster(ClusterArguments),
     /// Messages per second, processor time and latency at QoS 1 between persistent sessions.
     Throughput(Throughput),
     /// Time to start with many retained messages or sessions.
@@ -142,9 +148,10 @@ enum FaultKind {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let result = match &arguments.measure {
-        Some(measure) => self::measure(&arguments, measure).map(|()| Findings::default()),
-        None => torture(&arguments),
+    let result = match &arguments.instead {
+        Some(Instead::Cluster(cluster)) => torture(&arguments, Some(cluster)),
+        Some(instead) => measure(&arguments, instead).map(|()| Findings::default()),
+        None => torture(&arguments, None),
     };
     match result {
         Ok(findings) if findings.total() == 0 => ExitCode::SUCCESS,
@@ -157,7 +164,7 @@ fn main() -> ExitCode {
 }
 
 /// Prints the figures as one line of JSON.
-fn measure(arguments: &Arguments, measure: &Measure) -> Result<(), Failure> {
+fn measure(arguments: &Arguments, instead: &Instead) -> Result<(), Failure> {
     let place = Place::new(arguments)?;
     let recipe = Recipe {
         command: peers::command(&arguments.broker, &place.folder, place.port)?,
@@ -165,10 +172,11 @@ fn measure(arguments: &Arguments, measure: &Measure) -> Result<(), Failure> {
         data: place.data.clone(),
         environment: Vec::new(),
     };
-    let figures = match measure {
-        Measure::Throughput(wanted) => throughput::run(wanted, &recipe)?,
-        Measure::Recovery(wanted) => recovery::run(wanted, &recipe)?,
-        Measure::RawLimit(wanted) => throughput::raw_limit(wanted, &place.data)?,
+    let figures = match instead {
+        Instead::Throughput(wanted) => throughput::run(wanted, &recipe)?,
+        Instead::Recovery(wanted) => recovery::run(wanted, &recipe)?,
+        Instead::RawLimit(wanted) => throughput::raw_limit(wanted, &place.data)?,
+        Instead::Cluster(_) => return Ok(()),
     };
     println!("{figures}");
     place.remove(arguments)
@@ -207,12 +215,16 @@ impl Place {
     }
 }
 
-fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
+fn torture(arguments: &Arguments, cluster: Option<&ClusterArguments>) -> Result<Findings, Failure> {
     let place = Place::new(arguments)?;
     let Place { seed, folder, port, .. } = &place;
     let faults = faults(arguments)?;
     // What a broker of a fleet loses is sent again after ten seconds, unless another time is configured.
-    let patience = if arguments.fleet > 0 { arguments.patience.max(FLEET_PATIENCE) } else { arguments.patience };
+    let patience = if arguments.fleet > 0 || cluster.is_some() {
+        arguments.patience.max(FLEET_PATIENCE)
+    } else {
+        arguments.patience
+    };
     let settings = Settings {
         cycles: arguments.cycles,
         seed: *seed,
@@ -234,9 +246,10 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
     let fleet = Fleet::new(arguments.fleet, &arguments.fleet_broker, folder, u64::from(*port) - 20_000)?;
     command = command.replace("{fleet}", &fleet.flags());
     eprintln!("seed {seed}, port {port}, files in {}", folder.display());
-    let findings = match arguments.fault {
-        FaultKind::Damage => damage::run(&settings, &command, *port)?,
-        _ => run::run(settings, command, *port, fleet)?,
+    let findings = match (cluster, arguments.fault) {
+        (Some(cluster), _) => cluster::run(settings, cluster, *port)?,
+        (None, FaultKind::Damage) => damage::run(&settings, &command, *port)?,
+        (None, _) => run::run(settings, command, *port, fleet)?,
     };
     report::print(&findings);
     if let Some(path) = &arguments.json {

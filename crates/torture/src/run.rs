@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::accounts;
 use crate::broker::{Broker, NotUp, Recipe};
 use crate::checks;
 use crate::failure::Failure;
@@ -13,9 +14,6 @@ use crate::ledger::{Finding, Findings};
 use crate::power::Power;
 use crate::rng::Rng;
 use crate::world::{Mood, Size, World};
-
-/// A drain takes at most so many times the patience, whatever comes meanwhile: the same could come for ever.
-const DRAIN_PATIENCES: u32 = 20;
 
 /// What happens to the broker at the end of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +122,7 @@ impl Run {
     /// Clients that are all away, and a broker that was not started.
     pub(crate) fn new(settings: Settings, command: String, port: u16) -> Result<Self, Failure> {
         let recipe = Recipe { command, port, data: settings.folder.join("data"), environment: Vec::new() };
-        let world = World::new(settings.size, recipe.port, settings.seed)?;
+        let world = World::new(settings.size, vec![recipe.port], settings.seed)?;
         let rng = Rng::new(settings.seed ^ 0x5eed);
         let watched = settings.faults.contains(&Fault::Power) || !settings.disk_faults.is_empty();
         let power = if watched { Some(Power::new(&settings.folder, &recipe.data)?) } else { None };
@@ -268,55 +266,12 @@ impl Run {
     pub(crate) fn look(&mut self, broker: &mut Broker) -> Result<(), Failure> {
         self.fleet.gather(self.settings.start_limit)?;
         self.world.wake();
-        if !self.drain(broker)? {
-            self.name_the_unanswered();
-        }
-        let names: Vec<String> =
-            self.world.subscribers.iter().map(|subscriber| subscriber.session.name.clone()).collect();
-        let subscribers = &self.world.subscribers;
-        let holds = |owed: crate::ledger::Expectation| subscribers[usize::from(owed.subscriber)].holds(owed);
-        self.world.ledger.settle(holds, |place| names[usize::from(place)].clone());
+        let patience = self.settings.patience;
+        accounts::settle(&mut self.world, self.cycle, patience, &mut || Ok(broker.ended().is_some()))?;
         let name = format!("prober-{}", self.cycle);
         checks::subscriptions(&mut self.world, name, self.settings.patience)?;
         self.mark(format!("cycle {}: accounts settled", self.cycle));
         Ok(())
-    }
-
-    /// Waits until nothing is owed. False when nothing came for longer than anybody should have to wait.
-    fn drain(&mut self, broker: &mut Broker) -> Result<bool, Failure> {
-        let begun = Instant::now();
-        loop {
-            self.world.turn(Mood::Drain)?;
-            let world = &self.world;
-            let finished =
-                world.publishers.iter().all(|publisher| publisher.session.is_open() && publisher.under_way() == 0)
-                    && world.subscribers.iter().all(super::subscriber::Subscriber::is_settled);
-            let holds = |owed: crate::ledger::Expectation| world.subscribers[usize::from(owed.subscriber)].holds(owed);
-            if finished && world.ledger.outstanding(holds) == 0 {
-                return Ok(true);
-            }
-            let slow = begun.elapsed() > self.settings.patience * DRAIN_PATIENCES;
-            if slow || world.last_news.elapsed() > self.settings.patience || broker.ended().is_some() {
-                return Ok(finished);
-            }
-        }
-    }
-
-    fn name_the_unanswered(&mut self) {
-        let mut found = Vec::new();
-        for publisher in &mut self.world.publishers {
-            if let Some(what) = publisher.unanswered() {
-                found.push(format!("{}: {what}", publisher.session.name));
-            }
-        }
-        for subscriber in &mut self.world.subscribers {
-            let name = subscriber.session.name.clone();
-            found.extend(subscriber.give_up().into_iter().map(|what| format!("{name}: {what}")));
-        }
-        for text in found {
-            let text = format!("cycle {}: {text}", self.cycle);
-            self.world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
-        }
     }
 
     /// Load until the moment of the fault: after a time, or after a number of bytes, or when the broker ends by itself.

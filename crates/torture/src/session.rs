@@ -12,6 +12,8 @@ use crate::wire::{Incoming, Wire};
 
 /// How long a client waits after a refused connection before it tries again.
 const AGAIN: Duration = Duration::from_millis(20);
+/// How long a client of several nodes waits for CONNACK before it tries the next one.
+const CONNACK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub(crate) struct Session {
     pub(crate) phase: Phase,
     /// The broker has confirmed a session that must be there next time.
     pub(crate) confirmed: bool,
-    /// Connections so far; events carry it.
+    /// Attempts to connect so far; events carry it.
     pub(crate) epoch: u32,
     /// How many PUBLISH packets the broker takes at once.
     pub(crate) receive_maximum: u16,
@@ -46,6 +48,10 @@ pub(crate) struct Session {
     not_before: Option<Instant>,
     /// PINGREQ packets without an answer.
     pub(crate) pings: u32,
+    /// The port of the last connection.
+    pub(crate) port: u16,
+    /// When CONNECT was sent.
+    asked: Instant,
 }
 
 impl Session {
@@ -64,6 +70,8 @@ impl Session {
             takes: None,
             not_before: None,
             pings: 0,
+            port: 0,
+            asked: Instant::now(),
         }
     }
 
@@ -78,12 +86,20 @@ impl Session {
         self.phase == Phase::Open
     }
 
-    /// Connects and sends CONNECT. Nothing happens when the client is not away or has just been refused.
-    pub(crate) fn open(&mut self, port: u16, registry: &Registry, now: Instant) -> Result<(), Failure> {
+    /// Connects and sends CONNECT. Nothing happens when the client is not away or has just been refused. With several
+    /// ports each connection takes the next one, and a CONNACK that does not come in time is waited for no longer.
+    pub(crate) fn open(&mut self, ports: &[u16], registry: &Registry, now: Instant) -> Result<(), Failure> {
+        if ports.len() > 1 && self.phase == Phase::Opening && now > self.asked + CONNACK_PATIENCE {
+            self.lost(now);
+        }
         if self.phase != Phase::Away || self.not_before.is_some_and(|then| now < then) {
             return Ok(());
         }
-        let Ok(mut wire) = Wire::dial(port, self.version) else {
+        let attempt = self.token.0.wrapping_add(self.epoch as usize);
+        self.epoch += 1;
+        self.port = ports.get(attempt % ports.len().max(1)).copied().unwrap_or_default();
+        self.asked = now;
+        let Ok(mut wire) = Wire::dial(self.port, self.version) else {
             self.not_before = Some(now + AGAIN);
             return Ok(());
         };
@@ -107,7 +123,6 @@ impl Session {
         }))?;
         self.wire = Some(wire);
         self.phase = Phase::Opening;
-        self.epoch += 1;
         self.pings = 0;
         self.flush();
         Ok(())

@@ -66,7 +66,8 @@ struct Whim {
 pub(crate) struct World {
     pub(crate) poll: Poll,
     events: Events,
-    pub(crate) port: u16,
+    /// Where clients connect: one port for each node.
+    pub(crate) ports: Vec<u16>,
     pub(crate) size: Size,
     pub(crate) publishers: Vec<Publisher>,
     pub(crate) subscribers: Vec<Subscriber>,
@@ -83,7 +84,7 @@ pub(crate) struct World {
 
 impl World {
     /// Clients that are all away.
-    pub(crate) fn new(size: Size, port: u16, seed: u64) -> Result<Self, Failure> {
+    pub(crate) fn new(size: Size, ports: Vec<u16>, seed: u64) -> Result<Self, Failure> {
         let mut rng = Rng::new(seed);
         let poll = Poll::new().map_err(Failure::system("creating a poll"))?;
         let publishers = (0..size.publishers).map(|index| {
@@ -107,7 +108,7 @@ impl World {
         Ok(Self {
             poll,
             events: Events::with_capacity(256),
-            port,
+            ports,
             size,
             whims: publishers
                 .iter()
@@ -169,12 +170,12 @@ impl World {
     fn connect(&mut self, mood: Mood, now: Instant) -> Result<(), Failure> {
         let registry = self.poll.registry();
         for publisher in &mut self.publishers {
-            publisher.session.open(self.port, registry, now)?;
+            publisher.session.open(&self.ports, registry, now)?;
         }
         let whims = self.whims.iter().skip(self.publishers.len());
         for (subscriber, whim) in self.subscribers.iter_mut().zip(whims) {
             if mood == Mood::Drain || now >= whim.next {
-                subscriber.session.open(self.port, registry, now)?;
+                subscriber.session.open(&self.ports, registry, now)?;
             }
         }
         Ok(())
@@ -318,6 +319,19 @@ impl World {
         }
         self.ledger.findings.totals.closed_by_broker = closed;
         Ok(())
+    }
+
+    /// Cuts the connections to one port, as clients do whose node does not answer.
+    pub(crate) fn leave(&mut self, port: u16) {
+        for publisher in &mut self.publishers {
+            if publisher.session.port == port {
+                publisher.session.cut();
+            }
+        }
+        for subscriber in self.subscribers.iter_mut().filter(|subscriber| subscriber.session.port == port) {
+            subscriber.session.cut();
+            subscriber.closed();
+        }
     }
 
     /// Makes every client come and go anew from now on.

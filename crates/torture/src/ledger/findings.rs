@@ -28,10 +28,12 @@ pub(crate) enum Finding {
     Unanswered,
     /// Damage on the disk changed what clients see, and nobody was told.
     Silent,
+    /// `/readyz` of a node said 200 before and after a client waited in vain at that node.
+    Unserved,
 }
 
 /// The checks with the names of their rows, in their order.
-pub(crate) const CHECKS: [(Finding, &str); 10] = [
+pub(crate) const CHECKS: [(Finding, &str); 11] = [
     (Finding::Restart, "restart"),
     (Finding::LostQos1, "QoS 1 lost"),
     (Finding::LostQos2, "QoS 2 lost"),
@@ -42,6 +44,7 @@ pub(crate) const CHECKS: [(Finding, &str); 10] = [
     (Finding::Order, "order"),
     (Finding::Unanswered, "unanswered"),
     (Finding::Silent, "silent damage"),
+    (Finding::Unserved, "ready, not served"),
 ];
 
 /// How much was looked at; the rows are read against these.
@@ -80,6 +83,10 @@ pub(crate) struct Totals {
     pub(crate) damage_reported: u64,
     /// Damaged data that made no difference to any client.
     pub(crate) damage_harmless: u64,
+    /// Round trips of new clients at nodes that said that they are ready.
+    pub(crate) ready_checked: u64,
+    /// Longest time until all nodes of a cluster were ready again after a fault.
+    pub(crate) slowest_heal_ms: u64,
 }
 
 /// All that was found.
@@ -146,7 +153,7 @@ impl Findings {
 
 impl Totals {
     /// The counts with their names.
-    pub(crate) fn rows(&self) -> [(&'static str, u64); 22] {
+    pub(crate) fn rows(&self) -> [(&'static str, u64); 24] {
         [
             ("starts", self.starts),
             ("slowest start, ms", self.slowest_start_ms),
@@ -170,6 +177,8 @@ impl Totals {
             ("damage refused", self.damage_refused),
             ("damage reported", self.damage_reported),
             ("damage without effect", self.damage_harmless),
+            ("round trips at ready nodes", self.ready_checked),
+            ("slowest heal, ms", self.slowest_heal_ms),
         ]
     }
 
@@ -196,5 +205,7 @@ impl Totals {
         self.damage_refused += other.damage_refused;
         self.damage_reported += other.damage_reported;
         self.damage_harmless += other.damage_harmless;
+        self.ready_checked += other.ready_checked;
+        self.slowest_heal_ms = self.slowest_heal_ms.max(other.slowest_heal_ms);
     }
 }

@@ -1,0 +1,69 @@
+//! The end of a load: everything under way finishes, then the books are compared with what clients received.
+
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use crate::ledger::{Expectation, Finding};
+use crate::subscriber::Subscriber;
+use crate::world::{Mood, World};
+
+/// A drain takes at most so many times the patience, whatever comes meanwhile: the same could come for ever.
+const DRAIN_PATIENCES: u32 = 20;
+
+/// Lets everything finish, and settles the accounts. `is_over` is asked in each turn: true where nothing can follow any
+/// more, because the broker has ended.
+pub(crate) fn settle(
+    world: &mut World,
+    cycle: u64,
+    patience: Duration,
+    is_over: &mut dyn FnMut() -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    if !drain(world, patience, is_over)? {
+        name_the_unanswered(world, cycle);
+    }
+    let names: Vec<String> = world.subscribers.iter().map(|subscriber| subscriber.session.name.clone()).collect();
+    let subscribers = &world.subscribers;
+    let holds = |owed: Expectation| subscribers[usize::from(owed.subscriber)].holds(owed);
+    world.ledger.settle(holds, |place| names[usize::from(place)].clone());
+    Ok(())
+}
+
+/// Waits until nothing is owed. False when clients still wait for an answer after the patience.
+fn drain(
+    world: &mut World,
+    patience: Duration,
+    is_over: &mut dyn FnMut() -> Result<bool, Failure>,
+) -> Result<bool, Failure> {
+    let begun = Instant::now();
+    loop {
+        world.turn(Mood::Drain)?;
+        let published =
+            world.publishers.iter().all(|publisher| publisher.session.is_open() && publisher.under_way() == 0);
+        let finished = published && world.subscribers.iter().all(Subscriber::is_settled);
+        let holds = |owed: Expectation| world.subscribers[usize::from(owed.subscriber)].holds(owed);
+        if finished && world.ledger.outstanding(holds) == 0 {
+            return Ok(true);
+        }
+        let slow = begun.elapsed() > patience * DRAIN_PATIENCES;
+        if slow || world.last_news.elapsed() > patience || is_over()? {
+            return Ok(finished);
+        }
+    }
+}
+
+fn name_the_unanswered(world: &mut World, cycle: u64) {
+    let mut found = Vec::new();
+    for publisher in &mut world.publishers {
+        if let Some(what) = publisher.unanswered() {
+            found.push(format!("{}: {what}", publisher.session.name));
+        }
+    }
+    for subscriber in &mut world.subscribers {
+        let name = subscriber.session.name.clone();
+        found.extend(subscriber.give_up().into_iter().map(|what| format!("{name}: {what}")));
+    }
+    for text in found {
+        let text = format!("cycle {cycle}: {text}");
+        world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
+    }
+}
