@@ -5,7 +5,7 @@ use crate::bridge::Bridge;
 use crate::keys::{Key, Part, Rule, key};
 use crate::lines::Line;
 use crate::listener::{DEFAULT_PORT, Listener, Security, port};
-use crate::values::{self, Translated, Value, truth};
+use crate::values::{Translated, Value, truth};
 
 /// A key of ours with its value and the line that it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -231,15 +231,6 @@ impl<'a> Draft<'a> {
             Part::Plugin => self.plugin(index, &line),
             Part::PerListener => truth(&line).map_or_else(Taken::invalid, |_| Taken::CARRIED),
             Part::Included => Taken::CARRIED,
-            Part::KeepAlive => {
-                self.translate(values::keep_alive(&line), index, "keep_alive_maximum", |draft, setting| {
-                    draft.everywhere.retain(|other| !other.key.starts_with("keep_alive_"));
-                    if setting.value != Value::Text("0s".to_owned()) {
-                        draft.everywhere.push(setting);
-                        draft.everywhere.push(Setting::new("keep_alive_refuse", Value::Truth(true), index));
-                    }
-                })
-            }
             Part::Bridge => self.bridge(index, &line),
             Part::LogType => self.log_type(index, &line),
             Part::LogDestination => match line.word() {
