@@ -56,7 +56,7 @@ impl Bridge {
             "keepalive_interval" => self.set("keep_alive", Value::Text(format!("{}s", line.word())), index),
             "bridge_receive_maximum" => match line.word().parse::<u16>() {
                 Ok(window @ 1..) => self.set("window", Value::Number(window.into()), index),
-                _ => Taken::invalid(format!("{:?} is no number", line.word())),
+                _ => Taken::invalid(&format!("{:?} is no number", line.word())),
             },
             "bridge_protocol_version" | "start_type" | "notifications_local_only" | "cleansession" => {
                 self.take_choice(index, line)
@@ -73,21 +73,21 @@ impl Bridge {
                 self.set("protocol", Value::Text("3.1.1".into()), index);
                 Taken::changed("MQTT 3.1.1 is the least that bridges speak")
             }
-            ("start_type", "automatic") => Taken::CARRIED,
+            ("start_type", "automatic") | ("notifications_local_only" | "cleansession", "false" | "0") => {
+                Taken::CARRIED
+            }
             ("start_type", "lazy" | "once") => {
                 Taken::changed("a bridge connects at the start, and again when it was cut")
             }
             ("start_type", "manual") => self.close("a bridge that starts by hand would start by itself"),
-            ("notifications_local_only", "false" | "0") => Taken::CARRIED,
             ("notifications_local_only", "true" | "1") => {
                 self.set("notifications", Value::Truth(false), index);
                 Taken::changed("states are told to both brokers here, or to none: they are told to none")
             }
-            ("cleansession", "false" | "0") => Taken::CARRIED,
             ("cleansession", "true" | "1") => {
                 Taken::changed("what waits for a bridge is kept; `session_expiry` says for how long")
             }
-            (_, other) => Taken::invalid(format!("{other:?} is no value of `{}`", line.key)),
+            (_, other) => Taken::invalid(&format!("{other:?} is no value of `{}`", line.key)),
         }
     }
 
@@ -97,7 +97,7 @@ impl Bridge {
             "bridge_tls_use_os_certs" => match truth(line) {
                 Ok(true) => self.secured_by_system(),
                 Ok(false) => Taken::CARRIED,
-                Err(reason) => Taken::invalid(reason),
+                Err(reason) => Taken::invalid(&reason),
             },
             "bridge_capath" if line.value.trim_end_matches('/') == SYSTEM_AUTHORITIES => self.secured_by_system(),
             "bridge_capath" => {
@@ -133,7 +133,7 @@ impl Bridge {
         let direction = words.get(1).is_none_or(|word| ["in", "out", "both"].contains(word));
         let qos = words.get(2).is_none_or(|word| ["0", "1", "2"].contains(word));
         if words.is_empty() || words.len() > 5 || !direction || !qos {
-            return Taken::invalid("topics are PATTERN [out | in | both [QOS [LOCAL [REMOTE]]]]".to_owned());
+            return Taken::invalid("topics are PATTERN [out | in | both [QOS [LOCAL [REMOTE]]]]");
         }
         self.topics.push(words.join(" "));
         Taken::CARRIED
@@ -141,7 +141,7 @@ impl Bridge {
 
     fn take_addresses(&mut self, index: usize, line: &Line<'_>) -> Taken {
         let mut all = line.words();
-        let Some(first) = all.next() else { return Taken::invalid("it names no address".to_owned()) };
+        let Some(first) = all.next() else { return Taken::invalid("it names no address") };
         let has_port = first
             .rsplit_once(':')
             .is_some_and(|(host, port)| port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')));
@@ -166,7 +166,7 @@ impl Bridge {
     fn truth(&mut self, key: &'static str, index: usize, line: &Line<'_>) -> Taken {
         match truth(line) {
             Ok(value) => self.set(key, Value::Truth(value), index),
-            Err(reason) => Taken::invalid(reason),
+            Err(reason) => Taken::invalid(&reason),
         }
     }
 

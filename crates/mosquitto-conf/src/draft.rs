@@ -5,7 +5,7 @@ use crate::bridge::Bridge;
 use crate::keys::{Key, Part, Rule, key};
 use crate::lines::Line;
 use crate::listener::{DEFAULT_PORT, Listener, Security, port};
-use crate::values::{self, Translated, Value, truth};
+use crate::values::{Translated, Value, truth};
 
 /// A key of ours with its value and the line that it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Taken {
     }
 
     /// Mosquitto does not start with it, so nobody gets in there, and nobody here.
-    pub(crate) fn invalid(why: String) -> Self {
+    pub(crate) fn invalid(why: &str) -> Self {
         Self { outcome: Outcome::Refused, why: format!("Mosquitto does not start with it: {why}"), invalid: true }
     }
 }
@@ -58,6 +58,7 @@ impl Taken {
 pub(crate) type Sections = Vec<(&'static str, Setting)>;
 
 /// The configuration under way.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the lines")]
 pub(crate) struct Draft<'a> {
     /// One for each line that has been taken.
     pub(crate) taken: Vec<Taken>,
@@ -126,7 +127,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn take(&mut self, index: usize, line: Line<'a>) {
         let taken = match key(line.key) {
             Some(key) => self.take_key(index, line, key),
-            None => Taken::invalid("it knows no such key".to_owned()),
+            None => Taken::invalid("it knows no such key"),
         };
         if taken.invalid {
             self.closed.get_or_insert_with(|| format!("Mosquitto does not start with `{}`", line.key));
@@ -202,7 +203,7 @@ impl<'a> Draft<'a> {
                 put(self, Setting::new(ours, value, index));
                 changed.map_or(Taken::CARRIED, |why| Taken::changed(&why))
             }
-            Err(reason) => Taken::invalid(reason),
+            Err(reason) => Taken::invalid(&reason),
         }
     }
 
@@ -225,21 +226,12 @@ impl<'a> Draft<'a> {
             }),
             Part::Anonymous => match truth(&line) {
                 Ok(allowed) => self.anonymous(index, &line, allowed),
-                Err(reason) => Taken::invalid(reason),
+                Err(reason) => Taken::invalid(&reason),
             },
             Part::Users | Part::Rules => self.files(index, line, part),
             Part::Plugin => self.plugin(index, &line),
-            Part::PerListener => truth(&line).map_or_else(Taken::invalid, |_| Taken::CARRIED),
+            Part::PerListener => truth(&line).map_or_else(|reason| Taken::invalid(&reason), |_| Taken::CARRIED),
             Part::Included => Taken::CARRIED,
-            Part::KeepAlive => {
-                self.translate(values::keep_alive(&line), index, "keep_alive_maximum", |draft, setting| {
-                    draft.everywhere.retain(|other| !other.key.starts_with("keep_alive_"));
-                    if setting.value != Value::Text("0s".to_owned()) {
-                        draft.everywhere.push(setting);
-                        draft.everywhere.push(Setting::new("keep_alive_refuse", Value::Truth(true), index));
-                    }
-                })
-            }
             Part::Bridge => self.bridge(index, &line),
             Part::LogType => self.log_type(index, &line),
             Part::LogDestination => match line.word() {
@@ -254,11 +246,11 @@ impl<'a> Draft<'a> {
         let mut words = line.words();
         let number = match port(words.next().unwrap_or_default()) {
             Ok(number) => number,
-            Err(reason) => return Taken::invalid(reason),
+            Err(reason) => return Taken::invalid(&reason),
         };
         let bind = words.next();
         if number == 0 && bind.is_none() {
-            return Taken::invalid("port 0 is for Unix sockets, and no path follows".to_owned());
+            return Taken::invalid("port 0 is for Unix sockets, and no path follows");
         }
         self.listeners.push(Listener::new(Some(index), number, bind));
         Taken::CARRIED
@@ -272,7 +264,7 @@ impl<'a> Draft<'a> {
         }
         if self.default.is_none() {
             let place = ["port", "mqtt_port", "bind_address"].contains(&line.key);
-            if !place && self.has_listeners && self.per_listener_alone(line) {
+            if !place && self.has_listeners && Self::per_listener_alone(line) {
                 return None;
             }
             // Without anything that asks for more it is on loopback alone, see `finish`.
@@ -282,7 +274,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether a key says something of the listeners below it, but does not open the default one.
-    fn per_listener_alone(&self, line: &Line<'_>) -> bool {
+    fn per_listener_alone(line: &Line<'_>) -> bool {
         ["allow_anonymous", "listener_allow_anonymous", "acl_file", "max_topic_alias", "max_topic_alias_broker"]
             .contains(&line.key)
     }
@@ -302,7 +294,7 @@ impl<'a> Draft<'a> {
                 None => Taken::CARRIED,
             },
             Ok(Some(why)) => Taken::changed(why),
-            Err(reason) => Taken::invalid(reason),
+            Err(reason) => Taken::invalid(&reason),
         }
     }
 
@@ -324,7 +316,7 @@ impl<'a> Draft<'a> {
 
     fn files(&mut self, index: usize, line: Line<'a>, part: Part) -> Taken {
         if line.value.is_empty() {
-            return Taken::invalid("it names no file".to_owned());
+            return Taken::invalid("it names no file");
         }
         match self.security(index, &line) {
             Some(security) if part == Part::Users => security.users = Some((index, line.value)),
@@ -366,7 +358,7 @@ impl<'a> Draft<'a> {
         }
         match self.bridges.last_mut() {
             Some(bridge) => bridge.take(index, line),
-            None => Taken::invalid("it stands before the first `connection`".to_owned()),
+            None => Taken::invalid("it stands before the first `connection`"),
         }
     }
 
@@ -377,7 +369,7 @@ impl<'a> Draft<'a> {
             "warning" => 1,
             "notice" | "information" => 2,
             "subscribe" | "unsubscribe" | "debug" | "all" | "websockets" | "internal" => 3,
-            other => return Taken::invalid(format!("the kind {other:?} is not known")),
+            other => return Taken::invalid(&format!("the kind {other:?} is not known")),
         };
         if self.log_level.is_none_or(|before| before < level) {
             self.log_level = Some(level);
@@ -394,7 +386,7 @@ impl<'a> Draft<'a> {
         } else {
             match truth(line) {
                 Ok(on) => self.persistence = on.then_some(index),
-                Err(reason) => return Taken::invalid(reason),
+                Err(reason) => return Taken::invalid(&reason),
             }
         }
         Taken::CARRIED

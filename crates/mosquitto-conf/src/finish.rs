@@ -295,5 +295,5 @@ fn free_name(listener: &Listener<'_>, open: &[Open<'_>]) -> String {
     if !taken(&name) {
         return name;
     }
-    (2..).map(|number| format!("{name}-{number}")).find(|name| !taken(name)).unwrap_or(name)
+    (2..=open.len() + 1).map(|number| format!("{name}-{number}")).find(|name| !taken(name)).unwrap_or(name)
 }

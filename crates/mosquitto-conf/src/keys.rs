@@ -55,8 +55,6 @@ pub(crate) enum Part {
     LogDestination,
     /// Whether sessions and messages outlive the process, and where.
     Persistence,
-    /// The longest keep-alive.
-    KeepAlive,
     /// Its files stand behind it.
     Included,
 }
@@ -233,11 +231,11 @@ pub const KEYS: &[Key] = &[
         "what is in flight is limited in messages (`limits.max_inflight`), and what is written to a client in bytes (`limits.output_high_water`)",
     ),
     broker("max_inflight_messages", "limits", "max_inflight", values::in_flight, "`limits.max_inflight`"),
-    part(
+    every(
         "max_keepalive",
-        false,
-        Part::KeepAlive,
-        "`listener.keep_alive_maximum`, with `keep_alive_refuse`: MQTT 3 clients that ask for more are refused with return code 2, as in Mosquitto 2.0",
+        "keep_alive_maximum",
+        values::keep_alive,
+        "`listener.keep_alive_maximum`: MQTT 3 clients that ask for more are held to it; with `keep_alive_refuse = true` they are refused with return code 2, as in Mosquitto 2.1",
     ),
     every(
         "max_packet_size",

@@ -77,7 +77,7 @@ impl<'a> Listener<'a> {
             "bind_address" => self.bind = Some(line.word()).filter(|host| !host.is_empty()),
             "bind_interface" if line.word() == "lo" => self.bind = Some("127.0.0.1"),
             "bind_interface" => {
-                self.close(format!("it is bound to the interface {}, whose address is not known here", line.word()))
+                self.close(format!("it is bound to the interface {}, whose address is not known here", line.word()));
             }
             "socket_domain" => match line.word() {
                 "ipv4" => self.only_ipv4 = true,

@@ -22,8 +22,8 @@ pub(crate) struct Translated {
 pub(crate) type Invalid = String;
 
 impl Value {
-    fn exactly(self) -> Result<Translated, Invalid> {
-        Ok(Translated { value: self, changed: None })
+    fn exactly(self) -> Translated {
+        Translated { value: self, changed: None }
     }
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn truth(line: &Line<'_>) -> Result<bool, Invalid> {
 }
 
 pub(crate) fn boolean(line: &Line<'_>) -> Result<Translated, Invalid> {
-    Value::Truth(truth(line)?).exactly()
+    Ok(Value::Truth(truth(line)?).exactly())
 }
 
 /// A number as Mosquitto reads it: `atoi` of the first word, but what is no number at all is an error here.
@@ -56,7 +56,7 @@ fn bounded(line: &Line<'_>, none: Option<u64>, least: u64, most: u64) -> Result<
     let asked = number(line)?;
     let Ok(asked @ 1..) = u64::try_from(asked) else {
         let none = none.ok_or_else(|| format!("{asked} is out of range"))?;
-        return Value::Number(none).exactly();
+        return Ok(Value::Number(none).exactly());
     };
     let (value, changed) = within(asked, least, most);
     Ok(Translated { value: Value::Number(value), changed })
@@ -73,7 +73,7 @@ pub(crate) fn sessions(line: &Line<'_>) -> Result<Translated, Invalid> {
 
 pub(crate) fn qos(line: &Line<'_>) -> Result<Translated, Invalid> {
     match number(line)? {
-        qos @ 0..=2 => Value::Number(qos.unsigned_abs()).exactly(),
+        qos @ 0..=2 => Ok(Value::Number(qos.unsigned_abs()).exactly()),
         other => Err(format!("{other} is no QoS")),
     }
 }
@@ -125,9 +125,9 @@ pub(crate) fn keep_alive(line: &Line<'_>) -> Result<Translated, Invalid> {
     let asked = number(line)?;
     let seconds = u16::try_from(asked).map_err(|_| format!("{asked} is out of range"))?;
     if seconds == u16::MAX {
-        return Value::Text("0s".to_owned()).exactly();
+        return Ok(Value::Text("0s".to_owned()).exactly());
     }
-    Value::Text(format!("{seconds}s")).exactly()
+    Ok(Value::Text(format!("{seconds}s")).exactly())
 }
 
 pub(crate) fn seconds(line: &Line<'_>) -> Result<Translated, Invalid> {

@@ -5,6 +5,9 @@
 //! `#! probe equal` and `#! probe within` are for the test of the binary that starts Mosquitto and the result: each client
 //! may do the same in both, or nothing in the result that it may not do in Mosquitto.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::fmt::Write;
 use std::path::Path;
 
 use tidegate_mosquitto_conf::{Conversion, File, NotMosquitto, convert};
@@ -110,7 +113,7 @@ fn key_table() -> String {
     let beginnings = tidegate_mosquitto_conf::PREFIXES.iter().map(|key| (format!("{}*", key.name), key));
     for (name, key) in tidegate_mosquitto_conf::KEYS.iter().map(|key| (key.name.to_owned(), key)).chain(beginnings) {
         let restricts = if key.restricts { "yes" } else { "" };
-        table += &format!("| `{name}` | {} | {restricts} | {} |\n", key.outcome(), key.how);
+        writeln!(table, "| `{name}` | {} | {restricts} | {} |", key.outcome(), key.how).unwrap();
     }
     table
 }

@@ -300,6 +300,7 @@ Nothing depends on colour. `tidegate completions SHELL` prints completions for b
 | 0 | done; for the broker: stopped as asked |
 | 1 | something went wrong at run time, such as an address in use; also a file that `config check` finds wrong |
 | 2 | the command line or the configuration is wrong |
+| 3 | done, and something was left out: `config convert` ([mosquitto](mosquitto.md)) |
 | 101 | a defect: a thread panicked ([operations](operations.md#defects)) |
 
 How flags, environment and file go together is in [configuration.md](configuration.md).

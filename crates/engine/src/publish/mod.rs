@@ -192,10 +192,8 @@ impl Engine {
         }
         let traits = self.cache.traits(slot);
         let is_short = raw.payload.len() <= self.settings.limits.max_payload;
-        if (traits.may_reject || self.desk.journal.full || self.misses_somebody())
-            && is_short
-            && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding)
-        {
+        let may_wait = traits.may_reject || self.desk.journal.full || self.misses_somebody();
+        if may_wait && is_short && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding) {
             return;
         }
         if traits.are_for_shell() && is_short && self.ends_at_shell(now, key, session, tenant, slot, raw, forwarding) {
@@ -210,11 +208,10 @@ impl Engine {
             ticket = Some(self.next_ticket(key));
         }
         let (topic, _) = self.cache.get(slot);
-        if is_own_topic(topic) || !self.may_publish_to(key, session, slot, raw.qos, raw.retain) {
-            return self.deny_publish(now, key, session, slot, raw, mark, Reason::NotAuthorized);
-        }
-        if !is_short {
-            return self.deny_publish(now, key, session, slot, raw, mark, Reason::PayloadTooLong);
+        let allowed = !is_own_topic(topic) && self.may_publish_to(key, session, slot, raw.qos, raw.retain);
+        if !allowed || !is_short {
+            let reason = if allowed { Reason::PayloadTooLong } else { Reason::NotAuthorized };
+            return self.deny_publish(now, key, session, slot, raw, mark, reason);
         }
         let source = Source::client(self.place.shard, now, session, key, ticket);
         let mut refused = None;

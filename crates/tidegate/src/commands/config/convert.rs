@@ -26,12 +26,10 @@ pub(super) fn run(args: &ConvertArgs) -> Exit {
         }
     };
     let name = args.file.display().to_string();
-    let conversion = match tidegate_mosquitto_conf::convert(&TheirFile { name: name.clone(), text }, &folder) {
-        Ok(conversion) => conversion,
-        Err(NotMosquitto) => {
-            report(&format_args!("{name}: {NotMosquitto}"));
-            return Exit::Usage;
-        }
+    let theirs = TheirFile { name: name.clone(), text };
+    let Ok(conversion) = tidegate_mosquitto_conf::convert(&theirs, &folder) else {
+        report(&format_args!("{name}: {NotMosquitto}"));
+        return Exit::Usage;
     };
     complain(table(&conversion.lines));
     for note in &conversion.notes {
