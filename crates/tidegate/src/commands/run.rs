@@ -126,10 +126,12 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         None => {}
     }
     let exit = stop(node, console, mirrored, config, end)?;
-    match cluster.as_ref().and_then(ClusterNode::astray) {
-        Some(why) if end == End::Astray => Err(why.to_owned()),
-        _ => Ok(exit),
-    }
+    if end == End::Astray { Err(astray(cluster.as_ref())) } else { Ok(exit) }
+}
+
+/// What a node says at its end that did not serve what it should.
+fn astray(cluster: Option<&ClusterNode>) -> String {
+    cluster.and_then(ClusterNode::astray).unwrap_or_default().to_owned()
 }
 
 /// Why a broker ends.
