@@ -70,7 +70,9 @@ pub(crate) fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
     }
     let mut builder = RulesBuilder::new();
     if let Some(rules) = &access.rules {
-        builder.rules_file("access.rules", rules.as_bytes())?;
+        let text = rules.as_bytes();
+        let failed = |problem| AccessError::Rules { problem, text: text.to_vec() };
+        builder.rules_file("access.rules", text).map_err(failed)?;
     }
     if let Some(path) = &access.rules_file {
         let text = read("access.rules_file", path)?;
