@@ -58,6 +58,7 @@ const OPEN_TEXTS: &[&str] = &[
     "certificate",
     "key",
     "local_listener",
+    "rules",
     "local_username",
 ];
 
