@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The experiments of the Brokel study (BRK-45..55) on one machine: brokers are processes with a small share of a core each.
 
-    cargo build --profile fast -p tidegate
+    cargo build --profile dist -p tidegate
     bench/brokel.py run s2.1 --sla 10 --lower 0.5 --upper 0.7       # one run; the result goes to --results
     bench/brokel.py run s1 --kind mosquitto --brokers 4             # a fixed fleet
     bench/brokel.py run s2.1 --qos 2 --kill broker@8s               # with an event
@@ -157,7 +157,7 @@ def parser():
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("command", choices=["run", "all", "report"])
     made.add_argument("scenario", nargs="?", default="s2.1", choices=["s1", *SCENARIOS, "s3"])
-    made.add_argument("--program", default="target/fast/tidegate")
+    made.add_argument("--program", default="target/dist/tidegate")
     made.add_argument("--results", default="docs/brokel/results.json")
     made.add_argument("--kind", choices=list(KINDS))
     made.add_argument("--brokers", type=int, default=1, help="of s1: how many there are")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What an orchestrator adds to a broker, and how long drains take.
 
-    cargo build --profile fast -p tidegate
-    bench/orchestrator.py [--program target/fast/tidegate] [--rounds 3]
+    cargo build --profile dist -p tidegate
+    bench/orchestrator.py [--program target/dist/tidegate] [--rounds 3]
 
 The same broker serves the same paced load directly and through an orchestrator, in turns. Then orchestrators with many clients are
 drained, and brokers under load. Uses Python's standard library only, and the clients of brokel_load.py.
@@ -182,7 +182,7 @@ def drains(program):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", default="target/fast/tidegate")
+    parser.add_argument("--program", default="target/dist/tidegate")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--only", choices=["overhead", "drains"])

@@ -215,8 +215,7 @@ fn a_stop_that_is_cut_off_is_told_and_finished_by_the_next_manager() {
     let stops = |status: &serde_json::Value| status["levels"]["orchestrator"]["stopped"] == 1;
     let stopping = fleet.status_when("stopping the orchestrator", stops);
     assert_eq!(stopping["state"], "stopping");
-    fleet.signal("INT");
-    assert_eq!(fleet.wait(), Some(1));
+    assert_eq!(fleet.insist("INT"), Some(1));
     let cut = fleet.status_with(1);
     assert_eq!((&cut["state"], &cut["manager"]["state"]), (&"stopping".into(), &"dead".into()));
     assert_eq!(cut["levels"]["broker"]["serving"], 1);

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::PATIENCE;
 use crate::broker::{Ended, Folder, command, run};
+use crate::homes::pause;
 
 /// A fleet in a folder of its own, whose processes are ended with the test.
 pub(crate) struct Fleet {
@@ -51,6 +52,18 @@ impl Fleet {
 
     pub(crate) fn wait(&mut self) -> Option<i32> {
         self.process.take().unwrap().0.wait().unwrap().code()
+    }
+
+    /// Asks again and again until the process ends: signals within a second of the first are one request.
+    pub(crate) fn insist(&mut self, signal: &str) -> Option<i32> {
+        let mut process = self.process.take().unwrap().0;
+        loop {
+            if let Some(status) = process.try_wait().unwrap() {
+                return status.code();
+            }
+            kill(signal, u64::from(process.id()));
+            pause(100);
+        }
     }
 
     pub(crate) fn fleet(&self, arguments: &[&str]) -> Ended {
