@@ -50,9 +50,10 @@ fn is_filter(text: &str) -> bool {
     }
     let levels: Vec<&str> = text.split('/').collect();
     let proper = match levels.as_slice() {
-        ["$share", _] => return false,
+        // `$share` alone is a shared subscription without a group.
+        ["$share"] | ["$share", _] => return false,
         ["$share", group, proper @ ..] => {
-            let nested = matches!(proper, ["$share", _, ..]);
+            let nested = matches!(proper, ["$share", ..]);
             if group.is_empty() || group.contains(['+', '#']) || proper == [""] || nested {
                 return false;
             }
