@@ -34,7 +34,7 @@ fn once<'a>(topics: impl IntoIterator<Item = &'a String>) -> BTreeMap<String, u3
 }
 
 #[test]
-fn a_subscription_made_while_a_node_is_dead_gets_its_values_later() {
+fn a_subscription_while_a_node_is_dead_gets_its_values_later() {
     for comes_back in [true, false] {
         let world = three();
         let topics = with_values(&world);

@@ -144,7 +144,7 @@ fn wills_come_once_when_their_node_dies_before_others_have_them() {
 }
 
 #[test]
-fn wills_come_once_when_the_node_of_a_watcher_dies_before_it_has_them() {
+fn wills_come_once_when_the_node_of_a_watcher_dies_first() {
     for written in [false, true] {
         let world = three();
         let watchers = with_retained_wills(&world);

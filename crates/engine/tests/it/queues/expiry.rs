@@ -137,7 +137,7 @@ fn a_blocked_publisher_goes_on_when_the_queue_expires() {
 }
 
 #[test]
-fn a_rejected_publisher_of_mqtt_3_goes_on_when_the_queue_expires() {
+fn a_rejected_mqtt_3_publisher_goes_on_when_the_queue_expires() {
     everywhere_with(policy(OverflowPolicy::Reject, 2), |world| {
         let slow = stuck(world, "slow");
         let first = world.connect(v5("first"));
