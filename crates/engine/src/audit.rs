@@ -63,7 +63,7 @@ impl Engine {
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
-        let elsewhere = desk.uplinks.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
+        let elsewhere = self.uplinks.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
         let lists = aliases + runs + outgoing;
         let held = elsewhere + input as u64 + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
@@ -116,7 +116,7 @@ impl Engine {
         found.equal(
             "timers",
             desk.timers.len() as u64,
-            (of_connections + of_sessions + of_queues + of_sys + desk.uplinks.timers()) as u64,
+            (of_connections + of_sessions + of_queues + of_sys + self.uplinks.timers()) as u64,
         );
     }
 
@@ -140,7 +140,7 @@ impl Engine {
             let waits = |rate: &crate::limits::rate::Rate| rate.waits_until != crate::now::Millis::NEVER;
             let slowed = extra.rate.as_deref().is_some_and(waits);
             let short = self.desk.overload.holds(&publisher) || self.desk.loop_lag.holds(&publisher);
-            let short = short || self.turn_share.holds(key) || self.desk.uplinks.holds(key) || extra.suspended;
+            let short = short || self.turn_share.holds(key) || self.uplinks.holds(key) || extra.suspended;
             let asked = !parked.askers.is_empty() || matches!(extra.reserving, Reserving::Asked(_));
             let missed = self.groups.dealers.waiting.contains(&key) || self.links.holds(key);
             found.holds(held > 0 || slowed || short || asked || missed, || {

@@ -24,7 +24,7 @@ use crate::limits::overload::Overload;
 use crate::limits::rate::Published;
 use crate::limits::tenants::TenantUses;
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::{UplinkKey, Uplinks};
+use crate::orchestrator::uplink::UplinkKey;
 use crate::publish::dead_letter::DeadLetters;
 use crate::session::overflow::OverflowRules;
 use crate::session::reservations::Reservations;
@@ -160,8 +160,6 @@ pub(crate) struct Desk {
     pub crossings: Crossings,
     /// QoS 2 messages that cross between nodes.
     pub exchanges: Exchanges,
-    /// The brokers of a fleet, where there is one.
-    pub uplinks: Uplinks,
 }
 
 impl Desk {
@@ -220,7 +218,6 @@ impl Desk {
             to_read: VecDeque::new(),
             crossings: Crossings::default(),
             exchanges: Exchanges::new(0, Place::ALONE),
-            uplinks: Uplinks::default(),
         }
     }
 
@@ -426,6 +423,12 @@ impl Desk {
     pub(crate) fn session_of(&self, key: ConnectionKey) -> Option<SessionKey> {
         let connection = self.connections.get(key)?;
         if connection.phase == Phase::Open { connection.session } else { None }
+    }
+
+    /// How many messages wait for a session, and how many it was sent and has not acknowledged.
+    pub(crate) fn owed_by(&self, key: SessionKey) -> (u64, u64) {
+        let flow = self.sessions.get(key.0).and_then(|session| session.flow.as_ref());
+        flow.map_or((0, 0), |flow| (flow.queue.len() as u64, flow.inflight.len() as u64))
     }
 
     /// Whether a session outlives the process.

@@ -66,6 +66,8 @@ pub struct Engine {
     pub(crate) groups: Groups,
     /// Which sessions are those of mobile nodes, and their groups.
     pub(crate) nodes: Nodes,
+    /// The brokers of a fleet, where there is one.
+    pub(crate) uplinks: Uplinks,
     pub(crate) sys: Sys,
     pub(crate) rules: Rules,
     /// Announcements of interest that other shards have not confirmed yet.
@@ -149,7 +151,6 @@ impl Engine {
         assert!(place.shards <= MAX_SHARDS && place.shard.0 < place.shards, "no such place: {place:?}");
         let mut retained = Retained::new(settings.retained.max_messages, settings.retained.max_bytes);
         let mut desk = Desk::new(Arc::clone(&settings), place.shard, now);
-        desk.uplinks = Uplinks::new(settings.uplinks.clone(), seed);
         desk.exchanges = Exchanges::new(seed, place);
         retained.limit_tenants(&settings);
         Self {
@@ -168,6 +169,7 @@ impl Engine {
             fetches: Fetches::new(settings.retained.step),
             groups: Groups::new(seed, place),
             nodes: Nodes::default(),
+            uplinks: Uplinks::new(settings.uplinks.clone(), seed),
             sys: Sys::new(now),
             rules: Rules::default(),
             interest_under_way: 0,
@@ -400,7 +402,7 @@ impl Engine {
     /// What there is at this moment.
     pub fn gauges(&self) -> Gauges {
         let desk = &self.desk;
-        let uplinks = &desk.uplinks;
+        let uplinks = &self.uplinks;
         let connected = desk.sessions_connected - uplinks.connected() as u64;
         let inflight = desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
         Gauges {

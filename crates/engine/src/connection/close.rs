@@ -215,7 +215,7 @@ impl Engine {
                 self.desk.input_bytes -= parked.bytes.len() as u64;
             }
         }
-        self.desk.uplinks.forget_waiting(key);
+        self.uplinks.forget_waiting(key);
         let of_uplink = connection_listener == UPLINK_LISTENER;
         self.desk.set_connection_timer(key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });

@@ -185,7 +185,7 @@ impl Engine {
             }
             Key::Seen(session, _) => {
                 part(all, session)?;
-                self.desk.uplinks.restore_seen(session, value).map_err(wrong)?;
+                self.uplinks.restore_seen(session, value).map_err(wrong)?;
             }
             Key::Body(number) => {
                 let mut reader = WireReader::new(value);

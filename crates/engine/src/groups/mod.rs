@@ -271,7 +271,7 @@ impl Reach<'_> {
         };
         let is_out = |member: &Member<Receiver, Seat>| has_left(member) || Some(member.receiver) == not_to;
         let place = if of_fleet {
-            self::fleet::pick_broker(&mut dealt.members, &desk.borrow(), publication, topic, not_to)
+            self::fleet::pick_broker(&mut dealt.members, &desk.borrow(), self.uplinks, publication, topic, not_to)
         } else {
             dealt.members.pick(publication.publisher, topic, |member| is_out(member) || is_full(member))
         };

@@ -215,7 +215,7 @@ impl Engine {
         if self.has_uplinks_here() && self.place.shards == 1 {
             self.begin_rest(partitions, true);
         } else if self.has_uplinks_here() {
-            self.arrived = Some(Box::new(self.desk.uplinks.seen_now()));
+            self.arrived = Some(Box::new(self.uplinks.seen_now()));
         }
         Ok((owed, given_up))
     }

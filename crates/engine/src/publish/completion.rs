@@ -102,7 +102,7 @@ impl Engine {
     #[inline]
     fn send_answer(&mut self, now: Now, key: ConnectionKey, ack: PendingAck) {
         let PendingAck { packet_id, answer, promises, .. } = ack;
-        if self.desk.uplinks.is_confirming() {
+        if self.uplinks.is_confirming() {
             self.note_confirmed(key, packet_id);
         }
         match answer {

@@ -14,6 +14,7 @@ use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Links;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, Passage, RETAIN_AT_HOME, Ticket};
+use crate::orchestrator::uplink::Uplinks;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::deliver::Terms;
@@ -98,6 +99,7 @@ pub(crate) struct Reach<'e> {
     pub layouts: &'e mut Layouts,
     pub links: &'e mut Links,
     pub groups: &'e mut Groups,
+    pub uplinks: &'e mut Uplinks,
     pub index: &'e mut SubscriptionIndex,
     pub scratch: &'e mut Route,
     pub place: Place,
@@ -113,6 +115,7 @@ macro_rules! reach {
             layouts: &mut $engine.layouts,
             links: &mut $engine.links,
             groups: &mut $engine.groups,
+            uplinks: &mut $engine.uplinks,
             index: &mut $engine.index,
             scratch: &mut $engine.scratch_route,
             place: $engine.place,
@@ -162,7 +165,7 @@ impl Engine {
         if let Some(addresses) = self.settings.addresses.as_ref().filter(|_| traits.is_address) {
             publication.expires_at = addresses.expiry(now.monotonic, publication.expires_at);
         }
-        if publication.retain && !(publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide()) {
+        if publication.retain && !(publication.tenant == TenantId::UPLINK && self.uplinks.brokers_decide()) {
             self.retain(now, publication);
         }
         if traits.is_record {
@@ -337,7 +340,7 @@ impl Reach<'_> {
         let before = self.desk.to_write.widen(route.targets().len() > WIDE_RECEIVERS);
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();
-        let by_fleet = self.desk.uplinks.is_on() && route.has_no_local() && publication.publisher != 0;
+        let by_fleet = self.uplinks.is_on() && route.has_no_local() && publication.publisher != 0;
         if publication.retain && !self.roster.is_alone() {
             for target in targets {
                 let qos = target.qos().min(publication.qos);
@@ -411,7 +414,7 @@ impl Reach<'_> {
     /// Passes a message on to the shards that want it, and to its topic's home.
     fn send_on(&mut self, remote: u64, publication: &mut Publication<'_>, source: &Source, done: &mut Dispatched) {
         let mut homes = 0;
-        let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide();
+        let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.uplinks.brokers_decide();
         if publication.retain && !publication.retain_is_done && !kept_by_brokers {
             let home = self.roster.home_of_topic(publication.tenant, publication.topic);
             let partition = partition_of(publication.tenant, publication.topic);

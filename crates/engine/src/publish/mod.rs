@@ -70,7 +70,7 @@ impl Engine {
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
-        let fleet = self.desk.uplinks.is_on();
+        let fleet = self.uplinks.is_on();
         if fleet && !self.is_repeated(session, &raw) {
             if self.desk.journal.full && (raw.qos != QoS::AtMostOnce || raw.retain) {
                 // Brokers get all of it, and their queues are stored.
@@ -354,7 +354,7 @@ impl Engine {
         tenant: TenantId,
         session: SessionKey,
     ) -> Option<Reason> {
-        if tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide() {
+        if tenant == TenantId::UPLINK && self.uplinks.brokers_decide() {
             return None;
         }
         let topic = self.cache.get(slot).0.to_owned();

@@ -7,7 +7,7 @@ use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel
 use crate::addresses::Fate;
 use crate::connection::input::Refused;
 use crate::desk::{Desk, open_output};
-use crate::durable::Key;
+use crate::durable::{Key, Numbers, StoredSession};
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::{Millis, Now};
@@ -67,12 +67,31 @@ impl Engine {
             }
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let finished = self.desk.finish(now.monotonic, session, id, State::AwaitPubAck, code);
+        let finished = self.finish(now.monotonic, session, id, State::AwaitPubAck, code);
         finished.map_err(|wrong| wrong.refuse("PUBACK", id))?;
         if !self.pings.is_empty() {
             self.note_pong(session, id.get());
         }
         self.desk.refill(now.monotonic, &mut self.layouts, session);
+        Ok(())
+    }
+
+    /// A receiver has answered a message. What a broker of a fleet has answered is decided behind the packet.
+    #[inline]
+    fn finish(
+        &mut self,
+        now: Millis,
+        by: SessionKey,
+        id: PacketId,
+        state: State,
+        code: ReasonCode,
+    ) -> Result<(), WrongType> {
+        let Some(answered) = self.desk.take_answered(now, by, id, state)? else { return Ok(()) };
+        let left = answered.of_uplink
+            && self.uplinks.note_answered(by, code, answered.delivery.as_ref(), answered.numbers);
+        if !left {
+            self.desk.conclude(by, code, answered);
+        }
         Ok(())
     }
 
@@ -92,7 +111,7 @@ impl Engine {
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         if code.is_error() {
-            let finished = self.desk.finish(now.monotonic, session, id, State::AwaitPubRec, code);
+            let finished = self.finish(now.monotonic, session, id, State::AwaitPubRec, code);
             finished.map_err(|wrong| wrong.refuse("PUBREC that refuses", id))?;
             self.desk.refill(now.monotonic, &mut self.layouts, session);
             return Ok(());
@@ -122,7 +141,7 @@ impl Engine {
             None => PubComp::decode(version, frame.first_byte, frame.body)?.packet_id,
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let finished = self.desk.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
+        let finished = self.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
         finished.map_err(|wrong| wrong.refuse("PUBCOMP", id))?;
         self.desk.refill(now.monotonic, &mut self.layouts, session);
         Ok(())
@@ -157,6 +176,14 @@ impl Engine {
         self.desk.send_promise(key, PacketType::PubComp, stored.is_some(), |out| put_ack(out, 0x70, id, code, version));
         Ok(())
     }
+}
+
+/// A message whose receiver has answered it.
+struct Answered {
+    stored: Option<StoredSession>,
+    of_uplink: bool,
+    delivery: Option<Delivery>,
+    numbers: Numbers,
 }
 
 /// PUBREL or PUBCOMP: two bytes where all is well or the version knows no codes.
@@ -206,29 +233,28 @@ impl Desk {
         Ok(Some(kept))
     }
 
-    /// A receiver is done with a message. A packet identifier that is not in flight is ignored: a client may have
-    /// answered twice around a reconnect.
+    /// Ends the flight of a message that its receiver has answered and returns it. `None` for a packet identifier that is
+    /// not in flight: a client may have answered twice around a reconnect.
     ///
     /// # Errors
     ///
     /// When the message in flight awaits another packet and its receiver is no broker of a fleet.
     #[inline]
-    fn finish(
+    fn take_answered(
         &mut self,
         now: Millis,
         by: SessionKey,
         id: PacketId,
         state: State,
-        code: ReasonCode,
-    ) -> Result<(), WrongType> {
-        let Some(session) = self.sessions.get_mut(by.0) else { return Ok(()) };
+    ) -> Result<Option<Answered>, WrongType> {
+        let Some(session) = self.sessions.get_mut(by.0) else { return Ok(None) };
         let (stored, of_uplink) = (session.stored, session.is_uplink());
-        let Some(flow) = session.flow.as_mut() else { return Ok(()) };
+        let Some(flow) = session.flow.as_mut() else { return Ok(None) };
         // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
         let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
-        let Some(awaited) = flow.inflight.get(id).map(|entry| entry.state) else { return Ok(()) };
+        let Some(awaited) = flow.inflight.get(id).map(|entry| entry.state) else { return Ok(None) };
         if awaited != state && !downgraded(awaited) {
-            return if of_uplink { Ok(()) } else { Err(WrongType { awaited }) };
+            return if of_uplink { Ok(None) } else { Err(WrongType { awaited }) };
         }
         let sent = flow.inflight.len() - flow.to_resend;
         if flow.to_resend > 0 && flow.inflight.iter().skip(sent).any(|entry| entry.id() == id) {
@@ -240,9 +266,13 @@ impl Desk {
         flow.inflight_bytes -= kept;
         self.memory -= kept;
         flow.waiting_since = now;
-        if of_uplink && self.uplinks.note_answered(by, code, delivery.as_ref(), numbers) {
-            return Ok(());
-        }
+        Ok(Some(Answered { stored, of_uplink, delivery, numbers }))
+    }
+
+    /// A receiver is done with a message for good: it leaves the store, and whoever sent it hears of it.
+    #[inline]
+    fn conclude(&mut self, by: SessionKey, code: ReasonCode, answered: Answered) {
+        let Answered { stored, delivery, numbers, .. } = answered;
         if let Some(stored) = stored {
             self.journal.delete_entry(stored, numbers);
         }
@@ -255,7 +285,6 @@ impl Desk {
                 None => self.counters.drop_message(Reason::RefusedByReceiver),
             }
         }
-        Ok(())
     }
 
     /// Sends again what was in flight when the last connection ended, in its order, then what was queued.

@@ -51,7 +51,7 @@ impl Engine {
         if !self.desk.journal.is_on() {
             return;
         }
-        let confirming = &mut self.desk.uplinks.confirming;
+        let confirming = &mut self.uplinks.confirming;
         confirming.by_packet.insert((key, packet), *id);
         confirming.settled.entry(*id).or_default();
     }
@@ -59,7 +59,7 @@ impl Engine {
     /// All shards have what came in a packet, which is being answered.
     #[cold]
     pub(crate) fn note_confirmed(&mut self, key: ConnectionKey, packet: PacketId) {
-        let confirming = &mut self.desk.uplinks.confirming;
+        let confirming = &mut self.uplinks.confirming;
         let Some(id) = confirming.by_packet.remove(&(key, packet)) else { return };
         for (session, in_flight) in confirming.settled.remove(&id).unwrap_or_default() {
             self.forget_settled(session, &in_flight);
@@ -68,7 +68,7 @@ impl Engine {
 
     /// The connection on which messages came has ended: nothing will be answered on it.
     pub(super) fn end_confirming(&mut self, key: ConnectionKey) {
-        let packets = self.desk.uplinks.confirming.by_packet.keys();
+        let packets = self.uplinks.confirming.by_packet.keys();
         let packets: Vec<PacketId> = packets.filter(|(on, _)| *on == key).map(|(_, packet)| *packet).collect();
         for packet in packets {
             self.note_confirmed(key, packet);

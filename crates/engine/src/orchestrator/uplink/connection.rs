@@ -27,9 +27,9 @@ impl Engine {
     /// it is the outcome of another attempt than the present one.
     pub fn open_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt) -> Option<ConnectionKey> {
         self.desk.journal.now = now;
-        let key = self.desk.uplinks.find(name).filter(|_| !self.stopping)?;
-        let settings = self.desk.uplinks.settings()?.clone();
-        let uplink = self.desk.uplinks.all.get_mut(&key)?;
+        let key = self.uplinks.find(name).filter(|_| !self.stopping)?;
+        let settings = self.uplinks.settings()?.clone();
+        let uplink = self.uplinks.all.get_mut(&key)?;
         if uplink.stage != Stage::Dialing(attempt) {
             return None;
         }
@@ -68,7 +68,7 @@ impl Engine {
                 authentication_data: None,
             },
         };
-        self.desk.uplinks.by_connection.insert(connection, key);
+        self.uplinks.by_connection.insert(connection, key);
         // What was done on the last connection may be under way to the store. Whatever this one says of it follows a
         // CONNECT that waits for that, as what is said to a client follows its CONNACK.
         let stored = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
@@ -80,7 +80,7 @@ impl Engine {
     /// Whether a client is an uplink of this orchestrator: then a broker's address leads back here, and every message
     /// would go round without end.
     pub(crate) fn is_own_uplink(&self, connect: &Connect<'_>) -> bool {
-        let Some(settings) = self.desk.uplinks.settings() else { return false };
+        let Some(settings) = self.uplinks.settings() else { return false };
         connect.properties.user_properties.iter().any(|pair| pair == (ORCHESTRATOR, &*settings.orchestrator))
     }
 
@@ -132,23 +132,23 @@ impl Engine {
         version: Version,
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
-        let Some(uplink_key) = self.desk.uplinks.of_connection(key) else { return Ok(()) };
+        let Some(uplink_key) = self.uplinks.of_connection(key) else { return Ok(()) };
         let ack = read_conn_ack(version, frame)?;
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) {
+        if let Some(uplink) = self.uplinks.all.get_mut(&uplink_key) {
             uplink.silent = false;
         }
         if ack.reason_code.is_error() {
             if ack.reason_code == ReasonCode::UnsupportedProtocolVersion {
                 self.try_other_version(uplink_key);
-                if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) {
+                if let Some(uplink) = self.uplinks.all.get_mut(&uplink_key) {
                     uplink.refuses_v5 = version.is_v5();
                 }
             }
             let why = ack.properties.reason_string.map_or_else(|| format!("{:?}", ack.reason_code), str::to_owned);
             return Err(Refused::new(Reason::UplinkRefused, format!("the broker refuses the connection: {why}")));
         }
-        let window = self.desk.uplinks.settings().map_or(1, |settings| settings.window);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) else { return Ok(()) };
+        let window = self.uplinks.settings().map_or(1, |settings| settings.window);
+        let Some(uplink) = self.uplinks.all.get_mut(&uplink_key) else { return Ok(()) };
         uplink.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
         uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
         uplink.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
@@ -170,7 +170,7 @@ impl Engine {
 
     /// The broker does not know the version: the next attempt is with the other one, if nobody has fixed it.
     pub(super) fn try_other_version(&mut self, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         if uplink.options.version.is_none() {
             uplink.version = if uplink.version.is_v5() { Version::V311 } else { Version::V5 };
         }
@@ -187,7 +187,7 @@ impl Engine {
         let why = disconnect.reason_string.map_or_else(|| format!("{:?}", disconnect.reason_code), str::to_owned);
         let mut error = format!("the broker has ended the connection: {why}");
         if disconnect.reason_code == ReasonCode::SessionTakenOver {
-            let own = self.desk.uplinks.settings().map_or("", |settings| settings.orchestrator.as_str());
+            let own = self.uplinks.settings().map_or("", |settings| settings.orchestrator.as_str());
             error = format!(
                 "another orchestrator named `{own}` has taken over the session at the broker: give each a --name of its own"
             );
@@ -199,17 +199,17 @@ impl Engine {
     }
 
     pub(super) fn note_uplink_error(&mut self, key: ConnectionKey, error: String) {
-        let uplink = self.desk.uplinks.of_connection(key);
-        if let Some(uplink) = uplink.and_then(|uplink| self.desk.uplinks.all.get_mut(&uplink)) {
+        let uplink = self.uplinks.of_connection(key);
+        if let Some(uplink) = uplink.and_then(|uplink| self.uplinks.all.get_mut(&uplink)) {
             uplink.last_error = error;
         }
     }
 
     /// Asks a broker whether it lives, or gives it up when it has not answered. Says whether it was given up.
     pub(super) fn probe_uplink(&mut self, now: Now, key: UplinkKey) -> bool {
-        let Some(settings) = self.desk.uplinks.settings() else { return false };
+        let Some(settings) = self.uplinks.settings() else { return false };
         let (interval, timeout) = (settings.probe_interval_ms, settings.probe_timeout_ms);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return false };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return false };
         let Some(connection) = uplink.connection else { return false };
         if self.desk.connections.get(connection).is_some_and(|it| it.paused && it.is_parked())
             && let Some(asked) = uplink.probe.asked.as_mut()
@@ -238,8 +238,8 @@ impl Engine {
     }
 
     fn note_probe_answered(&mut self, now: Now, key: ConnectionKey) {
-        let Some(uplink_key) = self.desk.uplinks.of_connection(key) else { return };
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) else { return };
+        let Some(uplink_key) = self.uplinks.of_connection(key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&uplink_key) else { return };
         uplink.probe.asked = None;
         uplink.probe.answered += 1;
         uplink.probe.next = uplink.probe.next.max(now.monotonic);

@@ -71,7 +71,7 @@ impl Engine {
     pub(super) fn keep_id(&mut self, uplink: UplinkKey, session: SessionKey, qos: QoS, id: &MessageId) {
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
         let (Some(stored), QoS::ExactlyOnce) = (stored, qos) else { return };
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&uplink) else { return };
         let number = uplink.kept.next;
         uplink.kept.next += 1;
         let place = (number % u64::from(KEPT_IDS)) as u16;

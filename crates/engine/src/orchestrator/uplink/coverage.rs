@@ -68,7 +68,7 @@ impl Uplinks {
 impl Engine {
     /// Notes whether a broker had better not get everything.
     pub(super) fn note_flaws(&mut self, key: UplinkKey) {
-        let uplinks = &mut self.desk.uplinks;
+        let uplinks = &mut self.uplinks;
         let Some(uplink) = uplinks.all.get(&key) else { return };
         if uplink.is_flawed() {
             uplinks.flawed.insert(uplink.session.0);
@@ -79,7 +79,7 @@ impl Engine {
 
     /// A broker has taken messages of a topic again and again and brought none back.
     pub(super) fn note_kept_back(&mut self, key: UplinkKey, topic: &str) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let kept_back = &mut uplink.filters.kept_back;
         if kept_back.len() >= KEPT_BACK_MAX {
             kept_back.clear();
@@ -94,10 +94,10 @@ impl Engine {
     /// A broker brings a message of a topic.
     #[inline]
     pub(super) fn note_brought(&mut self, key: UplinkKey, topic: &[u8]) {
-        if self.desk.uplinks.flawed.is_empty() {
+        if self.uplinks.flawed.is_empty() {
             return;
         }
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         if !uplink.filters.kept_back.is_empty()
             && let Ok(topic) = std::str::from_utf8(topic)
             && uplink.filters.kept_back.remove(topic)

@@ -114,7 +114,7 @@ impl Ending {
 impl Engine {
     /// A broker is asked once more for a filter that has ended its connections: it may have become another one.
     pub(super) fn ask_ending_again(&mut self, now: Now, key: UplinkKey) {
-        let uplinks = &mut self.desk.uplinks;
+        let uplinks = &mut self.uplinks;
         let Some(uplink) = uplinks.all.get_mut(&key) else { return };
         let Some(filter) = uplink.filters.ending.next_again(now.monotonic, &uplinks.wanted.filters) else { return };
         uplink.filters.ask(filter);

@@ -178,7 +178,7 @@ impl Engine {
     /// Whether the uplinks live on this shard.
     #[inline]
     pub(crate) fn has_uplinks_here(&self) -> bool {
-        self.desk.uplinks.is_on() && self.place.owns(PartitionId(0))
+        self.uplinks.is_on() && self.place.owns(PartitionId(0))
     }
 
     /// A shard wants a filter, or no longer does. Says whether the ticket is confirmed later, when the brokers know.
@@ -193,7 +193,7 @@ impl Engine {
         if !self.has_uplinks_here() || !is_for_brokers(tenant, filter) {
             return false;
         }
-        let wanted = &mut self.desk.uplinks.wanted;
+        let wanted = &mut self.uplinks.wanted;
         let bits = wanted.filters.entry(filter.into()).or_default();
         let before = *bits;
         let bit = 1u64 << shard.0;
@@ -211,7 +211,7 @@ impl Engine {
     /// Whoever subscribes to what somebody else has just asked for waits as long as that one. Says whether there is
     /// anything to wait for.
     pub(crate) fn wait_behind(&mut self, shard: ShardId, ticket: Ticket) -> bool {
-        let wanted = &mut self.desk.uplinks.wanted;
+        let wanted = &mut self.uplinks.wanted;
         let Some(last) = wanted.waits.last_key_value().map(|(wait, _)| *wait) else { return false };
         wanted.behind.push_back((last, shard, ticket));
         true
@@ -219,7 +219,7 @@ impl Engine {
 
     /// Tells all brokers that are there of a filter; says whether somebody waits for their answers.
     fn tell_brokers(&mut self, filter: &str, subscribe: bool, waits: Option<(ShardId, Ticket)>) -> bool {
-        let uplinks = &mut self.desk.uplinks;
+        let uplinks = &mut self.uplinks;
         let mut wait = 0;
         let (mut told, mut flawed) = (Vec::new(), Vec::new());
         if waits.is_some() && uplinks.all.values().any(|uplink| uplink.stage == Stage::Open) {
@@ -264,7 +264,7 @@ impl Engine {
 
     /// A broker is there: it is asked for everything that is wanted.
     pub(super) fn begin_filters(&mut self, key: UplinkKey, session_present: bool) {
-        let uplinks = &mut self.desk.uplinks;
+        let uplinks = &mut self.uplinks;
         let Some(uplink) = uplinks.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;
         let gone = std::mem::take(&mut filters.gone);
@@ -284,7 +284,7 @@ impl Engine {
 
     /// A broker is gone: nobody waits for its answers. What was unanswered when it closed the connection may be why.
     pub(super) fn end_filters(&mut self, now: Now, key: UplinkKey, closed: bool) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;
         let asked = filters.asked.iter().filter(|_| closed).flat_map(|(_, changes)| changes);
         if let Some(filter) = filters.ending.note_closed(asked, now.monotonic) {
@@ -314,7 +314,7 @@ impl Engine {
     pub(super) fn send_filters(&mut self, key: UplinkKey) {
         let now = self.desk.journal.now.monotonic;
         loop {
-            let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+            let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
             let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return };
             let Some(id) = uplink.filters.free_id() else { return };
             let version = uplink.version;
@@ -329,7 +329,7 @@ impl Engine {
             } else {
                 self.desk.send(connection, PacketType::Unsubscribe, |out| put_unsubscribe(version, id, &changes, out));
             }
-            let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+            let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
             let filters = &mut uplink.filters;
             filters.first_unasked = filters.first_unasked.saturating_sub(changes.len() as u64);
             if filters.asked.is_empty() {
@@ -352,13 +352,13 @@ impl Engine {
     /// Notes what a broker has refused, or grants now: messages that only refused filters match do not come back from
     /// it.
     fn note_refused(&mut self, now: Now, key: UplinkKey, ack: &SubAck<'_>) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;
         let Some((_, changes)) = filters.asked.iter().find(|(id, _)| *id == ack.packet_id) else { return };
         let before = filters.refused.len();
         for (change, code) in changes.iter().zip(ack.reason_codes.iter()) {
             // Nobody may want it any more, and then nobody waits for its messages.
-            if code.is_error() && self.desk.uplinks.wanted.filters.contains_key(&change.filter) {
+            if code.is_error() && self.uplinks.wanted.filters.contains_key(&change.filter) {
                 filters.refused.insert(change.filter.clone());
             } else {
                 filters.refused.remove(&change.filter);
@@ -378,7 +378,7 @@ impl Engine {
 
     /// A broker is asked once more for what it has refused: its rules may have changed.
     pub(super) fn ask_filters_again(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;
         if filters.ask_again_at > now.monotonic {
             return;
@@ -391,10 +391,10 @@ impl Engine {
 
     /// Gives a broker up that has not answered for filters in time, and says whether it did.
     pub(super) fn is_silent_about_filters(&mut self, now: Now, key: UplinkKey) -> bool {
-        let Some(timeout) = self.desk.uplinks.settings().map(|settings| settings.probe_timeout_ms) else {
+        let Some(timeout) = self.uplinks.settings().map(|settings| settings.probe_timeout_ms) else {
             return false;
         };
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return false };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return false };
         let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return false };
         let filters = &mut uplink.filters;
         if filters.asked_since == Millis::NEVER {
@@ -422,7 +422,7 @@ impl Engine {
 
     /// A broker has answered for some filters.
     fn note_answered(&mut self, now: Now, key: UplinkKey, id: PacketId) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;
         let Some(at) = filters.asked.iter().position(|(asked, _)| *asked == id) else { return };
         let Some((_, changes)) = filters.asked.remove(at) else { return };
@@ -444,7 +444,7 @@ impl Engine {
             self.end_wait(now, change.wait);
         }
         self.send_filters(key);
-        if !asked_before && self.desk.uplinks.all.get(&key).is_some_and(|uplink| uplink.filters.are_asked()) {
+        if !asked_before && self.uplinks.all.get(&key).is_some_and(|uplink| uplink.filters.are_asked()) {
             self.note_flaws(key);
             self.keep_order(now);
             self.open_window(now, key);
@@ -457,7 +457,7 @@ impl Engine {
 
     /// One broker less is waited for.
     pub(super) fn end_wait(&mut self, now: Now, wait: u64) {
-        let wanted = &mut self.desk.uplinks.wanted;
+        let wanted = &mut self.uplinks.wanted;
         let Some(waiter) = wanted.waits.get_mut(&wait) else { return };
         waiter.left = waiter.left.saturating_sub(1);
         if waiter.left > 0 {
@@ -466,11 +466,11 @@ impl Engine {
         let Some(Waiter { shard, ticket, verdict, .. }) = wanted.waits.remove(&wait) else { return };
         self.pass_verdict_on(now, shard, ticket, &verdict);
         self.confirm_wait(now, shard, ticket);
-        while let Some((last, shard, ticket)) = self.desk.uplinks.wanted.behind.front().copied() {
-            if self.desk.uplinks.wanted.waits.first_key_value().is_some_and(|(first, _)| *first <= last) {
+        while let Some((last, shard, ticket)) = self.uplinks.wanted.behind.front().copied() {
+            if self.uplinks.wanted.waits.first_key_value().is_some_and(|(first, _)| *first <= last) {
                 break;
             }
-            self.desk.uplinks.wanted.behind.pop_front();
+            self.uplinks.wanted.behind.pop_front();
             self.confirm_wait(now, shard, ticket);
         }
     }
@@ -485,7 +485,7 @@ impl Engine {
 
     /// The uplink of a connection and the version that it speaks.
     pub(super) fn uplink_of(&self, key: ConnectionKey) -> Option<(UplinkKey, Version)> {
-        let uplink = self.desk.uplinks.of_connection(key)?;
-        Some((uplink, self.desk.uplinks.all.get(&uplink)?.version))
+        let uplink = self.uplinks.of_connection(key)?;
+        Some((uplink, self.uplinks.all.get(&uplink)?.version))
     }
 }

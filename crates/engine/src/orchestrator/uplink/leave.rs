@@ -20,7 +20,7 @@ impl Engine {
         if !self.has_another(key) {
             return Err(UplinkError::Last(name.to_owned()));
         }
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return Ok(()) };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return Ok(()) };
         if uplink.draining.is_some() {
             return Ok(());
         }
@@ -39,13 +39,13 @@ impl Engine {
     }
 
     fn has_another(&self, key: UplinkKey) -> bool {
-        self.desk.uplinks.all.iter().any(|(other, uplink)| *other != key && uplink.draining.is_none())
+        self.uplinks.all.iter().any(|(other, uplink)| *other != key && uplink.draining.is_none())
     }
 
     /// A broker that was being drained is to be given messages after all.
     pub(super) fn end_drain(&mut self, now: Now, key: UplinkKey) {
         let reassign_at = self.reassign_time(now);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         if uplink.draining.take().is_some() {
             uplink.since = now.unix;
             if uplink.stage != Stage::Open {
@@ -78,7 +78,7 @@ impl Engine {
         if !self.has_another(key) {
             return Err(UplinkError::Last(name.to_owned()));
         }
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return Ok(()) };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return Ok(()) };
         uplink.ends = true;
         let (session, connection) = (uplink.session, uplink.connection);
         self.note_flaws(key);
@@ -89,12 +89,12 @@ impl Engine {
             self.say_goodbye(connection, true);
             self.end_connection(now, connection, Reason::UplinkRemoved, None);
         }
-        if let Some(uplink) = self.desk.uplinks.all.remove(&key) {
+        if let Some(uplink) = self.uplinks.all.remove(&key) {
             self.desk.timers.cancel(uplink.timer, Timer::Uplink(key));
-            self.desk.uplinks.by_session.remove(&session.0);
-            self.desk.uplinks.flawed.remove(&session.0);
-            self.desk.uplinks.held.remove(&key);
-            self.desk.uplinks.confirming.forget_session(session);
+            self.uplinks.by_session.remove(&session.0);
+            self.uplinks.flawed.remove(&session.0);
+            self.uplinks.held.remove(&key);
+            self.uplinks.confirming.forget_session(session);
         }
         self.end_session(now, session, Reason::SessionDiscarded);
         self.check_gate(now);
@@ -109,7 +109,7 @@ impl Engine {
             return;
         }
         let (version, max) = (connection.version, connection.max_packet_out);
-        let lasting = self.desk.uplinks.of_connection(key).and_then(|key| self.desk.uplinks.all.get(&key));
+        let lasting = self.uplinks.of_connection(key).and_then(|key| self.uplinks.all.get(&key));
         let ends = for_good && lasting.is_some_and(|uplink| uplink.options.lasting);
         let packet = Disconnect {
             session_expiry_interval: ends.then_some(0),

@@ -37,7 +37,7 @@ impl Engine {
             return Err(UplinkError::NoFleet);
         }
         if let Some(key) = self.uplink_named(name) {
-            if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+            if let Some(uplink) = self.uplinks.all.get_mut(&key) {
                 uplink.options = options;
             }
             self.end_drain(now, key);
@@ -46,12 +46,12 @@ impl Engine {
         }
         let session = self.uplink_session(name);
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
-        let kept = self.desk.uplinks.kept_ids_of(stored);
+        let kept = self.uplinks.kept_ids_of(stored);
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
         let released =
             flow.map_or(0, |flow| flow.inflight.iter().filter(|entry| entry.item.delivery.is_none()).count());
-        let key = UplinkKey(self.desk.uplinks.next_key);
-        self.desk.uplinks.next_key += 1;
+        let key = UplinkKey(self.uplinks.next_key);
+        self.uplinks.next_key += 1;
         let uplink = Uplink {
             name: name.into(),
             version: options.version.unwrap_or(Version::V5),
@@ -85,8 +85,8 @@ impl Engine {
             ends: false,
         };
         self.remember_removals(now, session);
-        self.desk.uplinks.by_session.insert(session.0, key);
-        self.desk.uplinks.all.insert(key, uplink);
+        self.uplinks.by_session.insert(session.0, key);
+        self.uplinks.all.insert(key, uplink);
         self.take_uplink_seat(now, session, QoS::ExactlyOnce);
         self.keep_order(now);
         self.run_uplink_timer(now, key);
@@ -96,7 +96,7 @@ impl Engine {
     }
 
     pub(super) fn reassign_time(&self, now: Now) -> Millis {
-        let after = self.desk.uplinks.settings().map_or(0, |settings| settings.reassign_after_ms);
+        let after = self.uplinks.settings().map_or(0, |settings| settings.reassign_after_ms);
         now.monotonic.plus(after)
     }
 
@@ -146,7 +146,7 @@ impl Engine {
     /// A broker could not be reached. An outcome of another attempt than the present one changes nothing.
     pub fn fail_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt, why: &str) {
         let Some(key) = self.uplink_named(name) else { return };
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         if uplink.stage != Stage::Dialing(attempt) {
             return;
         }
@@ -160,8 +160,8 @@ impl Engine {
 
     /// The transport of a connection to a broker has failed in a way that says nothing about MQTT, such as TLS.
     pub fn fail_uplink_transport(&mut self, now: Now, connection: ConnectionKey, why: &str) {
-        let uplink = self.desk.uplinks.of_connection(connection);
-        if let Some(uplink) = uplink.and_then(|uplink| self.desk.uplinks.all.get_mut(&uplink)) {
+        let uplink = self.uplinks.of_connection(connection);
+        if let Some(uplink) = uplink.and_then(|uplink| self.uplinks.all.get_mut(&uplink)) {
             uplink.silent = false;
             why.clone_into(&mut uplink.last_error);
         }
@@ -170,9 +170,9 @@ impl Engine {
 
     /// The next attempt to reach a broker waits, each time twice as long.
     fn rest(&mut self, now: Now, key: UplinkKey) {
-        let Some(settings) = self.desk.uplinks.settings() else { return };
+        let Some(settings) = self.uplinks.settings() else { return };
         let (least, most) = (settings.reconnect_min_ms, settings.reconnect_max_ms);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         uplink.backoff_ms = (uplink.backoff_ms * 2).clamp(least, most);
         uplink.stage = Stage::Resting(now.monotonic.plus(uplink.backoff_ms));
         self.set_uplink_timer(key);
@@ -180,7 +180,7 @@ impl Engine {
 
     /// An uplink is there again: what was under way is sent again, and the broker is told what is wanted.
     pub(super) fn resume_uplink(&mut self, now: Now, key: UplinkKey, connection: ConnectionKey, session_present: bool) {
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get(&key) else { return };
         let (session, draining, max_qos) = (uplink.session, uplink.draining.is_some(), uplink.max_qos);
         self.fit_window(key);
         if !draining {
@@ -204,7 +204,7 @@ impl Engine {
         // Before messages, so that each that is published from now on comes back.
         self.begin_filters(key, session_present);
         self.desk.resume(now.monotonic, &mut self.layouts, session);
-        let complete = self.desk.uplinks.all.get(&key).is_some_and(|uplink| uplink.filters.is_complete());
+        let complete = self.uplinks.all.get(&key).is_some_and(|uplink| uplink.filters.is_complete());
         if complete {
             self.begin_serving(now, key);
         }
@@ -214,7 +214,7 @@ impl Engine {
 
     /// A broker holds all subscriptions.
     pub(super) fn begin_serving(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         uplink.since = now.unix;
         if uplink.filters.refuses_nothing() && !uplink.suspicion.told {
             uplink.last_error.clear();
@@ -229,7 +229,7 @@ impl Engine {
 
     /// Tells the log that a broker serves, if it has heard last that it is away.
     pub(super) fn tell_serving(&mut self, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         if std::mem::take(&mut uplink.told_away) || !std::mem::replace(&mut uplink.told_serving, true) {
             let broker = uplink.name.to_string();
             self.desk.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
@@ -238,10 +238,10 @@ impl Engine {
 
     /// The connection of an uplink has ended, for whatever reason.
     pub(crate) fn lose_uplink(&mut self, now: Now, connection: ConnectionKey, reason: Reason, detail: Option<&str>) {
-        let Some(key) = self.desk.uplinks.by_connection.remove(&connection) else { return };
+        let Some(key) = self.uplinks.by_connection.remove(&connection) else { return };
         self.end_confirming(connection);
         let reassign_at = self.reassign_time(now);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let was = uplink.stage;
         uplink.connection = None;
         uplink.pause.forget();
@@ -285,9 +285,9 @@ impl Engine {
 
     /// Sets the one timer of an uplink to whatever comes first.
     pub(super) fn set_uplink_timer(&mut self, key: UplinkKey) {
-        let Some(settings) = self.desk.uplinks.settings() else { return };
+        let Some(settings) = self.uplinks.settings() else { return };
         let timeout = settings.probe_timeout_ms;
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let of_stage = match uplink.stage {
             Stage::Resting(at) if !self.stopping => at,
             Stage::Dialing(_) | Stage::Resting(_) => Millis::NEVER,
@@ -314,19 +314,19 @@ impl Engine {
 
     /// Does what is due for an uplink.
     pub(crate) fn handle_uplink_timer(&mut self, now: Now, key: UplinkKey) {
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+        if let Some(uplink) = self.uplinks.all.get_mut(&key) {
             uplink.timer = Millis::NEVER;
         }
         self.run_uplink_timer(now, key);
     }
 
     fn run_uplink_timer(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let stage = uplink.stage;
         match stage {
             Stage::Resting(at) if at <= now.monotonic && !self.stopping => {
-                let attempt = DialAttempt(self.desk.uplinks.next_attempt);
-                self.desk.uplinks.next_attempt += 1;
+                let attempt = DialAttempt(self.uplinks.next_attempt);
+                self.uplinks.next_attempt += 1;
                 uplink.stage = Stage::Dialing(attempt);
                 self.desk.events.push_back(Event::Dial { uplink: uplink.name.to_string(), attempt });
             }
@@ -343,7 +343,7 @@ impl Engine {
             Stage::Resting(_) | Stage::Dialing(_) => {}
         }
         self.end_long_hold(now, key);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         if uplink.reassign_at <= now.monotonic {
             uplink.reassign_at = Millis::NEVER;
             self.give_up_uplink(now, key);
@@ -353,17 +353,15 @@ impl Engine {
 
     /// A broker stays away: others get what it has, if there are any.
     fn give_up_uplink(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get(&key) else { return };
         let session = uplink.session;
-        let another = self
-            .desk
-            .uplinks
+        let another = self.uplinks
             .all
             .iter()
             .any(|(other, uplink)| *other != key && uplink.stage == Stage::Open && uplink.draining.is_none());
         if !another {
             // Its messages are as well with it as with anybody; whether somebody has come is looked at again.
-            if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+            if let Some(uplink) = self.uplinks.all.get_mut(&key) {
                 uplink.reassign_at = now.monotonic.plus(REASSIGN_AGAIN_MS);
             }
             return;

@@ -53,27 +53,27 @@ impl Engine {
     /// Topics may have moved: what waits moves with them, and their new brokers wait for what is under way at the old
     /// ones.
     pub(super) fn keep_order(&mut self, now: Now) {
-        let uplinks = &self.desk.uplinks;
+        let uplinks = &self.uplinks;
         let by_topic = uplinks.settings().is_some_and(|settings| settings.policy == RoutingPolicy::TopicHash);
         if !by_topic || uplinks.all.len() < 2 {
             return;
         }
         // First, since what moves may be sent at once.
         self.wait_for_moved(now);
-        let keys: Vec<UplinkKey> = self.desk.uplinks.all.keys().copied().collect();
+        let keys: Vec<UplinkKey> = self.uplinks.all.keys().copied().collect();
         for key in keys {
             self.move_queue(now, key);
         }
     }
 
     fn broker_of(&self, message: &MessageRef) -> Option<SessionKey> {
-        self.groups.broker_of_topic(&self.desk, super::life::group(), message.topic())
+        self.groups.broker_of_topic(&self.uplinks, super::life::group(), message.topic())
     }
 
     /// Lets brokers wait that have topics now of which others have messages under way.
     fn wait_for_moved(&mut self, now: Now) {
         let mut moved: Vec<(SessionKey, MessageId)> = Vec::new();
-        for uplink in self.desk.uplinks.all.values() {
+        for uplink in self.uplinks.all.values() {
             let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
             let sent = flow.into_iter().flat_map(|flow| flow.inflight.iter().map(|entry| &entry.item));
             let unreturned = uplink.unreturned.values().map(|waiting| &waiting.in_flight);
@@ -84,7 +84,7 @@ impl Engine {
         }
         let until = now.monotonic.plus(ORDER_WAIT_MAX_MS);
         for (session, id) in moved {
-            let uplinks = &mut self.desk.uplinks;
+            let uplinks = &mut self.uplinks;
             let Some(key) = uplinks.by_session.get(&session.0).copied() else { continue };
             let Some(uplink) = uplinks.all.get_mut(&key) else { continue };
             uplink.hold.waits_for.insert(id);
@@ -99,7 +99,7 @@ impl Engine {
 
     /// What waits for a broker goes to those that have its topics now.
     fn move_queue(&mut self, now: Now, key: UplinkKey) {
-        let Some(session) = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session) else { return };
+        let Some(session) = self.uplinks.all.get(&key).map(|uplink| uplink.session) else { return };
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
         let moves = |delivery: &Delivery| self.broker_of(&delivery.message).is_some_and(|to| to != session);
         if !flow.is_some_and(|flow| flow.queue.iter().any(moves)) {
@@ -120,7 +120,7 @@ impl Engine {
     /// A message that was under way to a broker is settled, or somebody else has it.
     #[inline]
     pub(super) fn note_no_longer_under_way(&mut self, in_flight: &InFlight) {
-        if !self.desk.uplinks.held.is_empty()
+        if !self.uplinks.held.is_empty()
             && let Some(id) = in_flight.delivery.as_ref().and_then(id_of)
         {
             self.wait_no_longer_for(&id);
@@ -129,9 +129,9 @@ impl Engine {
 
     /// Brokers that waited for a message do not any more.
     pub(super) fn wait_no_longer_for(&mut self, id: &MessageId) {
-        let held: Vec<UplinkKey> = self.desk.uplinks.held.iter().copied().collect();
+        let held: Vec<UplinkKey> = self.uplinks.held.iter().copied().collect();
         for key in held {
-            let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { continue };
+            let Some(uplink) = self.uplinks.all.get_mut(&key) else { continue };
             if uplink.hold.waits_for.remove(id) && uplink.hold.waits_for.is_empty() {
                 self.end_hold(self.desk.journal.now, key);
             }
@@ -140,7 +140,7 @@ impl Engine {
 
     /// A broker has waited long enough for others.
     pub(super) fn end_long_hold(&mut self, now: Now, key: UplinkKey) {
-        let waited = self.desk.uplinks.all.get(&key).is_some_and(|uplink| uplink.hold.until <= now.monotonic);
+        let waited = self.uplinks.all.get(&key).is_some_and(|uplink| uplink.hold.until <= now.monotonic);
         if waited {
             self.end_hold(now, key);
         }
@@ -154,8 +154,8 @@ impl Engine {
 
     /// A broker waits for nobody, as when it is away.
     pub(super) fn forget_hold(&mut self, key: UplinkKey) {
-        self.desk.uplinks.held.remove(&key);
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+        self.uplinks.held.remove(&key);
+        if let Some(uplink) = self.uplinks.all.get_mut(&key) {
             uplink.hold.forget();
         }
     }
@@ -169,7 +169,7 @@ impl Engine {
             delivery.message.topic() == message.topic()
                 && id_of(delivery).is_some_and(|other| (other.entered, other.number) > age)
         };
-        for uplink in self.desk.uplinks.all.values() {
+        for uplink in self.uplinks.all.values() {
             let session = self.desk.sessions.get_mut(uplink.session.0);
             if let Some(flow) = session.and_then(|session| session.flow.as_mut()) {
                 flow.queue.advance_last(PLACE_AMONG_MAX, is_it, comes_after);

@@ -47,7 +47,7 @@ impl Engine {
     /// A broker has no room. What it was given before this was known may come back in the same way, and is the same
     /// refusal.
     pub(super) fn begin_pause(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         if uplink.pause.is_on() || uplink.stage != Stage::Open {
             return;
         }
@@ -62,7 +62,7 @@ impl Engine {
 
     /// A broker that had no room is asked again, when it is time.
     pub(super) fn end_pause(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         if uplink.pause.until > now.monotonic {
             return;
         }
@@ -74,12 +74,12 @@ impl Engine {
 
     /// What waits for a broker that cannot take it goes to another, if there is one.
     fn give_queue_away(&mut self, now: Now, key: UplinkKey) {
-        let flawed = &self.desk.uplinks.flawed;
+        let flawed = &self.uplinks.flawed;
         let fit = |uplink: &super::Uplink| {
             uplink.stage == Stage::Open && uplink.draining.is_none() && !flawed.contains(&uplink.session.0)
         };
-        if self.desk.uplinks.all.values().any(fit)
-            && let Some(session) = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session)
+        if self.uplinks.all.values().any(fit)
+            && let Some(session) = self.uplinks.all.get(&key).map(|uplink| uplink.session)
         {
             let queue = self.take_queue(session);
             self.deal_queue(now, key, queue, super::settle::Whereto::Elsewhere);

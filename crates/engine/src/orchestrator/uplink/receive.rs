@@ -43,19 +43,19 @@ impl Engine {
         {
             return Ok(());
         }
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
+        if let Some(uplink) = self.uplinks.all.get_mut(&uplink) {
             uplink.counters.received += 1;
         }
         self.note_brought(uplink, raw.topic);
         let new = match &id {
             Some(id) => {
-                let new = self.desk.uplinks.seen.insert(id);
+                let new = self.uplinks.seen.insert(id);
                 if new {
                     self.keep_id(uplink, session, raw.qos, id);
                 }
                 new
             }
-            None => self.desk.uplinks.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(&raw, &properties)),
+            None => self.uplinks.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(&raw, &properties)),
         };
         let mut waits = 0;
         if new {
@@ -73,7 +73,7 @@ impl Engine {
             self.note_come(now, id.as_ref());
             outcome?;
         } else {
-            if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
+            if let Some(uplink) = self.uplinks.all.get_mut(&uplink) {
                 uplink.counters.duplicates += 1;
             }
             self.note_come(now, id.as_ref());
@@ -100,7 +100,7 @@ impl Engine {
     /// If a message is one of this process, it has come back now.
     fn note_come(&mut self, now: Now, id: Option<&MessageId>) {
         if let Some(id) = id
-            && (self.desk.uplinks.unreturned_bytes > 0 || self.desk.uplinks.awaits_resent())
+            && (self.uplinks.unreturned_bytes > 0 || self.uplinks.awaits_resent())
         {
             self.note_returned(now, id);
         }
@@ -230,8 +230,8 @@ impl Engine {
         id: Option<MessageId>,
     ) -> bool {
         let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
-        let own = id.is_some_and(|id| id.origin == self.desk.uplinks.origin);
-        if own && !raw.retain && !self.desk.uplinks.brokers_decide() {
+        let own = id.is_some_and(|id| id.origin == self.uplinks.origin);
+        if own && !raw.retain && !self.uplinks.brokers_decide() {
             // It was kept when it entered here.
             return true;
         }
@@ -252,7 +252,7 @@ impl Engine {
         let version = version_of(publication.properties);
         let known = self.retained.get(TenantId::DEFAULT, publication.topic, now.monotonic);
         // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
-        let removals = &mut self.desk.uplinks.removals;
+        let removals = &mut self.uplinks.removals;
         if known.is_some_and(|known| known.publisher >= version) || removals.outdate(publication.topic, version) {
             return Ok(false);
         }
@@ -278,7 +278,7 @@ impl Engine {
 
     /// The uplink that a report or a command names.
     pub(super) fn uplink_named(&self, name: &str) -> Option<UplinkKey> {
-        self.desk.uplinks.find(name)
+        self.uplinks.find(name)
     }
 }
 

@@ -56,7 +56,7 @@ impl FilterSync {
 impl Engine {
     /// Counts the brokers that have refused what somebody waits for.
     pub(super) fn note_verdicts(&mut self, key: UplinkKey, ack: &SubAck<'_>) {
-        let uplinks = &mut self.desk.uplinks;
+        let uplinks = &mut self.uplinks;
         let Some(uplink) = uplinks.all.get(&key) else { return };
         let changes = uplink.filters.asked.iter().filter(|(id, _)| *id == ack.packet_id);
         let codes = changes.flat_map(|(_, changes)| changes).zip(ack.reason_codes.iter());
@@ -74,7 +74,7 @@ impl Engine {
         if !verdict.is_refused() {
             return;
         }
-        let behind = self.desk.uplinks.wanted.who_waits_behind();
+        let behind = self.uplinks.wanted.who_waits_behind();
         for (shard, ticket) in std::iter::once((shard, ticket)).chain(behind) {
             if shard == self.place.shard {
                 self.refuse_filter(now, ticket, &verdict.filter, verdict.code);
@@ -89,13 +89,13 @@ impl Engine {
     /// user's clients live on one shard, so all who wait are here. Whoever has subscribed before keeps the
     /// subscription, which brings nothing from this broker.
     pub(super) fn pass_refusals_on(&mut self, now: Now, key: UplinkKey, ack: &SubAck<'_>) {
-        if !self.desk.uplinks.brokers_decide() {
+        if !self.uplinks.brokers_decide() {
             return;
         }
-        let filters = self.desk.uplinks.all.get(&key).map(|uplink| uplink.filters.asked_under(ack.packet_id));
+        let filters = self.uplinks.all.get(&key).map(|uplink| uplink.filters.asked_under(ack.packet_id));
         let refused = filters.into_iter().flatten().zip(ack.reason_codes.iter()).filter(|(_, code)| code.is_error());
         for ((filter, wait), code) in refused {
-            for ticket in self.desk.uplinks.wanted.who_waits(wait) {
+            for ticket in self.uplinks.wanted.who_waits(wait) {
                 self.refuse_filter(now, ticket, &filter, code);
             }
         }
@@ -126,7 +126,7 @@ impl Engine {
 
     /// Ends the waits for which no broker has to be asked.
     pub(crate) fn end_decided_waits(&mut self, now: Now) {
-        while let Some(wait) = self.desk.uplinks.wanted.decided.pop() {
+        while let Some(wait) = self.uplinks.wanted.decided.pop() {
             self.end_wait(now, wait);
         }
     }

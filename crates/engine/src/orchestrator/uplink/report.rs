@@ -6,16 +6,16 @@ use crate::engine::Engine;
 impl Engine {
     /// How all uplinks are.
     pub fn uplinks(&self) -> Vec<UplinkReport> {
-        self.desk.uplinks.all.keys().filter_map(|key| self.report_uplink(*key)).collect()
+        self.uplinks.all.keys().filter_map(|key| self.report_uplink(*key)).collect()
     }
 
     /// Filters that the clients of this process want of brokers.
     pub fn wanted_filters(&self) -> u64 {
-        self.desk.uplinks.wanted.len() as u64
+        self.uplinks.wanted.len() as u64
     }
 
     pub(super) fn report_uplink(&self, key: UplinkKey) -> Option<UplinkReport> {
-        let uplink = self.desk.uplinks.all.get(&key)?;
+        let uplink = self.uplinks.all.get(&key)?;
         let (queued, in_flight) = self.desk.owed_by(uplink.session);
         let in_flight = in_flight.saturating_sub(uplink.released);
         let unreturned = uplink.unreturned.len() as u64;

@@ -72,15 +72,15 @@ fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
 impl Engine {
     /// Decides about what brokers have acknowledged in the packet at hand.
     pub(super) fn settle_acknowledged(&mut self, now: Now) {
-        let decide = self.desk.uplinks.brokers_decide();
-        while let Some((session, in_flight)) = self.desk.uplinks.acknowledged.pop() {
-            let Some(key) = self.desk.uplinks.by_session.get(&session.0).copied() else {
+        let decide = self.uplinks.brokers_decide();
+        while let Some((session, in_flight)) = self.uplinks.acknowledged.pop() {
+            let Some(key) = self.uplinks.by_session.get(&session.0).copied() else {
                 self.forget_settled(session, &in_flight);
                 continue;
             };
             let id =
                 in_flight.delivery.as_ref().and_then(|delivery| MessageId::at_end_of(delivery.message.properties()));
-            let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { continue };
+            let Some(uplink) = self.uplinks.all.get_mut(&key) else { continue };
             uplink.counters.acknowledged += 1;
             uplink.pause.note_room();
             // A user may write what it may not read: then nothing comes back, whatever has become of it.
@@ -89,32 +89,32 @@ impl Engine {
                 self.forget_settled(session, &in_flight);
                 continue;
             };
-            let kept_back = self.desk.uplinks.keeps_back(session, delivery.message.topic());
-            let open = (brings_ids || kept_back) && !self.desk.uplinks.seen.contains(&id);
+            let kept_back = self.uplinks.keeps_back(session, delivery.message.topic());
+            let open = (brings_ids || kept_back) && !self.uplinks.seen.contains(&id);
             let message = delivery.message.clone();
             if !open || !self.is_wanted_here(&message) {
-                self.desk.uplinks.resends.forget(&id);
+                self.uplinks.resends.forget(&id);
                 self.forget_come(session, &id, &in_flight);
             } else if kept_back {
                 self.deliver_here(now, key, &message);
-                self.desk.uplinks.resends.forget(&id);
+                self.uplinks.resends.forget(&id);
                 self.forget_settled(session, &in_flight);
             } else {
                 self.keep_unreturned(now, key, id, in_flight);
             }
         }
-        while let Some((session, in_flight)) = self.desk.uplinks.refused.pop() {
-            let key = self.desk.uplinks.by_session.get(&session.0).copied();
+        while let Some((session, in_flight)) = self.uplinks.refused.pop() {
+            let key = self.uplinks.by_session.get(&session.0).copied();
             if let (Some(key), Some(delivery)) = (key, &in_flight.delivery) {
                 self.begin_pause(now, key);
                 self.deal_one_anew(now, key, &delivery.message, Whereto::Elsewhere);
             }
             self.forget_settled(session, &in_flight);
         }
-        while let Some(id) = self.desk.uplinks.denied.pop() {
+        while let Some(id) = self.uplinks.denied.pop() {
             self.wait_no_longer_for(&id);
         }
-        while let Some(key) = self.desk.uplinks.trusted.pop() {
+        while let Some(key) = self.uplinks.trusted.pop() {
             self.end_care(now, key);
         }
         self.check_gate_now_and_then(now);
@@ -122,10 +122,10 @@ impl Engine {
 
     fn keep_unreturned(&mut self, now: Now, key: UplinkKey, id: MessageId, in_flight: InFlight) {
         let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let session = uplink.session;
         let before = uplink.unreturned.insert(id, Unreturned { in_flight, since: now.monotonic });
-        self.desk.uplinks.unreturned_bytes += cost;
+        self.uplinks.unreturned_bytes += cost;
         self.desk.memory += cost;
         if let Some(Unreturned { in_flight, .. }) = before {
             // It was dealt to the same broker again, as after a restart: one of them is enough.
@@ -143,7 +143,7 @@ impl Engine {
 
     /// The store need not keep it any longer, as soon as all shards have what has come.
     fn forget_come(&mut self, session: SessionKey, id: &MessageId, in_flight: &InFlight) {
-        if self.desk.uplinks.confirming.holds(id, session, in_flight) {
+        if self.uplinks.confirming.holds(id, session, in_flight) {
             self.note_no_longer_under_way(in_flight);
         } else {
             self.forget_settled(session, in_flight);
@@ -161,10 +161,10 @@ impl Engine {
 
     /// A message of this process has come back, from whichever broker.
     pub(super) fn note_returned(&mut self, now: Now, id: &MessageId) {
-        self.desk.uplinks.resends.forget(id);
+        self.uplinks.resends.forget(id);
         // More than one may wait for it, where it was dealt again.
         while let Some((key, uplink)) =
-            self.desk.uplinks.all.iter_mut().find(|(_, uplink)| uplink.unreturned.contains_key(id))
+            self.uplinks.all.iter_mut().find(|(_, uplink)| uplink.unreturned.contains_key(id))
         {
             let (key, session) = (*key, uplink.session);
             let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
@@ -178,14 +178,14 @@ impl Engine {
 
     fn forget_unreturned(&mut self, in_flight: &InFlight) {
         let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
-        self.desk.uplinks.unreturned_bytes -= cost;
+        self.uplinks.unreturned_bytes -= cost;
         self.desk.memory -= cost;
     }
 
     /// What has not come back takes room in the window as well. Who has no room, or was not asked for all filters, has
     /// no window.
     pub(super) fn fit_window(&mut self, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get(&key) else { return };
         let closed = uplink.pause.is_on() || uplink.hold.is_on() || !uplink.filters.are_asked();
         let window = if closed { 0 } else { usize::from(uplink.window) };
         let left = match window.saturating_sub(uplink.unreturned.len()) as u16 {
@@ -200,7 +200,7 @@ impl Engine {
     /// A broker can be given messages again: what has waited goes first.
     pub(super) fn open_window(&mut self, now: Now, key: UplinkKey) {
         self.fit_window(key);
-        let session = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session);
+        let session = self.uplinks.all.get(&key).map(|uplink| uplink.session);
         if let Some(session) = session {
             self.desk.refill(now.monotonic, &mut self.layouts, session);
         }
@@ -208,8 +208,8 @@ impl Engine {
 
     /// Messages that should have come back by now are sent again; those that nobody wants any more are settled.
     pub(super) fn check_unreturned(&mut self, now: Now, key: UplinkKey) {
-        let Some(timeout) = self.desk.uplinks.settings().map(|settings| settings.return_timeout_ms) else { return };
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let Some(timeout) = self.uplinks.settings().map(|settings| settings.return_timeout_ms) else { return };
+        let Some(uplink) = self.uplinks.all.get(&key) else { return };
         let late = |(_, waiting): &(&MessageId, &Unreturned)| waiting.since.plus(timeout) <= now.monotonic;
         let late: Vec<MessageId> = uplink.unreturned.iter().filter(late).map(|(id, _)| *id).collect();
         for id in late {
@@ -220,7 +220,7 @@ impl Engine {
 
     /// One acknowledged message is dealt anew, if somebody still wants it.
     pub(super) fn send_again(&mut self, now: Now, key: UplinkKey, id: &MessageId) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let session = uplink.session;
         let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
         self.forget_unreturned(&in_flight);
@@ -228,13 +228,13 @@ impl Engine {
         let wanted = message.as_ref().is_some_and(|message| self.is_wanted_here(message));
         let expired = message.as_ref().is_some_and(|message| message.expires_at <= now.monotonic);
         match message {
-            Some(message) if wanted && !expired && self.desk.uplinks.resends.is_enough(id) => {
+            Some(message) if wanted && !expired && self.uplinks.resends.is_enough(id) => {
                 self.note_kept_back(key, message.topic());
-                self.desk.uplinks.resends.forget(id);
+                self.uplinks.resends.forget(id);
                 self.deliver_here(now, key, &message);
             }
             Some(message) if wanted => self.deal_one_anew(now, key, &message, Whereto::Elsewhere),
-            _ => self.desk.uplinks.resends.forget(id),
+            _ => self.uplinks.resends.forget(id),
         }
         self.forget_settled(session, &in_flight);
         self.fit_window(key);
@@ -248,7 +248,7 @@ impl Engine {
 
     /// Deals a broker's message anew; to the same broker, where it is not to stay there, only if there is no other.
     fn deal_anew(&mut self, now: Now, key: UplinkKey, publication: &Publication<'_>, whereto: Whereto) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         uplink.counters.resent += 1;
         let session = uplink.session;
         if publication.expires_at <= now.monotonic {
@@ -269,7 +269,7 @@ impl Engine {
     /// A broker has forgotten the orchestrator, and with that what it had taken over and what it was about to hand
     /// over. Everything is dealt anew, in its order; mostly the same broker gets it.
     pub(super) fn start_anew(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get(&key) else { return };
         let session = uplink.session;
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
         let (stored, flow) = (session.stored, session.flow_mut());
@@ -287,7 +287,7 @@ impl Engine {
     /// Takes everything from a broker that is away or leaves: others get it.
     pub(super) fn reassign(&mut self, now: Now, key: UplinkKey) {
         self.take_back(now, key, Whereto::Elsewhere);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let wait = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
         let wait = wait.map_or(0, |flow| flow.inflight.len() as u64).saturating_sub(uplink.released);
         if wait > 0 {
@@ -299,7 +299,7 @@ impl Engine {
     /// Takes back what a broker acknowledged and has not brought back, what it did not acknowledge, and what waits for
     /// it, in the order in which it entered, and deals it anew.
     fn take_back(&mut self, now: Now, key: UplinkKey, whereto: Whereto) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         // It is the version in which it was given what it has, whichever is tried next.
         let (session, brings_back) = (uplink.session, uplink.accepted.unwrap_or(uplink.version).is_v5());
         let mut sent: Vec<InFlight> = Vec::new();
@@ -336,7 +336,7 @@ impl Engine {
             }
             sent.push(entry.item);
         }
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+        if let Some(uplink) = self.uplinks.all.get_mut(&key) {
             uplink.released = released;
         }
         sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(entered));
@@ -364,7 +364,7 @@ impl Engine {
         queue: impl IntoIterator<Item = Delivery>,
         whereto: Whereto,
     ) {
-        let Some(session) = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session) else { return };
+        let Some(session) = self.uplinks.all.get(&key).map(|uplink| uplink.session) else { return };
         for delivery in queue {
             self.desk.forget_queued(delivery.cost());
             let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);

@@ -40,9 +40,7 @@ impl Engine {
     /// what they have comes, if at all, on another connection.
     pub fn begin_settling(&mut self, now: Now) -> Settling {
         self.desk.journal.now = now;
-        let open: Vec<UplinkKey> = self
-            .desk
-            .uplinks
+        let open: Vec<UplinkKey> = self.uplinks
             .all
             .iter()
             .filter(|(_, uplink)| uplink.stage == Stage::Open)
@@ -64,7 +62,7 @@ impl Engine {
 
     /// What an uplink has to say from now on; `None` when it is away.
     fn await_uplink(&mut self, now: Now, key: UplinkKey) -> Option<Awaited> {
-        let uplink = self.desk.uplinks.all.get_mut(&key)?;
+        let uplink = self.uplinks.all.get_mut(&key)?;
         let connection = uplink.connection?;
         uplink.probe.next = now.monotonic;
         // One answer may be under way to a PINGREQ that was sent before.
@@ -80,7 +78,7 @@ impl Engine {
 
     fn still_awaited(&mut self, now: Now, mut awaited: Awaited) -> Option<Awaited> {
         // One that was taken out gives nothing any more.
-        let uplink = self.desk.uplinks.all.get(&awaited.key)?;
+        let uplink = self.uplinks.all.get(&awaited.key)?;
         let (_, in_flight) = self.desk.owed_by(uplink.session);
         let reconnected = uplink.connection.is_some_and(|connection| connection != awaited.connection);
         if uplink.stage != Stage::Open {

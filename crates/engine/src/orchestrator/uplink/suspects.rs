@@ -130,7 +130,7 @@ impl Uplink {
 impl Engine {
     /// A connection begins: what was under way goes alone, where the broker has closed connections again and again.
     pub(super) fn begin_with_care(&mut self, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let flow = self.desk.sessions.get_mut(uplink.session.0).and_then(|session| session.flow.as_mut());
         let suspicion = &mut uplink.suspicion;
         suspicion.outlived_at = 0;
@@ -146,7 +146,7 @@ impl Engine {
 
     /// A PINGREQ goes out: its answer tells nothing of a message that is sent behind it.
     pub(super) fn note_probe_sent(&mut self, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key).filter(|uplink| uplink.suspicion.is_careful()) else {
+        let Some(uplink) = self.uplinks.all.get_mut(&key).filter(|uplink| uplink.suspicion.is_careful()) else {
             return;
         };
         let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
@@ -157,7 +157,7 @@ impl Engine {
 
     /// What was to go alone has been answered: the broker gets as much as its window takes.
     pub(super) fn end_care(&mut self, now: Now, key: UplinkKey) {
-        let session = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session);
+        let session = self.uplinks.all.get(&key).map(|uplink| uplink.session);
         let session = session.and_then(|session| self.desk.sessions.get_mut(session.0));
         if let Some(flow) = session.and_then(|session| session.flow.as_mut()) {
             flow.one_at_a_time = false;
@@ -167,14 +167,14 @@ impl Engine {
 
     /// A broker holds all filters: when it has done so for long, its troubles are forgotten.
     pub(super) fn begin_steady_time(&mut self, now: Now, key: UplinkKey) {
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+        if let Some(uplink) = self.uplinks.all.get_mut(&key) {
             uplink.suspicion.steady_at = now.monotonic.plus(STEADY_AFTER_MS);
         }
     }
 
     /// A broker may have served for long.
     pub(super) fn check_steady(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         if uplink.suspicion.steady_at > now.monotonic {
             return;
         }
@@ -195,7 +195,7 @@ impl Engine {
 
     /// The connection of a broker that was there has ended; `closed` where the broker has closed it, or the network.
     pub(super) fn suspect(&mut self, now: Now, key: UplinkKey, closed: bool) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.all.get_mut(&key) else { return };
         let suspicion = &mut uplink.suspicion;
         suspicion.steady_at = Millis::NEVER;
         suspicion.lost = suspicion.lost.saturating_add(1);
@@ -211,7 +211,7 @@ impl Engine {
         }
         let session = uplink.session;
         let Some(id) = flow.and_then(|flow| alone_under_way(flow)) else { return };
-        if self.desk.uplinks.blames.is_enough(&id) {
+        if self.uplinks.blames.is_enough(&id) {
             self.set_aside(now, key, session, &id);
         }
     }
@@ -237,7 +237,7 @@ impl Engine {
                 flow.inflight.push_entry(entry);
             }
         }
-        if let (Some(uplink), Some(delivery)) = (self.desk.uplinks.all.get_mut(&key), &in_flight.delivery) {
+        if let (Some(uplink), Some(delivery)) = (self.uplinks.all.get_mut(&key), &in_flight.delivery) {
             uplink.released += u64::from(exactly_once);
             uplink.counters.set_aside += 1;
             uplink.suspicion.told = true;
@@ -249,8 +249,8 @@ impl Engine {
             );
             self.desk.discard_for(Reason::ClosesConnections, session, &delivery.message);
         }
-        self.desk.uplinks.resends.forget(id);
-        self.desk.uplinks.blames.forget(id);
+        self.uplinks.resends.forget(id);
+        self.uplinks.blames.forget(id);
         self.forget_settled(session, &in_flight);
         self.check_gate(now);
     }
