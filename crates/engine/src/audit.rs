@@ -63,7 +63,7 @@ impl Engine {
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
-        let elsewhere = self.uplinks.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
+        let elsewhere = self.uplinks.settlement.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
         let lists = aliases + runs + outgoing;
         let held = elsewhere + input as u64 + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;

@@ -169,7 +169,7 @@ impl Engine {
             fetches: Fetches::new(settings.retained.step),
             groups: Groups::new(seed, place),
             nodes: Nodes::default(),
-            uplinks: Uplinks::new(settings.uplinks.clone(), seed),
+            uplinks: Uplinks::new(settings.uplinks.clone(), seed, place),
             sys: Sys::new(now),
             rules: Rules::default(),
             interest_under_way: 0,
@@ -403,12 +403,12 @@ impl Engine {
     pub fn gauges(&self) -> Gauges {
         let desk = &self.desk;
         let uplinks = &self.uplinks;
-        let connected = desk.sessions_connected - uplinks.connected() as u64;
+        let connected = desk.sessions_connected - uplinks.brokers.connected() as u64;
         let inflight = desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
         Gauges {
             connections: desk.connections.len() as u64,
             sessions_connected: connected,
-            sessions_disconnected: (desk.sessions.len() - uplinks.len()) as u64 - connected,
+            sessions_disconnected: (desk.sessions.len() - uplinks.brokers.len()) as u64 - connected,
             subscriptions: self.index.subscriptions(),
             shared_subscriptions: desk.shared_memberships,
             retained_messages: self.retained.len(),

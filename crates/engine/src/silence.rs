@@ -41,7 +41,7 @@ impl Engine {
     fn connection_of(&self, timer: Timer) -> Option<ConnectionKey> {
         match timer {
             Timer::Connection(key) => Some(key),
-            Timer::Uplink(key) => self.uplinks.connection_of(key),
+            Timer::Uplink(key) => self.uplinks.brokers.connection_of(key),
             _ => None,
         }
     }
@@ -56,7 +56,7 @@ impl Engine {
                 }
             }
             Timer::Uplink(key) => {
-                if self.uplinks.note_timer(key, until) {
+                if self.uplinks.brokers.note_timer(key, until) {
                     self.desk.timers.set(until, timer);
                 }
             }

@@ -171,7 +171,12 @@ impl Engine {
         let promised = publication.qos != QoS::AtMostOnce || publication.retain;
         let is_alone = self.homes.are_everywhere() && self.roster.has_no_peers();
         let full = self.outgoing.bytes > OUTGOING_MAX_BYTES;
-        if is_alone || !promised || full || self.goes_to_fleet(publication) || is_own_topic(publication.topic) {
+        if is_alone
+            || !promised
+            || full
+            || self.uplinks.brokers.config.goes_to_fleet(publication)
+            || is_own_topic(publication.topic)
+        {
             return self.publish_inside(now, publication, Some(session));
         }
         let Some(client_id) = self.desk.sessions.get(session.0).map(|session| session.client_id.clone()) else {

@@ -128,7 +128,7 @@ impl Engine {
         }
         let Some(connection) = self.desk.connections.get(key) else { return };
         if connection.listener == UPLINK_LISTENER {
-            self.say_goodbye(key, false);
+            self.uplinks.brokers.say_goodbye(&mut self.desk, key, false);
         } else if connection.phase == Phase::Open && connection.version.is_v5() {
             let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
             let home = reference.map(str::to_owned).or_else(|| self.reference_of_home(connection.session));

@@ -39,7 +39,7 @@ impl Engine {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return Flow::Next;
         }
-        if self.is_own_uplink(&connect) {
+        if self.uplinks.brokers.config.is_own_uplink(&connect) {
             let detail = "this is the orchestrator itself: one of its brokers has its own address".to_owned();
             self.refuse_connect(now, key, Reason::InvalidClientId, detail);
             return Flow::Next;

@@ -206,7 +206,7 @@ impl Engine {
             }
             let max = match self.desk.listener(connection.listener) {
                 Some(listener) => listener.max_packet_size,
-                None => self.uplinks.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
+                None => self.uplinks.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
             };
             let result = match split_frame(rest, max) {
                 Ok(None) if connection.phase == Phase::AwaitConnect => match check_first_byte(rest) {

@@ -70,6 +70,7 @@ impl Engine {
     /// batches over, the clients that these wills are for are still there.
     pub fn publish_last_wills(&mut self, now: Now) {
         self.stopping = true;
+        self.uplinks.brokers.stopping = true;
         if !self.settings.wills_on_shutdown {
             return;
         }

@@ -18,7 +18,7 @@ impl Engine {
     /// A group is dealt here, if it was not before. Says under which key, and how many shards were told of it and will
     /// confirm that.
     pub(super) fn make_group(&mut self, now: Now, group: GroupName<'_>, ticket: Option<Ticket>) -> (GroupKey, u16) {
-        let strategy = self.uplinks.strategy(group.tenant).unwrap_or(self.settings.shared.strategy);
+        let strategy = self.uplinks.brokers.config.strategy(group.tenant).unwrap_or(self.settings.shared.strategy);
         let key = self.groups.find_or_make(group, strategy);
         let added = self.index.add_group(group.tenant, group.filter, key);
         if !added.first_local {

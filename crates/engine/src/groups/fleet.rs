@@ -32,8 +32,8 @@ pub(super) fn pick_broker(
             place.or_else(|| members.pick_by_topic(topic, unfit)).or_else(|| members.pick_by_topic(topic, avoided));
         return place.or_else(|| members.pick_by_topic(topic, |_| false));
     }
-    if uplinks.goes_by_load() {
-        let load = |member: &Member<Receiver, Seat>| (unfit(member), uplinks.load_of(desk, session(member)));
+    if uplinks.brokers.config.goes_by_load() {
+        let load = |member: &Member<Receiver, Seat>| (unfit(member), uplinks.brokers.load_of(desk, session(member)));
         return members.least(load, |member| avoided(member) || unfit(member));
     }
     let publisher = publication.publisher;

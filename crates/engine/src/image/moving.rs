@@ -212,10 +212,10 @@ impl Engine {
             owed.push((image.partition, self.owed(image.partition)));
         }
         self.desk.exchanges.note_arrived(owed.iter().map(|(partition, _)| *partition).collect());
-        if self.has_uplinks_here() && self.place.shards == 1 {
+        if self.uplinks.brokers.config.has_uplinks_here() && self.place.shards == 1 {
             self.begin_rest(partitions, true);
-        } else if self.has_uplinks_here() {
-            self.arrived = Some(Box::new(self.uplinks.seen_now()));
+        } else if self.uplinks.brokers.config.has_uplinks_here() {
+            self.arrived = Some(Box::new(self.uplinks.settlement.seen_now()));
         }
         Ok((owed, given_up))
     }

@@ -154,7 +154,7 @@ impl Engine {
         // before.
         let before = self.arrived.take().filter(|_| self.place.shards > 1);
         each_noted(now, rest, |id, message| {
-            let here = id.is_some_and(|id| self.uplinks.has_seen(id));
+            let here = id.is_some_and(|id| self.uplinks.settlement.has_seen(id));
             if let (Some(id), Some(before), true) = (id, &before, here)
                 && !before.contains(id)
             {

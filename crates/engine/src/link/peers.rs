@@ -98,7 +98,7 @@ impl Engine {
                 if ticket.connection.index == RESTORING_INDEX {
                     self.note_restored(now);
                 }
-                if !self.wait_behind(from, ticket) {
+                if !self.uplinks.wanted.wait_behind(from, ticket) {
                     self.links.confirm_interest(from, ticket);
                 }
             }
@@ -238,7 +238,14 @@ impl Engine {
         if self.index.set_remote(tenant, filter, from, present) {
             self.note_sys_interest(now, tenant, filter, present);
         }
-        let later = self.note_wanted(tenant, filter, from, present, ticket);
+        let later = self.uplinks.wanted.note_wanted(
+            &mut self.desk,
+            &mut self.uplinks.brokers,
+            (tenant, filter),
+            from,
+            present,
+            ticket,
+        );
         if let Some(ticket) = ticket.filter(|_| !later) {
             self.links.confirm_interest(from, ticket);
         }

@@ -103,7 +103,13 @@ impl Engine {
     fn send_answer(&mut self, now: Now, key: ConnectionKey, ack: PendingAck) {
         let PendingAck { packet_id, answer, promises, .. } = ack;
         if self.uplinks.is_confirming() {
-            self.note_confirmed(key, packet_id);
+            self.uplinks.settlement.note_confirmed(
+                &mut self.desk,
+                &mut self.layouts,
+                &mut self.uplinks.brokers,
+                key,
+                packet_id,
+            );
         }
         match answer {
             Answer::PubAck(outcome) => self.send_pub_ack(key, packet_id, outcome, promises),

@@ -14,9 +14,9 @@ use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Links;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, Passage, RETAIN_AT_HOME, Ticket};
-use crate::orchestrator::uplink::Uplinks;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::Uplinks;
 use crate::publish::deliver::Terms;
 use crate::publish::is_own_topic;
 use crate::publish::layouts::Layouts;
@@ -138,7 +138,7 @@ impl Engine {
 
     /// Publishes a message that no packet brought: the broker's own, or the will of `session`.
     pub(crate) fn publish_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
-        if self.goes_to_fleet(publication) {
+        if self.uplinks.brokers.config.goes_to_fleet(publication) {
             self.publish_inside_to_fleet(now, publication, session);
             return;
         }
@@ -165,7 +165,9 @@ impl Engine {
         if let Some(addresses) = self.settings.addresses.as_ref().filter(|_| traits.is_address) {
             publication.expires_at = addresses.expiry(now.monotonic, publication.expires_at);
         }
-        if publication.retain && !(publication.tenant == TenantId::UPLINK && self.uplinks.brokers_decide()) {
+        if publication.retain
+            && !(publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide())
+        {
             self.retain(now, publication);
         }
         if traits.is_record {
@@ -340,7 +342,7 @@ impl Reach<'_> {
         let before = self.desk.to_write.widen(route.targets().len() > WIDE_RECEIVERS);
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();
-        let by_fleet = self.uplinks.is_on() && route.has_no_local() && publication.publisher != 0;
+        let by_fleet = self.uplinks.brokers.config.is_on() && route.has_no_local() && publication.publisher != 0;
         if publication.retain && !self.roster.is_alone() {
             for target in targets {
                 let qos = target.qos().min(publication.qos);
@@ -414,7 +416,7 @@ impl Reach<'_> {
     /// Passes a message on to the shards that want it, and to its topic's home.
     fn send_on(&mut self, remote: u64, publication: &mut Publication<'_>, source: &Source, done: &mut Dispatched) {
         let mut homes = 0;
-        let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.uplinks.brokers_decide();
+        let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide();
         if publication.retain && !publication.retain_is_done && !kept_by_brokers {
             let home = self.roster.home_of_topic(publication.tenant, publication.topic);
             let partition = partition_of(publication.tenant, publication.topic);

@@ -70,7 +70,7 @@ impl Engine {
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
-        let fleet = self.uplinks.is_on();
+        let fleet = self.uplinks.brokers.config.is_on();
         if fleet && !self.is_repeated(session, &raw) {
             if self.desk.journal.full && (raw.qos != QoS::AtMostOnce || raw.retain) {
                 // Brokers get all of it, and their queues are stored.
@@ -91,7 +91,7 @@ impl Engine {
             let slot = self.slot_of(tenant, raw.topic)?;
             let mut forwarded = std::mem::take(&mut self.scratch_properties);
             forwarded.clear();
-            self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
+            self.uplinks.next_message_id(now, &self.desk, Some(session), raw.retain).append(&mut forwarded);
             let forwarding = Forwarding { properties: &forwarded, expires_at: Millis::NEVER };
             self.publish(now, key, session, tenant, slot, &raw, &forwarding);
             self.scratch_properties = forwarded;
@@ -354,7 +354,7 @@ impl Engine {
         tenant: TenantId,
         session: SessionKey,
     ) -> Option<Reason> {
-        if tenant == TenantId::UPLINK && self.uplinks.brokers_decide() {
+        if tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide() {
             return None;
         }
         let topic = self.cache.get(slot).0.to_owned();

@@ -41,7 +41,7 @@ impl Engine {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
             properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
-            self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
+            self.uplinks.next_message_id(now, &self.desk, Some(session), raw.retain).append(&mut forwarded);
         } else if !self.cache.traits(slot).is_address {
             properties.copy_forwardable(&mut forwarded);
         } else {

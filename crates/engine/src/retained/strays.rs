@@ -66,7 +66,7 @@ impl Strays {
 impl Engine {
     /// Whether retained values have versions: where several nodes may keep one of the same topic.
     pub(crate) fn keeps_versions(&self, topic: &str) -> bool {
-        !self.homes.are_everywhere() && !self.uplinks.is_on() && !is_own_topic(topic)
+        !self.homes.are_everywhere() && !self.uplinks.brokers.config.is_on() && !is_own_topic(topic)
     }
 
     /// The version of what is kept or removed here of a topic.

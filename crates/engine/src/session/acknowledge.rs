@@ -87,8 +87,8 @@ impl Engine {
         code: ReasonCode,
     ) -> Result<(), WrongType> {
         let Some(answered) = self.desk.take_answered(now, by, id, state)? else { return Ok(()) };
-        let left = answered.of_uplink
-            && self.uplinks.note_answered(by, code, answered.delivery.as_ref(), answered.numbers);
+        let left =
+            answered.of_uplink && self.uplinks.note_answered(by, code, answered.delivery.as_ref(), answered.numbers);
         if !left {
             self.desk.conclude(by, code, answered);
         }

@@ -139,7 +139,7 @@ impl Engine {
         if self.interest_under_way == 0 && !(asks_homes && self.roster.count() > 2) {
             return 0;
         }
-        let mut told = u16::from(self.wait_behind(self.place.shard, ticket));
+        let mut told = u16::from(self.uplinks.wanted.wait_behind(self.place.shard, ticket));
         for shard in self.roster.others() {
             self.links.send(shard, Record::InterestBarrier { ticket });
             told += 1;
@@ -200,7 +200,14 @@ impl Engine {
             self.links.send(shard, Record::Interest { tenant, filter, present, ticket });
             told += 1;
         }
-        told += u16::from(self.note_wanted(tenant, filter, self.place.shard, present, ticket));
+        told += u16::from(self.uplinks.wanted.note_wanted(
+            &mut self.desk,
+            &mut self.uplinks.brokers,
+            (tenant, filter),
+            self.place.shard,
+            present,
+            ticket,
+        ));
         if ticket.is_none() {
             return 0;
         }
@@ -250,7 +257,7 @@ impl Engine {
         let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
         let mut sys = Vec::new();
         let mut unwanted = Vec::new();
-        let notes_unwanted = self.has_uplinks_here();
+        let notes_unwanted = self.uplinks.brokers.config.has_uplinks_here();
         for filter in filters.iter() {
             let (links, roster) = (&mut self.links, &self.roster);
             self.index.unsubscribe_entry(filter, key, |tenant, filter| {
@@ -265,7 +272,14 @@ impl Engine {
             });
         }
         for (tenant, filter) in unwanted {
-            self.note_wanted(tenant, &filter, self.place.shard, false, None);
+            self.uplinks.wanted.note_wanted(
+                &mut self.desk,
+                &mut self.uplinks.brokers,
+                (tenant, &filter),
+                self.place.shard,
+                false,
+                None,
+            );
         }
         for (tenant, filter) in sys {
             self.note_sys_interest(now, tenant, &filter, false);

@@ -266,7 +266,7 @@ impl Engine {
         };
         asked.number += 1;
         let text = filter.map_or("", |filter| filter.as_str());
-        if self.uplinks.is_on() {
+        if self.uplinks.brokers.config.is_on() {
             answer.filters.push(text.into());
         }
         answer.codes.push(match result {

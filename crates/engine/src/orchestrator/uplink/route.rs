@@ -1,5 +1,7 @@
 //! What clients publish gets an id and goes to the fleet, or waits for room.
 
+use crate::orchestrator::uplink::FleetConfig;
+use crate::orchestrator::uplink::Uplinks;
 use tidegate_mqtt::{PublishProperties, QoS, RawPublish, Version};
 
 use super::RoutingPolicy;
@@ -65,15 +67,6 @@ const UNCHECKED_MAX: u32 = 32;
 const OPENS_AT: u64 = 2;
 
 impl Engine {
-    /// The id of the next message of a client.
-    pub(crate) fn next_message_id(&mut self, now: Now, session: Option<SessionKey>, retain: bool) -> MessageId {
-        let session = session.and_then(|session| self.desk.sessions.get(session.0));
-        let publisher = session.map_or(0, |session| hash_name(session.tenant, &session.client_id));
-        let uplinks = &mut self.uplinks;
-        uplinks.next_number += 1;
-        MessageId { origin: uplinks.origin, number: uplinks.next_number, entered: now.unix, publisher, retain }
-    }
-
     /// Lets a PUBLISH through to the fleet, or refuses it as long as the fleet has no room: whoever can be told is, and
     /// the acknowledgement of others is withheld.
     pub(crate) fn pass_gate(
@@ -122,7 +115,7 @@ impl Engine {
             // A will may bring an id that its client has made up.
             given.copy_forwardable_without(&[PROPERTY], &mut properties);
         }
-        self.next_message_id(now, session, publication.retain).append(&mut properties);
+        self.uplinks.next_message_id(now, &self.desk, session, publication.retain).append(&mut properties);
         let mut own = Publication::new(
             TenantId::UPLINK,
             publication.topic,
@@ -137,14 +130,9 @@ impl Engine {
         self.route_inside(now, &mut own, session);
     }
 
-    /// Whether what the broker itself publishes goes to the fleet.
-    pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
-        self.uplinks.is_on() && publication.tenant == TenantId::DEFAULT && !is_own_topic(publication.topic)
-    }
-
     /// The same, but only for one message of many: what may be owed is more than those in between.
     pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
-        if !self.uplinks.for_here.is_empty() {
+        if !self.uplinks.settlement.for_here.is_empty() {
             self.deliver_all_here(now);
         }
         self.uplinks.unchecked += 1;
@@ -157,13 +145,13 @@ impl Engine {
 
     /// Opens or closes the gate by what the fleet owes, and tells the other shards.
     pub(crate) fn check_gate(&mut self, now: Now) {
-        if !self.has_uplinks_here() {
+        if !self.uplinks.brokers.config.has_uplinks_here() {
             return;
         }
-        let Some(settings) = self.uplinks.settings() else { return };
+        let Some(settings) = self.uplinks.brokers.config.settings() else { return };
         let (max_messages, max_bytes) = (settings.max_owed_messages, settings.max_owed_bytes);
-        let (mut messages, mut bytes) = (0, self.uplinks.unreturned_bytes);
-        for uplink in self.uplinks.all.values() {
+        let (mut messages, mut bytes) = (0, self.uplinks.settlement.unreturned_bytes);
+        for uplink in self.uplinks.brokers.all.values() {
             let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
             messages += uplink.unreturned.len() as u64;
             if let Some(flow) = flow {
@@ -174,7 +162,7 @@ impl Engine {
         let part = if self.uplinks.gate == Gate::Open { 1 } else { OPENS_AT };
         let room = messages <= max_messages / part && bytes <= max_bytes / part;
         let gate = match room {
-            _ if self.uplinks.all.values().all(|uplink| uplink.draining.is_some()) => Gate::NoBroker,
+            _ if self.uplinks.brokers.all.values().all(|uplink| uplink.draining.is_some()) => Gate::NoBroker,
             true => Gate::Open,
             false => Gate::Full,
         };
@@ -205,6 +193,29 @@ impl Engine {
     /// Whether the fleet takes messages.
     pub fn fleet_is_open(&self) -> bool {
         self.uplinks.gate == Gate::Open
+    }
+}
+
+impl Uplinks {
+    /// The id of the next message of a client.
+    pub(crate) fn next_message_id(
+        &mut self,
+        now: Now,
+        desk: &Desk,
+        session: Option<SessionKey>,
+        retain: bool,
+    ) -> MessageId {
+        let session = session.and_then(|session| desk.sessions.get(session.0));
+        let publisher = session.map_or(0, |session| hash_name(session.tenant, &session.client_id));
+        self.next_number += 1;
+        MessageId { origin: self.origin, number: self.next_number, entered: now.unix, publisher, retain }
+    }
+}
+
+impl FleetConfig {
+    /// Whether what the broker itself publishes goes to the fleet.
+    pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
+        self.is_on() && publication.tenant == TenantId::DEFAULT && !is_own_topic(publication.topic)
     }
 }
 
@@ -246,8 +257,8 @@ impl super::Uplinks {
 
     /// A broker gets a message now that it will not bring back.
     fn deliver_later(&mut self, session: SessionKey, message: MessageRef) {
-        if let Some(key) = self.by_session.get(&session.0) {
-            self.for_here.push((*key, message));
+        if let Some(key) = self.brokers.by_session.get(&session.0) {
+            self.settlement.for_here.push((*key, message));
         }
     }
 
@@ -255,7 +266,19 @@ impl super::Uplinks {
     pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
         self.waiting.contains(&key)
     }
+}
 
+impl super::Brokers {
+    /// Messages that a broker was given and has not settled: those that wait for it, that it has not acknowledged, and
+    /// that it has acknowledged and not brought back.
+    pub(crate) fn load_of(&self, desk: &Desk, session: SessionKey) -> u64 {
+        let (queued, in_flight) = desk.owed_by(session);
+        let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get(key));
+        queued + in_flight + uplink.map_or(0, |uplink| uplink.unreturned.len() as u64)
+    }
+}
+
+impl FleetConfig {
     /// How the group of a tenant deals, where that is the fleet's.
     pub(crate) fn strategy(&self, tenant: TenantId) -> Option<SharedStrategy> {
         let settings = self.settings.as_ref().filter(|_| tenant == TenantId::UPLINK)?;
@@ -265,17 +288,8 @@ impl super::Uplinks {
         })
     }
 
-    /// Messages that a broker was given and has not settled: those that wait for it, that it has not acknowledged, and
-    /// that it has acknowledged and not brought back.
-    pub(crate) fn load_of(&self, desk: &Desk, session: SessionKey) -> u64 {
-        let (queued, in_flight) = desk.owed_by(session);
-        let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get(key));
-        queued + in_flight + uplink.map_or(0, |uplink| uplink.unreturned.len() as u64)
-    }
-
     /// Whether the broker that owes least gets the next message.
     pub(crate) fn goes_by_load(&self) -> bool {
         self.settings.as_ref().is_some_and(|settings| settings.policy == RoutingPolicy::LeastLoaded)
     }
 }
-

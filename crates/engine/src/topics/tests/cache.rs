@@ -2,6 +2,8 @@
 
 use super::super::*;
 use super::*;
+use crate::topics::RouteCache;
+use crate::topics::SubscriptionIndex;
 
 fn with_subscribers(filters: &[(&str, u32)]) -> SubscriptionIndex {
     let mut index = SubscriptionIndex::new();

@@ -1,6 +1,7 @@
 mod cache;
 mod model;
 
+use crate::topics::SubscriptionIndex;
 use tidegate_mqtt::QoS;
 
 use super::index::Unsubscribed;
