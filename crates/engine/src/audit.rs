@@ -44,7 +44,7 @@ impl Engine {
         }
         self.groups.audit((self.place.shard, &self.roster), &self.desk, &mut |what| found.0.push(what));
         self.desk.tenants.audit(&self.desk, &mut |what| found.0.push(what));
-        self.retained.audit(&mut |what| found.0.push(what));
+        self.retained.values.audit(&mut |what| found.0.push(what));
         self.audit_admissions(&mut |what| found.0.push(what));
         found.0
     }

@@ -7,6 +7,7 @@
 pub(crate) mod asked_to_wait;
 pub(crate) mod exchanges;
 pub(crate) mod outgoing;
+pub(crate) mod peers;
 pub(crate) mod roster;
 pub(crate) mod transfer;
 
@@ -43,16 +44,16 @@ impl Engine {
     /// The shell takes all batches for a shard before it leaves the roster, and hands none of a shard in that is not in it.
     pub fn set_roster(&mut self, now: Now, roster: Roster) {
         self.desk.journal.now = now;
-        self.is_blind |= self.does_not_know(&roster);
+        self.peers.is_blind |= self.does_not_know(&roster);
         let (before, after) = (self.roster.peers(), roster.peers());
         let gone = before.without(after);
         let mut let_go = Vec::new();
         for peer in gone {
             let_go.extend(self.end_peer(now, peer));
-            self.heard = self.heard.without(Shards::of(peer));
+            self.peers.heard = self.peers.heard.without(Shards::of(peer));
             // As long as somebody is to go on with what it owed, what was wanted there is remembered.
-            self.gone.add(peer);
-            self.returning = self.returning.without(Shards::of(peer));
+            self.peers.gone.add(peer);
+            self.peers.returning = self.peers.returning.without(Shards::of(peer));
         }
         self.desk.exchanges.set_roster(self.place, &roster);
         let unsettled = self.desk.transfers.unsettled(&self.roster);
@@ -62,9 +63,9 @@ impl Engine {
         let decided = self.settle_undecided();
         for peer in after.without(before) {
             // It comes back, and says anew what is wanted there.
-            if self.gone.has(peer) {
-                self.is_blind = true;
-                self.returning.add(peer);
+            if self.peers.gone.has(peer) {
+                self.peers.is_blind = true;
+                self.peers.returning.add(peer);
             }
             self.forget_gone(Shards::of(peer));
             self.welcome_peer(peer);
@@ -94,7 +95,7 @@ impl Engine {
         let is_new = |partition: &PartitionId| roster.misses(*partition) && !self.roster.misses(*partition);
         let missed = (0..PARTITIONS).map(PartitionId).filter(is_new);
         let home = |partition| self.roster.home_of(partition);
-        missed.into_iter().any(|partition| !self.heard.has(home(partition)) || roster.has(home(partition)))
+        missed.into_iter().any(|partition| !self.peers.heard.has(home(partition)) || roster.has(home(partition)))
     }
 
     /// Tells a new shard of another node all that is wanted here.
@@ -107,14 +108,14 @@ impl Engine {
         }
         let ticket = Ticket { connection: ConnectionKey { index: WELCOME_INDEX, generation: 0 }, sequence: 0 };
         self.links.send(peer, Record::InterestBarrier { ticket });
-        self.interest_under_way += 1;
-        self.welcomes += 1;
+        self.peers.interest_under_way += 1;
+        self.peers.welcomes += 1;
         self.tell_of_transfers(peer);
     }
 
     /// A shard of another node has told all that is wanted there.
     pub(crate) fn note_heard(&mut self, now: Now, peer: ShardId) {
-        self.heard.add(peer);
+        self.peers.heard.add(peer);
         self.forget_those_replaced(now);
     }
 
@@ -123,10 +124,10 @@ impl Engine {
         if self.awaits_somebody() {
             return;
         }
-        self.is_blind = false;
+        self.peers.is_blind = false;
         self.remove_forsaken_groups(now);
-        self.forget_gone(self.gone);
-        self.returning = Shards::default();
+        self.forget_gone(self.peers.gone);
+        self.peers.returning = Shards::default();
         // Wills go first: their clients may be among the publishers that wait.
         self.publish_held(now);
         for publisher in std::mem::take(&mut self.groups.dealers.waiting) {
@@ -136,7 +137,7 @@ impl Engine {
 
     /// Whether clients of nodes that are gone may be at others soon, or be there without this shard knowing of it.
     pub(crate) fn awaits_somebody(&self) -> bool {
-        let unheard = self.roster.peers().without(self.heard);
+        let unheard = self.roster.peers().without(self.peers.heard);
         self.roster.misses_any()
             || self.groups.dealers.miss_any()
             || unheard != Shards::default()
@@ -145,11 +146,11 @@ impl Engine {
 
     fn forget_gone(&mut self, peers: Shards) {
         for peer in peers {
-            if self.gone.has(peer) {
+            if self.peers.gone.has(peer) {
                 self.index.remove_remote(peer);
             }
         }
-        self.gone = self.gone.without(peers);
+        self.peers.gone = self.peers.gone.without(peers);
     }
 
     /// Whether a message would miss somebody whom it is for: sessions, the mobile node of its address, or the home of its topic, at a node that
@@ -161,8 +162,8 @@ impl Engine {
         let is_gone = |home| self.roster.misses(home) || undecided.has(home);
         let is_home_gone = || retain && is_gone(partition_of(tenant, topic));
         let is_node_gone = || self.home_of_address(tenant, topic).is_some_and(is_gone);
-        let returns = self.returning != Shards::default();
-        self.is_blind
+        let returns = self.peers.returning != Shards::default();
+        self.peers.is_blind
             || self.misses_somebody()
                 && (returns || remote != self.roster.living(remote) || is_home_gone() || is_node_gone())
     }
@@ -170,10 +171,10 @@ impl Engine {
     /// Whether there is somebody whom messages may miss.
     #[inline]
     pub(crate) fn misses_somebody(&self) -> bool {
-        self.is_blind
+        self.peers.is_blind
             || self.roster.misses_any()
-            || self.gone != Shards::default()
-            || self.returning != Shards::default()
+            || self.peers.gone != Shards::default()
+            || self.peers.returning != Shards::default()
             || self.desk.transfers.has_undecided()
     }
 
@@ -203,7 +204,7 @@ impl Engine {
 
     /// Whether all shards of other nodes that are in the roster know what is wanted here.
     pub fn is_known_to_nodes(&self) -> bool {
-        self.welcomes == 0
+        self.peers.welcomes == 0
     }
 
     /// A shard of another node is no more. Returns the publishers that have waited for it.

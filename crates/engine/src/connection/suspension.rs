@@ -57,18 +57,18 @@ impl Engine {
     fn send_on(&mut self, now: Now, key: ConnectionKey, home: Home) {
         let elsewhere = matches!(home, Home::At(_));
         // A will that is another's to publish is not published here.
-        self.exporting = elsewhere;
+        self.handover.exporting = elsewhere;
         self.end_waiting(now, key, if elsewhere { Reason::UseAnotherServer } else { Reason::NotServedHere });
-        self.exporting = false;
+        self.handover.exporting = false;
     }
 
     /// Clients of partitions that live elsewhere wait no longer.
     pub(crate) fn send_on_all_of(&mut self, now: Now, partitions: Partitions) {
         for (key, partition) in self.suspended() {
             if partitions.has(partition) {
-                self.exporting = true;
+                self.handover.exporting = true;
                 self.end_waiting(now, key, Reason::NotServedHere);
-                self.exporting = false;
+                self.handover.exporting = false;
             }
         }
     }

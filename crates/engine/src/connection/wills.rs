@@ -16,7 +16,7 @@ impl Engine {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let expiry = session.expiry_seconds;
         let Some(rare) = session.rare.as_mut() else { return };
-        if self.exporting && expiry > 0 {
+        if self.handover.exporting && expiry > 0 {
             // Its will goes along with the session and is published there, if the client does not come back in time.
             return;
         }

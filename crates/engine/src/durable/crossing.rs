@@ -218,14 +218,14 @@ impl Engine {
 
     /// Another shard has told all that it has taken in.
     pub(crate) fn note_restored(&mut self, now: Now) {
-        self.others_restored += 1;
+        self.recovery.others_restored += 1;
         self.go_on_restoring(now);
     }
 
     /// Once this shard knows of all the others, it delivers what was on its way from shard to shard.
     pub(super) fn go_on_restoring(&mut self, now: Now) {
-        if self.others_restored + 1 >= self.place.shards
-            && let Some(replay) = self.replay.take()
+        if self.recovery.others_restored + 1 >= self.place.shards
+            && let Some(replay) = self.recovery.replay.take()
         {
             self.replay(now, replay);
         }
@@ -233,7 +233,7 @@ impl Engine {
 
     /// Whether this shard knows all that the others have taken in, and all of them what this one has.
     pub fn is_settled(&self) -> bool {
-        self.interest_under_way == 0 && self.replay.is_none()
+        self.peers.interest_under_way == 0 && self.recovery.replay.is_none()
     }
 
     /// Delivers what an earlier process left crossing, as far as it is for this shard. All shards know of each other.
@@ -258,7 +258,7 @@ impl Engine {
                 self.desk.journal.put(Key::Crossed(number, self.place), |_| {});
             }
         }
-        self.replayed = done;
+        self.recovery.replayed = done;
         if self.place.shard == ShardId(0) {
             self.forget_replayed();
         } else {
@@ -328,16 +328,16 @@ impl Engine {
 
     /// One more shard has delivered what was left for it, and that is on its way to the store.
     pub(crate) fn handle_replayed(&mut self) {
-        self.others_replayed += 1;
+        self.recovery.others_replayed += 1;
         self.forget_replayed();
     }
 
     /// Once all shards have, nobody needs to know any more what was crossing. The first shard sees to it.
     fn forget_replayed(&mut self) {
-        if self.replay.is_some() || self.others_replayed + 1 < self.place.shards {
+        if self.recovery.replay.is_some() || self.recovery.others_replayed + 1 < self.place.shards {
             return;
         }
-        for (number, crossed) in std::mem::take(&mut self.replayed) {
+        for (number, crossed) in std::mem::take(&mut self.recovery.replayed) {
             self.desk.journal.delete(Key::Crossing(number));
             let here = self.place.shards;
             let now = (0..here).map(|shard| Place { shard: ShardId(shard), shards: here });

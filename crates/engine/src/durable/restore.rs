@@ -136,9 +136,9 @@ impl Engine {
     /// # Errors
     /// When the pair cannot be taken in. The engine is of no use then: something of what was promised is missing.
     pub fn restore(&mut self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
-        let mut restoration = self.restoration.take().unwrap_or_default();
+        let mut restoration = self.recovery.restoration.take().unwrap_or_default();
         let done = self.restore_pair(now, &mut restoration, key, value);
-        self.restoration = Some(restoration);
+        self.recovery.restoration = Some(restoration);
         done
     }
 
@@ -329,7 +329,7 @@ impl Engine {
     /// # Errors
     /// When messages are missing that sessions are owed.
     pub fn finish_restore(&mut self, now: Now) -> Result<Restored, RestoreError> {
-        let mut all = self.restoration.take().unwrap_or_default();
+        let mut all = self.recovery.restoration.take().unwrap_or_default();
         self.close_restored(&mut all)?;
         let mut missing = 0;
         for (stored, restoring) in std::mem::take(&mut all.pending) {
@@ -344,10 +344,10 @@ impl Engine {
         let ticket = Ticket { connection: ConnectionKey { index: RESTORING_INDEX, generation: 0 }, sequence: 0 };
         for shard in self.place.others() {
             self.links.send(shard, Record::InterestBarrier { ticket });
-            self.interest_under_way += 1;
+            self.peers.interest_under_way += 1;
         }
         self.rules.recheck();
-        self.replay = Some(all.replay);
+        self.recovery.replay = Some(all.replay);
         self.go_on_restoring(now);
         self.after_frame(now);
         Ok(all.done)

@@ -69,16 +69,16 @@ impl Engine {
 
     /// Asks the clients of a partition to go elsewhere.
     fn close_partition(&mut self, now: Now, partition: PartitionId) {
-        self.exporting = true;
+        self.handover.exporting = true;
         self.close_clients_of(now, partition, Reason::UseAnotherServer, None);
-        self.exporting = false;
+        self.handover.exporting = false;
     }
 
     /// Writes the retained messages of a partition.
     pub(super) fn put_retained(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
         let topics: Vec<(TenantId, &str)> = self.retained_of(partition).collect();
         let kept = topics.iter().filter_map(|(tenant, topic)| {
-            self.retained.get(*tenant, topic, now.monotonic).map(|message| (*tenant, message))
+            self.retained.values.get(*tenant, topic, now.monotonic).map(|message| (*tenant, message))
         });
         let kept: Vec<_> = kept.collect();
         out.put_u32(kept.len() as u32);
@@ -104,7 +104,7 @@ impl Engine {
             self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
         out.put_u32(topics.len() as u32);
         for (tenant, topic) in topics {
-            if let Some(message) = self.retained.clear(tenant, &topic) {
+            if let Some(message) = self.retained.values.clear(tenant, &topic) {
                 self.desk.journal.delete(Key::Retained(tenant, &topic));
                 out.put_u16(tenant.0);
                 put_message(out, now, &message);

@@ -149,14 +149,14 @@ impl Engine {
         let is_old = if self.keeps_versions(&topic) {
             self.has_as_new(now, tenant, &topic, message.publisher)
         } else {
-            self.retained.get(tenant, &topic, now.monotonic).is_some()
+            self.retained.values.get(tenant, &topic, now.monotonic).is_some()
         };
         if is_old {
             return;
         }
-        self.removed.forget(tenant, &topic);
+        self.retained.removed.forget(tenant, &topic);
         let kept = message.clone();
-        match self.retained.take_back(tenant, &topic, message, now.monotonic) {
+        match self.retained.values.take_back(tenant, &topic, message, now.monotonic) {
             Err(reason) => self.desk.counters.drop_message(reason),
             Ok(_) if self.desk.journal.is_on() => self.desk.journal.put_retained(&kept.publication()),
             Ok(_) => {}

@@ -42,18 +42,18 @@ impl Engine {
     pub fn hold_partitions(&mut self, now: Now, partitions: Partitions, reference: Option<&str>) {
         self.desk.journal.now = now;
         self.desk.moving = self.desk.moving.with(partitions);
-        self.exporting = true;
+        self.handover.exporting = true;
         for partition in partitions.iter() {
             self.close_clients_of(now, partition, Reason::UseAnotherServer, reference);
         }
-        self.exporting = false;
+        self.handover.exporting = false;
         self.after_frame(now);
     }
 
     /// Ends the hold; who serves the partitions is in the table again.
     pub fn release_partitions(&mut self, now: Now, partitions: Partitions) {
         self.desk.moving = self.desk.moving.without(partitions);
-        self.rest = None;
+        self.handover.rest = None;
         self.release_transfers(now, partitions);
         self.publish_held(now);
         self.deal_waiting(now);
@@ -178,7 +178,7 @@ impl Engine {
             let topics: Vec<(TenantId, String)> =
                 self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
             for (tenant, topic) in topics {
-                if self.retained.clear(tenant, &topic).is_some() {
+                if self.retained.values.clear(tenant, &topic).is_some() {
                     self.desk.journal.delete(Key::Retained(tenant, &topic));
                 }
             }
@@ -215,7 +215,7 @@ impl Engine {
         if self.uplinks.brokers.config.has_uplinks_here() && self.place.shards == 1 {
             self.begin_rest(partitions, true);
         } else if self.uplinks.brokers.config.has_uplinks_here() {
-            self.arrived = Some(Box::new(self.uplinks.settlement.seen_now()));
+            self.handover.arrived = Some(Box::new(self.uplinks.settlement.seen_now()));
         }
         Ok((owed, given_up))
     }

@@ -55,7 +55,7 @@ impl Engine {
 
     /// Tenants and topics of the retained messages of a partition, without those that the broker publishes itself.
     pub(super) fn retained_of(&self, partition: PartitionId) -> impl Iterator<Item = (crate::TenantId, &str)> {
-        let all = self.retained.iter().map(|(tenant, topic, _)| (tenant, topic));
+        let all = self.retained.values.iter().map(|(tenant, topic, _)| (tenant, topic));
         all.filter(move |(tenant, topic)| {
             partition_of(*tenant, topic) == partition && !crate::publish::is_own_topic(topic)
         })

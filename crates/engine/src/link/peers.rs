@@ -253,11 +253,11 @@ impl Engine {
     }
 
     pub(crate) fn handle_interest_seen(&mut self, now: Now, ticket: Ticket) {
-        self.interest_under_way = self.interest_under_way.saturating_sub(1);
+        self.peers.interest_under_way = self.peers.interest_under_way.saturating_sub(1);
         if ticket.connection.index == JOINING_INDEX {
             self.confirm_joining(now, ticket.connection.generation);
         } else if ticket.connection.index == WELCOME_INDEX {
-            self.welcomes = self.welcomes.saturating_sub(1);
+            self.peers.welcomes = self.peers.welcomes.saturating_sub(1);
         } else {
             self.confirm(now, ticket, None, false);
         }

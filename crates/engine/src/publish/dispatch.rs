@@ -203,7 +203,7 @@ impl Engine {
         }
         let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
         if publication.payload.is_empty() {
-            let known = self.retained.clear(publication.tenant, publication.topic).is_some();
+            let known = self.retained.values.clear(publication.tenant, publication.topic).is_some();
             if stored && known {
                 self.desk.journal.delete(Key::Retained(publication.tenant, publication.topic));
             }
@@ -219,12 +219,12 @@ impl Engine {
             self.desk.counters.drop_message(Reason::InvalidTopicName);
             return Some(Reason::InvalidTopicName);
         }
-        if self.has_no_room_to_retain(publication) {
+        if self.desk.journal.has_no_room_to_retain(publication) {
             self.desk.counters.drop_message(Reason::StoreFull);
             return Some(Reason::StoreFull);
         }
         let message = publication.keep();
-        let refused = self.retained.set(publication.tenant, publication.topic, message, now.monotonic).err();
+        let refused = self.retained.values.set(publication.tenant, publication.topic, message, now.monotonic).err();
         // Before the new value is put: the topic itself may be among those that have just expired.
         self.forget_expired();
         if let Some(reason) = refused {
@@ -235,20 +235,10 @@ impl Engine {
         refused
     }
 
-    /// Whether the store is too full for a value that nobody was promised would be kept; above QoS 0 it is refused
-    /// before anyone gets it.
-    pub(crate) fn has_no_room_to_retain(&self, publication: &Publication<'_>) -> bool {
-        self.desk.journal.full
-            && self.desk.journal.is_on()
-            && publication.qos == QoS::AtMostOnce
-            && !publication.payload.is_empty()
-            && !is_own_topic(publication.topic)
-    }
-
     /// Retained messages that have expired are forgotten by the store as well.
     pub(crate) fn forget_expired(&mut self) {
         let stored = self.desk.journal.is_on();
-        for (tenant, topic) in self.retained.take_expired() {
+        for (tenant, topic) in self.retained.values.take_expired() {
             if stored && !is_own_topic(&topic) {
                 self.desk.journal.delete(Key::Retained(tenant, &topic));
             }

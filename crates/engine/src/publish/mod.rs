@@ -386,7 +386,8 @@ impl Engine {
     ) -> Option<Reason> {
         let refused = self.retain(now, publication);
         // The topic's home may be elsewhere, where it is refused for the same reason and nobody knows the publisher.
-        let told = refused.or_else(|| self.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
+        let told =
+            refused.or_else(|| self.desk.journal.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
         if let Some((reason, session)) = told.zip(session) {
             self.desk.tell_denied(Attempt::Retain, session, publication.topic, reason);
         }

@@ -258,9 +258,10 @@ impl Engine {
         let mut found = Vec::new();
         let after = (!fetch.after.is_empty()).then_some(&*fetch.after);
         let budget = self.settings.retained.step;
-        let end = self.retained.scan(fetch.tenant, &fetch.filter, after, budget, now.monotonic, &mut |_, message| {
-            found.push(Rc::clone(message));
-        });
+        let end =
+            self.retained.values.scan(fetch.tenant, &fetch.filter, after, budget, now.monotonic, &mut |_, message| {
+                found.push(Rc::clone(message));
+            });
         found.retain(|message| !self.desk.transfers.is_incomplete(partition_of(message.tenant, message.topic())));
         let after = match end {
             ScanEnd::Done => String::new(),
@@ -410,7 +411,7 @@ impl Engine {
         let source = Source::inside(self.place.shard, now);
         let (links, transfers) = (&mut self.links, &self.desk.transfers);
         let budget = self.settings.retained.step;
-        let end = self.retained.scan(tenant, filter, after, budget, now.monotonic, &mut |_, message| {
+        let end = self.retained.values.scan(tenant, filter, after, budget, now.monotonic, &mut |_, message| {
             if transfers.is_incomplete(partition_of(message.tenant, message.topic())) {
                 return;
             }

@@ -136,7 +136,7 @@ impl Engine {
     /// here before must have reached the topic's home, or the new subscription would get neither it nor the value that
     /// it has become. With two shards the home is one of them, and one link keeps the order by itself.
     pub(crate) fn wait_for_interest(&mut self, ticket: Ticket, asks_homes: bool) -> u16 {
-        if self.interest_under_way == 0 && !(asks_homes && self.roster.count() > 2) {
+        if self.peers.interest_under_way == 0 && !(asks_homes && self.roster.count() > 2) {
             return 0;
         }
         let mut told = u16::from(self.uplinks.wanted.wait_behind(self.place.shard, ticket));
@@ -144,7 +144,7 @@ impl Engine {
             self.links.send(shard, Record::InterestBarrier { ticket });
             told += 1;
         }
-        self.interest_under_way += u64::from(told);
+        self.peers.interest_under_way += u64::from(told);
         told
     }
 
@@ -211,7 +211,7 @@ impl Engine {
         if ticket.is_none() {
             return 0;
         }
-        self.interest_under_way += u64::from(told);
+        self.peers.interest_under_way += u64::from(told);
         told
     }
 

@@ -186,7 +186,7 @@ impl Engine {
             self.desk.timers.cancel(at, Timer::Sys);
             self.sys.last = None;
             for topic in std::mem::take(&mut self.sys.published) {
-                self.retained.clear(TenantId::DEFAULT, &topic);
+                self.retained.values.clear(TenantId::DEFAULT, &topic);
             }
         }
     }
@@ -321,7 +321,7 @@ impl Engine {
             Publication::new(TenantId::DEFAULT, &topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
         // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.
         let kept = self.settings.retained.available
-            && self.retained.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
+            && self.retained.values.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
         let slot = self.route_of(TenantId::DEFAULT, &topic);
         let source = Source::inside(self.place.shard, now);
         let (_, route) = self.cache.get(slot);

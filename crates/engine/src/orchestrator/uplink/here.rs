@@ -29,7 +29,7 @@ impl Engine {
             }
         }
         let slot = self.route_of(TenantId::DEFAULT, message.topic());
-        if (self.rest.is_some() || !self.ahead.is_empty()) && self.attend_moves(now, slot, id.as_ref(), message) {
+        if self.handover.is_under_way() && self.attend_moves(now, slot, id.as_ref(), message) {
             return;
         }
         let given = message.publication();

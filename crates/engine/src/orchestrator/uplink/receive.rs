@@ -148,7 +148,7 @@ impl Engine {
             return Ok(0);
         }
         let publisher = id.map_or(0, |id| id.publisher);
-        if !kept_there && (self.rest.is_some() || !self.ahead.is_empty()) {
+        if !kept_there && self.handover.is_under_way() {
             let topic = self.cache.get(slot).0;
             let (tenant, qos, payload) = (TenantId::DEFAULT, raw.qos, raw.payload);
             let mut own = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
@@ -258,7 +258,7 @@ impl Engine {
     /// Keeps a value whose topic is at home here; says whether it was news, or why it cannot be kept.
     pub(crate) fn retain_from_fleet(&mut self, now: Now, publication: &mut Publication<'_>) -> Result<bool, Reason> {
         let version = version_of(publication.properties);
-        let known = self.retained.get(TenantId::DEFAULT, publication.topic, now.monotonic);
+        let known = self.retained.values.get(TenantId::DEFAULT, publication.topic, now.monotonic);
         // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
         let removals = &mut self.uplinks.settlement.removals;
         if known.is_some_and(|known| known.publisher >= version) || removals.outdate(publication.topic, version) {
