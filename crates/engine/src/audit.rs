@@ -42,7 +42,7 @@ impl Engine {
             self.audit_session(&mut found, SessionKey(key), session);
             self.audit_flow(&mut found, SessionKey(key), session);
         }
-        self.groups.audit((self.place.shard, &self.roster), &self.desk, &mut |what| found.0.push(what));
+        self.groups.audit((self.place.shard, &self.links.roster), &self.desk, &mut |what| found.0.push(what));
         self.desk.tenants.audit(&self.desk, &mut |what| found.0.push(what));
         self.retained.values.audit(&mut |what| found.0.push(what));
         self.audit_admissions(&mut |what| found.0.push(what));

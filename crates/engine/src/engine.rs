@@ -8,7 +8,6 @@ use crate::addresses::Nodes;
 use crate::cluster::exchanges::Exchanges;
 use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
-use crate::cluster::roster::Roster;
 use crate::connection::output::Output;
 use crate::connection::{Connection, Phase, Preset};
 use crate::desk::{Desk, Timer, high_water};
@@ -40,12 +39,10 @@ use crate::topics::{Route, RouteCache, SubscriptionIndex};
 ///
 /// In which order a shell calls what, the [crate's page](crate) tells. It is built on its shard's thread and stays
 /// there.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) settings: Arc<Settings>,
     pub(crate) place: Place,
-    pub(crate) roster: Roster,
     pub(crate) desk: Desk,
     pub(crate) index: SubscriptionIndex,
     pub(crate) cache: RouteCache,
@@ -123,7 +120,6 @@ impl Engine {
         desk.exchanges = Exchanges::new(seed, place);
         Self {
             place,
-            roster: Roster::alone(place),
             desk,
             index: SubscriptionIndex::default(),
             cache: RouteCache::new(Arc::clone(&settings)),
@@ -324,7 +320,7 @@ impl Engine {
             self.handle_timer(now, timer);
         }
         self.retained.values.expire(now.monotonic, RETAINED_EXPIRED_PER_TURN);
-        self.forget_expired();
+        self.retained.forget_expired(&mut self.desk);
         self.recheck_rights(now);
         self.begin_turn(now);
         self.run_fetches(now);

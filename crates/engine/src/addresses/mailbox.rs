@@ -67,7 +67,7 @@ impl Engine {
         let Some(addresses) = &self.settings.addresses else { return };
         let ends_at = addresses.mailbox_ends_at(now.monotonic);
         self.end_will_and_timers(now, key);
-        self.end_fetches(key);
+        self.fetches.end_fetches(&mut self.desk.sessions, key);
         self.forget_stored_subscriptions(key);
         self.remove_subscriptions(now, key);
         self.set_standing(now, key, Standing::Mailbox);

@@ -34,7 +34,7 @@ impl Engine {
     /// A route to nodes, and to who has subscribed to the topic by itself. One to a single node is not remembered, so
     /// that nothing has to be made anew when a node comes or goes.
     fn route_to(&mut self, tenant: TenantId, topic: &str, address: &Address<'_>) -> RouteSlot {
-        let (place, roster, desk, nodes) = (self.place, &self.roster, &self.desk, &mut self.nodes);
+        let (place, roster, desk, nodes) = (self.place, &self.links.roster, &self.desk, &mut self.nodes);
         match address {
             Address::Node(id) | Address::Receipts(id) => {
                 let partition = partition_of(tenant, id);
@@ -99,7 +99,7 @@ impl Reach<'_> {
         let is_node = |key: SessionKey| self.desk.sessions.get(key.0).is_some_and(|it| it.standing.is_node());
         match address {
             Some(Address::Node(id)) => {
-                let here = self.roster.home_of(partition_of(publication.tenant, &id)) == self.place.shard;
+                let here = self.links.roster.home_of(partition_of(publication.tenant, &id)) == self.place.shard;
                 if here && !self.desk.find_session(publication.tenant, &id).is_some_and(is_node) {
                     self.desk.tell_unknown(&id, publication);
                 }
@@ -114,7 +114,7 @@ impl Reach<'_> {
                 let name = |key: &SessionKey| self.desk.sessions.get(key.0).map(|it| Box::from(&*it.client_id));
                 let counted =
                     Counted { members: members.len() as u32, others: others.iter().filter_map(name).collect() };
-                let mut shards = Shards(self.roster.living(route.remote_bits()));
+                let mut shards = Shards(self.links.roster.living(route.remote_bits()));
                 shards.add(self.place.shard);
                 let awaited = entered.then_some(shards);
                 self.desk.begin_tally(now, publication, counted, source.origin, awaited);

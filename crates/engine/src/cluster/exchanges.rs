@@ -12,6 +12,7 @@ mod dealt_before;
 mod got;
 mod marks;
 
+use crate::cluster::transfer::Transfers;
 use std::collections::BTreeSet;
 
 use tidegate_mqtt::{PacketId, QoS, RawPublish};
@@ -280,23 +281,9 @@ impl Engine {
         raw: &RawPublish<'_>,
         ticket: Option<Ticket>,
     ) {
-        if raw.qos == QoS::ExactlyOnce && !self.roster.has_no_peers() {
+        if raw.qos == QoS::ExactlyOnce && !self.links.roster.has_no_peers() {
             self.name_exchange(session, slot, raw, ticket);
         }
-    }
-
-    /// Partitions of which this shard has said that its messages are for their new home at another node.
-    pub(super) fn cut_away(&self) -> Partitions {
-        self.desk.transfers.cut_for(|shard| !self.roster.is_own(shard))
-    }
-
-    /// Notes that those who come or leave here get a message that is published here. Returns who they are.
-    pub(super) fn mark_in_transit(&mut self, name: ExchangeName) -> Partitions {
-        let sessions = self.desk.exchanges.in_transit(self.cut_away());
-        if !sessions.is_empty() {
-            self.put_mark(name, Got { sessions, ..Got::NOBODY });
-        }
-        sessions
     }
 
     #[cold]
@@ -307,14 +294,46 @@ impl Engine {
         }
         let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return };
         let (topic, route) = self.cache.get(slot);
-        let is_home_elsewhere = raw.retain && !self.roster.is_own(self.roster.home_of(partition_of(tenant, topic)));
-        if route.remote_bits() & self.roster.peers().0 == 0 && !is_home_elsewhere {
+        let is_home_elsewhere =
+            raw.retain && !self.links.roster.is_own(self.links.roster.home_of(partition_of(tenant, topic)));
+        if route.remote_bits() & self.links.roster.peers().0 == 0 && !is_home_elsewhere {
             return;
         }
-        let groups = self.groups.dealers.dealt_by_process(&self.roster);
-        let exchange = self.desk.exchanges.begin(ticket, groups, self.cut_away());
+        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
+        let exchange = self.desk.exchanges.begin(ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
         self.desk.set_exchange(session, id, exchange);
-        self.mark_in_transit(exchange.name);
+        self.desk.exchanges.mark_in_transit(
+            self.place,
+            &self.links.roster,
+            &self.desk.transfers,
+            &mut self.desk.journal,
+            exchange.name,
+        );
         self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
+    }
+}
+
+impl Transfers {
+    /// Partitions of which this shard has said that its messages are for their new home at another node.
+    pub(super) fn cut_away(&self, roster: &Roster) -> Partitions {
+        self.cut_for(|shard| !roster.is_own(shard))
+    }
+}
+
+impl Exchanges {
+    /// Notes that those who come or leave here get a message that is published here. Returns who they are.
+    pub(super) fn mark_in_transit(
+        &mut self,
+        place: Place,
+        roster: &Roster,
+        transfers: &Transfers,
+        journal: &mut Journal,
+        name: ExchangeName,
+    ) -> Partitions {
+        let sessions = self.in_transit(transfers.cut_away(roster));
+        if !sessions.is_empty() {
+            self.put_mark(place, journal, name, Got { sessions, ..Got::NOBODY });
+        }
+        sessions
     }
 }

@@ -257,7 +257,7 @@ impl Engine {
         let tenant = session.tenant;
         self.desk.tenants.release(tenant, Holding::Connections, 1);
         self.desk.sessions_connected -= 1;
-        self.suspend_fetches(key);
+        self.fetches.suspend_fetches(&mut self.desk.sessions, key);
         self.schedule_will(now, key, reason);
         if expiry == 0 {
             self.end_session(now, key, reason);
@@ -308,7 +308,7 @@ impl Engine {
             return;
         }
         self.end_will_and_timers(now, key);
-        self.end_fetches(key);
+        self.fetches.end_fetches(&mut self.desk.sessions, key);
         self.set_standing(now, key, Standing::Client);
         self.remove_subscriptions(now, key);
         self.desk.end_exchanges(key);

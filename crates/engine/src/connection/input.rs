@@ -419,7 +419,7 @@ impl Engine {
         }
         self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
         self.links.forget_waiting(key);
-        for shard in self.roster.others() {
+        for shard in self.links.roster.others() {
             self.links.send(shard, Record::GiveUp { connection: key });
         }
         if !self.waits_for_step(now, key) && !self.waits_for_rate(key) {

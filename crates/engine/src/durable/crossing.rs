@@ -7,6 +7,8 @@
 //! became of it; and when the first one hears of that, both records go. What has not crossed when a process dies is
 //! delivered by the next one, before it serves anybody.
 
+use crate::cluster::exchanges::Exchanges;
+use crate::durable::Journal;
 use std::collections::BTreeMap;
 
 use crate::cluster::exchanges::{ExchangeName, Got};
@@ -184,7 +186,7 @@ impl Reach<'_> {
         (share, filter): (&str, &str),
         to: ShardId,
     ) -> Option<u64> {
-        if !self.desk.journal.is_on() || publication.qos == QoS::AtMostOnce || !self.roster.is_own(to) {
+        if !self.desk.journal.is_on() || publication.qos == QoS::AtMostOnce || !self.links.roster.is_own(to) {
             return None;
         }
         let way = Way::Group { share: share.into(), filter: filter.into() };
@@ -275,7 +277,9 @@ impl Engine {
         (deliver, retain): (u64, u64),
         name: Option<ExchangeName>,
     ) {
-        let known = name.map_or(Got::NOBODY, |name| self.mark_left(name, left, shards, deliver | retain));
+        let known = name.map_or(Got::NOBODY, |name| {
+            self.desk.exchanges.mark_left(self.place, &mut self.desk.journal, name, left, shards, deliver | retain)
+        });
         let mut publication = left.message.publication();
         let home = partition_of(publication.tenant, publication.topic);
         if left.is_missing(retain, shards, home) && !known.sessions.has(home) {
@@ -291,17 +295,6 @@ impl Engine {
         let wants = |partition| is_missing(partition) && !known.sessions.has(partition);
         let deals = |partition| is_missing(partition) && !known.groups.has(partition);
         crate::publish::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, wants, deals);
-    }
-
-    /// Notes that all who are here get a message now that was on its way to them. Returns who has got it before.
-    fn mark_left(&mut self, name: ExchangeName, left: &Left, shards: u16, bits: u64) -> Got {
-        let known = self.desk.exchanges.marks.get(name);
-        let place = self.place;
-        let those = Partitions::that(|partition| place.owns(partition) && left.is_missing(bits, shards, partition));
-        if !those.is_empty() {
-            self.put_mark(name, Got { sessions: those, groups: those });
-        }
-        known
     }
 
     /// Says whether this shard was to deal it.
@@ -345,5 +338,25 @@ impl Engine {
                 self.desk.journal.delete(Key::Crossed(number, place));
             }
         }
+    }
+}
+
+impl Exchanges {
+    /// Notes that all who are here get a message now that was on its way to them. Returns who has got it before.
+    fn mark_left(
+        &mut self,
+        place: Place,
+        journal: &mut Journal,
+        name: ExchangeName,
+        left: &Left,
+        shards: u16,
+        bits: u64,
+    ) -> Got {
+        let known = self.marks.get(name);
+        let those = Partitions::that(|partition| place.owns(partition) && left.is_missing(bits, shards, partition));
+        if !those.is_empty() {
+            self.put_mark(place, journal, name, Got { sessions: those, groups: those });
+        }
+        known
     }
 }

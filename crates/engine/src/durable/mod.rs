@@ -27,7 +27,7 @@ pub(crate) use crossing::{Crossings, Way};
 pub use describe::{describe, name_of_kind};
 pub use journal::JournalBatch;
 pub(crate) use journal::{Journal, Mark};
-pub(crate) use keys::{Key, StoredSession, entries_from};
+pub(crate) use keys::{Key, STORED_NAME_MAX, StoredSession, entries_from};
 pub(crate) use records::{EntryRead, Numbers, put_subscription, read_entry};
 pub(crate) use records::{put_message as put_stored_message, read_message as read_stored_message};
 pub(crate) use recovery::Recovery;

@@ -196,7 +196,9 @@ impl Engine {
             }
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
             Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
-            Key::Outgoing(number) => self.restore_outgoing(now, number, value).map_err(wrong)?,
+            Key::Outgoing(number) => {
+                self.outgoing.restore_outgoing(now, &mut self.desk, number, value).map_err(wrong)?;
+            }
             Key::Mark(name, shard) => {
                 let by = Got::read_stored(&mut WireReader::new(value)).map_err(wrong)?;
                 self.desk.exchanges.marks.restore(name, shard, by);
@@ -204,7 +206,7 @@ impl Engine {
             Key::Retained(tenant, topic) => {
                 let message = read_retained(value, now, tenant, topic).map_err(wrong)?;
                 all.done.retained += u64::from(!message.payload().is_empty());
-                self.restore_retained(now, tenant, message);
+                self.retained.restore_retained(now, &mut self.desk, tenant, message);
             }
             Key::Foreign => {}
         }

@@ -197,17 +197,17 @@ impl Engine {
     /// A table has come: begins to tell who deals. Members take their seats next. `decided` are partitions of which it
     /// says whether they had moved to a node that is gone.
     pub(crate) fn begin_dealing_anew(&mut self, old: &Roster, decided: Partitions) {
-        for peer in old.peers().without(self.roster.peers()) {
+        for peer in old.peers().without(self.links.roster.peers()) {
             self.groups.dealers.forget(peer);
         }
-        for peer in self.roster.peers().without(old.peers()) {
+        for peer in self.links.roster.peers().without(old.peers()) {
             self.groups.dealers.forget(peer);
         }
         let was_missed = |partition| old.misses(partition) || decided.has(partition);
-        let taken = Partitions::that(|partition| was_missed(partition) && !self.roster.misses(partition));
-        self.groups.dealers.follow(old, &self.roster, taken);
-        for shard in self.roster.others() {
-            let partitions = Partitions::that(|partition| self.roster.home_of(partition) == shard);
+        let taken = Partitions::that(|partition| was_missed(partition) && !self.links.roster.misses(partition));
+        self.groups.dealers.follow(old, &self.links.roster, taken);
+        for shard in self.links.roster.others() {
+            let partitions = Partitions::that(|partition| self.links.roster.home_of(partition) == shard);
             // Whoever has taken a place answers anew, behind all that is wanted there.
             let took = !partitions.among(taken).is_empty();
             let Some(other) = self.groups.dealers.other(shard).filter(|it| took || it.told_seats != partitions) else {
@@ -233,7 +233,7 @@ impl Engine {
 
     /// All members of this shard have taken their seats.
     pub(crate) fn finish_dealing_anew(&mut self, now: Now) {
-        for shard in self.roster.others() {
+        for shard in self.links.roster.others() {
             let Some(other) = self.groups.dealers.other(shard) else { continue };
             if std::mem::take(&mut other.telling) {
                 let (partitions, round) = (other.told_seats, other.told_round);
@@ -253,7 +253,7 @@ impl Engine {
     /// A message of this name is dealt here to groups of these partitions: those who are to be their homes next are
     /// told so.
     pub(crate) fn tell_next_homes(&mut self, name: ExchangeName, partitions: Partitions) {
-        let (own, roster) = (self.place.shard, &self.roster);
+        let (own, roster) = (self.place.shard, &self.links.roster);
         let stays = |partition| roster.home_of(partition) == own && !self.desk.transfers.leaves(partition);
         let mut partitions = partitions.without(Partitions::that(stays));
         if !partitions.is_empty() {
@@ -269,7 +269,7 @@ impl Engine {
         let transfers = &mut self.desk.transfers;
         let mut next: Vec<(ShardId, Partitions)> = Vec::new();
         for partition in partitions.iter() {
-            let home = transfers.new_home(partition).unwrap_or_else(|| self.roster.home_of(partition));
+            let home = transfers.new_home(partition).unwrap_or_else(|| self.links.roster.home_of(partition));
             if home == own {
                 // Its images may have been given out: then this goes along with what has come since.
                 transfers.note_dealt(partition, name);
@@ -287,7 +287,7 @@ impl Engine {
 
     /// Tells who is not the dealer of what is published here, where that has changed.
     fn tell_elsewhere(&mut self) {
-        for shard in self.roster.others() {
+        for shard in self.links.roster.others() {
             let dealers = &self.groups.dealers;
             let partitions = Partitions::that(|partition| dealers.dealer_of(partition) != shard).without(dealers.open);
             let Some(other) = self.groups.dealers.other(shard) else { continue };
@@ -300,7 +300,12 @@ impl Engine {
     /// Takes a word about dealing.
     pub(crate) fn handle_dealing(&mut self, now: Now, from: ShardId, word: DealingWord) {
         if let DealingWord::Dealt { name, partitions } = word {
-            return self.put_mark(name, Got { groups: partitions, ..Got::NOBODY });
+            return self.desk.exchanges.put_mark(
+                self.place,
+                &mut self.desk.journal,
+                name,
+                Got { groups: partitions, ..Got::NOBODY },
+            );
         }
         let Some(other) = self.groups.dealers.other(from) else { return };
         match word {
@@ -336,7 +341,7 @@ impl Engine {
 
     /// Tells those who wait for it that this shard knows all members of groups.
     fn become_ready(&mut self, now: Now) {
-        let (roster, dealers) = (&self.roster, &self.groups.dealers);
+        let (roster, dealers) = (&self.links.roster, &self.groups.dealers);
         let has_all = |partition| {
             let seated = |shard: ShardId| dealers.others[usize::from(shard.0 & 63)].seated.has(partition);
             roster.home_of(partition) == dealers.own
@@ -345,7 +350,7 @@ impl Engine {
         };
         let complete = Partitions::that(has_all);
         let before = std::mem::replace(&mut self.groups.dealers.complete, complete);
-        for shard in self.roster.others() {
+        for shard in self.links.roster.others() {
             let Some(other) = self.groups.dealers.other(shard) else { continue };
             let partitions = complete.among(other.seated).without(other.answered);
             if !partitions.is_empty() {
@@ -362,7 +367,7 @@ impl Engine {
 
     /// The home of partitions knows all members: it deals what is published here from now on.
     fn deal_at(&mut self, now: Now, home: ShardId, partitions: Partitions) {
-        let roster = &self.roster;
+        let roster = &self.links.roster;
         let dealers = &mut self.groups.dealers;
         let partitions = partitions.among(Partitions::that(|partition| roster.home_of(partition) == home));
         let known = partitions.iter().all(|partition| dealers.dealer_of(partition) == home);
@@ -382,7 +387,7 @@ impl Engine {
 
     /// Forgets groups that this shard has dealt for, when no shard's messages are dealt here any more.
     fn drop_groups_dealt_elsewhere(&mut self, now: Now) {
-        let dropped = self.groups.dealers.dealt_by_others(&self.roster);
+        let dropped = self.groups.dealers.dealt_by_others(&self.links.roster);
         let groups = self.groups.dealt.iter();
         let of_those = groups.filter(|(_, group)| dropped.has(group.partition));
         let names: Vec<(TenantId, Box<str>, Box<str>)> =
@@ -394,8 +399,8 @@ impl Engine {
 
     /// The shards where the members of a group have seats: its home, and whoever deals meanwhile.
     pub(super) fn tables_of(&self, partition: PartitionId) -> impl Iterator<Item = ShardId> + use<> {
-        let (home, dealer) = (self.roster.home_of(partition), self.groups.dealers.dealer_of(partition));
-        let dealer = Some(dealer).filter(|dealer| *dealer != home && self.roster.has(*dealer));
+        let (home, dealer) = (self.links.roster.home_of(partition), self.groups.dealers.dealer_of(partition));
+        let dealer = Some(dealer).filter(|dealer| *dealer != home && self.links.roster.has(*dealer));
         std::iter::once(home).chain(dealer)
     }
 }

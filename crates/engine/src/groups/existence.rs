@@ -42,7 +42,7 @@ impl Engine {
     /// A group is about to be dealt here. Where its member has yet to hear that the home is another shard, that one
     /// hears of the group by this one.
     pub(super) fn tell_home_of_new(&mut self, group: GroupName<'_>) {
-        let home = self.roster.home_of(group_partition(group.tenant, group.share, group.filter));
+        let home = self.links.roster.home_of(group_partition(group.tenant, group.share, group.filter));
         if home != self.place.shard && self.groups.find(group).is_none() {
             self.links.send(home, Record::GroupExists { group });
         }
@@ -52,7 +52,7 @@ impl Engine {
     /// shard have their seats.
     pub(crate) fn tell_homes_of_groups(&mut self, old: &Roster) {
         for (_, dealt) in self.groups.dealt.iter() {
-            let home = self.roster.home_of(dealt.partition);
+            let home = self.links.roster.home_of(dealt.partition);
             if home != self.place.shard && home != old.home_of(dealt.partition) {
                 let group = GroupName { tenant: dealt.tenant, share: &dealt.share, filter: &dealt.filter };
                 self.links.send(home, Record::GroupExists { group });
@@ -81,6 +81,7 @@ impl Engine {
     /// Whether whoever is in a group of a partition has a seat here: nobody who was at a node that is gone is to come,
     /// and all others have said so.
     pub(super) fn knows_all_members(&self, partition: PartitionId) -> bool {
-        !self.awaits_somebody() && self.groups.dealers.is_told_all(&self.roster, partition)
+        !self.peers.awaits_somebody(&self.links.roster, &self.groups, &self.desk.transfers)
+            && self.groups.dealers.is_told_all(&self.links.roster, partition)
     }
 }

@@ -31,7 +31,7 @@ impl super::Dealers {
 impl Engine {
     /// Notes a join that is not to be confirmed yet; says whether it is one.
     pub(super) fn joins_late(&mut self, from: ShardId, partition: PartitionId, ticket: Ticket) -> bool {
-        let early = self.groups.dealers.is_early(&self.roster, from, partition);
+        let early = self.groups.dealers.is_early(&self.links.roster, from, partition);
         if early {
             self.groups.dealers.late_joins.push(LateJoin { partition, from, ticket });
         }
@@ -43,7 +43,7 @@ impl Engine {
         if self.groups.dealers.late_joins.is_empty() {
             return;
         }
-        let (dealers, roster) = (&self.groups.dealers, &self.roster);
+        let (dealers, roster) = (&self.groups.dealers, &self.links.roster);
         let is_early = |join: &LateJoin| dealers.is_early(roster, join.from, join.partition);
         let (wait, ready): (Vec<_>, Vec<_>) = dealers.late_joins.iter().copied().partition(is_early);
         self.groups.dealers.late_joins = wait;

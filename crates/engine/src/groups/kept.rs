@@ -237,8 +237,9 @@ impl Reach<'_> {
     #[cold]
     pub(super) fn keep_for_who_comes(&mut self, now: Now, key: GroupKey, publication: &mut Publication<'_>) {
         let leave = self.groups.members(key).next().is_some();
-        let told = self.groups.partition_of(key).is_some_and(|it| self.groups.dealers.is_told_all(self.roster, it));
-        let awaits = leave || !told || self.roster.misses_any() || self.groups.dealers.miss_any();
+        let told =
+            self.groups.partition_of(key).is_some_and(|it| self.groups.dealers.is_told_all(&self.links.roster, it));
+        let awaits = leave || !told || self.links.roster.misses_any() || self.groups.dealers.miss_any();
         let name = self.groups.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
             Some((share, filter)) => self.wait_for_member(now, (&share, &filter), publication),
@@ -342,7 +343,7 @@ impl Engine {
         for (home, id) in done {
             if home == self.place.shard {
                 reach!(self).forget_deal(id);
-            } else if self.roster.has(home) {
+            } else if self.links.roster.has(home) {
                 self.links.answer(home, Promised::Dealt { id }, batch);
             }
         }
@@ -398,11 +399,11 @@ impl Engine {
         }
         let group = GroupName { tenant, share: &share, filter: &filter };
         let partition = group_partition(tenant, &share, &filter);
-        if self.roster.misses(partition) || self.desk.moving.has(partition) {
+        if self.links.roster.misses(partition) || self.desk.moving.has(partition) {
             // Who deals for the group is about to be known.
             return;
         }
-        let home = self.roster.home_of(partition);
+        let home = self.links.roster.home_of(partition);
         let source = Source { hops, ..Source::inside(self.place.shard, now) };
         if home != self.place.shard {
             return self.send_to_group(now, group, &mut publication, &source, (home, u32::MAX), (0, id, client));
@@ -440,7 +441,7 @@ impl Engine {
     ) {
         let names = (group.share, group.filter);
         let (mut id, mut crossing) = (0, None);
-        if client == 0 && self.roster.is_own(home) {
+        if client == 0 && self.links.roster.is_own(home) {
             reach!(self).forget_deal(again);
             crossing = reach!(self).cross_for_group(publication, names, home);
         } else if of == 0 {
@@ -455,7 +456,7 @@ impl Engine {
     pub(crate) fn handle_deal_timer(&mut self, now: Now) {
         self.groups.kept.due = None;
         let over = |deal: &Deal| deal.at.is_none() && deal.since.plus(WAIT_MS) <= now.monotonic;
-        if !self.roster.misses_any() {
+        if !self.links.roster.misses_any() {
             for id in self.groups.kept.ids(over) {
                 self.deal_kept(now, id, true);
             }

@@ -321,7 +321,7 @@ impl Reach<'_> {
             return;
         }
         let mut id = again;
-        if self.roster.is_own(shard) && !self.keeps_own_deals() {
+        if self.links.roster.is_own(shard) && !self.keeps_own_deals() {
             self.forget_deal(again);
         } else {
             id = self.keep_deal(now, publication, (&name.0, &name.1), (shard, client), source.hops, again);
@@ -336,7 +336,7 @@ impl Reach<'_> {
 
     /// Whether what members of this node itself are dealt is kept as well: another node may have to go on with what this one had.
     fn keeps_own_deals(&self) -> bool {
-        self.desk.journal.is_on() && !self.roster.has_no_peers()
+        self.desk.journal.is_on() && !self.links.roster.has_no_peers()
     }
 
     /// Delivers a dealt message to a session of this shard; says whether it is a member.

@@ -34,14 +34,14 @@ impl Engine {
         publication: &mut Publication<'_>,
     ) {
         let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
-        let (group, home) = (membership.group(), self.roster.home_of(membership.partition));
+        let (group, home) = (membership.group(), self.links.roster.home_of(membership.partition));
         // Whoever keeps it, though it is the home no longer, forgets it and passes it on in one step.
-        let promised = membership.promised().filter(|(keeper, _)| self.roster.has(*keeper));
+        let promised = membership.promised().filter(|(keeper, _)| self.links.roster.has(*keeper));
         let (home, of) = promised.unwrap_or((home, 0));
         if home == self.place.shard {
             self.deal_again(now, group, publication, &source, (self.place.shard, from.0));
         } else {
-            self.give_up_deal(of);
+            self.desk.exchanges.give_up_deal(self.place, &mut self.desk.journal, of);
             self.send_to_group(now, group, publication, &source, (home, from.0), (of, 0, 0));
         }
     }
@@ -85,7 +85,14 @@ impl Engine {
             return self.keep_for_client(now, group, publication, (client, id));
         }
         let partition = group_partition(group.tenant, group.share, group.filter);
-        self.note_taken(publication.qos, id, Some(partition));
+        self.desk.exchanges.note_taken(
+            self.place,
+            &mut self.desk.transfers,
+            &mut self.desk.journal,
+            publication.qos,
+            id,
+            Some(partition),
+        );
         self.deal_again(now, group, publication, source, (from, not_to));
     }
 
@@ -104,17 +111,17 @@ impl Engine {
             }
             // All have left for homes that do not have them any more: the move was called off, and their node has yet
             // to hear of it.
-            Some(_) if publication.qos != QoS::AtMostOnce && !self.roster.has_no_peers() => {
+            Some(_) if publication.qos != QoS::AtMostOnce && !self.links.roster.has_no_peers() => {
                 self.wait_for_members(now, group, publication);
             }
             None if source.hops <= RETURNS_MAX && publication.qos != QoS::AtMostOnce => {
                 let partition = group_partition(group.tenant, group.share, group.filter);
-                let home = self.roster.home_of(partition);
+                let home = self.links.roster.home_of(partition);
                 if home != self.place.shard {
                     // The group is dealt elsewhere by now.
                     let source = Source { hops: source.hops + 1, ..*source };
                     self.send_to_group(now, group, publication, &source, (home, u32::MAX), (0, 0, 0));
-                } else if self.roster.misses_any() || !self.groups.dealers.is_complete(partition) {
+                } else if self.links.roster.misses_any() || !self.groups.dealers.is_complete(partition) {
                     self.wait_for_members(now, group, publication);
                 } else {
                     self.desk.discard_publication(Reason::NoGroupMember, publication);
@@ -180,7 +187,14 @@ impl Engine {
         }
         let receiver = self.desk.sessions.get(session.0).filter(|_| stored);
         let owner = receiver.map(|session| partition_of(session.tenant, &session.client_id));
-        self.note_taken(publication.qos, id, owner);
+        self.desk.exchanges.note_taken(
+            self.place,
+            &mut self.desk.transfers,
+            &mut self.desk.journal,
+            publication.qos,
+            id,
+            owner,
+        );
         if id != 0 && stored {
             let batch = self.desk.journal.promised_batch();
             self.links.answer(from, Promised::Dealt { id }, batch);

@@ -55,11 +55,11 @@ impl Engine {
         self.take_retained(&mut out, now, partition);
         self.put_marks(&mut out, partition);
         self.put_kept(&mut out, now, Partitions::of(partition));
-        self.put_dealt_before(&mut out, Partitions::NONE);
-        self.put_outgoing(&mut out, now, partition);
-        self.forget_outgoing(Partitions::of(partition));
-        self.put_removed(&mut out, partition);
-        self.forget_removed(partition);
+        self.desk.exchanges.put_dealt_before(&mut out, Partitions::NONE);
+        self.outgoing.put_outgoing(&mut out, now, partition);
+        self.outgoing.forget_outgoing(&mut self.desk, Partitions::of(partition));
+        self.retained.put_removed(&mut out, partition);
+        self.retained.forget_removed(&mut self.desk, partition);
         for key in sessions {
             self.forget_session(now, key);
         }
@@ -135,7 +135,7 @@ impl Engine {
             out.put_bytes(text.as_bytes());
             out.put_u8(subscriber.map_or(0, |subscriber| subscriber.options.bits()));
             out.put_u32(subscriber.map_or(0, |subscriber| subscriber.subscription_id));
-            out.put_u8(u8::from(self.fetch_of(key, text).is_some()));
+            out.put_u8(u8::from(self.fetches.fetch_of(&self.desk.sessions, key, text).is_some()));
         }
         let memberships = rare.map_or(&[][..], |rare| &rare.memberships);
         out.put_u32(memberships.len() as u32);
@@ -166,7 +166,7 @@ impl Engine {
     /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.
     pub(super) fn forget_session(&mut self, now: Now, key: SessionKey) {
         self.cancel_session_timers(key);
-        self.end_fetches(key);
+        self.fetches.end_fetches(&mut self.desk.sessions, key);
         self.set_standing(now, key, Standing::Client);
         self.remove_subscriptions(now, key);
         self.desk.end_answered_exchanges(key);

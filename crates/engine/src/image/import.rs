@@ -47,7 +47,7 @@ impl Engine {
             return Err(WireError { reading: "the end of the image" }.into());
         }
         for (name, by) in marks {
-            self.put_mark(name, by);
+            self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, by);
         }
         for session in sessions {
             self.adopt_session(now, session);
@@ -55,10 +55,10 @@ impl Engine {
         for message in retained {
             self.adopt_retained(now, message);
         }
-        self.adopt_removed(now, removed);
+        self.retained.adopt_removed(now, &mut self.desk, removed);
         self.adopt_kept(now, partition, kept);
         self.adopt_dealt_before(dealt_before);
-        self.adopt_outgoing(outgoing);
+        self.outgoing.adopt_outgoing(&mut self.desk, outgoing);
         // The rules here may be others than those that the subscriptions were allowed by.
         self.rules.recheck();
         self.after_frame(now);
@@ -113,7 +113,7 @@ impl Engine {
             if fetching {
                 // The topics have other homes now, so it begins anew.
                 let request = FetchRequest { filter: filter.into(), options: options.bits(), subscription_id };
-                self.add_fetch(key, request);
+                self.fetches.add_fetch(&self.links.roster, &mut self.desk.sessions, key, request);
             }
         }
         for membership in memberships {
@@ -146,8 +146,8 @@ impl Engine {
 
     fn adopt_retained(&mut self, now: Now, message: MessageRef) {
         let (tenant, topic) = (message.tenant, message.topic().to_owned());
-        let is_old = if self.keeps_versions(&topic) {
-            self.has_as_new(now, tenant, &topic, message.publisher)
+        let is_old = if self.homes.keep_versions(&self.uplinks.brokers.config, &topic) {
+            self.retained.has_as_new(now, tenant, &topic, message.publisher)
         } else {
             self.retained.values.get(tenant, &topic, now.monotonic).is_some()
         };

@@ -144,9 +144,9 @@ impl Engine {
         self.put_retained(&mut out, now, partition);
         self.put_marks(&mut out, partition);
         self.put_kept(&mut out, now, others.with(Partitions::of(partition)));
-        self.put_dealt_before(&mut out, others);
-        self.put_outgoing(&mut out, now, partition);
-        self.put_removed(&mut out, partition);
+        self.desk.exchanges.put_dealt_before(&mut out, others);
+        self.outgoing.put_outgoing(&mut out, now, partition);
+        self.retained.put_removed(&mut out, partition);
         seal(out)
     }
 
@@ -157,8 +157,9 @@ impl Engine {
         let aside = self.abandon_transfers(partitions);
         self.send_on_all_of(now, partitions);
         self.desk.exchanges.note_left(partitions);
-        self.leave_marks(self.own(partitions).into_iter().collect());
-        self.forget_outgoing(partitions);
+        let own = self.own(partitions).into_iter().collect();
+        self.desk.exchanges.leave_marks(self.place, &mut self.desk.journal, own);
+        self.outgoing.forget_outgoing(&mut self.desk, partitions);
         let mut all = Owed::default();
         for partition in self.own(partitions) {
             all.add(&Owed { retained: 0, ..self.owed(partition) });
@@ -182,7 +183,7 @@ impl Engine {
                     self.desk.journal.delete(Key::Retained(tenant, &topic));
                 }
             }
-            self.forget_removed(partition);
+            self.retained.forget_removed(&mut self.desk, partition);
         }
         self.after_frame(now);
     }

@@ -118,12 +118,21 @@ impl Engine {
             Record::Dealing(word) => self.handle_dealing(now, from, word),
             Record::Exchange(word) => self.desk.exchanges.note_coming(word),
             Record::RetainedQuery { fetch, tenant, filter, after } => {
-                self.answer_retained_query(now, from, fetch, tenant, filter, after);
+                self.retained.answer_retained_query(
+                    now,
+                    &mut self.desk,
+                    &mut self.links,
+                    (from, fetch),
+                    (tenant, filter),
+                    after,
+                );
             }
             Record::RetainedItem { fetch, mut envelope } => {
                 self.handle_retained_item(now, from, fetch, &mut envelope.publication);
             }
-            Record::RetainedEnd { fetch, after } => self.handle_retained_end(fetch, after),
+            Record::RetainedEnd { fetch, after } => {
+                self.fetches.handle_retained_end(&mut self.desk.sessions, fetch, after);
+            }
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
             Record::Park { connection } => {
                 self.desk.tell_delayed(Delay::Queue(None), connection);
@@ -199,7 +208,7 @@ impl Engine {
             let is_stray = envelope.purpose & VERSIONED != 0;
             let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
             refused = if is_stray {
-                self.take_stray(now, publication)
+                self.retained.take_stray(now, self.place, &self.links.roster, &mut self.desk, publication)
             } else if kept_by_a_broker {
                 self.take_over_at_home(now, publication)
             } else {

@@ -3,6 +3,7 @@
 //! Without a table everything is at home here. With one, a client whose partition is worked elsewhere is sent there or
 //! relayed, and what nobody may serve at the moment (it moves, or the lease on it has run out) is refused.
 
+use crate::orchestrator::uplink::FleetConfig;
 use tidegate_mqtt::Version;
 
 use crate::connection::Phase;
@@ -12,6 +13,7 @@ use crate::event::Event;
 use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::UPLINK_LISTENER;
+use crate::publish::is_own_topic;
 use crate::telling::reason::Reason;
 
 /// Where the clients of a partition are served.
@@ -58,6 +60,11 @@ pub(crate) struct HomesInForce {
 }
 
 impl HomesInForce {
+    /// Whether retained values have versions: where several nodes may keep one of the same topic.
+    pub(crate) fn keep_versions(&self, fleet: &FleetConfig, topic: &str) -> bool {
+        !self.are_everywhere() && !fleet.is_on() && !is_own_topic(topic)
+    }
+
     /// Where a partition is served.
     #[inline]
     pub(crate) fn of(&self, partition: PartitionId) -> Home {

@@ -182,7 +182,7 @@ impl Engine {
         let wanted = Wanted { tenant: publication.tenant, topic, qos: publication.qos, cost };
         match before {
             Reserving::Granted { number, shards } => {
-                self.commit(number, shards, self.roster.living(route.remote_bits()));
+                self.commit(number, shards, self.links.roster.living(route.remote_bits()));
                 return self.admitted(key);
             }
             Reserving::Asked(number) => {
@@ -194,7 +194,7 @@ impl Engine {
             Reserving::Refused | Reserving::Not => {}
         }
         let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
-        let remote = self.roster.living(route.remote_bits());
+        let remote = self.links.roster.living(route.remote_bits());
         match self.desk.rejecting(
             now.monotonic,
             route,
@@ -410,7 +410,7 @@ impl Engine {
         }
         if extra.withheld_until != Millis::NEVER {
             self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
-            for shard in self.roster.others() {
+            for shard in self.links.roster.others() {
                 self.links.send(shard, Record::GiveUp { connection: key });
             }
         }
@@ -426,7 +426,7 @@ impl Engine {
                 wrong(format!("room number {number} was asked for and nobody waits for it"));
             }
         }
-        if self.roster.is_alone() && self.desk.reservations.len() > 0 {
+        if self.links.roster.is_alone() && self.desk.reservations.len() > 0 {
             wrong("room is kept although nobody else could be asked".into());
         }
     }

@@ -57,10 +57,10 @@ impl Engine {
             return self.confirm_awaited(ticket);
         }
         if key.index == OUTGOING_INDEX {
-            return self.confirm_outgoing(ticket);
+            return self.outgoing.confirm_outgoing(&mut self.desk, ticket);
         }
         if key.index == STRAY_INDEX {
-            return self.confirm_stray(ticket);
+            return self.retained.confirm_stray(&mut self.desk, &mut self.links, ticket);
         }
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };

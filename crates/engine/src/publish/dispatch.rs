@@ -4,10 +4,9 @@ use tidegate_mqtt::QoS;
 
 use crate::addresses::Nodes;
 use crate::cluster::outgoing::OUTGOING_INDEX;
-use crate::cluster::roster::Roster;
 use crate::connection::to_write::WIDE_RECEIVERS;
 use crate::desk::Desk;
-use crate::durable::{Key, Way};
+use crate::durable::Way;
 use crate::engine::Engine;
 use crate::groups::Groups;
 use crate::hash::hash_name;
@@ -24,9 +23,6 @@ use crate::session::BlockedPublisher;
 use crate::settings::SharedStrategy;
 use crate::telling::reason::Reason;
 use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
-
-/// Longest topic or filter that a key of the store can hold, bytes.
-pub(crate) const STORED_NAME_MAX: usize = 65_000;
 
 /// Where a message comes from.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +99,6 @@ pub(crate) struct Reach<'e> {
     pub index: &'e mut SubscriptionIndex,
     pub scratch: &'e mut Route,
     pub place: Place,
-    pub roster: &'e Roster,
     pub nodes: &'e Nodes,
 }
 
@@ -119,7 +114,6 @@ macro_rules! reach {
             index: &mut $engine.index,
             scratch: &mut $engine.scratch_route,
             place: $engine.place,
-            roster: &$engine.roster,
             nodes: &$engine.nodes,
         }
     };
@@ -183,7 +177,7 @@ impl Engine {
     /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does
     /// nothing where the home is elsewhere: the envelope takes it there.
     pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        let at_home = self.roster.home_of_topic(publication.tenant, publication.topic) == self.place.shard;
+        let at_home = self.links.roster.home_of_topic(publication.tenant, publication.topic) == self.place.shard;
         if !at_home && !self.desk.transfers.keeps(partition_of(publication.tenant, publication.topic)) {
             return None;
         }
@@ -193,56 +187,14 @@ impl Engine {
         if !self.desk.transfers.are_none() && !is_own_topic(publication.topic) {
             self.desk.transfers.note_retained(now, publication);
         }
-        self.keep_retained(now, publication)
-    }
-
-    /// Keeps or clears the retained message of a topic.
-    pub(crate) fn keep_retained(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        if self.keeps_versions(publication.topic) {
-            return self.keep_newest(now, publication);
-        }
-        let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
-        if publication.payload.is_empty() {
-            let known = self.retained.values.clear(publication.tenant, publication.topic).is_some();
-            if stored && known {
-                self.desk.journal.delete(Key::Retained(publication.tenant, publication.topic));
-            }
-            return None;
-        }
-        self.keep_value(now, publication)
-    }
-
-    /// Keeps a value that is not empty.
-    pub(crate) fn keep_value(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
-        if stored && publication.topic.len() > STORED_NAME_MAX {
-            self.desk.counters.drop_message(Reason::InvalidTopicName);
-            return Some(Reason::InvalidTopicName);
-        }
-        if self.desk.journal.has_no_room_to_retain(publication) {
-            self.desk.counters.drop_message(Reason::StoreFull);
-            return Some(Reason::StoreFull);
-        }
-        let message = publication.keep();
-        let refused = self.retained.values.set(publication.tenant, publication.topic, message, now.monotonic).err();
-        // Before the new value is put: the topic itself may be among those that have just expired.
-        self.forget_expired();
-        if let Some(reason) = refused {
-            self.desk.counters.drop_message(reason);
-        } else if stored {
-            self.desk.journal.put_retained(publication);
-        }
-        refused
-    }
-
-    /// Retained messages that have expired are forgotten by the store as well.
-    pub(crate) fn forget_expired(&mut self) {
-        let stored = self.desk.journal.is_on();
-        for (tenant, topic) in self.retained.values.take_expired() {
-            if stored && !is_own_topic(&topic) {
-                self.desk.journal.delete(Key::Retained(tenant, &topic));
-            }
-        }
+        self.retained.keep_retained(
+            now,
+            &self.links.roster,
+            &mut self.desk,
+            &self.homes,
+            &self.uplinks.brokers.config,
+            publication,
+        )
     }
 }
 
@@ -271,7 +223,7 @@ impl Reach<'_> {
     ) -> Dispatched {
         let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
         self.count_withheld(route);
-        let remote = self.roster.living(route.remote_bits());
+        let remote = self.links.roster.living(route.remote_bits());
         let goes_on = remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
         if goes_on {
             // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.
@@ -333,7 +285,7 @@ impl Reach<'_> {
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();
         let by_fleet = self.uplinks.brokers.config.is_on() && route.has_no_local() && publication.publisher != 0;
-        if publication.retain && !self.roster.is_alone() {
+        if publication.retain && !self.links.roster.is_alone() {
             for target in targets {
                 let qos = target.qos().min(publication.qos);
                 self.desk.note_fresh(target.session, publication.topic, qos);
@@ -408,14 +360,14 @@ impl Reach<'_> {
         let mut homes = 0;
         let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide();
         if publication.retain && !publication.retain_is_done && !kept_by_brokers {
-            let home = self.roster.home_of_topic(publication.tenant, publication.topic);
+            let home = self.links.roster.home_of_topic(publication.tenant, publication.topic);
             let partition = partition_of(publication.tenant, publication.topic);
             let new_home = self.desk.transfers.new_home(partition).filter(|_| !is_own_topic(publication.topic));
             homes = (1u64 << home.0 | new_home.map_or(0, |shard| 1 << shard.0)) & !(1 << self.place.shard.0);
         }
         let mut bits = remote | homes;
         let mut crossing = None;
-        let own = bits & !self.roster.peers().0;
+        let own = bits & !self.links.roster.peers().0;
         if own != 0 && self.must_be_kept(publication, source) {
             let name = self.links.exchange.map(|word| word.name);
             let way = Way::Publish { shards: self.place.shards, deliver: remote & own, retain: homes & own, name };

@@ -192,7 +192,9 @@ impl Engine {
         }
         let traits = self.cache.traits(slot);
         let is_short = raw.payload.len() <= self.settings.limits.max_payload;
-        let may_wait = traits.may_reject || self.desk.journal.full || self.misses_somebody();
+        let may_wait = traits.may_reject
+            || self.desk.journal.full
+            || self.peers.misses_somebody(&self.links.roster, &self.desk.transfers);
         if may_wait && is_short && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding) {
             return;
         }
@@ -449,7 +451,7 @@ impl Engine {
 
     /// Subscriptions go over the links as messages do: whoever fills them waits until they have drained.
     pub(crate) fn wait_for_full_links(&mut self, now: Now, key: ConnectionKey) {
-        let full = self.roster.others().into_iter().filter(|shard| self.links.is_full(*shard));
+        let full = self.links.roster.others().into_iter().filter(|shard| self.links.is_full(*shard));
         let full = full.fold(0, |bits, shard| bits | 1u64 << shard.0);
         if full != 0 {
             self.wait_for_links(now, key, full);

@@ -6,12 +6,12 @@ pub(crate) mod steps;
 use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicFilter};
 
 use crate::connection::FetchRequest;
+use crate::durable::STORED_NAME_MAX;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
-use crate::publish::dispatch::STORED_NAME_MAX;
 use crate::publish::is_own_topic;
 use crate::settings::Holding;
 use crate::telling::reason::Reason;
@@ -136,11 +136,11 @@ impl Engine {
     /// here before must have reached the topic's home, or the new subscription would get neither it nor the value that
     /// it has become. With two shards the home is one of them, and one link keeps the order by itself.
     pub(crate) fn wait_for_interest(&mut self, ticket: Ticket, asks_homes: bool) -> u16 {
-        if self.peers.interest_under_way == 0 && !(asks_homes && self.roster.count() > 2) {
+        if self.peers.interest_under_way == 0 && !(asks_homes && self.links.roster.count() > 2) {
             return 0;
         }
         let mut told = u16::from(self.uplinks.wanted.wait_behind(self.place.shard, ticket));
-        for shard in self.roster.others() {
+        for shard in self.links.roster.others() {
             self.links.send(shard, Record::InterestBarrier { ticket });
             told += 1;
         }
@@ -196,7 +196,7 @@ impl Engine {
         ticket: Option<Ticket>,
     ) -> u16 {
         let mut told = 0;
-        for shard in self.roster.others_for(filter) {
+        for shard in self.links.roster.others_for(filter) {
             self.links.send(shard, Record::Interest { tenant, filter, present, ticket });
             told += 1;
         }
@@ -230,7 +230,7 @@ impl Engine {
         session.filters.remove(removed.entry);
         self.desk.tenants.release(tenant, Holding::Subscriptions, 1);
         self.desk.forget_subscription(key, filter.as_str());
-        self.end_fetch_of(key, filter.as_str());
+        self.fetches.end_fetch_of(&mut self.desk.sessions, key, filter.as_str());
         if removed.last_local {
             self.announce_interest(tenant, filter.as_str(), false, None);
             self.note_sys_interest(now, tenant, filter.as_str(), false);
@@ -259,9 +259,9 @@ impl Engine {
         let mut unwanted = Vec::new();
         let notes_unwanted = self.uplinks.brokers.config.has_uplinks_here();
         for filter in filters.iter() {
-            let (links, roster) = (&mut self.links, &self.roster);
+            let links = &mut self.links;
             self.index.unsubscribe_entry(filter, key, |tenant, filter| {
-                for shard in roster.others_for(filter) {
+                for shard in links.roster.others_for(filter) {
                     links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
                 }
                 if is_own_topic(filter) {

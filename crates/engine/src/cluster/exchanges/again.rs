@@ -81,7 +81,9 @@ impl Engine {
     fn publish_again(&mut self, now: Now, exchange: Exchange, it: &Repeated<'_, '_>) {
         let Repeated { key, session, tenant, slot, raw, .. } = *it;
         let Some(id) = raw.packet_id else { return };
-        if self.misses_somebody() && self.would_miss_somebody(slot, tenant, raw.retain) {
+        if self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
+            && self.would_miss_somebody(slot, tenant, raw.retain)
+        {
             if self.wait_for_those_missed(now, key) {
                 self.hold_back(raw);
             } else {
@@ -121,8 +123,16 @@ impl Engine {
         }
         let (_, route) = self.cache.get(slot);
         reach!(self).deliver_to_rest(now, route, publication, source, known);
-        let in_transit = self.mark_in_transit(exchange.name);
-        let covered = exchange.covered.with(marked.with(self.got_here(self.place.shard)).without_sessions(in_transit));
+        let in_transit = self.desk.exchanges.mark_in_transit(
+            self.place,
+            &self.links.roster,
+            &self.desk.transfers,
+            &mut self.desk.journal,
+            exchange.name,
+        );
+        let covered = exchange.covered.with(
+            marked.with(self.desk.exchanges.got_here(&self.groups, self.place.shard)).without_sessions(in_transit),
+        );
         let exchange = Exchange { covered, ticket: source.ticket, ..exchange };
         let waits = self.pass_again(exchange, slot, publication, source);
         (exchange, waits, refused)
@@ -137,13 +147,13 @@ impl Engine {
         source: &Source,
     ) -> u32 {
         let (_, route) = self.cache.get(slot);
-        let deliver = Shards(self.roster.living(route.remote_bits()));
-        let home = self.roster.home_of_topic(publication.tenant, publication.topic);
+        let deliver = Shards(self.links.roster.living(route.remote_bits()));
+        let home = self.links.roster.home_of_topic(publication.tenant, publication.topic);
         let retain = publication.retain;
         let is_retained = |shard: ShardId| retain && home == shard;
         let mut waits = 0;
         self.links.exchange = Some(self.desk.exchanges.word(exchange.name, exchange.covered));
-        for shard in self.roster.others() {
+        for shard in self.links.roster.others() {
             let purpose =
                 if deliver.has(shard) { DELIVER } else { 0 } | if is_retained(shard) { RETAIN_AT_HOME } else { 0 };
             if purpose == 0 {

@@ -107,16 +107,33 @@ impl Engine {
                 }
             }
             Entry::Name(name) => {
-                self.put_mark(name, Got { sessions: Partitions::of(partition), ..Got::NOBODY });
+                self.desk.exchanges.put_mark(
+                    self.place,
+                    &mut self.desk.journal,
+                    name,
+                    Got { sessions: Partitions::of(partition), ..Got::NOBODY },
+                );
             }
             Entry::Dealt(name) => {
-                self.put_mark(name, Got { groups: Partitions::of(partition), ..Got::NOBODY });
+                self.desk.exchanges.put_mark(
+                    self.place,
+                    &mut self.desk.journal,
+                    name,
+                    Got { groups: Partitions::of(partition), ..Got::NOBODY },
+                );
             }
             Entry::Retained(message) => {
                 let coming = self.desk.transfers.coming.get(&partition);
                 let name = (message.tenant, Box::from(message.topic()));
                 if coming.is_none_or(|coming| !coming.touched.contains(&name)) {
-                    self.keep_retained(now, &mut message.publication());
+                    self.retained.keep_retained(
+                        now,
+                        &self.links.roster,
+                        &mut self.desk,
+                        &self.homes,
+                        &self.uplinks.brokers.config,
+                        &mut message.publication(),
+                    );
                 }
             }
         }
@@ -145,6 +162,13 @@ impl Engine {
         self.desk.transfers.late = true;
         self.desk.enqueue(now.monotonic, &mut publication, to, &terms, delivery.qos);
         self.desk.transfers.late = false;
-        self.note_taken(delivery.message.qos, dealt, owner);
+        self.desk.exchanges.note_taken(
+            self.place,
+            &mut self.desk.transfers,
+            &mut self.desk.journal,
+            delivery.message.qos,
+            dealt,
+            owner,
+        );
     }
 }

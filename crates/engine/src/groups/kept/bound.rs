@@ -32,7 +32,7 @@ impl Engine {
     /// whoever goes on for that one deals it to the same client, as nobody has heard what became of it. So at QoS 2 it
     /// is kept under the same id for that client, and is taken once. Says whether it is so.
     pub(crate) fn keeps_for_dead(&mut self, now: Now, group: &Membership, message: &MessageRef, client: u64) -> bool {
-        let keeper = group.promised().filter(|(keeper, _)| !self.roster.has(*keeper));
+        let keeper = group.promised().filter(|(keeper, _)| !self.links.roster.has(*keeper));
         let Some((_, id)) = keeper.filter(|_| message.qos == QoS::ExactlyOnce) else { return false };
         reach!(self).keep_left(now, message, (&group.share, &group.filter), client, id);
         self.deal_kept(now, id, false);
@@ -54,7 +54,14 @@ impl Engine {
         reach!(self).hand(now, key, place, publication, source, id);
         let Some((_, session)) = receiver.filter(|(shard, _)| *shard == self.place.shard) else { return };
         let owner = self.desk.sessions.get(session).map(|session| partition_of(session.tenant, &session.client_id));
-        self.note_taken(publication.qos, id, owner);
+        self.desk.exchanges.note_taken(
+            self.place,
+            &mut self.desk.transfers,
+            &mut self.desk.journal,
+            publication.qos,
+            id,
+            owner,
+        );
     }
 
     /// The only client that may get a message has had no seat for long: the shard where its session is or was knows
@@ -68,7 +75,7 @@ impl Engine {
         source: &Source,
         id: u64,
     ) -> bool {
-        let home = self.roster.home_of(partition_of_hash(client));
+        let home = self.links.roster.home_of(partition_of_hash(client));
         if home == self.place.shard {
             return false;
         }
@@ -108,7 +115,14 @@ impl Engine {
         reach!(self).forget_deal(id);
         if !self.desk.exchanges.marks.has_deal(publication.qos, id) {
             // Whoever gives it here once more is told that it is dealt.
-            self.note_taken(publication.qos, id, self.groups.partition_of(key));
+            self.desk.exchanges.note_taken(
+                self.place,
+                &mut self.desk.transfers,
+                &mut self.desk.journal,
+                publication.qos,
+                id,
+                self.groups.partition_of(key),
+            );
             reach!(self).deal_to(now, key, publication, source, None);
         }
     }

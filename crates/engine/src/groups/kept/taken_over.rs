@@ -31,7 +31,7 @@ impl Engine {
     /// Writes what groups of some partitions keep, if nobody but the image can tell it to the new home.
     pub(crate) fn put_kept(&self, out: &mut Vec<u8>, now: Now, partitions: Partitions) {
         let kept = &self.groups.kept;
-        let alone = self.roster.peers() == Shards::default();
+        let alone = self.links.roster.peers() == Shards::default();
         let ids = if alone { kept.ids_of(partitions) } else { Vec::new() };
         out.put_u32(ids.len() as u32);
         for (id, deal) in ids.into_iter().filter_map(|id| Some((id, kept.deals.get(&id)?))) {
@@ -74,7 +74,7 @@ impl Engine {
     /// Whether somebody goes on with what a dead node had of a partition, and so with what is known there of its
     /// groups.
     pub(crate) fn is_taken_over_elsewhere(&self, partition: PartitionId) -> bool {
-        self.roster.misses(partition) && !self.roster.stands_in(partition)
+        self.links.roster.misses(partition) && !self.links.roster.stands_in(partition)
     }
 }
 

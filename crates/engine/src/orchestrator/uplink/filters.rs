@@ -451,9 +451,8 @@ impl WantedFilters {
     /// Whoever subscribes to what somebody else has just asked for waits as long as that one. Says whether there is
     /// anything to wait for.
     pub(crate) fn wait_behind(&mut self, shard: ShardId, ticket: Ticket) -> bool {
-        let wanted = self;
-        let Some(last) = wanted.waits.last_key_value().map(|(wait, _)| *wait) else { return false };
-        wanted.behind.push_back((last, shard, ticket));
+        let Some(last) = self.waits.last_key_value().map(|(wait, _)| *wait) else { return false };
+        self.behind.push_back((last, shard, ticket));
         true
     }
 

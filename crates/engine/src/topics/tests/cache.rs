@@ -2,8 +2,6 @@
 
 use super::super::*;
 use super::*;
-use crate::topics::RouteCache;
-use crate::topics::SubscriptionIndex;
 
 fn with_subscribers(filters: &[(&str, u32)]) -> SubscriptionIndex {
     let mut index = SubscriptionIndex::new();

@@ -1,7 +1,6 @@
 mod cache;
 mod model;
 
-use crate::topics::SubscriptionIndex;
 use tidegate_mqtt::QoS;
 
 use super::index::Unsubscribed;

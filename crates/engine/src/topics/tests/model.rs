@@ -1,7 +1,5 @@
 //! The index and the cache against a list of subscriptions.
 
-use crate::topics::RouteCache;
-use crate::topics::SubscriptionIndex;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
