@@ -31,7 +31,7 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
     ceiling("engine::Desk", 119),
-    ceiling("engine::Engine", 738),
+    ceiling("engine::Engine", 610),
     ceiling("engine::WireReader", 50),
     ceiling("fleet::Manager", 116),
     ceiling("lab::Core", 86),
@@ -61,7 +61,7 @@ pub const CIRCLES: &[Ceiling] = &[
 ];
 
 /// Crates whose files are counted one by one.
-pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 61), ceiling("node", 27)];
+pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 60), ceiling("node", 27)];
 
 /// Crates whose modules have an order.
 pub const ARROWS: &[Arrows] = &[Arrows {
