@@ -55,7 +55,7 @@ impl Engine {
 
     /// Whether what is retained under a topic is at home in this process: of the nodes of a cluster, one of them.
     pub fn is_home_of_topic(&self, tenant: TenantId, topic: &str) -> bool {
-        self.home_of(partition_of(tenant, topic)) == Home::Here
+        self.homes.home_of(&self.desk, partition_of(tenant, topic)) == Home::Here
     }
 
     /// All clients that are connected: tenant, client id and connection; where there are addresses, those that have

@@ -6,6 +6,8 @@
 //! session takes it over. So nothing has to be handed from one place to another when a connection breaks: a message
 //! leaves the queue of its node when the node has acknowledged it, and not before (CTX-28).
 
+use crate::addresses::Nodes;
+use crate::desk::Desk;
 use crate::durable::{Key, Numbers};
 use crate::engine::Engine;
 use crate::ids::SessionKey;
@@ -14,6 +16,7 @@ use crate::now::{Millis, Now};
 use crate::session::packet_ids::{ReceivedIds, State};
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::AddressSettings;
+use crate::settings::Settings;
 use crate::telling::reason::Reason;
 
 use super::Address;
@@ -46,21 +49,6 @@ pub(super) fn is_addressed(settings: Option<&AddressSettings>, session: &Session
 }
 
 impl Engine {
-    /// When a mailbox that begins now is given up, as far as there are mailboxes.
-    pub(crate) fn mailbox_ends_at(&self, now: Now) -> Millis {
-        self.settings.addresses.as_ref().map_or(Millis::NEVER, |addresses| addresses.mailbox_ends_at(now.monotonic))
-    }
-
-    /// Whether what is addressed to the client of a session stays when that ends.
-    pub(crate) fn keeps_mailbox(&self, key: SessionKey) -> bool {
-        let Some(addresses) = &self.settings.addresses else { return false };
-        let standing = self.desk.sessions.get(key.0).map(|session| session.standing);
-        let max = addresses.max_mailboxes;
-        standing == Some(Standing::Node)
-            && addresses.node_expiry_seconds > 0
-            && (max == 0 || self.nodes.mailboxes < u64::from(max))
-    }
-
     /// The session of a node has ended, and what is addressed to the node stays. What it was owed otherwise goes the
     /// way of what any session was owed.
     pub(crate) fn begin_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
@@ -169,5 +157,24 @@ impl Engine {
         if let Some(stored) = self.desk.sessions.get(key.0).and_then(|session| session.stored) {
             self.desk.journal.delete_entry(stored, numbers);
         }
+    }
+}
+
+impl Settings {
+    /// When a mailbox that begins now is given up, as far as there are mailboxes.
+    pub(crate) fn mailbox_ends_at(&self, now: Now) -> Millis {
+        self.addresses.as_ref().map_or(Millis::NEVER, |addresses| addresses.mailbox_ends_at(now.monotonic))
+    }
+}
+
+impl Nodes {
+    /// Whether what is addressed to the client of a session stays when that ends.
+    pub(crate) fn keeps_mailbox(&self, desk: &Desk, key: SessionKey) -> bool {
+        let Some(addresses) = &desk.settings.addresses else { return false };
+        let standing = desk.sessions.get(key.0).map(|session| session.standing);
+        let max = addresses.max_mailboxes;
+        standing == Some(Standing::Node)
+            && addresses.node_expiry_seconds > 0
+            && (max == 0 || self.mailboxes < u64::from(max))
     }
 }

@@ -172,7 +172,9 @@ impl Engine {
         let Some(session) = self.desk.sessions.get(sender.0) else { return };
         let own = format!("{}/receipts/{}", addresses.prefix, encoded(&session.client_id));
         let wished = asked.response_topic.map(TopicName::as_str);
-        let may = |topic: &&str| !is_own_topic(topic) && self.may_publish(sender, topic, QoS::AtLeastOnce, false);
+        let may = |topic: &&str| {
+            !is_own_topic(topic) && self.rules.may_publish(&self.desk, sender, topic, QoS::AtLeastOnce, false)
+        };
         self.add_receipts_to(topic, asked, wished.filter(may).unwrap_or(&own), out);
     }
 

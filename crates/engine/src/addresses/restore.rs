@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::session::{Delivery, Session, Standing};
+use crate::settings::Settings;
 use crate::telling::reason::Reason;
 
 use super::mailbox::is_addressed;
@@ -27,24 +28,6 @@ pub(crate) fn group_of_stored(filter: &str) -> &str {
 }
 
 impl Engine {
-    /// Makes a session of another place one of this place, whose settings may be others: how long a mailbox lasts is
-    /// said here, and without addresses what is kept for a node is a client's session that lasts as long.
-    pub(crate) fn fit_standing(&self, now: Now, session: &mut Session) {
-        let ends_at = session.rare.as_ref().and_then(|rare| rare.ends_at);
-        match (&self.settings.addresses, session.standing) {
-            (_, Standing::Client) | (Some(_), Standing::Node) => {}
-            (None, _) => {
-                session.standing = Standing::Client;
-                session.expiry_seconds = if ends_at.is_some() { session.expiry_seconds.max(1) } else { u32::MAX };
-            }
-            (Some(addresses), Standing::Mailbox) => {
-                let until = addresses.mailbox_ends_at(now.monotonic);
-                let ends_at = (until != Millis::NEVER).then(|| ends_at.unwrap_or(until));
-                session.rare_mut().ends_at = ends_at;
-            }
-        }
-    }
-
     /// Counts a session that was taken in.
     pub(crate) fn restore_standing(&mut self, now: Now, tenant: TenantId, standing: Standing) {
         if standing.is_node() && self.settings.addresses.is_some() {
@@ -72,5 +55,25 @@ impl Engine {
         self.desk.forget_stored(stored, delivery.number);
         self.desk.counters.drop_message(Reason::SessionDiscarded);
         true
+    }
+}
+
+impl Settings {
+    /// Makes a session of another place one of this place, whose settings may be others: how long a mailbox lasts is
+    /// said here, and without addresses what is kept for a node is a client's session that lasts as long.
+    pub(crate) fn fit_standing(&self, now: Now, session: &mut Session) {
+        let ends_at = session.rare.as_ref().and_then(|rare| rare.ends_at);
+        match (&self.addresses, session.standing) {
+            (_, Standing::Client) | (Some(_), Standing::Node) => {}
+            (None, _) => {
+                session.standing = Standing::Client;
+                session.expiry_seconds = if ends_at.is_some() { session.expiry_seconds.max(1) } else { u32::MAX };
+            }
+            (Some(addresses), Standing::Mailbox) => {
+                let until = addresses.mailbox_ends_at(now.monotonic);
+                let ends_at = (until != Millis::NEVER).then(|| ends_at.unwrap_or(until));
+                session.rare_mut().ends_at = ends_at;
+            }
+        }
     }
 }

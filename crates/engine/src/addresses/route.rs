@@ -9,17 +9,10 @@ use crate::ids::{PartitionId, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::dispatch::{Reach, Source};
+use crate::settings::Settings;
 use crate::topics::{Route, RouteSlot};
 
 impl Engine {
-    /// The partition of the mobile node that a topic is the address of.
-    pub(crate) fn home_of_address(&self, tenant: TenantId, topic: &str) -> Option<PartitionId> {
-        match Address::read(&self.settings.addresses.as_ref()?.prefix, topic)? {
-            Address::Node(id) | Address::Receipts(id) => Some(partition_of(tenant, &id)),
-            Address::Group(_) | Address::All => None,
-        }
-    }
-
     /// Makes the route of a valid topic name that is not remembered.
     pub(crate) fn make_route(&mut self, tenant: TenantId, topic: &str) -> RouteSlot {
         let address = self.settings.addresses.as_ref().and_then(|it| Address::read(&it.prefix, topic));
@@ -27,7 +20,7 @@ impl Engine {
             None => self.cache.fill(&mut self.index, tenant, topic, |_| {}),
             Some(address) => self.route_to(tenant, topic, &address),
         };
-        self.keep_receivers(slot);
+        self.rules.keep_receivers(&mut self.desk, &mut self.cache, &self.nodes, slot);
         slot
     }
 
@@ -64,6 +57,16 @@ impl Engine {
                 let extend = |route: &mut Route| route.add_addressed(all.map(|(key, _)| SessionKey(key)));
                 self.cache.fill(&mut self.index, tenant, topic, extend)
             }
+        }
+    }
+}
+
+impl Settings {
+    /// The partition of the mobile node that a topic is the address of.
+    pub(crate) fn home_of_address(&self, tenant: TenantId, topic: &str) -> Option<PartitionId> {
+        match Address::read(&self.addresses.as_ref()?.prefix, topic)? {
+            Address::Node(id) | Address::Receipts(id) => Some(partition_of(tenant, &id)),
+            Address::Group(_) | Address::All => None,
         }
     }
 }

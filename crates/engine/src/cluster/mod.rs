@@ -75,9 +75,9 @@ impl Engine {
             self.peers.forget_gone(&mut self.index, Shards::of(peer));
             self.peers.welcome_peer(&self.index, &mut self.links, &mut self.desk.transfers, peer);
         }
-        self.begin_dealing_anew(&old, decided);
+        self.groups.begin_dealing_anew(&self.desk, &mut self.links, &old, decided);
         self.reseat_members(now, &old);
-        self.tell_homes_of_groups(&old);
+        self.groups.tell_homes_of_groups(&mut self.links, &old);
         self.finish_dealing_anew(now);
         self.forget_those_replaced(now);
         for peer in gone {
@@ -123,7 +123,7 @@ impl Engine {
         let undecided = self.desk.transfers.undecided();
         let is_gone = |home| self.links.roster.misses(home) || undecided.has(home);
         let is_home_gone = || retain && is_gone(partition_of(tenant, topic));
-        let is_node_gone = || self.home_of_address(tenant, topic).is_some_and(is_gone);
+        let is_node_gone = || self.settings.home_of_address(tenant, topic).is_some_and(is_gone);
         let returns = self.peers.returning != Shards::default();
         self.peers.is_blind
             || self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
@@ -184,7 +184,7 @@ impl Engine {
         self.desk.overload.give_up_shard(peer);
         self.desk.loop_lag.give_up_shard(peer);
         self.desk.give_up_blocking(|publisher| publisher.shard == peer);
-        self.leave_groups_of(peer);
+        self.groups.leave_groups_of(peer);
         self.lose_deals_of(now, peer);
         self.fetches.skip_fetches(&self.links.roster, &mut self.desk.sessions, peer);
         waiting

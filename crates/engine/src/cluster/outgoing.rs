@@ -205,7 +205,7 @@ impl Engine {
 
     /// Whether a message would reach all that it is for.
     fn may_leave(&mut self, it: &OutgoingMessage, slot: RouteSlot) -> bool {
-        if self.home_of(it.partition()) != Home::Here || self.recovery.replay.is_some() {
+        if self.homes.home_of(&self.desk, it.partition()) != Home::Here || self.recovery.replay.is_some() {
             return false;
         }
         // Messages of clients have this way, too: none of them comes in before that.

@@ -131,7 +131,8 @@ impl Engine {
             self.uplinks.brokers.say_goodbye(&mut self.desk, key, false);
         } else if connection.phase == Phase::Open && connection.version.is_v5() {
             let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
-            let home = reference.map(str::to_owned).or_else(|| self.reference_of_home(connection.session));
+            let home =
+                reference.map(str::to_owned).or_else(|| self.homes.reference_of_home(&self.desk, connection.session));
             let reference = home.or_else(|| self.reference_for(connection.listener)).filter(|_| redirects);
             let text = detail.as_deref().filter(|text| !text.is_empty()).unwrap_or(reason.text());
             let packet = Disconnect {
@@ -247,7 +248,7 @@ impl Engine {
         let expiry = session.expiry_seconds;
         // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
         // nothing may follow ([MQTT-3.14.4-1]).
-        let event = self.client_event(now, key, Some(reason));
+        let event = self.sys.client_event(now, &mut self.desk, key, Some(reason));
         self.publish_client_event(now, event);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         if let Some(flow) = session.flow.as_mut() {
@@ -263,7 +264,7 @@ impl Engine {
             self.end_session(now, key, reason);
             return;
         }
-        self.announce_presence(key, false);
+        self.groups.announce_presence(&self.desk, &mut self.links, key, false);
         let ends_at = if expiry == u32::MAX { Millis::NEVER } else { now.monotonic.plus_seconds(expiry) };
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.settle();
@@ -303,7 +304,7 @@ impl Engine {
     ///
     /// What is addressed to a mobile node outlives its session.
     pub(crate) fn end_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
-        if self.keeps_mailbox(key) {
+        if self.nodes.keeps_mailbox(&self.desk, key) {
             self.begin_mailbox(now, key, reason);
             return;
         }

@@ -81,7 +81,7 @@ impl Engine {
             let mixed = crate::hash::hash_bytes(self.assigned.seed, &self.assigned.next.to_le_bytes());
             let name = format!("auto-{mixed:016x}");
             let partition = partition_of(tenant, &name);
-            let here = self.place.owns(partition) && self.home_of(partition) == Home::Here;
+            let here = self.place.owns(partition) && self.homes.home_of(&self.desk, partition) == Home::Here;
             if here && self.session_named(tenant, &name).is_none() {
                 return name;
             }
@@ -164,7 +164,7 @@ impl Engine {
         connect: &Connect<'_>,
         accepted: &Accepted,
     ) {
-        if self.home_of(partition_of(tenant, client_id)) != Home::Here {
+        if self.homes.home_of(&self.desk, partition_of(tenant, client_id)) != Home::Here {
             // It was, when the verdict was asked for.
             return self.refuse_connect(now, key, Reason::NotServedHere, String::new());
         }
@@ -228,11 +228,11 @@ impl Engine {
             // What the wait for a verdict needed is over.
             connection.settle();
         }
-        let event = self.client_event(now, session, None);
+        let event = self.sys.client_event(now, &mut self.desk, session, None);
         self.publish_client_event(now, event);
         if resumed.is_some() {
             self.ask_for_rights_again(now, session);
-            self.announce_presence(session, true);
+            self.groups.announce_presence(&self.desk, &mut self.links, session, true);
             self.desk.resume(now.monotonic, &mut self.layouts, session);
         }
     }

@@ -34,7 +34,7 @@ impl Engine {
     /// A table is in force: those who waited are served, wait on, or hear that they are not served here.
     pub(crate) fn end_suspension(&mut self, now: Now) {
         for (key, partition) in self.suspended() {
-            match (self.home_of(partition), self.homes.meant(partition)) {
+            match (self.homes.home_of(&self.desk, partition), self.homes.meant(partition)) {
                 (Home::Here, _) => self.go_on(now, key),
                 (Home::Nowhere, Home::Here) if self.homes.is_patient(now) => {}
                 (home, _) => self.send_on(now, key, home),

@@ -41,7 +41,7 @@ impl Engine {
     pub(crate) fn publish_will(&mut self, now: Now, key: SessionKey, will: Option<Will>) {
         let Some(will) = will else { return };
         let mut publication = will.message.publication();
-        if !self.may_publish(key, publication.topic, publication.qos, publication.retain) {
+        if !self.rules.may_publish(&self.desk, key, publication.topic, publication.qos, publication.retain) {
             self.desk.counters.drop_message(Reason::NotAuthorized);
             self.desk.tell_denied(Attempt::Will, key, publication.topic, Reason::NotAuthorized);
             return;

@@ -8,7 +8,9 @@
 //! delivered by the next one, before it serves anybody.
 
 use crate::cluster::exchanges::Exchanges;
+use crate::desk::Desk;
 use crate::durable::Journal;
+use crate::durable::Recovery;
 use std::collections::BTreeMap;
 
 use crate::cluster::exchanges::{ExchangeName, Got};
@@ -201,23 +203,6 @@ impl Engine {
         self.links.send(from, Record::Crossed { number });
     }
 
-    /// A message has arrived at another shard, and that is on its way to the store.
-    pub(crate) fn handle_crossed(&mut self, from: ShardId, number: u64) {
-        let Some((all, missing)) = self.desk.crossings.open.get_mut(&number) else { return };
-        *missing &= !(1 << from.0);
-        if *missing != 0 {
-            return;
-        }
-        let mut bits = *all;
-        self.desk.crossings.open.remove(&number);
-        self.desk.journal.delete(Key::Crossing(number));
-        while bits != 0 {
-            let shard = ShardId(bits.trailing_zeros() as u16);
-            bits &= bits - 1;
-            self.desk.journal.delete(Key::Crossed(number, Place { shard, ..self.place }));
-        }
-    }
-
     /// Another shard has told all that it has taken in.
     pub(crate) fn note_restored(&mut self, now: Now) {
         self.recovery.others_restored += 1;
@@ -262,7 +247,7 @@ impl Engine {
         }
         self.recovery.replayed = done;
         if self.place.shard == ShardId(0) {
-            self.forget_replayed();
+            self.recovery.forget_replayed(self.place, &mut self.desk);
         } else {
             self.links.send(ShardId(0), Record::Replayed);
         }
@@ -318,24 +303,45 @@ impl Engine {
         }
         own
     }
+}
 
+impl Crossings {
+    /// A message has arrived at another shard, and that is on its way to the store.
+    pub(crate) fn handle_crossed(&mut self, place: Place, journal: &mut Journal, from: ShardId, number: u64) {
+        let Some((all, missing)) = self.open.get_mut(&number) else { return };
+        *missing &= !(1 << from.0);
+        if *missing != 0 {
+            return;
+        }
+        let mut bits = *all;
+        self.open.remove(&number);
+        journal.delete(Key::Crossing(number));
+        while bits != 0 {
+            let shard = ShardId(bits.trailing_zeros() as u16);
+            bits &= bits - 1;
+            journal.delete(Key::Crossed(number, Place { shard, ..place }));
+        }
+    }
+}
+
+impl Recovery {
     /// One more shard has delivered what was left for it, and that is on its way to the store.
-    pub(crate) fn handle_replayed(&mut self) {
-        self.recovery.others_replayed += 1;
-        self.forget_replayed();
+    pub(crate) fn handle_replayed(&mut self, place: Place, desk: &mut Desk) {
+        self.others_replayed += 1;
+        self.forget_replayed(place, desk);
     }
 
     /// Once all shards have, nobody needs to know any more what was crossing. The first shard sees to it.
-    fn forget_replayed(&mut self) {
-        if self.recovery.replay.is_some() || self.recovery.others_replayed + 1 < self.place.shards {
+    fn forget_replayed(&mut self, place: Place, desk: &mut Desk) {
+        if self.replay.is_some() || self.others_replayed + 1 < place.shards {
             return;
         }
-        for (number, crossed) in std::mem::take(&mut self.recovery.replayed) {
-            self.desk.journal.delete(Key::Crossing(number));
-            let here = self.place.shards;
+        for (number, crossed) in std::mem::take(&mut self.replayed) {
+            desk.journal.delete(Key::Crossing(number));
+            let here = place.shards;
             let now = (0..here).map(|shard| Place { shard: ShardId(shard), shards: here });
             for place in crossed.into_iter().chain(now) {
-                self.desk.journal.delete(Key::Crossed(number, place));
+                desk.journal.delete(Key::Crossed(number, place));
             }
         }
     }

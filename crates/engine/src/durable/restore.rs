@@ -236,7 +236,7 @@ impl Engine {
             return Err(WireError { reading: "a client id that no other session has" });
         }
         let tenant = record.tenant;
-        let ends_at = record.ends_at_after_restart(now, self.mailbox_ends_at(now));
+        let ends_at = record.ends_at_after_restart(now, self.settings.mailbox_ends_at(now));
         let mut session = Session {
             client_id: record.client_id,
             connection: None,

@@ -10,6 +10,10 @@
 //! the home is out of reach, and this process stands in for it, whoever has members deals, until the home is ready
 //! again.
 
+use crate::cluster::exchanges::Exchanges;
+use crate::desk::Desk;
+use crate::groups::Groups;
+use crate::link::Links;
 use std::collections::BTreeSet;
 
 use super::joins::LateJoin;
@@ -194,107 +198,19 @@ impl Dealers {
 }
 
 impl Engine {
-    /// A table has come: begins to tell who deals. Members take their seats next. `decided` are partitions of which it
-    /// says whether they had moved to a node that is gone.
-    pub(crate) fn begin_dealing_anew(&mut self, old: &Roster, decided: Partitions) {
-        for peer in old.peers().without(self.links.roster.peers()) {
-            self.groups.dealers.forget(peer);
-        }
-        for peer in self.links.roster.peers().without(old.peers()) {
-            self.groups.dealers.forget(peer);
-        }
-        let was_missed = |partition| old.misses(partition) || decided.has(partition);
-        let taken = Partitions::that(|partition| was_missed(partition) && !self.links.roster.misses(partition));
-        self.groups.dealers.follow(old, &self.links.roster, taken);
-        for shard in self.links.roster.others() {
-            let partitions = Partitions::that(|partition| self.links.roster.home_of(partition) == shard);
-            // Whoever has taken a place answers anew, behind all that is wanted there.
-            let took = !partitions.among(taken).is_empty();
-            let Some(other) = self.groups.dealers.other(shard).filter(|it| took || it.told_seats != partitions) else {
-                continue;
-            };
-            let before = std::mem::replace(&mut other.told_seats, partitions);
-            other.told_round = other.told_round.wrapping_add(1);
-            other.telling = true;
-            let round = other.told_round;
-            self.send_dealing(shard, DealingWord::Seats { partitions, round, all: false });
-            self.tell_dealt_before(shard, if took { partitions } else { partitions.without(before) });
-        }
-    }
-
-    /// A shard becomes the home of partitions: it is told which messages their groups were dealt here, before it hears
-    /// that all members have their seats and deals. Whoever was told so before may be dead.
-    fn tell_dealt_before(&mut self, home: ShardId, partitions: Partitions) {
-        let all: Vec<_> = self.desk.exchanges.marks.dealt_to(partitions).collect();
-        for (name, partitions) in all {
-            self.send_dealing(home, DealingWord::Dealt { name, partitions });
-        }
-    }
-
     /// All members of this shard have taken their seats.
     pub(crate) fn finish_dealing_anew(&mut self, now: Now) {
         for shard in self.links.roster.others() {
             let Some(other) = self.groups.dealers.other(shard) else { continue };
             if std::mem::take(&mut other.telling) {
                 let (partitions, round) = (other.told_seats, other.told_round);
-                self.send_dealing(shard, DealingWord::Seats { partitions, round, all: true });
+                self.links.send_dealing(shard, DealingWord::Seats { partitions, round, all: true });
             }
         }
-        self.tell_elsewhere();
+        self.groups.tell_elsewhere(&mut self.links);
         self.become_ready(now);
         self.drop_groups_dealt_elsewhere(now);
         self.confirm_late_joins(now);
-    }
-
-    fn send_dealing(&mut self, shard: ShardId, word: DealingWord) {
-        self.links.send(shard, Record::Dealing(word));
-    }
-
-    /// A message of this name is dealt here to groups of these partitions: those who are to be their homes next are
-    /// told so.
-    pub(crate) fn tell_next_homes(&mut self, name: ExchangeName, partitions: Partitions) {
-        let (own, roster) = (self.place.shard, &self.links.roster);
-        let stays = |partition| roster.home_of(partition) == own && !self.desk.transfers.leaves(partition);
-        let mut partitions = partitions.without(Partitions::that(stays));
-        if !partitions.is_empty() {
-            partitions = partitions.among(self.groups.dealt.iter().map(|(_, group)| group.partition).collect());
-        }
-        self.tell_homes(name, partitions);
-    }
-
-    /// Tells the homes of these partitions, the next ones of those that move, that a message of this name was dealt to
-    /// their groups.
-    pub(crate) fn tell_homes(&mut self, name: ExchangeName, partitions: Partitions) {
-        let own = self.place.shard;
-        let transfers = &mut self.desk.transfers;
-        let mut next: Vec<(ShardId, Partitions)> = Vec::new();
-        for partition in partitions.iter() {
-            let home = transfers.new_home(partition).unwrap_or_else(|| self.links.roster.home_of(partition));
-            if home == own {
-                // Its images may have been given out: then this goes along with what has come since.
-                transfers.note_dealt(partition, name);
-                continue;
-            }
-            match next.iter_mut().find(|(shard, _)| *shard == home) {
-                Some((_, those)) => those.add(partition),
-                None => next.push((home, Partitions::of(partition))),
-            }
-        }
-        for (home, partitions) in next {
-            self.send_dealing(home, DealingWord::Dealt { name, partitions });
-        }
-    }
-
-    /// Tells who is not the dealer of what is published here, where that has changed.
-    fn tell_elsewhere(&mut self) {
-        for shard in self.links.roster.others() {
-            let dealers = &self.groups.dealers;
-            let partitions = Partitions::that(|partition| dealers.dealer_of(partition) != shard).without(dealers.open);
-            let Some(other) = self.groups.dealers.other(shard) else { continue };
-            if std::mem::replace(&mut other.told_elsewhere, partitions) != partitions {
-                self.send_dealing(shard, DealingWord::Elsewhere { partitions });
-            }
-        }
     }
 
     /// Takes a word about dealing.
@@ -311,14 +227,14 @@ impl Engine {
         match word {
             DealingWord::Elsewhere { partitions } => {
                 other.elsewhere = partitions;
-                self.unseat_those_elsewhere(from);
+                self.groups.unseat_those_elsewhere(from);
                 self.drop_groups_dealt_elsewhere(now);
                 self.confirm_late_joins(now);
             }
             DealingWord::Seats { partitions, round, all } => {
                 other.seated = if all { partitions } else { other.seated.among(other.claims).among(partitions) };
                 (other.claims, other.round, other.answered) = (partitions, round, Partitions::NONE);
-                self.unseat_those_elsewhere(from);
+                self.groups.unseat_those_elsewhere(from);
                 self.become_ready(now);
                 self.drop_groups_dealt_elsewhere(now);
             }
@@ -329,14 +245,6 @@ impl Engine {
             }
             DealingWord::Dealt { .. } => {}
         }
-    }
-
-    /// A shard for which this one neither deals nor is the home tells it of no member that leaves. So its members keep
-    /// no seats here for the case that this shard is the home once more before it has forgotten the group.
-    fn unseat_those_elsewhere(&mut self, peer: ShardId) {
-        let Some(other) = self.groups.dealers.other(peer) else { return };
-        let partitions = other.elsewhere.without(other.claims);
-        self.unseat(peer, partitions);
     }
 
     /// Tells those who wait for it that this shard knows all members of groups.
@@ -356,7 +264,7 @@ impl Engine {
             if !partitions.is_empty() {
                 other.answered = other.answered.with(partitions);
                 let round = other.round;
-                self.send_dealing(shard, DealingWord::Ready { partitions, round });
+                self.links.send_dealing(shard, DealingWord::Ready { partitions, round });
             }
         }
         self.deal_at(now, self.place.shard, complete);
@@ -379,7 +287,7 @@ impl Engine {
         }
         dealers.open = dealers.open.without(partitions);
         dealers.unready = dealers.unready.without(partitions);
-        self.tell_elsewhere();
+        self.groups.tell_elsewhere(&mut self.links);
         self.drop_groups_dealt_elsewhere(now);
         self.confirm_late_joins(now);
         self.forget_those_replaced(now);
@@ -396,12 +304,120 @@ impl Engine {
             self.remove_group(now, crate::link::record::GroupName { tenant, share: &share, filter: &filter });
         }
     }
+}
+
+impl Groups {
+    /// A table has come: begins to tell who deals. Members take their seats next. `decided` are partitions of which it
+    /// says whether they had moved to a node that is gone.
+    pub(crate) fn begin_dealing_anew(&mut self, desk: &Desk, links: &mut Links, old: &Roster, decided: Partitions) {
+        for peer in old.peers().without(links.roster.peers()) {
+            self.dealers.forget(peer);
+        }
+        for peer in links.roster.peers().without(old.peers()) {
+            self.dealers.forget(peer);
+        }
+        let was_missed = |partition| old.misses(partition) || decided.has(partition);
+        let taken = Partitions::that(|partition| was_missed(partition) && !links.roster.misses(partition));
+        self.dealers.follow(old, &links.roster, taken);
+        for shard in links.roster.others() {
+            let partitions = Partitions::that(|partition| links.roster.home_of(partition) == shard);
+            // Whoever has taken a place answers anew, behind all that is wanted there.
+            let took = !partitions.among(taken).is_empty();
+            let Some(other) = self.dealers.other(shard).filter(|it| took || it.told_seats != partitions) else {
+                continue;
+            };
+            let before = std::mem::replace(&mut other.told_seats, partitions);
+            other.told_round = other.told_round.wrapping_add(1);
+            other.telling = true;
+            let round = other.told_round;
+            links.send_dealing(shard, DealingWord::Seats { partitions, round, all: false });
+            desk.exchanges.tell_dealt_before(links, shard, if took { partitions } else { partitions.without(before) });
+        }
+    }
+
+    /// A message of this name is dealt here to groups of these partitions: those who are to be their homes next are
+    /// told so.
+    pub(crate) fn tell_next_homes(
+        &mut self,
+        desk: &mut Desk,
+        links: &mut Links,
+        name: ExchangeName,
+        partitions: Partitions,
+    ) {
+        let (own, roster) = (links.place.shard, &links.roster);
+        let stays = |partition| roster.home_of(partition) == own && !desk.transfers.leaves(partition);
+        let mut partitions = partitions.without(Partitions::that(stays));
+        if !partitions.is_empty() {
+            partitions = partitions.among(self.dealt.iter().map(|(_, group)| group.partition).collect());
+        }
+        links.tell_homes(desk, name, partitions);
+    }
+
+    /// Tells who is not the dealer of what is published here, where that has changed.
+    fn tell_elsewhere(&mut self, links: &mut Links) {
+        for shard in links.roster.others() {
+            let dealers = &self.dealers;
+            let partitions = Partitions::that(|partition| dealers.dealer_of(partition) != shard).without(dealers.open);
+            let Some(other) = self.dealers.other(shard) else { continue };
+            if std::mem::replace(&mut other.told_elsewhere, partitions) != partitions {
+                links.send_dealing(shard, DealingWord::Elsewhere { partitions });
+            }
+        }
+    }
+
+    /// A shard for which this one neither deals nor is the home tells it of no member that leaves. So its members keep
+    /// no seats here for the case that this shard is the home once more before it has forgotten the group.
+    fn unseat_those_elsewhere(&mut self, peer: ShardId) {
+        let Some(other) = self.dealers.other(peer) else { return };
+        let partitions = other.elsewhere.without(other.claims);
+        self.unseat(peer, partitions);
+    }
 
     /// The shards where the members of a group have seats: its home, and whoever deals meanwhile.
-    pub(super) fn tables_of(&self, partition: PartitionId) -> impl Iterator<Item = ShardId> + use<> {
-        let (home, dealer) = (self.links.roster.home_of(partition), self.groups.dealers.dealer_of(partition));
-        let dealer = Some(dealer).filter(|dealer| *dealer != home && self.links.roster.has(*dealer));
+    pub(super) fn tables_of(&self, roster: &Roster, partition: PartitionId) -> impl Iterator<Item = ShardId> + use<> {
+        let (home, dealer) = (roster.home_of(partition), self.dealers.dealer_of(partition));
+        let dealer = Some(dealer).filter(|dealer| *dealer != home && roster.has(*dealer));
         std::iter::once(home).chain(dealer)
+    }
+}
+
+impl Exchanges {
+    /// A shard becomes the home of partitions: it is told which messages their groups were dealt here, before it hears
+    /// that all members have their seats and deals. Whoever was told so before may be dead.
+    fn tell_dealt_before(&self, links: &mut Links, home: ShardId, partitions: Partitions) {
+        let all: Vec<_> = self.marks.dealt_to(partitions).collect();
+        for (name, partitions) in all {
+            links.send_dealing(home, DealingWord::Dealt { name, partitions });
+        }
+    }
+}
+
+impl Links {
+    fn send_dealing(&mut self, shard: ShardId, word: DealingWord) {
+        self.send(shard, Record::Dealing(word));
+    }
+
+    /// Tells the homes of these partitions, the next ones of those that move, that a message of this name was dealt to
+    /// their groups.
+    pub(crate) fn tell_homes(&mut self, desk: &mut Desk, name: ExchangeName, partitions: Partitions) {
+        let own = self.place.shard;
+        let transfers = &mut desk.transfers;
+        let mut next: Vec<(ShardId, Partitions)> = Vec::new();
+        for partition in partitions.iter() {
+            let home = transfers.new_home(partition).unwrap_or_else(|| self.roster.home_of(partition));
+            if home == own {
+                // Its images may have been given out: then this goes along with what has come since.
+                transfers.note_dealt(partition, name);
+                continue;
+            }
+            match next.iter_mut().find(|(shard, _)| *shard == home) {
+                Some((_, those)) => those.add(partition),
+                None => next.push((home, Partitions::of(partition))),
+            }
+        }
+        for (home, partitions) in next {
+            self.send_dealing(home, DealingWord::Dealt { name, partitions });
+        }
     }
 }
 

@@ -415,7 +415,7 @@ impl Engine {
             }
             return;
         };
-        let same = (client != 0).then(|| self.place_of_client(key, client));
+        let same = (client != 0).then(|| self.groups.place_of_client(self.place, &self.desk, key, client));
         match same {
             Some(Some(place)) => self.hand_to_client(now, key, place, &mut publication, &source, id),
             Some(None) if !last => {}

@@ -51,7 +51,9 @@ impl Engine {
     /// Tells each shard that deals for a group that a member has left.
     pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
         let group = membership.group();
-        for table in self.tables_of(membership.partition).filter(|table| *table != self.place.shard) {
+        for table in
+            self.groups.tables_of(&self.links.roster, membership.partition).filter(|table| *table != self.place.shard)
+        {
             self.links.send(table, Record::GroupLeave { group, session: key.0 });
         }
         self.handle_group_leave(now, self.place.shard, group, key.0);
@@ -63,7 +65,7 @@ impl Engine {
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         dealt.members.leave(&(from, session));
         let (is_empty, partition) = (dealt.members.is_empty(), dealt.partition);
-        if is_empty && self.knows_all_members(partition) {
+        if is_empty && self.groups.knows_all_members(&self.desk, &self.peers, &self.links.roster, partition) {
             self.remove_group(now, group);
         }
     }

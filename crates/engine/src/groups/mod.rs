@@ -129,7 +129,7 @@ impl Engine {
             }
         }
         let group = GroupName { tenant, share, filter };
-        for table in self.tables_of(partition) {
+        for table in self.groups.tables_of(&self.links.roster, partition) {
             if table != self.place.shard {
                 self.links
                     .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
@@ -138,7 +138,7 @@ impl Engine {
             }
             let seat = Seat { client, member, full: false };
             waits.add_told(self.take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
-            waits.confirmations += u32::from(self.joins_late(table, partition, ticket));
+            waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
             self.deal_waiting_of(now, group);
         }
     }
@@ -157,7 +157,7 @@ impl Engine {
     /// Gives a member its seat at the group's home, for now as one that is away.
     fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
         let (group, member) = (membership.group(), membership.member);
-        for table in self.tables_of(membership.partition) {
+        for table in self.groups.tables_of(&self.links.roster, membership.partition) {
             if table == self.place.shard {
                 self.take_seat(now, self.place.shard, group, key.0, Seat { client, member, full: false }, None);
                 self.groups.set_online(group, self.place.shard, key.0, false);
@@ -178,7 +178,7 @@ impl Engine {
         seat: Seat,
         ticket: Option<Ticket>,
     ) -> u16 {
-        self.tell_home_of_new(group);
+        self.groups.tell_home_of_new(&mut self.links, group);
         let (key, told) = self.make_group(now, group, ticket);
         if let Some(dealt) = self.groups.dealt.get_mut(key.0) {
             dealt.members.join(Member { receiver: (shard, session), options: seat, identity: seat.client }, true);
@@ -203,7 +203,8 @@ impl Engine {
         self.deal_waiting_of(now, group);
         let known = if told == 0 { self.wait_for_interest(own, false) } else { told };
         let partition = group_partition(group.tenant, group.share, group.filter);
-        let waits = known + u16::from(ticket.is_some() && self.joins_late(from, partition, own));
+        let waits =
+            known + u16::from(ticket.is_some() && self.groups.joins_late(&self.links.roster, from, partition, own));
         if waits == 0 {
             self.confirm_to(now, from, ticket, None, false);
         } else {

@@ -5,12 +5,16 @@ use super::read_session::{SessionImage, SubscriptionImage};
 use super::{ImageError, open};
 use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::connection::FetchRequest;
+use crate::desk::Desk;
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey, TenantId, partition_of};
 use crate::message::MessageRef;
 use crate::now::Now;
+use crate::orchestrator::homes::HomesInForce;
+use crate::orchestrator::uplink::FleetConfig;
 use crate::publish::is_own_topic;
+use crate::retained::RetainedStore;
 use crate::settings::Holding;
 use crate::topics::Subscriber;
 use crate::wire::{WireError, WireReader};
@@ -53,7 +57,7 @@ impl Engine {
             self.adopt_session(now, session);
         }
         for message in retained {
-            self.adopt_retained(now, message);
+            self.retained.adopt_retained(now, &mut self.desk, &self.homes, &self.uplinks.brokers.config, message);
         }
         self.retained.adopt_removed(now, &mut self.desk, removed);
         self.adopt_kept(now, partition, kept);
@@ -89,7 +93,7 @@ impl Engine {
 
     fn adopt_session(&mut self, now: Now, image: SessionImage) {
         let SessionImage { mut session, subscriptions, memberships, node_groups } = image;
-        self.fit_standing(now, &mut session);
+        self.settings.fit_standing(now, &mut session);
         let (ends_at, will_due) = session.rare.as_ref().map_or((None, None), |rare| (rare.ends_at, rare.will_due));
         let (tenant, standing) = (session.tenant, session.standing);
         if let Some(flow) = &mut session.flow {
@@ -143,22 +147,31 @@ impl Engine {
             self.note_sys_interest(now, tenant, filter, true);
         }
     }
+}
 
-    fn adopt_retained(&mut self, now: Now, message: MessageRef) {
+impl RetainedStore {
+    fn adopt_retained(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        homes: &HomesInForce,
+        config: &FleetConfig,
+        message: MessageRef,
+    ) {
         let (tenant, topic) = (message.tenant, message.topic().to_owned());
-        let is_old = if self.homes.keep_versions(&self.uplinks.brokers.config, &topic) {
-            self.retained.has_as_new(now, tenant, &topic, message.publisher)
+        let is_old = if homes.keep_versions(config, &topic) {
+            self.has_as_new(now, tenant, &topic, message.publisher)
         } else {
-            self.retained.values.get(tenant, &topic, now.monotonic).is_some()
+            self.values.get(tenant, &topic, now.monotonic).is_some()
         };
         if is_old {
             return;
         }
-        self.retained.removed.forget(tenant, &topic);
+        self.removed.forget(tenant, &topic);
         let kept = message.clone();
-        match self.retained.values.take_back(tenant, &topic, message, now.monotonic) {
-            Err(reason) => self.desk.counters.drop_message(reason),
-            Ok(_) if self.desk.journal.is_on() => self.desk.journal.put_retained(&kept.publication()),
+        match self.values.take_back(tenant, &topic, message, now.monotonic) {
+            Err(reason) => desk.counters.drop_message(reason),
+            Ok(_) if desk.journal.is_on() => desk.journal.put_retained(&kept.publication()),
             Ok(_) => {}
         }
     }

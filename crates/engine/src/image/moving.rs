@@ -7,7 +7,7 @@
 use super::{ImageError, Owed, begin, seal};
 use crate::durable::{Key, Numbers};
 use crate::engine::Engine;
-use crate::ids::{PartitionId, Partitions, SessionKey, TenantId, partition_of};
+use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::session::Delivery;
@@ -141,9 +141,9 @@ impl Engine {
                 self.put_session(&mut out, now, *key, session);
             }
         }
-        self.put_retained(&mut out, now, partition);
+        self.retained.put_retained(&mut out, now, partition);
         self.put_marks(&mut out, partition);
-        self.put_kept(&mut out, now, others.with(Partitions::of(partition)));
+        self.groups.put_kept(&self.links.roster, &mut out, now, others.with(Partitions::of(partition)));
         self.desk.exchanges.put_dealt_before(&mut out, others);
         self.outgoing.put_outgoing(&mut out, now, partition);
         self.retained.put_removed(&mut out, partition);
@@ -177,7 +177,7 @@ impl Engine {
         self.desk.journal.now = now;
         for partition in self.own(partitions) {
             let topics: Vec<(TenantId, String)> =
-                self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
+                self.retained.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
             for (tenant, topic) in topics {
                 if self.retained.values.clear(tenant, &topic).is_some() {
                     self.desk.journal.delete(Key::Retained(tenant, &topic));
@@ -291,7 +291,7 @@ impl Engine {
     /// Whether a session is one of these partitions.
     pub(crate) fn is_among(&self, session: SessionKey, partitions: Partitions) -> bool {
         let session = self.desk.sessions.get(session.0);
-        session.is_some_and(|session| partitions.has(partition_of(session.tenant, &session.client_id)))
+        session.is_some_and(|session| session.is_of(partitions))
     }
 }
 

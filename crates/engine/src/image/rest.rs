@@ -2,6 +2,8 @@
 //! arrival on. In the end the new place delivers the old one's messages, then its own that were not among those, so
 //! that each comes once and in its order.
 
+use crate::desk::Desk;
+use crate::ids::Place;
 use std::collections::BTreeSet;
 
 use super::fields::{put_message, read_message};
@@ -127,11 +129,11 @@ impl Engine {
         message: &MessageRef,
     ) -> bool {
         let mut passed_over = id.and_then(|id| self.handover.ahead.take(id)).unwrap_or_default();
-        if self.concerns_rest(self.cache.get(slot).1) {
+        if self.handover.concerns_rest(self.place, &self.desk, self.cache.get(slot).1) {
             if let Some(rest) = self.handover.rest.as_ref().filter(|rest| rest.coming) {
                 passed_over = passed_over.with(rest.partitions);
             }
-            self.note_rest(now, id, message);
+            self.handover.note_rest(now, id, message);
         }
         if passed_over.is_empty() {
             return false;
@@ -139,25 +141,6 @@ impl Engine {
         self.deliver_only(now, message, |engine, session| !engine.is_among(session, passed_over));
         self.deal_live(now, message);
         true
-    }
-
-    fn note_rest(&mut self, now: Now, id: Option<&MessageId>, message: &MessageRef) {
-        let Some(rest) = &mut self.handover.rest else { return };
-        if rest.bytes.len() > REST_MAX_BYTES {
-            rest.full = true;
-            return;
-        }
-        put_noted(&mut rest.bytes, now, id, message);
-    }
-
-    /// Whether a message with this route is for somebody who moves.
-    fn concerns_rest(&self, route: &Route) -> bool {
-        let Some(rest) = &self.handover.rest else { return false };
-        let elsewhere = rest.partitions.iter().any(|partition| {
-            let shard = self.place.home_of(partition);
-            shard != self.place.shard && route.remote_bits() >> shard.0 & 1 != 0
-        });
-        elsewhere || route.targets().iter().any(|target| self.is_among(target.session, rest.partitions))
     }
 
     /// Stops noting and gives out what was noted; `None` when it was too much, or nothing was to be noted.
@@ -238,5 +221,30 @@ impl Engine {
         let (_, route) = self.cache.get(slot);
         let source = Source::inside(self.place.shard, now);
         reach!(self).deal(now, route, &mut message.publication(), &source);
+    }
+}
+
+impl Handover {
+    fn note_rest(&mut self, now: Now, id: Option<&MessageId>, message: &MessageRef) {
+        let Some(rest) = &mut self.rest else { return };
+        if rest.bytes.len() > REST_MAX_BYTES {
+            rest.full = true;
+            return;
+        }
+        put_noted(&mut rest.bytes, now, id, message);
+    }
+
+    /// Whether a message with this route is for somebody who moves.
+    fn concerns_rest(&self, place: Place, desk: &Desk, route: &Route) -> bool {
+        let Some(rest) = &self.rest else { return false };
+        let elsewhere = rest.partitions.iter().any(|partition| {
+            let shard = place.home_of(partition);
+            shard != place.shard && route.remote_bits() >> shard.0 & 1 != 0
+        });
+        elsewhere
+            || route.targets().iter().any(|target| {
+                let session = desk.sessions.get(target.session.0);
+                session.is_some_and(|session| session.is_of(rest.partitions))
+            })
     }
 }

@@ -103,8 +103,10 @@ impl Engine {
                 }
             }
             Record::Crossing { number } => self.handle_crossing(from, number),
-            Record::Crossed { number } => self.handle_crossed(from, number),
-            Record::Replayed => self.handle_replayed(),
+            Record::Crossed { number } => {
+                self.desk.crossings.handle_crossed(self.place, &mut self.desk.journal, from, number);
+            }
+            Record::Replayed => self.recovery.handle_replayed(self.place, &mut self.desk),
             Record::UplinkRoom { gate } => self.set_gate(now, Gate::from_number(gate)),
             Record::InterestRefused { ticket, filter, code } => self.refuse_filter(now, ticket, filter, code),
             Record::InterestSeen { ticket } => {

@@ -135,7 +135,7 @@ impl Engine {
         }
         let name =
             TopicName::from_utf8(topic).map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
-        self.check_topic_levels(name.as_str())?;
+        self.settings.check_topic_levels(name.as_str())?;
         Ok(self.make_route(tenant, name.as_str()))
     }
 
@@ -210,7 +210,8 @@ impl Engine {
             ticket = Some(self.next_ticket(key));
         }
         let (topic, _) = self.cache.get(slot);
-        let allowed = !is_own_topic(topic) && self.may_publish_to(key, session, slot, raw.qos, raw.retain);
+        let allowed = !is_own_topic(topic)
+            && self.rules.may_publish_to(&mut self.desk, &mut self.cache, (key, session), slot, raw.qos, raw.retain);
         if !allowed || !is_short {
             let reason = if allowed { Reason::PayloadTooLong } else { Reason::NotAuthorized };
             return self.deny_publish(now, key, session, slot, raw, mark, reason);
@@ -285,7 +286,8 @@ impl Engine {
         }
         let topic = self.cache.get(slot).0.to_owned();
         let goes_on = raw.packet_id.is_none() || self.is_repeated(session, raw);
-        if goes_on || is_own_topic(&topic) || !self.may_publish(session, &topic, raw.qos, raw.retain) {
+        if goes_on || is_own_topic(&topic) || !self.rules.may_publish(&self.desk, session, &topic, raw.qos, raw.retain)
+        {
             return false;
         }
         if self.would_miss_somebody(slot, tenant, raw.retain) {

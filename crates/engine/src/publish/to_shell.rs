@@ -92,7 +92,7 @@ impl Engine {
     pub(super) fn may_be_refused(&self, session: SessionKey, topic: &str, raw: &RawPublish<'_>) -> bool {
         raw.packet_id.is_some()
             && !self.is_repeated(session, raw)
-            && self.may_publish(session, topic, raw.qos, raw.retain)
+            && self.rules.may_publish(&self.desk, session, topic, raw.qos, raw.retain)
     }
 
     /// Nobody gets a message, since what it asks of the broker is not understood.

@@ -255,7 +255,7 @@ impl Engine {
         if publication.expires_at <= now.monotonic {
             return;
         }
-        if !self.may_receive(fetch.session, publication.topic) {
+        if !self.rules.may_receive(&self.desk, fetch.session, publication.topic) {
             let to = fetch.session;
             self.desk.drop_for(Reason::NotAuthorized, to, publication.topic);
             return;

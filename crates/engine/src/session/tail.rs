@@ -231,7 +231,8 @@ impl Engine {
     /// Puts one message back into memory, or passes over one that is there; returns how many that were.
     fn take_read(&mut self, now: Millis, key: SessionKey, read: EntryRead) -> u64 {
         let EntryRead { number, delivery, .. } = read;
-        let allowed = delivery.as_ref().is_none_or(|delivery| self.may_receive(key, delivery.message.topic()));
+        let allowed =
+            delivery.as_ref().is_none_or(|delivery| self.rules.may_receive(&self.desk, key, delivery.message.topic()));
         let owed = delivery.as_ref().is_none_or(|delivery| self.is_owed_still(key, number, &delivery.message));
         let desk = &mut self.desk;
         let Some(session) = desk.sessions.get_mut(key.0) else { return 0 };

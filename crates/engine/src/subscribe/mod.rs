@@ -77,10 +77,11 @@ impl Engine {
         if request.filter.levels().count() > max_levels {
             return Err(Reason::FilterTooDeep);
         }
-        self.check_filter_size(request.filter)?;
+        self.settings.check_filter_size(request.filter)?;
         let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
         let shared = request.filter.shared().is_some();
-        if !self.may_subscribe(request.session, behind_share.as_str(), request.options.qos(), shared) {
+        if !self.rules.may_subscribe(&self.desk, request.session, behind_share.as_str(), request.options.qos(), shared)
+        {
             return Err(Reason::NotAuthorized);
         }
         if let Some((share, filter)) = request.filter.shared() {

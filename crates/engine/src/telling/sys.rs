@@ -3,6 +3,7 @@
 //! The first shard gathers everyone's numbers each round and publishes them. Nothing runs while nobody has a
 //! subscription below `$SYS`.
 
+use crate::desk::Desk;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -179,7 +180,7 @@ impl Engine {
             return;
         }
         if self.sys.watchers > 0 && self.sys.next.is_none() {
-            self.set_sys_timer(now.monotonic);
+            self.sys.set_sys_timer(&mut self.desk, now.monotonic);
         } else if self.sys.watchers == 0
             && let Some(at) = self.sys.next.take()
         {
@@ -203,14 +204,9 @@ impl Engine {
         self.sys.process_memory = Some((bytes, most.max(bytes)));
     }
 
-    fn set_sys_timer(&mut self, at: Millis) {
-        self.sys.next = Some(at);
-        self.desk.timers.set(at, Timer::Sys);
-    }
-
     /// Begins a round: every shard is asked.
     pub(crate) fn publish_sys(&mut self, now: Now) {
-        self.set_sys_timer(now.monotonic.plus_seconds(self.settings.sys_interval_seconds));
+        self.sys.set_sys_timer(&mut self.desk, now.monotonic.plus_seconds(self.settings.sys_interval_seconds));
         self.sys.round = self.sys.round.wrapping_add(1);
         self.sys.gathered = self.sys_values();
         self.sys.missing = self.place.shards - 1;
@@ -291,29 +287,11 @@ impl Engine {
             texts.push(("heap/current".into(), now.to_string()));
             texts.push(("heap/maximum".into(), most.to_string()));
         }
-        self.add_loads(now, &values, &mut texts);
+        self.sys.add_loads(now, &values, &mut texts);
         for (topic, text) in texts {
             self.publish_sys_value(now, format!("$SYS/broker/{topic}"), &text);
         }
         self.sys.last = Some((now.monotonic, values));
-    }
-
-    /// Moves the averages on by what was counted since the last round.
-    #[expect(clippy::cast_precision_loss, reason = "averages are shown with two places")]
-    fn add_loads(&mut self, now: Now, values: &SysValues, texts: &mut Vec<(String, String)>) {
-        let start = (self.sys.started.monotonic, SysValues::default());
-        let (then, last) = self.sys.last.as_ref().unwrap_or(&start);
-        let minutes = now.monotonic.since(*then) as f64 / 60_000.0;
-        for ((read, topic), load) in LOADS.iter().zip(&mut self.sys.loads) {
-            let counted = read(values).saturating_sub(read(last)) as f64;
-            for (average, window) in load.averages.iter_mut().zip(MINUTES) {
-                if minutes > 0.0 {
-                    let (per_minute, weight) = (counted / minutes, (-minutes / window).exp());
-                    *average = per_minute + (*average - per_minute) * weight;
-                }
-                texts.push((format!("load/{topic}/{window}min"), format!("{average:.2}")));
-            }
-        }
     }
 
     fn publish_sys_value(&mut self, now: Now, topic: String, text: &str) {
@@ -331,17 +309,56 @@ impl Engine {
         }
     }
 
+    /// Publishes what was put into words before.
+    pub(crate) fn publish_client_event(&mut self, now: Now, event: Option<ClientEvent>) {
+        let Some(ClientEvent { tenant, topic, text }) = event else { return };
+        let mut publication =
+            Publication::new(tenant, &topic, QoS::ExactlyOnce, false, &[], Millis::NEVER, text.as_bytes(), 0);
+        self.publish_inside(now, &mut publication, None);
+    }
+}
+
+impl Sys {
+    fn set_sys_timer(&mut self, desk: &mut Desk, at: Millis) {
+        self.next = Some(at);
+        desk.timers.set(at, Timer::Sys);
+    }
+
+    /// Moves the averages on by what was counted since the last round.
+    #[expect(clippy::cast_precision_loss, reason = "averages are shown with two places")]
+    fn add_loads(&mut self, now: Now, values: &SysValues, texts: &mut Vec<(String, String)>) {
+        let start = (self.started.monotonic, SysValues::default());
+        let (then, last) = self.last.as_ref().unwrap_or(&start);
+        let minutes = now.monotonic.since(*then) as f64 / 60_000.0;
+        for ((read, topic), load) in LOADS.iter().zip(&mut self.loads) {
+            let counted = read(values).saturating_sub(read(last)) as f64;
+            for (average, window) in load.averages.iter_mut().zip(MINUTES) {
+                if minutes > 0.0 {
+                    let (per_minute, weight) = (counted / minutes, (-minutes / window).exp());
+                    *average = per_minute + (*average - per_minute) * weight;
+                }
+                texts.push((format!("load/{topic}/{window}min"), format!("{average:.2}")));
+            }
+        }
+    }
+
     /// What watchers of the client's tenant are told when it has come (no reason) or gone (its reason), if there are
     /// any.
-    pub(crate) fn client_event(&self, now: Now, key: SessionKey, reason: Option<Reason>) -> Option<ClientEvent> {
-        if self.sys.watchers + self.sys.tenant_watchers == 0 || !self.settings.sys_events {
+    pub(crate) fn client_event(
+        &self,
+        now: Now,
+        desk: &mut Desk,
+        key: SessionKey,
+        reason: Option<Reason>,
+    ) -> Option<ClientEvent> {
+        if self.watchers + self.tenant_watchers == 0 || !desk.settings.sys_events {
             return None;
         }
-        let session = self.desk.sessions.get(key.0)?;
+        let session = desk.sessions.get(key.0)?;
         let what = if reason.is_some() { "disconnected" } else { "connected" };
         // A client id may hold what a topic level may not.
         let level = session.client_id.replace(['+', '#', '/'], "_");
-        let topic = format!("$SYS/brokers/{}/clients/{level}/{what}", self.settings.node_name);
+        let topic = format!("$SYS/brokers/{}/clients/{level}/{what}", desk.settings.node_name);
         let mut text = String::from("{\"clientid\":");
         put_json_string(&mut text, &session.client_id);
         let _ = write!(text, ",\"ts\":{}", now.unix);
@@ -350,14 +367,6 @@ impl Engine {
         }
         text.push('}');
         TopicName::new(&topic).is_ok().then_some(ClientEvent { tenant: session.tenant, topic, text })
-    }
-
-    /// Publishes what was put into words before.
-    pub(crate) fn publish_client_event(&mut self, now: Now, event: Option<ClientEvent>) {
-        let Some(ClientEvent { tenant, topic, text }) = event else { return };
-        let mut publication =
-            Publication::new(tenant, &topic, QoS::ExactlyOnce, false, &[], Millis::NEVER, text.as_bytes(), 0);
-        self.publish_inside(now, &mut publication, None);
     }
 }
 

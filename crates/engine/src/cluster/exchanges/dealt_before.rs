@@ -23,12 +23,12 @@ impl Engine {
 
     /// Takes note of it, and tells those who are the homes of the groups by now.
     pub(crate) fn adopt_dealt_before(&mut self, all: DealtBefore) {
-        let left = Partitions::that(|partition| !self.is_taken_over_elsewhere(partition));
+        let left = Partitions::that(|partition| !self.links.is_taken_over_elsewhere(partition));
         for (name, groups) in all {
             let groups = groups.among(left);
             if !groups.is_empty() {
                 self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, Got { groups, ..Got::NOBODY });
-                self.tell_homes(name, groups);
+                self.links.tell_homes(&mut self.desk, name, groups);
             }
         }
     }

@@ -183,7 +183,7 @@ impl Engine {
         let known = self.desk.exchanges.marks.get(word.name).with(word.covered);
         let got = self.desk.exchanges.got_here(&self.groups, from);
         self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, word.name, got);
-        self.tell_next_homes(word.name, got.groups);
+        self.groups.tell_next_homes(&mut self.desk, &mut self.links, word.name, got.groups);
         self.desk.transfers.note_name(from, word.name);
         let done = self.desk.exchanges.marks.forget_below(word.name.origin, word.done_below);
         let silent = self.desk.exchanges.marks.forget_silent();

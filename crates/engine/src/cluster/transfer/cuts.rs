@@ -105,7 +105,7 @@ impl Engine {
         }
         self.deliver_aside(now, aside);
         self.desk.transfers.settle_transfers();
-        self.announce_members_that_stay(stay);
+        self.groups.announce_members_that_stay(&self.desk, &mut self.links, stay);
         self.after_frame(now);
     }
 

@@ -1,5 +1,6 @@
 //! What a CONNECT is refused for.
 
+use crate::settings::Settings;
 use tidegate_mqtt::{Connect, Version};
 
 use crate::access::Subject;
@@ -39,7 +40,7 @@ impl Engine {
         if self.desk.is_far_over_ceiling() {
             return Err(Refused::new(Reason::MemoryCeiling, "there is no memory for a will"));
         }
-        self.check_topic_levels(will.topic.as_str())
+        self.settings.check_topic_levels(will.topic.as_str())
     }
 
     /// What a client that has been let in may not do all the same. Refused, it leaves no trace on the session that it
@@ -50,10 +51,10 @@ impl Engine {
         existing: Option<SessionKey>,
         connect: &Connect<'_>,
     ) -> Result<(), Refused> {
-        if connect.will.as_ref().is_some_and(|will| !self.may_leave_will(subject, will)) {
+        if connect.will.as_ref().is_some_and(|will| !self.rules.may_leave_will(&self.settings, subject, will)) {
             return Err(Refused::new(Reason::NotAuthorized, "the rules do not allow to publish the will"));
         }
-        if existing.is_none() && self.desk.journal.full && self.wants_to_last(connect) {
+        if existing.is_none() && self.desk.journal.full && self.settings.wants_to_last(connect) {
             return Err(Refused::new(Reason::StoreFull, "the store has no room for another session"));
         }
         let max_sessions = self.settings.limits.max_sessions as usize;
@@ -62,14 +63,16 @@ impl Engine {
         }
         Ok(())
     }
+}
 
+impl Settings {
     /// Whether the session that a CONNECT asks for is to outlive its connection.
     pub(super) fn wants_to_last(&self, connect: &Connect<'_>) -> bool {
         let asked = match connect.version {
             Version::V5 => connect.properties.session_expiry_interval.unwrap_or(0),
             Version::V31 | Version::V311 => u32::from(!connect.clean_start),
         };
-        asked.min(self.settings.limits.max_session_expiry_seconds) > 0
+        asked.min(self.limits.max_session_expiry_seconds) > 0
     }
 }
 

@@ -1,5 +1,7 @@
 //! QoS 2 messages of groups that only one client may get, since it may have them already.
 
+use crate::desk::Desk;
+use crate::ids::Place;
 use tidegate_mqtt::QoS;
 
 use super::{Doubt, WAIT_MS};
@@ -126,14 +128,16 @@ impl Engine {
             reach!(self).deal_to(now, key, publication, source, None);
         }
     }
+}
 
+impl Groups {
     /// The place of a client among the members of a group. What its session gets here that is about to leave is
     /// forgotten with it.
-    pub(super) fn place_of_client(&self, key: GroupKey, client: u64) -> Option<usize> {
+    pub(super) fn place_of_client(&self, place: Place, desk: &Desk, key: GroupKey, client: u64) -> Option<usize> {
         let stays = |(_, (shard, session)): &(usize, Receiver)| {
-            *shard != self.place.shard || !self.desk.has_left(SessionKey(*session), *shard)
+            *shard != place.shard || !desk.has_left(SessionKey(*session), *shard)
         };
-        self.groups.places_of_client(key, client).find(stays).map(|(place, _)| place)
+        self.places_of_client(key, client).find(stays).map(|(place, _)| place)
     }
 }
 

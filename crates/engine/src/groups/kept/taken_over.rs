@@ -5,6 +5,9 @@
 //! it still keeps for them goes along with what it was home to until then, to whoever goes on with that, and from there
 //! to the groups' home.
 
+use crate::cluster::roster::Roster;
+use crate::groups::Groups;
+use crate::link::Links;
 use tidegate_mqtt::QoS;
 
 use super::group_partition;
@@ -28,22 +31,6 @@ pub(crate) struct KeptImage {
 }
 
 impl Engine {
-    /// Writes what groups of some partitions keep, if nobody but the image can tell it to the new home.
-    pub(crate) fn put_kept(&self, out: &mut Vec<u8>, now: Now, partitions: Partitions) {
-        let kept = &self.groups.kept;
-        let alone = self.links.roster.peers() == Shards::default();
-        let ids = if alone { kept.ids_of(partitions) } else { Vec::new() };
-        out.put_u32(ids.len() as u32);
-        for (id, deal) in ids.into_iter().filter_map(|id| Some((id, kept.deals.get(&id)?))) {
-            out.put_u16(deal.message.tenant.0);
-            out.put_bytes(deal.share.as_bytes());
-            out.put_bytes(deal.filter.as_bytes());
-            out.put_u64(deal.client);
-            out.put_u64(id);
-            put_publication(out, now, &deal.message.publication());
-        }
-    }
-
     /// Reads what [`Engine::put_kept`] has written.
     pub(crate) fn read_kept(reader: &mut WireReader<'_>, now: Now) -> Result<Vec<KeptImage>, WireError> {
         let mut all = Vec::new();
@@ -65,16 +52,36 @@ impl Engine {
     pub(crate) fn adopt_kept(&mut self, now: Now, partition: PartitionId, all: Vec<KeptImage>) {
         for KeptImage { share, filter, client, id, message } in all {
             let of = group_partition(message.tenant, &share, &filter);
-            if of == partition || !self.is_taken_over_elsewhere(of) {
+            if of == partition || !self.links.is_taken_over_elsewhere(of) {
                 reach!(self).keep_left(now, &message, (&share, &filter), client, id);
             }
         }
     }
+}
 
+impl Groups {
+    /// Writes what groups of some partitions keep, if nobody but the image can tell it to the new home.
+    pub(crate) fn put_kept(&self, roster: &Roster, out: &mut Vec<u8>, now: Now, partitions: Partitions) {
+        let kept = &self.kept;
+        let alone = roster.peers() == Shards::default();
+        let ids = if alone { kept.ids_of(partitions) } else { Vec::new() };
+        out.put_u32(ids.len() as u32);
+        for (id, deal) in ids.into_iter().filter_map(|id| Some((id, kept.deals.get(&id)?))) {
+            out.put_u16(deal.message.tenant.0);
+            out.put_bytes(deal.share.as_bytes());
+            out.put_bytes(deal.filter.as_bytes());
+            out.put_u64(deal.client);
+            out.put_u64(id);
+            put_publication(out, now, &deal.message.publication());
+        }
+    }
+}
+
+impl Links {
     /// Whether somebody goes on with what a dead node had of a partition, and so with what is known there of its
     /// groups.
     pub(crate) fn is_taken_over_elsewhere(&self, partition: PartitionId) -> bool {
-        self.links.roster.misses(partition) && !self.links.roster.stands_in(partition)
+        self.roster.misses(partition) && !self.roster.stands_in(partition)
     }
 }
 

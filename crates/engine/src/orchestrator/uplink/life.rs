@@ -138,7 +138,7 @@ impl Engine {
         let ticket = Ticket { connection: nobody, sequence: 0 };
         let mut waits = SubAckWaits::default();
         self.join_group(now, session, UPLINK_SHARE, UPLINK_FILTER, member, ticket, &mut waits);
-        self.announce_presence(session, true);
+        self.groups.announce_presence(&self.desk, &mut self.links, session, true);
     }
 
     /// A broker could not be reached. An outcome of another attempt than the present one changes nothing.
@@ -175,7 +175,7 @@ impl Engine {
             self.take_uplink_seat(now, session, max_qos);
         }
         if !draining {
-            self.announce_presence(session, true);
+            self.groups.announce_presence(&self.desk, &mut self.links, session, true);
         }
         if !session_present {
             // A broker that has forgotten the orchestrator has forgotten what it had taken over as well. While the
@@ -312,7 +312,7 @@ impl Engine {
             }
             return;
         }
-        self.announce_presence(session, false);
+        self.groups.announce_presence(&self.desk, &mut self.links, session, false);
         self.reassign(now, key);
     }
 }
