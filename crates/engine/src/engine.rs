@@ -1,5 +1,6 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
+use crate::groups::dealing::dealing;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -336,7 +337,7 @@ impl Engine {
             Timer::Expiry(session) => self.handle_expiry_timer(now, session),
             Timer::SessionEnd(session) => self.handle_session_timer(now, session),
             Timer::LoopLag => self.handle_loop_lag_timer(now),
-            Timer::Deals => self.handle_deal_timer(now),
+            Timer::Deals => dealing!(self).handle_deal_timer(now),
             Timer::Sys => self.publish_sys(now),
             Timer::Receipts => self.handle_receipts_timer(),
             Timer::Uplink(key) => self.handle_uplink_timer(now, key),

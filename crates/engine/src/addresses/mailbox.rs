@@ -8,8 +8,11 @@
 
 use crate::addresses::Nodes;
 use crate::desk::Desk;
-use crate::durable::{Key, Numbers};
+use crate::durable::Journal;
+use crate::durable::Key;
 use crate::engine::Engine;
+use crate::groups::dealing::Dealing;
+use crate::groups::dealing::dealing;
 use crate::ids::SessionKey;
 use crate::message::Message;
 use crate::now::{Millis, Now};
@@ -59,7 +62,7 @@ impl Engine {
         self.forget_stored_subscriptions(key);
         self.remove_subscriptions(now, key);
         self.set_standing(now, key, Standing::Mailbox);
-        self.empty_into_mailbox(now, key, reason);
+        dealing!(self).empty_into_mailbox(now, key, reason);
         self.desk.watch_expiry(key);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.expiry_seconds = 0;
@@ -71,6 +74,16 @@ impl Engine {
         self.desk.store_session(key);
     }
 
+    /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session
+    /// that has ended.
+    pub(crate) fn is_owed_still(&self, key: SessionKey, number: u64, message: &Message) -> bool {
+        let Some(session) = self.desk.sessions.get(key.0) else { return true };
+        let before = session.flow.as_ref().is_some_and(|flow| number <= flow.mailbox_from);
+        !before || is_addressed(self.settings.addresses.as_ref(), session, message)
+    }
+}
+
+impl Dealing<'_> {
     /// Keeps of what a session was owed what is addressed to its client: first what was sent and not acknowledged, then
     /// what waited, in their orders.
     fn empty_into_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
@@ -90,16 +103,25 @@ impl Engine {
         (flow.received_before, flow.to_resend, flow.one_at_a_time) = (0, 0, false);
         flow.mailbox_from = flow.next_number;
         self.desk.memory -= std::mem::take(&mut flow.inflight_bytes);
+        let forget = |journal: &mut Journal, numbers| {
+            if let Some(stored) = stored {
+                journal.delete_entry(stored, numbers);
+            }
+        };
         let mut first = Vec::new();
         let (mut sent, mut queued) = (Vec::new(), Vec::new());
         for entry in flow.inflight.drain() {
             let numbers = entry.item.numbers;
             match entry.item.delivery {
                 // The receiver has said that it has the message.
-                _ if entry.state == State::AwaitPubComp => self.forget_numbers(key, numbers),
-                Some(delivery) if self.is_kept(key, &delivery) => first.push((delivery, numbers)),
+                _ if entry.state == State::AwaitPubComp => forget(&mut self.desk.journal, numbers),
+                Some(delivery)
+                    if is_kept(self.desk.settings.addresses.as_ref(), self.desk.sessions.get(key.0), &delivery) =>
+                {
+                    first.push((delivery, numbers));
+                }
                 Some(delivery) => {
-                    self.forget_numbers(key, numbers);
+                    forget(&mut self.desk.journal, numbers);
                     sent.push((delivery, entry.state != State::AwaitPubAck));
                 }
                 None => self.desk.counters.drop_message(reason),
@@ -117,7 +139,7 @@ impl Engine {
             kept.push(delivery);
         }
         for delivery in std::mem::take(&mut flow.queue) {
-            if self.is_kept(key, &delivery) {
+            if is_kept(self.desk.settings.addresses.as_ref(), self.desk.sessions.get(key.0), &delivery) {
                 kept.push(delivery);
                 continue;
             }
@@ -136,26 +158,6 @@ impl Engine {
         }
         for delivery in queued {
             self.settle_queued(now, key, &client_id, &delivery, reason);
-        }
-    }
-
-    /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session
-    /// that has ended.
-    pub(crate) fn is_owed_still(&self, key: SessionKey, number: u64, message: &Message) -> bool {
-        let Some(session) = self.desk.sessions.get(key.0) else { return true };
-        let before = session.flow.as_ref().is_some_and(|flow| number <= flow.mailbox_from);
-        !before || is_addressed(self.settings.addresses.as_ref(), session, message)
-    }
-
-    fn is_kept(&self, key: SessionKey, delivery: &Delivery) -> bool {
-        let session = self.desk.sessions.get(key.0);
-        let addressed = |session: &Session| is_addressed(self.settings.addresses.as_ref(), session, &delivery.message);
-        delivery.group.is_none() && session.is_some_and(addressed)
-    }
-
-    fn forget_numbers(&mut self, key: SessionKey, numbers: Numbers) {
-        if let Some(stored) = self.desk.sessions.get(key.0).and_then(|session| session.stored) {
-            self.desk.journal.delete_entry(stored, numbers);
         }
     }
 }
@@ -177,4 +179,10 @@ impl Nodes {
             && addresses.node_expiry_seconds > 0
             && (max == 0 || self.mailboxes < u64::from(max))
     }
+}
+
+/// Whether a message stays for a mobile node whose session ends: one that is addressed to it.
+fn is_kept(addresses: Option<&AddressSettings>, session: Option<&Session>, delivery: &Delivery) -> bool {
+    let is_for = |session: &Session| is_addressed(addresses, session, &delivery.message);
+    delivery.group.is_none() && session.is_some_and(is_for)
 }

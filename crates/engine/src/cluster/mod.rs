@@ -19,6 +19,7 @@ use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
 use crate::event::Attempt;
 use crate::groups::Groups;
+use crate::groups::dealing::dealing;
 use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, ShardId, TenantId, partition_of};
 use crate::link::Links;
 use crate::link::envelope::Ticket;
@@ -89,7 +90,7 @@ impl Engine {
         for publisher in let_go {
             self.unpark(now, publisher);
         }
-        self.deal_waiting(now);
+        dealing!(self).deal_waiting(now);
         self.after_frame(now);
     }
 
@@ -185,7 +186,7 @@ impl Engine {
         self.desk.loop_lag.give_up_shard(peer);
         self.desk.give_up_blocking(|publisher| publisher.shard == peer);
         self.groups.leave_groups_of(peer);
-        self.lose_deals_of(now, peer);
+        self.groups.kept.lose_deals_of(now, &mut self.desk, peer);
         self.fetches.skip_fetches(&self.links.roster, &mut self.desk.sessions, peer);
         waiting
     }

@@ -8,7 +8,7 @@ impl Engine {
     /// connections that a policy closes.
     #[inline]
     pub(crate) fn after_frame(&mut self, now: Now) {
-        self.tell_dealt();
+        self.groups.tell_dealt(&mut self.desk, &mut self.links);
         let desk = &self.desk;
         let nothing_to_wait_for = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_refill.is_empty();
         let nothing_to_tell =

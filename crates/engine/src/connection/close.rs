@@ -1,5 +1,7 @@
 //! How connections and sessions end: reasons, expiry, and what was still owed.
 
+use crate::groups::dealing::Dealing;
+use crate::groups::dealing::dealing;
 use std::rc::Rc;
 
 use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
@@ -317,7 +319,7 @@ impl Engine {
         if let Some(stored) = session.stored {
             self.desk.journal.delete(Key::Session(stored));
         }
-        self.settle_debts(now, key, session, reason);
+        dealing!(self).settle_debts(now, key, session, reason);
     }
 
     /// Publishes the will of a session that ends, if it waits.
@@ -330,6 +332,45 @@ impl Engine {
         self.cancel_session_timers(key);
     }
 
+    /// CONNECT timeout or keep-alive: asked again only when it fires, so that packets cost no timer work.
+    pub(crate) fn handle_connection_timer(&mut self, now: Now, key: ConnectionKey) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        connection.timer = Millis::NEVER;
+        match connection.phase {
+            Phase::Closing => {}
+            Phase::AwaitConnect | Phase::AwaitConnAck | Phase::Authenticating | Phase::AwaitHome | Phase::AwaitAuth => {
+                self.close_connection(now, key, Reason::ConnectTimeout, None);
+            }
+            Phase::Open => {
+                let proof_ends = connection.extra.as_ref().and_then(|extra| extra.proof_ends).unwrap_or(Millis::NEVER);
+                let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive).min(proof_ends);
+                if proof_ends <= now.monotonic {
+                    self.close_connection(now, key, Reason::ProofExpired, None);
+                } else if connection.paused && connection.is_parked() {
+                    // Its silence is our doing; it is asked again later.
+                    let later = keep_alive_deadline(now.monotonic, connection.keep_alive).min(proof_ends);
+                    self.desk.set_connection_timer(key, later);
+                } else if deadline <= now.monotonic {
+                    self.close_connection(now, key, Reason::KeepAliveTimeout, None);
+                } else {
+                    self.desk.set_connection_timer(key, deadline);
+                }
+            }
+        }
+    }
+
+    /// Ends every connection because the server stops: MQTT 5 clients are told ([MQTT-3.14]), wills go as configured.
+    pub fn begin_shutdown(&mut self, now: Now) {
+        self.publish_last_wills(now);
+        let keys: Vec<ConnectionKey> = self.desk.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.end_waiting(now, key, Reason::ServerShuttingDown);
+        }
+        self.after_frame(now);
+    }
+}
+
+impl Dealing<'_> {
     /// What an ended session was owed.
     fn settle_debts(&mut self, now: Now, key: SessionKey, session: Session, reason: Reason) {
         let reason = match reason {
@@ -416,42 +457,5 @@ impl Engine {
         let Some(membership) = delivery.group.as_ref().map(Rc::clone) else { return };
         let mut publication = delivery.message.publication();
         self.give_back(now, &membership, from, &mut publication);
-    }
-
-    /// CONNECT timeout or keep-alive: asked again only when it fires, so that packets cost no timer work.
-    pub(crate) fn handle_connection_timer(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        connection.timer = Millis::NEVER;
-        match connection.phase {
-            Phase::Closing => {}
-            Phase::AwaitConnect | Phase::AwaitConnAck | Phase::Authenticating | Phase::AwaitHome | Phase::AwaitAuth => {
-                self.close_connection(now, key, Reason::ConnectTimeout, None);
-            }
-            Phase::Open => {
-                let proof_ends = connection.extra.as_ref().and_then(|extra| extra.proof_ends).unwrap_or(Millis::NEVER);
-                let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive).min(proof_ends);
-                if proof_ends <= now.monotonic {
-                    self.close_connection(now, key, Reason::ProofExpired, None);
-                } else if connection.paused && connection.is_parked() {
-                    // Its silence is our doing; it is asked again later.
-                    let later = keep_alive_deadline(now.monotonic, connection.keep_alive).min(proof_ends);
-                    self.desk.set_connection_timer(key, later);
-                } else if deadline <= now.monotonic {
-                    self.close_connection(now, key, Reason::KeepAliveTimeout, None);
-                } else {
-                    self.desk.set_connection_timer(key, deadline);
-                }
-            }
-        }
-    }
-
-    /// Ends every connection because the server stops: MQTT 5 clients are told ([MQTT-3.14]), wills go as configured.
-    pub fn begin_shutdown(&mut self, now: Now) {
-        self.publish_last_wills(now);
-        let keys: Vec<ConnectionKey> = self.desk.connections.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            self.end_waiting(now, key, Reason::ServerShuttingDown);
-        }
-        self.after_frame(now);
     }
 }

@@ -11,6 +11,9 @@ use crate::cluster::exchanges::Exchanges;
 use crate::desk::Desk;
 use crate::durable::Journal;
 use crate::durable::Recovery;
+use crate::groups::dealing::Dealing;
+use crate::groups::dealing::dealing;
+use crate::link::Links;
 use std::collections::BTreeMap;
 
 use crate::cluster::exchanges::{ExchangeName, Got};
@@ -173,26 +176,36 @@ impl Reach<'_> {
         let promised = publication.qos != QoS::AtMostOnce || publication.retain;
         source.connection.is_none() && promised && !is_own_topic(publication.topic)
     }
+}
 
+impl Crossings {
     /// Writes down that a message leaves for these shards; each of them is to be told the number behind the message.
-    pub(crate) fn begin_crossing(&mut self, publication: &Publication<'_>, way: &Way, to: u64) -> u64 {
-        let number = self.desk.journal.put_crossing(publication, way);
-        self.desk.crossings.open.insert(number, (to, to));
+    pub(crate) fn begin_crossing(
+        &mut self,
+        journal: &mut Journal,
+        publication: &Publication<'_>,
+        way: &Way,
+        to: u64,
+    ) -> u64 {
+        let number = journal.put_crossing(publication, way);
+        self.open.insert(number, (to, to));
         number
     }
 
     /// The same for what one shard is given for a shared group.
     pub(crate) fn cross_for_group(
         &mut self,
+        journal: &mut Journal,
+        links: &Links,
         publication: &Publication<'_>,
         (share, filter): (&str, &str),
         to: ShardId,
     ) -> Option<u64> {
-        if !self.desk.journal.is_on() || publication.qos == QoS::AtMostOnce || !self.links.roster.is_own(to) {
+        if !journal.is_on() || publication.qos == QoS::AtMostOnce || !links.roster.is_own(to) {
             return None;
         }
         let way = Way::Group { share: share.into(), filter: filter.into() };
-        Some(self.begin_crossing(publication, &way, 1 << to.0))
+        Some(self.begin_crossing(journal, publication, &way, 1 << to.0))
     }
 }
 
@@ -237,7 +250,7 @@ impl Engine {
                     self.replay_publish(now, &left, *shards, (*deliver, *retain), *name);
                     true
                 }
-                Way::Group { share, filter } => self.replay_for_group(now, &left, share, filter),
+                Way::Group { share, filter } => dealing!(self).replay_for_group(now, &left, share, filter),
                 Way::Deal { share, filter, client, id } => self.replay_deal(now, &left, (share, filter), *client, *id),
             };
             if crossed {
@@ -282,26 +295,28 @@ impl Engine {
         crate::publish::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, wants, deals);
     }
 
-    /// Says whether this shard was to deal it.
-    fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
-        let tenant = left.message.tenant;
-        if !left.crossed.is_empty() || !self.place.owns(group_partition(tenant, share, filter)) {
-            return false;
-        }
-        let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
-        let group = crate::link::record::GroupName { tenant, share, filter };
-        self.deal_left(now, group, &mut left.message.publication(), &source);
-        true
-    }
-
     /// What was at another node waits until it is known who is there. Says whether it is for this shard to keep it.
     fn replay_deal(&mut self, now: Now, left: &Left, (share, filter): (&str, &str), client: u64, id: u64) -> bool {
         let tenant = left.message.tenant;
         let own = left.crossed.is_empty() && self.place.owns(group_partition(tenant, share, filter));
         if own {
-            crate::publish::dispatch::reach!(self).keep_left(now, &left.message, (share, filter), client, id);
+            self.groups.kept.keep_left(now, &mut self.desk, &left.message, (share, filter), client, id);
         }
         own
+    }
+}
+
+impl Dealing<'_> {
+    /// Says whether this shard was to deal it.
+    fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
+        let tenant = left.message.tenant;
+        if !left.crossed.is_empty() || !self.links.place.owns(group_partition(tenant, share, filter)) {
+            return false;
+        }
+        let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
+        let group = crate::link::record::GroupName { tenant, share, filter };
+        self.deal_left(now, group, &mut left.message.publication(), &source);
+        true
     }
 }
 

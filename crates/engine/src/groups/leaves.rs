@@ -1,5 +1,7 @@
 //! A member leaves a shared group: its seat is given up, and what waits for it goes back to the group.
 
+use crate::groups::dealing::Dealing;
+use crate::groups::dealing::dealing;
 use std::rc::Rc;
 
 use crate::engine::Engine;
@@ -18,10 +20,34 @@ impl Engine {
         let membership = rare.memberships.remove(at);
         self.desk.uncount_membership(membership.tenant);
         self.leave_home(now, key, &membership);
-        self.return_waiting(now, key, &membership);
+        dealing!(self).return_waiting(now, key, &membership);
         true
     }
 
+    /// Tells each shard that deals for a group that a member has left.
+    pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
+        let group = membership.group();
+        for table in
+            self.groups.tables_of(&self.links.roster, membership.partition).filter(|table| *table != self.place.shard)
+        {
+            self.links.send(table, Record::GroupLeave { group, session: key.0 });
+        }
+        self.handle_group_leave(now, self.place.shard, group, key.0);
+    }
+
+    /// A member leaves a group of this shard.
+    pub(crate) fn handle_group_leave(&mut self, now: Now, from: ShardId, group: GroupName<'_>, session: u32) {
+        let Some(key) = self.groups.find(group) else { return };
+        let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
+        dealt.members.leave(&(from, session));
+        let (is_empty, partition) = (dealt.members.is_empty(), dealt.partition);
+        if is_empty && self.groups.knows_all_members(&self.desk, &self.peers, &self.links.roster, partition) {
+            self.remove_group(now, group);
+        }
+    }
+}
+
+impl Dealing<'_> {
     /// Messages of a group that wait in the queue of a member that has left go back; what was sent stays its own.
     fn return_waiting(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
         let Some(flow) = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut()) else { return };
@@ -46,27 +72,5 @@ impl Engine {
             self.give_back(now, membership, key, &mut delivery.message.publication());
         }
         self.desk.after_refill(key);
-    }
-
-    /// Tells each shard that deals for a group that a member has left.
-    pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
-        let group = membership.group();
-        for table in
-            self.groups.tables_of(&self.links.roster, membership.partition).filter(|table| *table != self.place.shard)
-        {
-            self.links.send(table, Record::GroupLeave { group, session: key.0 });
-        }
-        self.handle_group_leave(now, self.place.shard, group, key.0);
-    }
-
-    /// A member leaves a group of this shard.
-    pub(crate) fn handle_group_leave(&mut self, now: Now, from: ShardId, group: GroupName<'_>, session: u32) {
-        let Some(key) = self.groups.find(group) else { return };
-        let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
-        dealt.members.leave(&(from, session));
-        let (is_empty, partition) = (dealt.members.is_empty(), dealt.partition);
-        if is_empty && self.groups.knows_all_members(&self.desk, &self.peers, &self.links.roster, partition) {
-            self.remove_group(now, group);
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod audit;
 pub(crate) mod dealers;
+pub(crate) mod dealing;
 mod existence;
 mod fleet;
 mod joins;
@@ -11,6 +12,8 @@ mod reseat;
 mod returns;
 pub(crate) mod shared_group;
 
+use crate::groups::dealing::Dealing;
+use crate::groups::dealing::dealing;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,7 +33,7 @@ use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::admission::Wanted;
 use crate::publish::deliver::Terms;
-use crate::publish::dispatch::{Reach, Source};
+use crate::publish::dispatch::Source;
 use crate::session::Membership;
 use crate::slab::Slab;
 use crate::subscribe::SubAckWaits;
@@ -139,7 +142,7 @@ impl Engine {
             let seat = Seat { client, member, full: false };
             waits.add_told(self.take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
             waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
-            self.deal_waiting_of(now, group);
+            dealing!(self).deal_waiting_of(now, group);
         }
     }
 
@@ -200,7 +203,7 @@ impl Engine {
         self.groups.next_joining = id.wrapping_add(1);
         let own = Ticket { connection: ConnectionKey { index: JOINING_INDEX, generation: id }, sequence: 0 };
         let told = self.take_seat(now, from, group, session, seat, Some(own));
-        self.deal_waiting_of(now, group);
+        dealing!(self).deal_waiting_of(now, group);
         let known = if told == 0 { self.wait_for_interest(own, false) } else { told };
         let partition = group_partition(group.tenant, group.share, group.filter);
         let waits =
@@ -244,7 +247,7 @@ impl Groups {
     }
 }
 
-impl Reach<'_> {
+impl Dealing<'_> {
     /// Deals a message to one member of a group, other than `not_to` if there is another.
     pub(crate) fn deal_to(
         &mut self,
@@ -257,7 +260,7 @@ impl Reach<'_> {
         let topic = hash_bytes(0, publication.topic.as_bytes());
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         // Whoever has no room or gave it back is asked only if there is no other.
-        let (here, wanted) = (self.place.shard, Wanted::of(publication));
+        let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
         // Asking for room lets expired messages leave a queue.
         let desk = RefCell::new(&mut *self.desk);
         let of_fleet = dealt.tenant == TenantId::UPLINK;
@@ -282,7 +285,7 @@ impl Reach<'_> {
             .or_else(|| dealt.members.pick(publication.publisher, topic, has_left));
         match place {
             Some(place) => self.hand(now, key, place, publication, source, 0),
-            None => self.keep_for_who_comes(now, key, publication),
+            None => self.groups.keep_for_who_comes(now, self.desk, self.links, key, publication),
         }
     }
 
@@ -299,36 +302,62 @@ impl Reach<'_> {
         let Some(dealt) = self.groups.dealt.get(key.0) else { return };
         let Some(member) = dealt.members.members().get(place) else { return };
         let ((shard, session), seat) = (member.receiver, member.options);
-        if dealt.tenant == TenantId::UPLINK && shard == self.place.shard {
+        if dealt.tenant == TenantId::UPLINK && shard == self.links.place.shard {
             self.deliver_to_uplink(now, SessionKey(session), publication, source);
             return;
         }
         let name = (dealt.share.clone(), dealt.filter.clone());
         let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
         let Seat { client, member, full: insists } = seat;
-        if shard == self.place.shard {
+        if shard == self.links.place.shard {
             let to = SessionKey(session);
             if self.desk.exchanges.marks.has_deal(publication.qos, again) {
-                self.forget_deal(again);
+                self.groups.kept.forget_deal(self.desk, again);
             } else if self.keeps_own_deals() && self.desk.is_fleeting(to) {
                 // It ends with this node: then the message goes to another member.
-                let id = self.keep_deal(now, publication, (&name.0, &name.1), (shard, client), source.hops, again);
+                let id = self.groups.kept.keep_deal(
+                    now,
+                    self.desk,
+                    publication,
+                    (&name.0, &name.1),
+                    (shard, client),
+                    source.hops,
+                    again,
+                );
                 let promise = (id != 0).then(|| self.groups.kept.promise(shard, id));
                 self.deliver_dealt(now, to, group, publication, source, promise);
             } else {
                 self.deliver_dealt(now, to, group, publication, source, None);
-                self.forget_deal(again);
+                self.groups.kept.forget_deal(self.desk, again);
             }
             return;
         }
         let mut id = again;
         if self.links.roster.is_own(shard) && !self.keeps_own_deals() {
-            self.forget_deal(again);
+            self.groups.kept.forget_deal(self.desk, again);
         } else {
-            id = self.keep_deal(now, publication, (&name.0, &name.1), (shard, client), source.hops, again);
+            id = self.groups.kept.keep_deal(
+                now,
+                self.desk,
+                publication,
+                (&name.0, &name.1),
+                (shard, client),
+                source.hops,
+                again,
+            );
         }
-        let crossing = if id == 0 { self.cross_for_group(publication, (&name.0, &name.1), shard) } else { None };
-        let envelope = self.envelope(0, publication, source, None);
+        let crossing = if id == 0 {
+            self.desk.crossings.cross_for_group(
+                &mut self.desk.journal,
+                self.links,
+                publication,
+                (&name.0, &name.1),
+                shard,
+            )
+        } else {
+            None
+        };
+        let envelope = source.envelope(self.desk, 0, publication, None);
         let record = Record::Deal { session, client, group, member, insists, id, envelope };
         self.links.send_deal(shard, record, source.connection.is_some());
         self.links.send_crossing(shard, crossing);

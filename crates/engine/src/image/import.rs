@@ -60,7 +60,7 @@ impl Engine {
             self.retained.adopt_retained(now, &mut self.desk, &self.homes, &self.uplinks.brokers.config, message);
         }
         self.retained.adopt_removed(now, &mut self.desk, removed);
-        self.adopt_kept(now, partition, kept);
+        self.groups.kept.adopt_kept(now, &mut self.desk, &mut self.links, partition, kept);
         self.adopt_dealt_before(dealt_before);
         self.outgoing.adopt_outgoing(&mut self.desk, outgoing);
         // The rules here may be others than those that the subscriptions were allowed by.

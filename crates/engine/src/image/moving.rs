@@ -7,6 +7,7 @@
 use super::{ImageError, Owed, begin, seal};
 use crate::durable::{Key, Numbers};
 use crate::engine::Engine;
+use crate::groups::dealing::dealing;
 use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
@@ -56,7 +57,7 @@ impl Engine {
         self.handover.rest = None;
         self.release_transfers(now, partitions);
         self.publish_held(now);
-        self.deal_waiting(now);
+        dealing!(self).deal_waiting(now);
     }
 
     /// Takes images of held partitions, as far as they are at home on this shard, and begins to note what arrives for
@@ -167,7 +168,7 @@ impl Engine {
                 self.forget_session(now, key);
             }
         }
-        self.give_back_aside(now, aside);
+        dealing!(self).give_back_aside(now, aside);
         self.after_frame(now);
         all
     }

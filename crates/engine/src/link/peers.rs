@@ -1,5 +1,6 @@
 //! What other shards send.
 
+use crate::groups::dealing::dealing;
 use tidegate_mqtt::QoS;
 
 use crate::cluster::WELCOME_INDEX;
@@ -155,7 +156,7 @@ impl Engine {
             Record::Release { number } => self.release((from, number)),
             Record::SysQuery { round } => self.answer_sys_query(from, round),
             Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
-            Record::Dealt { id } => self.handle_dealt(id),
+            Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.desk, id)),
             group => self.handle_group_record(now, from, group),
         }
     }
@@ -169,18 +170,18 @@ impl Engine {
             Record::GroupExists { group } => self.handle_group_exists(now, group),
             Record::GroupPresence { group, session, online } => {
                 self.groups.set_online(group, from, session, online);
-                self.deal_waiting_of(now, group);
+                dealing!(self).deal_waiting_of(now, group);
             }
             Record::Deal { session, client, group, member: _, insists, id, mut envelope } => {
                 self.desk.counters.shard_messages_in += 1;
                 let source = source_of(&envelope);
                 let to = Taker { session: SessionKey(session), client, group, insists, id };
-                self.handle_deal(now, from, to, &mut envelope.publication, &source);
+                dealing!(self).handle_deal(now, from, to, &mut envelope.publication, &source);
             }
             Record::Return { group, not_to, of, id, client, mut envelope } => {
                 let source = source_of(&envelope);
                 let returned = Returned { group, not_to, of, id, client };
-                self.handle_return(now, from, returned, &mut envelope.publication, &source);
+                dealing!(self).handle_return(now, from, returned, &mut envelope.publication, &source);
             }
             _ => {}
         }

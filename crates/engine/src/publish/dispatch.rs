@@ -1,5 +1,6 @@
 //! Where a message goes: to this shard's subscribers and shared groups, to other shards, and to its topic's home.
 
+use crate::groups::dealing::dealing;
 use tidegate_mqtt::QoS;
 
 use crate::addresses::Nodes;
@@ -71,6 +72,39 @@ impl Source {
     /// The broker itself: wills, `$SYS`.
     pub(crate) fn inside(origin: ShardId, now: Now) -> Self {
         Self { session: None, connection: None, origin, ticket: None, entered_at: now.monotonic, hops: 0 }
+    }
+
+    /// The form in which a message leaves this shard.
+    pub(crate) fn envelope<'p>(
+        &self,
+        desk: &Desk,
+        purpose: u8,
+        publication: &mut Publication<'p>,
+        ticket: Option<Ticket>,
+    ) -> Envelope<'p> {
+        publication.share();
+        let Passage { purpose, origin, entered_at, priority, hops, from, ticket } =
+            self.passage(desk, purpose, ticket, publication.priority);
+        // The link numbers it.
+        let sequence = 0;
+        let publication = publication.clone();
+        Envelope { purpose, origin, sequence, entered_at, priority, hops, from, ticket, publication }
+    }
+
+    /// How a message leaves this shard.
+    #[inline]
+    fn passage(&self, desk: &Desk, purpose: u8, ticket: Option<Ticket>, priority: u8) -> Passage {
+        let tells = desk.overflow.tells_publisher();
+        Passage {
+            purpose,
+            origin: self.origin,
+            entered_at: self.entered_at,
+            priority,
+            hops: self.hops,
+            // Only whoever may be told something later has to be known there.
+            from: self.connection.filter(|_| tells).or(ticket.map(|ticket| ticket.connection)),
+            ticket,
+        }
     }
 
     pub(crate) fn publisher(&self) -> Option<BlockedPublisher> {
@@ -350,7 +384,7 @@ impl Reach<'_> {
         let from = self.desk.transfers.source;
         for group in route.groups() {
             if self.groups.deals_for(from, *group) {
-                self.deal_to(now, *group, publication, source, None);
+                dealing!(self).deal_to(now, *group, publication, source, None);
             }
         }
     }
@@ -371,7 +405,7 @@ impl Reach<'_> {
         if own != 0 && self.must_be_kept(publication, source) {
             let name = self.links.exchange.map(|word| word.name);
             let way = Way::Publish { shards: self.place.shards, deliver: remote & own, retain: homes & own, name };
-            crossing = Some(self.begin_crossing(publication, &way, own));
+            crossing = Some(self.desk.crossings.begin_crossing(&mut self.desk.journal, publication, &way, own));
         }
         while bits != 0 {
             let bit = bits & bits.wrapping_neg();
@@ -388,7 +422,7 @@ impl Reach<'_> {
                 purpose |= FROM_RETAINED;
             }
             let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce || source.is_outgoing());
-            let passage = self.passage(purpose, source, ticket, publication.priority);
+            let passage = source.passage(self.desk, purpose, ticket, publication.priority);
             self.links.send_publish(shard, &passage, publication, !source.may_repeat(publication.qos));
             self.links.send_crossing(shard, crossing.filter(|_| own & bit != 0));
             self.desk.counters.shard_messages_out += 1;
@@ -402,41 +436,8 @@ impl Reach<'_> {
     /// Sends a value to its topic's home, to be retained there.
     pub(crate) fn send_to_home(&mut self, publication: &mut Publication<'_>, source: &Source, home: ShardId) {
         let purpose = if publication.from_retained { RETAIN_AT_HOME | FROM_RETAINED } else { RETAIN_AT_HOME };
-        let passage = self.passage(purpose, source, source.ticket, publication.priority);
+        let passage = source.passage(self.desk, purpose, source.ticket, publication.priority);
         self.links.send_publish(home, &passage, publication, !source.may_repeat(publication.qos));
         self.desk.counters.shard_messages_out += 1;
-    }
-
-    /// The form in which a message leaves this shard.
-    pub(crate) fn envelope<'p>(
-        &mut self,
-        purpose: u8,
-        publication: &mut Publication<'p>,
-        source: &Source,
-        ticket: Option<Ticket>,
-    ) -> Envelope<'p> {
-        publication.share();
-        let Passage { purpose, origin, entered_at, priority, hops, from, ticket } =
-            self.passage(purpose, source, ticket, publication.priority);
-        // The link numbers it.
-        let sequence = 0;
-        let publication = publication.clone();
-        Envelope { purpose, origin, sequence, entered_at, priority, hops, from, ticket, publication }
-    }
-
-    /// How a message leaves this shard.
-    #[inline]
-    fn passage(&self, purpose: u8, source: &Source, ticket: Option<Ticket>, priority: u8) -> Passage {
-        let tells = self.desk.overflow.tells_publisher();
-        Passage {
-            purpose,
-            origin: source.origin,
-            entered_at: source.entered_at,
-            priority,
-            hops: source.hops,
-            // Only whoever may be told something later has to be known there.
-            from: source.connection.filter(|_| tells).or(ticket.map(|ticket| ticket.connection)),
-            ticket,
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! What a publisher sends again, since it was not answered.
 
+use crate::groups::dealing::dealing;
 use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode};
 
 use super::{Exchange, Got};
@@ -241,7 +242,7 @@ impl Reach<'_> {
         let from = self.desk.transfers.source;
         for group in route.groups() {
             if self.groups.deals_for(from, *group) && self.groups.partition_of(*group).is_some_and(&deals) {
-                self.deal_to(now, *group, publication, source, None);
+                dealing!(self).deal_to(now, *group, publication, source, None);
             }
         }
     }

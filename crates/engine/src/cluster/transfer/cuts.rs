@@ -1,6 +1,7 @@
 //! Shards say from where on their messages are for the new home of partitions.
 
 use crate::cluster::transfer::Transfers;
+use crate::groups::dealing::Dealing;
 use crate::link::Links;
 use std::collections::BTreeSet;
 
@@ -130,7 +131,9 @@ impl Engine {
         self.fetches.wake_moved();
         all
     }
+}
 
+impl Dealing<'_> {
     /// What groups have dealt to sessions that were to come goes back to them. The sessions have been forgotten by now, all of them: a group whose
     /// home is here would else deal it to the next one that goes.
     pub(crate) fn give_back_aside(&mut self, now: Now, all: Vec<Aside>) {

@@ -6,7 +6,9 @@
 //! to the groups' home.
 
 use crate::cluster::roster::Roster;
+use crate::desk::Desk;
 use crate::groups::Groups;
+use crate::groups::kept::Kept;
 use crate::link::Links;
 use tidegate_mqtt::QoS;
 
@@ -17,7 +19,6 @@ use crate::ids::{PartitionId, Partitions, TenantId};
 use crate::image::{put_publication, read_publication};
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::publish::dispatch::reach;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// A message that a group keeps.
@@ -46,14 +47,23 @@ impl Engine {
         }
         Ok(all)
     }
+}
 
+impl Kept {
     /// Goes on keeping what groups kept elsewhere, with what came in the image of a partition. What an earlier attempt
     /// has brought is here already.
-    pub(crate) fn adopt_kept(&mut self, now: Now, partition: PartitionId, all: Vec<KeptImage>) {
+    pub(crate) fn adopt_kept(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        links: &mut Links,
+        partition: PartitionId,
+        all: Vec<KeptImage>,
+    ) {
         for KeptImage { share, filter, client, id, message } in all {
             let of = group_partition(message.tenant, &share, &filter);
-            if of == partition || !self.links.is_taken_over_elsewhere(of) {
-                reach!(self).keep_left(now, &message, (&share, &filter), client, id);
+            if of == partition || !links.is_taken_over_elsewhere(of) {
+                self.keep_left(now, desk, &message, (&share, &filter), client, id);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Each filter of this process once at each broker (BRK-24), however many clients and shards want it.
 
 use crate::desk::Desk;
+use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::FleetConfig;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -273,7 +274,7 @@ impl Engine {
         self.uplinks.brokers.send_filters(&mut self.desk, key);
         if !asked_before && self.uplinks.brokers.all.get(&key).is_some_and(|uplink| uplink.filters.are_asked()) {
             self.uplinks.brokers.note_flaws(key);
-            self.keep_order(now);
+            dealing!(self).keep_order(now);
             self.uplinks.brokers.open_window(now, &mut self.desk, &mut self.layouts, key);
         }
         self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);

@@ -1,6 +1,7 @@
 //! Brokers leave the fleet: they are drained, removed, or not configured any more (BRK-32).
 
 use crate::desk::Desk;
+use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
 use tidegate_mqtt::{Disconnect, PacketType};
 
@@ -33,7 +34,7 @@ impl Engine {
         uplink.probe.next = now.monotonic;
         let session = uplink.session;
         self.uplinks.brokers.note_flaws(key);
-        self.keep_order(now);
+        dealing!(self).keep_order(now);
         self.leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
         self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
         self.after_frame(now);
@@ -53,7 +54,7 @@ impl Engine {
             let (session, max_qos) = (uplink.session, uplink.max_qos);
             self.uplinks.brokers.note_flaws(key);
             self.take_uplink_seat(now, session, max_qos);
-            self.keep_order(now);
+            dealing!(self).keep_order(now);
             self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
             self.check_gate(now);
         }

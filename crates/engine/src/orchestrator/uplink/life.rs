@@ -1,6 +1,7 @@
 //! Uplinks come, are lost, drained and removed (BRK-31, BRK-32).
 
 use crate::desk::Desk;
+use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::FleetConfig;
 use tidegate_mqtt::{QoS, Version};
@@ -91,7 +92,7 @@ impl Engine {
         self.uplinks.brokers.by_session.insert(session.0, key);
         self.uplinks.brokers.all.insert(key, uplink);
         self.take_uplink_seat(now, session, QoS::ExactlyOnce);
-        self.keep_order(now);
+        dealing!(self).keep_order(now);
         self.run_uplink_timer(now, key);
         self.check_gate(now);
         self.after_frame(now);
@@ -183,7 +184,7 @@ impl Engine {
             self.start_anew(now, key);
         }
         if !draining {
-            self.keep_order(now);
+            dealing!(self).keep_order(now);
         }
         if let Some(session) = self.desk.sessions.get_mut(session.0) {
             session.connection = Some(connection);
@@ -278,7 +279,7 @@ impl Engine {
                 let given_up = self.probe_uplink(now, key) || self.is_silent_about_filters(now, key);
                 if !given_up && stage == Stage::Open {
                     self.uplinks.brokers.check_steady(now, &mut self.desk, &mut self.layouts, key);
-                    self.end_pause(now, key);
+                    dealing!(self).end_pause(now, key);
                     self.uplinks.brokers.ask_filters_again(now, &mut self.desk, key);
                     self.uplinks.brokers.ask_ending_again(now, &mut self.desk, &self.uplinks.wanted, key);
                     self.check_unreturned(now, key);

@@ -6,6 +6,7 @@
 
 use crate::desk::Desk;
 use crate::groups::Groups;
+use crate::groups::dealing::Dealing;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::Uplinks;
 use crate::publish::layouts::Layouts;
@@ -14,7 +15,6 @@ use std::collections::BTreeSet;
 use super::id::MessageId;
 use super::settle::Whereto;
 use super::{RoutingPolicy, UplinkKey};
-use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
@@ -54,7 +54,7 @@ fn id_of(delivery: &Delivery) -> Option<MessageId> {
     MessageId::at_end_of(delivery.message.properties())
 }
 
-impl Engine {
+impl Dealing<'_> {
     /// Topics may have moved: what waits moves with them, and their new brokers wait for what is under way at the old
     /// ones.
     pub(super) fn keep_order(&mut self, now: Now) {
@@ -64,7 +64,7 @@ impl Engine {
             return;
         }
         // First, since what moves may be sent at once.
-        self.uplinks.wait_for_moved(now, &mut self.desk, &self.groups);
+        self.uplinks.wait_for_moved(now, self.desk, self.groups);
         let keys: Vec<UplinkKey> = self.uplinks.brokers.all.keys().copied().collect();
         for key in keys {
             self.move_queue(now, key);
@@ -76,14 +76,14 @@ impl Engine {
         let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else { return };
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
         let moves = |delivery: &Delivery| {
-            self.uplinks.broker_of(&self.groups, &delivery.message).is_some_and(|to| to != session)
+            self.uplinks.broker_of(self.groups, &delivery.message).is_some_and(|to| to != session)
         };
         if !flow.is_some_and(|flow| flow.queue.iter().any(moves)) {
             return;
         }
-        let queue = self.take_queue(session);
+        let queue = super::settle::take_queue(&mut self.desk.sessions, session);
         let moves = |delivery: &Delivery| {
-            self.uplinks.broker_of(&self.groups, &delivery.message).is_some_and(|to| to != session)
+            self.uplinks.broker_of(self.groups, &delivery.message).is_some_and(|to| to != session)
         };
         let (go, stay): (Vec<Delivery>, Vec<Delivery>) = queue.into_iter().partition(moves);
         if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
@@ -92,7 +92,7 @@ impl Engine {
         }
         self.deal_queue(now, key, go, Whereto::Elsewhere);
         // What waited behind it may go without a window.
-        self.uplinks.brokers.open_window(now, &mut self.desk, &mut self.layouts, key);
+        self.uplinks.brokers.open_window(now, self.desk, self.layouts, key);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A broker that has no room (reason code 0x97) is given nothing for a while: its messages go to others, or wait.
 
 use super::{Stage, UplinkKey};
-use crate::engine::Engine;
+use crate::groups::dealing::Dealing;
 use crate::now::{Millis, Now};
 
 /// How long a broker that has no room is left alone, milliseconds; each time in a row twice as long.
@@ -43,7 +43,7 @@ impl Pause {
     }
 }
 
-impl Engine {
+impl Dealing<'_> {
     /// A broker has no room. What it was given before this was known may come back in the same way, and is the same
     /// refusal.
     pub(super) fn begin_pause(&mut self, now: Now, key: UplinkKey) {
@@ -54,8 +54,8 @@ impl Engine {
         uplink.pause.length_ms = (uplink.pause.length_ms * 2).clamp(PAUSE_MIN_MS, PAUSE_MAX_MS);
         uplink.pause.until = now.monotonic.plus(uplink.pause.length_ms);
         self.uplinks.brokers.note_flaws(key);
-        self.uplinks.brokers.fit_window(&mut self.desk, key);
-        self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
+        self.uplinks.brokers.fit_window(self.desk, key);
+        self.uplinks.brokers.set_uplink_timer(self.desk, key);
         self.keep_order(now);
         self.give_queue_away(now, key);
     }
@@ -69,7 +69,7 @@ impl Engine {
         uplink.pause.until = Millis::NEVER;
         self.uplinks.brokers.note_flaws(key);
         self.keep_order(now);
-        self.uplinks.brokers.open_window(now, &mut self.desk, &mut self.layouts, key);
+        self.uplinks.brokers.open_window(now, self.desk, self.layouts, key);
     }
 
     /// What waits for a broker that cannot take it goes to another, if there is one.
@@ -81,7 +81,7 @@ impl Engine {
         if self.uplinks.brokers.all.values().any(fit)
             && let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session)
         {
-            let queue = self.take_queue(session);
+            let queue = super::settle::take_queue(&mut self.desk.sessions, session);
             self.deal_queue(now, key, queue, super::settle::Whereto::Elsewhere);
         }
     }

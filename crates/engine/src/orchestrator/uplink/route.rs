@@ -1,5 +1,6 @@
 //! What clients publish gets an id and goes to the fleet, or waits for room.
 
+use crate::groups::dealing::Dealing;
 use crate::orchestrator::uplink::FleetConfig;
 use crate::orchestrator::uplink::Uplinks;
 use tidegate_mqtt::{PublishProperties, QoS, RawPublish, Version};
@@ -15,7 +16,7 @@ use crate::link::record::Record;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::publish::deliver::Terms;
-use crate::publish::dispatch::{Reach, Source};
+use crate::publish::dispatch::Source;
 use crate::publish::is_own_topic;
 use crate::settings::SharedStrategy;
 use crate::telling::reason::Reason;
@@ -219,7 +220,7 @@ impl FleetConfig {
     }
 }
 
-impl Reach<'_> {
+impl Dealing<'_> {
     /// Gives a message to an uplink, which is in one group only.
     #[inline]
     pub(crate) fn deliver_to_uplink(

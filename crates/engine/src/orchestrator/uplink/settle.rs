@@ -5,9 +5,14 @@
 //! Only a broker of MQTT 5 brings an id back; what an older one has acknowledged is settled.
 
 use crate::desk::Desk;
+use crate::durable::Journal;
+use crate::groups::dealing::Dealing;
+use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::Settlement;
 use crate::publish::layouts::Layouts;
+use crate::session::Session;
+use crate::slab::Slab;
 use std::collections::BTreeMap;
 
 use super::id::MessageId;
@@ -124,8 +129,8 @@ impl Engine {
         while let Some((session, in_flight)) = self.uplinks.settlement.refused.pop() {
             let key = self.uplinks.brokers.by_session.get(&session.0).copied();
             if let (Some(key), Some(delivery)) = (key, &in_flight.delivery) {
-                self.begin_pause(now, key);
-                self.deal_one_anew(now, key, &delivery.message, Whereto::Elsewhere);
+                dealing!(self).begin_pause(now, key);
+                dealing!(self).deal_one_anew(now, key, &delivery.message, Whereto::Elsewhere);
             }
             self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
         }
@@ -173,37 +178,11 @@ impl Engine {
                 self.uplinks.settlement.resends.forget(id);
                 self.deliver_here(now, key, &message);
             }
-            Some(message) if wanted => self.deal_one_anew(now, key, &message, Whereto::Elsewhere),
+            Some(message) if wanted => dealing!(self).deal_one_anew(now, key, &message, Whereto::Elsewhere),
             _ => self.uplinks.settlement.resends.forget(id),
         }
         self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
         self.uplinks.brokers.fit_window(&mut self.desk, key);
-    }
-
-    /// Deals a message anew that a broker was sent.
-    fn deal_one_anew(&mut self, now: Now, key: UplinkKey, message: &MessageRef, whereto: Whereto) {
-        self.deal_anew(now, key, &message.publication(), whereto);
-        self.uplinks.brokers.put_in_its_place(&mut self.desk, message);
-    }
-
-    /// Deals a broker's message anew; to the same broker, where it is not to stay there, only if there is no other.
-    fn deal_anew(&mut self, now: Now, key: UplinkKey, publication: &Publication<'_>, whereto: Whereto) {
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
-        uplink.counters.resent += 1;
-        let session = uplink.session;
-        if publication.expires_at <= now.monotonic {
-            self.desk.discard_publication(Reason::MessageExpired, &mut publication.clone());
-            return;
-        }
-        let not_to = match whereto {
-            Whereto::Elsewhere => (self.place.shard, session.0),
-            Whereto::Anywhere => NOBODY,
-        };
-        let source = crate::publish::dispatch::Source {
-            hops: 1,
-            ..crate::publish::dispatch::Source::inside(self.place.shard, now)
-        };
-        self.deal_again(now, super::life::group(), &mut publication.clone(), &source, not_to);
     }
 
     /// A broker has forgotten the orchestrator, and with that what it had taken over and what it was about to hand
@@ -254,13 +233,13 @@ impl Engine {
         flow.to_resend = 0;
         let under_way: Vec<_> = flow.inflight.drain().collect();
         // Before anything is dealt anew, which it may get itself.
-        let queue = self.take_queue(session);
+        let queue = take_queue(&mut self.desk.sessions, session);
         let mut released = 0;
         for entry in under_way {
             let exactly_once = entry.state != State::AwaitPubAck && whereto == Whereto::Elsewhere;
             if exactly_once && !brings_back {
                 // Without an id nobody could tell that it came twice: it waits until its broker is back.
-                self.keep_in_flight(session, entry);
+                keep_in_flight(&mut self.desk.sessions, session, entry);
                 continue;
             }
             let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
@@ -270,7 +249,7 @@ impl Engine {
             self.desk.memory -= cost;
             if exactly_once {
                 // The broker may hold the packet id, and would take the next message under it for a repetition.
-                sent.push(self.leave_to_release(session, entry));
+                sent.push(leave_to_release(&mut self.desk.sessions, &mut self.desk.journal, session, entry));
                 released += 1;
                 continue;
             }
@@ -281,19 +260,38 @@ impl Engine {
         }
         sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(entered));
         for in_flight in sent {
-            self.reassign_one(now, key, session, &in_flight, whereto);
+            dealing!(self).reassign_one(now, key, session, &in_flight, whereto);
         }
-        self.deal_queue(now, key, queue, whereto);
+        dealing!(self).deal_queue(now, key, queue, whereto);
         self.check_gate(now);
     }
+}
 
-    /// Takes what waits for a broker; [`Engine::deal_queue`] has to get what is not put back.
-    pub(super) fn take_queue(&mut self, session: SessionKey) -> SessionQueue {
-        let flow = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
-        flow.map_or_else(SessionQueue::default, |flow| {
-            flow.queue_bytes = 0;
-            std::mem::take(&mut flow.queue)
-        })
+impl Dealing<'_> {
+    /// Deals a message anew that a broker was sent.
+    fn deal_one_anew(&mut self, now: Now, key: UplinkKey, message: &MessageRef, whereto: Whereto) {
+        self.deal_anew(now, key, &message.publication(), whereto);
+        self.uplinks.brokers.put_in_its_place(self.desk, message);
+    }
+
+    /// Deals a broker's message anew; to the same broker, where it is not to stay there, only if there is no other.
+    fn deal_anew(&mut self, now: Now, key: UplinkKey, publication: &Publication<'_>, whereto: Whereto) {
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        uplink.counters.resent += 1;
+        let session = uplink.session;
+        if publication.expires_at <= now.monotonic {
+            self.desk.discard_publication(Reason::MessageExpired, &mut publication.clone());
+            return;
+        }
+        let not_to = match whereto {
+            Whereto::Elsewhere => (self.links.place.shard, session.0),
+            Whereto::Anywhere => NOBODY,
+        };
+        let source = crate::publish::dispatch::Source {
+            hops: 1,
+            ..crate::publish::dispatch::Source::inside(self.links.place.shard, now)
+        };
+        self.deal_again(now, super::life::group(), &mut publication.clone(), &source, not_to);
     }
 
     /// Deals anew what has waited for a broker, in its order.
@@ -317,30 +315,7 @@ impl Engine {
         if let Some(delivery) = &in_flight.delivery {
             self.deal_one_anew(now, key, &delivery.message, whereto);
         }
-        self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, in_flight);
-    }
-
-    /// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody
-    /// else.
-    pub(super) fn leave_to_release(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) -> InFlight {
-        let mut numbers = entry.item.numbers;
-        let id = entry.id();
-        let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
-        if let Some(stored) = stored.filter(|_| numbers.entry != 0 && entry.item.delivery.is_some()) {
-            let flow = self.desk.sessions.get_mut(session.0).map(crate::session::Session::flow_mut);
-            let order = flow.map_or(0, crate::session::Flow::number);
-            numbers.separate = true;
-            self.desk.journal.put_to_release(stored, numbers.entry, id, order);
-        }
-        let (kept, in_flight) = entry.release(InFlight { delivery: None, numbers });
-        self.keep_in_flight(session, kept);
-        InFlight { delivery: in_flight.delivery, numbers: Numbers::default() }
-    }
-
-    fn keep_in_flight(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) {
-        if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
-            flow.inflight.push_entry(entry);
-        }
+        self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, in_flight);
     }
 }
 
@@ -453,4 +428,41 @@ impl Brokers {
             desk.refill(now.monotonic, layouts, session);
         }
     }
+}
+
+/// Takes what waits for a broker; [`Engine::deal_queue`] has to get what is not put back.
+pub(super) fn take_queue(sessions: &mut Slab<Session>, session: SessionKey) -> SessionQueue {
+    let flow = sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
+    flow.map_or_else(SessionQueue::default, |flow| {
+        flow.queue_bytes = 0;
+        std::mem::take(&mut flow.queue)
+    })
+}
+
+fn keep_in_flight(sessions: &mut Slab<Session>, session: SessionKey, entry: InflightEntry<InFlight>) {
+    if let Some(flow) = sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+        flow.inflight.push_entry(entry);
+    }
+}
+
+/// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody
+/// else.
+pub(super) fn leave_to_release(
+    sessions: &mut Slab<Session>,
+    journal: &mut Journal,
+    session: SessionKey,
+    entry: InflightEntry<InFlight>,
+) -> InFlight {
+    let mut numbers = entry.item.numbers;
+    let id = entry.id();
+    let stored = sessions.get(session.0).and_then(|session| session.stored);
+    if let Some(stored) = stored.filter(|_| numbers.entry != 0 && entry.item.delivery.is_some()) {
+        let flow = sessions.get_mut(session.0).map(crate::session::Session::flow_mut);
+        let order = flow.map_or(0, crate::session::Flow::number);
+        numbers.separate = true;
+        journal.put_to_release(stored, numbers.entry, id, order);
+    }
+    let (kept, in_flight) = entry.release(InFlight { delivery: None, numbers });
+    keep_in_flight(sessions, session, kept);
+    InFlight { delivery: in_flight.delivery, numbers: Numbers::default() }
 }

@@ -169,7 +169,11 @@ impl Engine {
         self.desk.memory -= cost;
         let exactly_once = entry.state == State::AwaitPubRec;
         // The broker may hold the packet id of an exactly-once message.
-        let in_flight = if exactly_once { self.leave_to_release(session, entry) } else { entry.item };
+        let in_flight = if exactly_once {
+            super::settle::leave_to_release(&mut self.desk.sessions, &mut self.desk.journal, session, entry)
+        } else {
+            entry.item
+        };
         if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
             for entry in entries {
                 flow.inflight.push_entry(entry);
