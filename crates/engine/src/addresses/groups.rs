@@ -2,6 +2,8 @@
 
 use crate::addresses::Nodes;
 use crate::settings::Settings;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -147,11 +149,11 @@ impl Engine {
         let tenant = change.tenant;
         for name in change.remove.iter().filter(|name| !change.add.contains(name)) {
             if let Some(group) = self.nodes.groups.find(tenant, name) {
-                self.leave_node_group(now, tenant, name, group, key);
+                subscribing!(self).leave_node_group(now, tenant, name, group, key);
             }
         }
         for name in &change.add {
-            self.join_node_group(now, tenant, name, key);
+            subscribing!(self).join_node_group(now, tenant, name, key);
         }
         MembershipOutcome::Done
     }
@@ -161,25 +163,27 @@ impl Engine {
         let key = self.session_named(tenant, client_id);
         key.map(|key| self.nodes.groups.of(key).map(str::to_owned).collect()).unwrap_or_default()
     }
+}
 
+impl Subscribing<'_> {
     pub(super) fn join_node_group(&mut self, now: Now, tenant: TenantId, name: &str, key: SessionKey) {
         let Some(new) = self.nodes.groups.join(tenant, name, key) else { return };
         self.desk.store_subscription(key, &stored_group(name), NODE_GROUP, 0);
         if new {
-            let filter = self.settings.filter_of(&format!("group/{name}"));
+            let filter = self.desk.settings.filter_of(&format!("group/{name}"));
             self.want_address(now, tenant, &filter);
         }
-        self.nodes.nodes_changed(&mut self.index);
+        self.nodes.nodes_changed(self.index);
     }
 
     fn leave_node_group(&mut self, now: Now, tenant: TenantId, name: &str, group: u32, key: SessionKey) {
         let Some(gone) = self.nodes.groups.leave(group, key) else { return };
         self.desk.forget_subscription(key, &stored_group(name));
         if gone {
-            let filter = self.settings.filter_of(&format!("group/{name}"));
+            let filter = self.desk.settings.filter_of(&format!("group/{name}"));
             self.want_address_no_more(now, tenant, &filter);
         }
-        self.nodes.nodes_changed(&mut self.index);
+        self.nodes.nodes_changed(self.index);
     }
 
     /// A node is gone: it is in no group any more.

@@ -20,6 +20,7 @@ use crate::session::packet_ids::{ReceivedIds, State};
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::AddressSettings;
 use crate::settings::Settings;
+use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
 
 use super::Address;
@@ -59,9 +60,9 @@ impl Engine {
         let ends_at = addresses.mailbox_ends_at(now.monotonic);
         self.end_will_and_timers(now, key);
         self.fetches.end_fetches(&mut self.desk.sessions, key);
-        self.forget_stored_subscriptions(key);
-        self.remove_subscriptions(now, key);
-        self.set_standing(now, key, Standing::Mailbox);
+        subscribing!(self).forget_stored_subscriptions(key);
+        subscribing!(self).remove_subscriptions(now, key);
+        subscribing!(self).set_standing(now, key, Standing::Mailbox);
         dealing!(self).empty_into_mailbox(now, key, reason);
         self.desk.watch_expiry(key);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };

@@ -1,13 +1,13 @@
 //! Which sessions are those of nodes, and what other shards are told of them.
 
 use crate::settings::Settings;
+use crate::subscribe::subscribing::Subscribing;
 use crate::topics::SubscriptionIndex;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_mqtt::QoS;
 
 use super::groups::NodeGroups;
-use crate::engine::Engine;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::Now;
 use crate::session::Standing;
@@ -66,7 +66,7 @@ fn subscriber() -> Subscriber {
     }
 }
 
-impl Engine {
+impl Subscribing<'_> {
     /// A session is that of a node from now on, or no longer.
     pub(crate) fn set_standing(&mut self, now: Now, key: SessionKey, standing: Standing) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
@@ -89,10 +89,10 @@ impl Engine {
         let count = self.nodes.by_tenant.entry(tenant).or_default();
         *count += 1;
         if *count == 1 {
-            let filter = self.settings.filter_of("all");
+            let filter = self.desk.settings.filter_of("all");
             self.want_address(now, tenant, &filter);
         }
-        self.nodes.nodes_changed(&mut self.index);
+        self.nodes.nodes_changed(self.index);
     }
 
     /// Forgets a node, and the groups that it was in.
@@ -102,10 +102,10 @@ impl Engine {
         *count = count.saturating_sub(1);
         if *count == 0 {
             self.nodes.by_tenant.remove(&tenant);
-            let filter = self.settings.filter_of("all");
+            let filter = self.desk.settings.filter_of("all");
             self.want_address_no_more(now, tenant, &filter);
         }
-        self.nodes.nodes_changed(&mut self.index);
+        self.nodes.nodes_changed(self.index);
     }
 
     /// This shard has nodes that an address reaches: the others are told.

@@ -5,6 +5,7 @@ use crate::ids::{SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Settings;
+use crate::subscribe::subscribing::Subscribing;
 use crate::telling::reason::Reason;
 
 use super::mailbox::is_addressed;
@@ -28,23 +29,6 @@ pub(crate) fn group_of_stored(filter: &str) -> &str {
 }
 
 impl Engine {
-    /// Counts a session that was taken in.
-    pub(crate) fn restore_standing(&mut self, now: Now, tenant: TenantId, standing: Standing) {
-        if standing.is_node() && self.settings.addresses.is_some() {
-            self.count_node(now, tenant);
-            self.nodes.mailboxes += u64::from(standing == Standing::Mailbox);
-        }
-    }
-
-    /// A node was in a group.
-    pub(crate) fn restore_node_group(&mut self, now: Now, key: Option<SessionKey>, name: &str) {
-        let session = key.and_then(|key| self.desk.sessions.get(key.0));
-        let tenant = session.filter(|session| session.standing.is_node()).map(|session| session.tenant);
-        if let (Some(key), Some(tenant), true) = (key, tenant, self.settings.addresses.is_some()) {
-            self.join_node_group(now, tenant, name, key);
-        }
-    }
-
     /// Gives up a message that a restored session was owed unless it is addressed to its client; says whether it did.
     pub(crate) fn gives_up_restored(&mut self, key: SessionKey, delivery: &Delivery) -> bool {
         let Some(session) = self.desk.sessions.get(key.0) else { return true };
@@ -55,6 +39,25 @@ impl Engine {
         self.desk.forget_stored(stored, delivery.number);
         self.desk.counters.drop_message(Reason::SessionDiscarded);
         true
+    }
+}
+
+impl Subscribing<'_> {
+    /// Counts a session that was taken in.
+    pub(crate) fn restore_standing(&mut self, now: Now, tenant: TenantId, standing: Standing) {
+        if standing.is_node() && self.desk.settings.addresses.is_some() {
+            self.count_node(now, tenant);
+            self.nodes.mailboxes += u64::from(standing == Standing::Mailbox);
+        }
+    }
+
+    /// A node was in a group.
+    pub(crate) fn restore_node_group(&mut self, now: Now, key: Option<SessionKey>, name: &str) {
+        let session = key.and_then(|key| self.desk.sessions.get(key.0));
+        let tenant = session.filter(|session| session.standing.is_node()).map(|session| session.tenant);
+        if let (Some(key), Some(tenant), true) = (key, tenant, self.desk.settings.addresses.is_some()) {
+            self.join_node_group(now, tenant, name, key);
+        }
     }
 }
 

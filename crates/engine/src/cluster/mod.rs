@@ -27,6 +27,8 @@ use crate::link::record::Record;
 use crate::now::Now;
 use crate::records::AWAITED_INDEX;
 use crate::retained::strays::STRAY_INDEX;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 use crate::topics::SubscriptionIndex;
@@ -77,7 +79,7 @@ impl Engine {
             self.peers.welcome_peer(&self.index, &mut self.links, &mut self.desk.transfers, peer);
         }
         self.groups.begin_dealing_anew(&self.desk, &mut self.links, &old, decided);
-        self.reseat_members(now, &old);
+        subscribing!(self).reseat_members(now, &old);
         self.groups.tell_homes_of_groups(&mut self.links, &old);
         self.finish_dealing_anew(now);
         self.forget_those_replaced(now);
@@ -106,7 +108,7 @@ impl Engine {
             return;
         }
         self.peers.is_blind = false;
-        self.remove_forsaken_groups(now);
+        subscribing!(self).remove_forsaken_groups(now);
         self.peers.forget_gone(&mut self.index, self.peers.gone);
         self.peers.returning = Shards::default();
         // Wills go first: their clients may be among the publishers that wait.
@@ -190,7 +192,9 @@ impl Engine {
         self.fetches.skip_fetches(&self.links.roster, &mut self.desk.sessions, peer);
         waiting
     }
+}
 
+impl Subscribing<'_> {
     /// Gives members of shared groups their seats where the groups are dealt for now.
     fn reseat_members(&mut self, now: Now, old: &Roster) {
         let mut moved = Vec::new();

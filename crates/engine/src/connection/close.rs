@@ -2,6 +2,7 @@
 
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
+use crate::subscribe::subscribing::subscribing;
 use std::rc::Rc;
 
 use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
@@ -312,8 +313,8 @@ impl Engine {
         }
         self.end_will_and_timers(now, key);
         self.fetches.end_fetches(&mut self.desk.sessions, key);
-        self.set_standing(now, key, Standing::Client);
-        self.remove_subscriptions(now, key);
+        subscribing!(self).set_standing(now, key, Standing::Client);
+        subscribing!(self).remove_subscriptions(now, key);
         self.desk.end_exchanges(key);
         let Some(session) = self.desk.remove_session(key) else { return };
         if let Some(stored) = session.stored {

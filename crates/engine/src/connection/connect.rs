@@ -4,6 +4,7 @@ mod check;
 mod conn_ack;
 mod grant;
 
+use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{Connect, Frame};
 
 use self::grant::Granted;
@@ -208,7 +209,7 @@ impl Engine {
         self.identify(session, accepted.identity.clone());
         let standing = self.standing_of(key, connect);
         self.bind(now, key, session, connect, &granted);
-        self.set_standing(now, session, standing);
+        subscribing!(self).set_standing(now, session, standing);
         self.bound_by_proof(now, key, accepted.identity.as_deref());
         self.desk.store_session(session);
         let promises = self.desk.journal.has_written_since(mark);

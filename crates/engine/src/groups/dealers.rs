@@ -14,6 +14,8 @@ use crate::cluster::exchanges::Exchanges;
 use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::link::Links;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use std::collections::BTreeSet;
 
 use super::joins::LateJoin;
@@ -209,7 +211,7 @@ impl Engine {
         }
         self.groups.tell_elsewhere(&mut self.links);
         self.become_ready(now);
-        self.drop_groups_dealt_elsewhere(now);
+        subscribing!(self).drop_groups_dealt_elsewhere(now);
         self.confirm_late_joins(now);
     }
 
@@ -228,7 +230,7 @@ impl Engine {
             DealingWord::Elsewhere { partitions } => {
                 other.elsewhere = partitions;
                 self.groups.unseat_those_elsewhere(from);
-                self.drop_groups_dealt_elsewhere(now);
+                subscribing!(self).drop_groups_dealt_elsewhere(now);
                 self.confirm_late_joins(now);
             }
             DealingWord::Seats { partitions, round, all } => {
@@ -236,7 +238,7 @@ impl Engine {
                 (other.claims, other.round, other.answered) = (partitions, round, Partitions::NONE);
                 self.groups.unseat_those_elsewhere(from);
                 self.become_ready(now);
-                self.drop_groups_dealt_elsewhere(now);
+                subscribing!(self).drop_groups_dealt_elsewhere(now);
             }
             DealingWord::Ready { partitions, round } => {
                 if round == other.told_round {
@@ -269,7 +271,7 @@ impl Engine {
         }
         self.deal_at(now, self.place.shard, complete);
         if !complete.without(before).is_empty() {
-            self.remove_forsaken_groups(now);
+            subscribing!(self).remove_forsaken_groups(now);
         }
     }
 
@@ -288,11 +290,13 @@ impl Engine {
         dealers.open = dealers.open.without(partitions);
         dealers.unready = dealers.unready.without(partitions);
         self.groups.tell_elsewhere(&mut self.links);
-        self.drop_groups_dealt_elsewhere(now);
+        subscribing!(self).drop_groups_dealt_elsewhere(now);
         self.confirm_late_joins(now);
         self.forget_those_replaced(now);
     }
+}
 
+impl Subscribing<'_> {
     /// Forgets groups that this shard has dealt for, when no shard's messages are dealt here any more.
     fn drop_groups_dealt_elsewhere(&mut self, now: Now) {
         let dropped = self.groups.dealers.dealt_by_others(&self.links.roster);

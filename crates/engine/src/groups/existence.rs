@@ -8,7 +8,6 @@
 use crate::cluster::peers::Peers;
 use crate::cluster::roster::Roster;
 use crate::desk::Desk;
-use crate::engine::Engine;
 use crate::groups::Groups;
 use crate::groups::group_partition;
 use crate::ids::{PartitionId, TenantId};
@@ -16,13 +15,14 @@ use crate::link::Links;
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, Record};
 use crate::now::Now;
+use crate::subscribe::subscribing::Subscribing;
 use crate::topics::GroupKey;
 
-impl Engine {
+impl Subscribing<'_> {
     /// A group is dealt here, if it was not before. Says under which key, and how many shards were told of it and will
     /// confirm that.
     pub(super) fn make_group(&mut self, now: Now, group: GroupName<'_>, ticket: Option<Ticket>) -> (GroupKey, u16) {
-        let strategy = self.uplinks.brokers.config.strategy(group.tenant).unwrap_or(self.settings.shared.strategy);
+        let strategy = self.uplinks.brokers.config.strategy(group.tenant).unwrap_or(self.desk.settings.shared.strategy);
         let key = self.groups.find_or_make(group, strategy);
         let added = self.index.add_group(group.tenant, group.filter, key);
         if !added.first_local {
@@ -46,8 +46,8 @@ impl Engine {
     /// A group is dealt at another shard, and this one is its next home.
     pub(crate) fn handle_group_exists(&mut self, now: Now, group: GroupName<'_>) {
         if !self.groups.knows_all_members(
-            &self.desk,
-            &self.peers,
+            self.desk,
+            self.peers,
             &self.links.roster,
             group_partition(group.tenant, group.share, group.filter),
         ) {
@@ -59,7 +59,7 @@ impl Engine {
     pub(crate) fn remove_forsaken_groups(&mut self, now: Now) {
         let empty = self.groups.dealt.iter().filter(|(_, dealt)| dealt.members.is_empty());
         let forsaken = empty.filter(|(_, dealt)| {
-            self.groups.knows_all_members(&self.desk, &self.peers, &self.links.roster, dealt.partition)
+            self.groups.knows_all_members(self.desk, self.peers, &self.links.roster, dealt.partition)
         });
         let names: Vec<(TenantId, Box<str>, Box<str>)> =
             forsaken.map(|(_, dealt)| (dealt.tenant, dealt.share.clone(), dealt.filter.clone())).collect();

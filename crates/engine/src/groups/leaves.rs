@@ -2,6 +2,8 @@
 
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use std::rc::Rc;
 
 use crate::engine::Engine;
@@ -19,20 +21,21 @@ impl Engine {
         let Ok(at) = rare.find_membership(share, filter) else { return false };
         let membership = rare.memberships.remove(at);
         self.desk.uncount_membership(membership.tenant);
-        self.leave_home(now, key, &membership);
+        subscribing!(self).leave_home(now, key, &membership);
         dealing!(self).return_waiting(now, key, &membership);
         true
     }
+}
 
+impl Subscribing<'_> {
     /// Tells each shard that deals for a group that a member has left.
     pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
-        let group = membership.group();
-        for table in
-            self.groups.tables_of(&self.links.roster, membership.partition).filter(|table| *table != self.place.shard)
-        {
+        let (group, here) = (membership.group(), self.links.place.shard);
+        let tables = self.groups.tables_of(&self.links.roster, membership.partition);
+        for table in tables.filter(|table| *table != here) {
             self.links.send(table, Record::GroupLeave { group, session: key.0 });
         }
-        self.handle_group_leave(now, self.place.shard, group, key.0);
+        self.handle_group_leave(now, here, group, key.0);
     }
 
     /// A member leaves a group of this shard.
@@ -41,7 +44,7 @@ impl Engine {
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         dealt.members.leave(&(from, session));
         let (is_empty, partition) = (dealt.members.is_empty(), dealt.partition);
-        if is_empty && self.groups.knows_all_members(&self.desk, &self.peers, &self.links.roster, partition) {
+        if is_empty && self.groups.knows_all_members(self.desk, self.peers, &self.links.roster, partition) {
             self.remove_group(now, group);
         }
     }

@@ -14,6 +14,8 @@ pub(crate) mod shared_group;
 
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -140,53 +142,10 @@ impl Engine {
                 continue;
             }
             let seat = Seat { client, member, full: false };
-            waits.add_told(self.take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
+            waits.add_told(subscribing!(self).take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
             waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
             dealing!(self).deal_waiting_of(now, group);
         }
-    }
-
-    /// Makes a session that came from elsewhere a member again, for now one that is away.
-    pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        let client = hash_name(session.tenant, &session.client_id);
-        let rare = session.rare_mut();
-        let (Ok(at) | Err(at)) = rare.find_membership(&membership.share, &membership.filter);
-        rare.memberships.insert(at, Rc::clone(membership));
-        self.desk.count_membership(membership.tenant);
-        self.seat_away(now, key, client, membership);
-    }
-
-    /// Gives a member its seat at the group's home, for now as one that is away.
-    fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
-        let (group, member) = (membership.group(), membership.member);
-        for table in self.groups.tables_of(&self.links.roster, membership.partition) {
-            if table == self.place.shard {
-                self.take_seat(now, self.place.shard, group, key.0, Seat { client, member, full: false }, None);
-                self.groups.set_online(group, self.place.shard, key.0, false);
-            } else {
-                self.links.send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
-                self.links.send(table, Record::GroupPresence { group, session: key.0, online: false });
-            }
-        }
-    }
-
-    /// Seats a member at a group of this shard; returns how many shards were told of the group and will confirm it.
-    fn take_seat(
-        &mut self,
-        now: Now,
-        shard: ShardId,
-        group: GroupName<'_>,
-        session: u32,
-        seat: Seat,
-        ticket: Option<Ticket>,
-    ) -> u16 {
-        self.groups.tell_home_of_new(&mut self.links, group);
-        let (key, told) = self.make_group(now, group, ticket);
-        if let Some(dealt) = self.groups.dealt.get_mut(key.0) {
-            dealt.members.join(Member { receiver: (shard, session), options: seat, identity: seat.client }, true);
-        }
-        told
     }
 
     /// A session of another shard joins a group of this one.
@@ -202,9 +161,9 @@ impl Engine {
         let id = self.groups.next_joining;
         self.groups.next_joining = id.wrapping_add(1);
         let own = Ticket { connection: ConnectionKey { index: JOINING_INDEX, generation: id }, sequence: 0 };
-        let told = self.take_seat(now, from, group, session, seat, Some(own));
+        let told = subscribing!(self).take_seat(now, from, group, session, seat, Some(own));
         dealing!(self).deal_waiting_of(now, group);
-        let known = if told == 0 { self.wait_for_interest(own, false) } else { told };
+        let known = if told == 0 { subscribing!(self).wait_for_interest(own, false) } else { told };
         let partition = group_partition(group.tenant, group.share, group.filter);
         let waits =
             known + u16::from(ticket.is_some() && self.groups.joins_late(&self.links.roster, from, partition, own));
@@ -225,6 +184,51 @@ impl Engine {
         if let Some(joining) = self.groups.joining.remove(&id) {
             self.confirm_to(now, joining.shard, joining.ticket, None, false);
         }
+    }
+}
+
+impl Subscribing<'_> {
+    /// Makes a session that came from elsewhere a member again, for now one that is away.
+    pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let client = hash_name(session.tenant, &session.client_id);
+        let rare = session.rare_mut();
+        let (Ok(at) | Err(at)) = rare.find_membership(&membership.share, &membership.filter);
+        rare.memberships.insert(at, Rc::clone(membership));
+        self.desk.count_membership(membership.tenant);
+        self.seat_away(now, key, client, membership);
+    }
+
+    /// Gives a member its seat at the group's home, for now as one that is away.
+    fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
+        let (group, member) = (membership.group(), membership.member);
+        for table in self.groups.tables_of(&self.links.roster, membership.partition) {
+            if table == self.links.place.shard {
+                self.take_seat(now, self.links.place.shard, group, key.0, Seat { client, member, full: false }, None);
+                self.groups.set_online(group, self.links.place.shard, key.0, false);
+            } else {
+                self.links.send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
+                self.links.send(table, Record::GroupPresence { group, session: key.0, online: false });
+            }
+        }
+    }
+
+    /// Seats a member at a group of this shard; returns how many shards were told of the group and will confirm it.
+    fn take_seat(
+        &mut self,
+        now: Now,
+        shard: ShardId,
+        group: GroupName<'_>,
+        session: u32,
+        seat: Seat,
+        ticket: Option<Ticket>,
+    ) -> u16 {
+        self.groups.tell_home_of_new(self.links, group);
+        let (key, told) = self.make_group(now, group, ticket);
+        if let Some(dealt) = self.groups.dealt.get_mut(key.0) {
+            dealt.members.join(Member { receiver: (shard, session), options: seat, identity: seat.client }, true);
+        }
+        told
     }
 }
 

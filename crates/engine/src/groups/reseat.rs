@@ -1,7 +1,6 @@
 //! Members of groups change their tables when homes change, and leave them when their node is gone.
 
 use crate::desk::Desk;
-use crate::engine::Engine;
 use crate::groups::Groups;
 use crate::hash::hash_name;
 use crate::ids::{Partitions, SessionKey, ShardId};
@@ -9,15 +8,16 @@ use crate::link::Links;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::session::{Membership, Session};
+use crate::subscribe::subscribing::Subscribing;
 
-impl Engine {
+impl Subscribing<'_> {
     /// A group has another home: its member takes its seat there.
     pub(crate) fn take_seat_anew(&mut self, now: Now, key: SessionKey, membership: &Membership) {
         let Some(session) = self.desk.sessions.get(key.0) else { return };
         let (client, online) = (hash_name(session.tenant, &session.client_id), session.connection.is_some());
         self.seat_away(now, key, client, membership);
         if online {
-            self.groups.announce_presence_in(&mut self.links, membership, key, true);
+            self.groups.announce_presence_in(self.links, membership, key, true);
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::now::{Millis, Now};
 use crate::retained::RetainedStore;
 use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::{Flow, InFlight, Session, Standing, Will};
+use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 use tidegate_mqtt::PacketId;
@@ -129,8 +130,8 @@ impl Engine {
     pub(super) fn forget_session(&mut self, now: Now, key: SessionKey) {
         self.cancel_session_timers(key);
         self.fetches.end_fetches(&mut self.desk.sessions, key);
-        self.set_standing(now, key, Standing::Client);
-        self.remove_subscriptions(now, key);
+        subscribing!(self).set_standing(now, key, Standing::Client);
+        subscribing!(self).remove_subscriptions(now, key);
         self.desk.end_answered_exchanges(key);
         let Some(session) = self.desk.remove_session(key) else { return };
         if let Some(stored) = session.stored {

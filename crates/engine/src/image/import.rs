@@ -16,6 +16,8 @@ use crate::orchestrator::uplink::FleetConfig;
 use crate::publish::is_own_topic;
 use crate::retained::RetainedStore;
 use crate::settings::Holding;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use crate::topics::Subscriber;
 use crate::wire::{WireError, WireReader};
 
@@ -113,7 +115,12 @@ impl Engine {
         let mut stored: Vec<(String, u8, u32)> = Vec::new();
         for SubscriptionImage { filter, options, subscription_id, fetching } in subscriptions {
             stored.push((filter.clone(), options.bits(), subscription_id));
-            self.adopt_subscription(now, tenant, &filter, Subscriber { session: key, options, subscription_id });
+            subscribing!(self).adopt_subscription(
+                now,
+                tenant,
+                &filter,
+                Subscriber { session: key, options, subscription_id },
+            );
             if fetching {
                 // The topics have other homes now, so it begins anew.
                 let request = FetchRequest { filter: filter.into(), options: options.bits(), subscription_id };
@@ -123,15 +130,17 @@ impl Engine {
         for membership in memberships {
             let whole = format!("$share/{}/{}", membership.share, membership.filter);
             stored.push((whole, membership.member.options, membership.member.subscription_id));
-            self.rejoin_group(now, key, &membership);
+            subscribing!(self).rejoin_group(now, key, &membership);
         }
-        self.restore_standing(now, tenant, standing);
+        subscribing!(self).restore_standing(now, tenant, standing);
         self.store_adopted(key, &stored);
         for group in node_groups {
-            self.restore_node_group(now, Some(key), &group);
+            subscribing!(self).restore_node_group(now, Some(key), &group);
         }
     }
+}
 
+impl Subscribing<'_> {
     /// Subscribes a session that has no connection, without anyone to answer or to bring retained messages to.
     pub(crate) fn adopt_subscription(&mut self, now: Now, tenant: TenantId, filter: &str, subscriber: Subscriber) {
         let SessionKey(session) = subscriber.session;

@@ -1,6 +1,7 @@
 //! What other shards send.
 
 use crate::groups::dealing::dealing;
+use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::QoS;
 
 use crate::cluster::WELCOME_INDEX;
@@ -166,8 +167,8 @@ impl Engine {
             Record::GroupJoin { group, session, client, member, ticket } => {
                 self.handle_group_join(now, from, group, session, Seat { client, member, full: false }, ticket);
             }
-            Record::GroupLeave { group, session } => self.handle_group_leave(now, from, group, session),
-            Record::GroupExists { group } => self.handle_group_exists(now, group),
+            Record::GroupLeave { group, session } => subscribing!(self).handle_group_leave(now, from, group, session),
+            Record::GroupExists { group } => subscribing!(self).handle_group_exists(now, group),
             Record::GroupPresence { group, session, online } => {
                 self.groups.set_online(group, from, session, online);
                 dealing!(self).deal_waiting_of(now, group);
@@ -248,7 +249,7 @@ impl Engine {
         ticket: Option<Ticket>,
     ) {
         if self.index.set_remote(tenant, filter, from, present) {
-            self.note_sys_interest(now, tenant, filter, present);
+            subscribing!(self).note_sys_interest(now, tenant, filter, present);
         }
         let later = self.uplinks.wanted.note_wanted(
             &mut self.desk,

@@ -8,6 +8,8 @@ use crate::cluster::roster::Roster;
 use crate::link::Links;
 use crate::retained::RetainedStore;
 use crate::slab::Slab;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -155,7 +157,7 @@ impl Engine {
         let Some(session) = self.desk.session_of(key).filter(|_| !requests.is_empty()) else { return };
         for request in requests {
             // The client may have unsubscribed while its SUBACK waited.
-            if self.is_subscribed(session, &request.filter)
+            if subscribing!(self).is_subscribed(session, &request.filter)
                 && let Some(id) = self.fetches.add_fetch(&self.links.roster, &mut self.desk.sessions, session, request)
             {
                 self.fetches.set_fetch_running(id);
@@ -180,12 +182,6 @@ impl Engine {
         let Some(rare) = session.rare.as_mut() else { return };
         rare.fetches_expected = rare.fetches_expected.saturating_sub(1);
         settle_fetches(session);
-    }
-
-    fn is_subscribed(&self, session: SessionKey, filter: &str) -> bool {
-        let tenant = self.desk.sessions.get(session.0).map(|session| session.tenant);
-        let entry = tenant.and_then(|tenant| self.index.find(tenant, filter));
-        entry.is_some_and(|entry| self.index.subscriber(entry, session).is_some())
     }
 
     /// Takes the steps of a new turn.
@@ -288,6 +284,14 @@ impl Engine {
         publication: &mut Publication<'_>,
     ) {
         self.deliver_retained(now, from, fetch, publication);
+    }
+}
+
+impl Subscribing<'_> {
+    fn is_subscribed(&self, session: SessionKey, filter: &str) -> bool {
+        let tenant = self.desk.sessions.get(session.0).map(|session| session.tenant);
+        let entry = tenant.and_then(|tenant| self.index.find(tenant, filter));
+        entry.is_some_and(|entry| self.index.subscriber(entry, session).is_some())
     }
 }
 

@@ -2,7 +2,10 @@
 
 pub(crate) mod refusals;
 pub(crate) mod steps;
+pub(crate) mod subscribing;
 
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicFilter};
 
 use crate::connection::FetchRequest;
@@ -88,7 +91,7 @@ impl Engine {
             if !self.settings.shared.available {
                 return Err(Reason::SharedNotSupported);
             }
-            self.check_subscription_limit(request)?;
+            subscribing!(self).check_subscription_limit(request)?;
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
             let whole = request.filter.as_str();
             self.desk.store_subscription(request.session, whole, member.options, member.subscription_id);
@@ -97,7 +100,7 @@ impl Engine {
             return Ok(());
         }
         let filter = request.filter.as_str();
-        self.check_subscription_limit(request)?;
+        subscribing!(self).check_subscription_limit(request)?;
         let subscriber =
             Subscriber { session: request.session, options: request.options, subscription_id: request.subscription_id };
         let done = self.index.subscribe(request.tenant, filter, subscriber);
@@ -122,14 +125,39 @@ impl Engine {
             });
         }
         if done.first_local {
-            self.note_sys_interest(now, request.tenant, filter, true);
-            waits.add_told(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
+            subscribing!(self).note_sys_interest(now, request.tenant, filter, true);
+            waits.add_told(subscribing!(self).announce_interest(request.tenant, filter, true, Some(request.ticket)));
         } else {
             waits.add_told(0);
         }
         Ok(())
     }
 
+    /// Removes one subscription; says whether there was one.
+    pub(crate) fn unsubscribe(&mut self, now: Now, key: SessionKey, filter: TopicFilter<'_>) -> bool {
+        if let Some((share, behind_share)) = filter.shared() {
+            let left = self.leave_group(now, key, share, behind_share.as_str());
+            if left {
+                self.desk.forget_subscription(key, filter.as_str());
+            }
+            return left;
+        }
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return false };
+        let tenant = session.tenant;
+        let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
+        session.filters.remove(removed.entry);
+        self.desk.tenants.release(tenant, Holding::Subscriptions, 1);
+        self.desk.forget_subscription(key, filter.as_str());
+        self.fetches.end_fetch_of(&mut self.desk.sessions, key, filter.as_str());
+        if removed.last_local {
+            subscribing!(self).announce_interest(tenant, filter.as_str(), false, None);
+            subscribing!(self).note_sys_interest(now, tenant, filter.as_str(), false);
+        }
+        true
+    }
+}
+
+impl Subscribing<'_> {
     /// Someone else's interest in the same filter may still be on its way: then a SUBACK waits until it has arrived,
     /// too. Returns how many shards will confirm.
     ///
@@ -140,7 +168,7 @@ impl Engine {
         if self.peers.interest_under_way == 0 && !(asks_homes && self.links.roster.count() > 2) {
             return 0;
         }
-        let mut told = u16::from(self.uplinks.wanted.wait_behind(self.place.shard, ticket));
+        let mut told = u16::from(self.uplinks.wanted.wait_behind(self.links.place.shard, ticket));
         for shard in self.links.roster.others() {
             self.links.send(shard, Record::InterestBarrier { ticket });
             told += 1;
@@ -162,7 +190,7 @@ impl Engine {
 
     /// Why there cannot be one more subscription; without a reason, one of the tenant's is taken.
     fn subscription_refusal(&mut self, request: &Request<'_>) -> Option<Reason> {
-        let max = self.settings.limits.max_subscriptions_per_client as usize;
+        let max = self.desk.settings.limits.max_subscriptions_per_client as usize;
         let session = self.desk.sessions.get(request.session.0)?;
         if session.subscriptions() >= max {
             return Some(Reason::TooManySubscriptions);
@@ -202,10 +230,10 @@ impl Engine {
             told += 1;
         }
         told += u16::from(self.uplinks.wanted.note_wanted(
-            &mut self.desk,
+            self.desk,
             &mut self.uplinks.brokers,
             (tenant, filter),
-            self.place.shard,
+            self.links.place.shard,
             present,
             ticket,
         ));
@@ -214,29 +242,6 @@ impl Engine {
         }
         self.peers.interest_under_way += u64::from(told);
         told
-    }
-
-    /// Removes one subscription; says whether there was one.
-    pub(crate) fn unsubscribe(&mut self, now: Now, key: SessionKey, filter: TopicFilter<'_>) -> bool {
-        if let Some((share, behind_share)) = filter.shared() {
-            let left = self.leave_group(now, key, share, behind_share.as_str());
-            if left {
-                self.desk.forget_subscription(key, filter.as_str());
-            }
-            return left;
-        }
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return false };
-        let tenant = session.tenant;
-        let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
-        session.filters.remove(removed.entry);
-        self.desk.tenants.release(tenant, Holding::Subscriptions, 1);
-        self.desk.forget_subscription(key, filter.as_str());
-        self.fetches.end_fetch_of(&mut self.desk.sessions, key, filter.as_str());
-        if removed.last_local {
-            self.announce_interest(tenant, filter.as_str(), false, None);
-            self.note_sys_interest(now, tenant, filter.as_str(), false);
-        }
-        true
     }
 
     /// Forgets in the store what a session has subscribed to, where the session itself stays there.
@@ -260,7 +265,7 @@ impl Engine {
         let mut unwanted = Vec::new();
         let notes_unwanted = self.uplinks.brokers.config.has_uplinks_here();
         for filter in filters.iter() {
-            let links = &mut self.links;
+            let links = &mut *self.links;
             self.index.unsubscribe_entry(filter, key, |tenant, filter| {
                 for shard in links.roster.others_for(filter) {
                     links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
@@ -274,10 +279,10 @@ impl Engine {
         }
         for (tenant, filter) in unwanted {
             self.uplinks.wanted.note_wanted(
-                &mut self.desk,
+                self.desk,
                 &mut self.uplinks.brokers,
                 (tenant, &filter),
-                self.place.shard,
+                self.links.place.shard,
                 false,
                 None,
             );

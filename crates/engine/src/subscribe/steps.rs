@@ -5,6 +5,8 @@
 //! turns, and what its client has sent behind it waits as that of a parked publisher does. The answer has its place
 //! among the others from the first step on, and leaves when the last one is done.
 
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{
     Frame, PacketId, QoS, ReasonCode, Subscribe, SubscriptionOptions, Subscriptions, SubscriptionsIter, TopicError,
     TopicFilter, TopicFilters, TopicFiltersIter, Unsubscribe, Version,
@@ -169,7 +171,7 @@ impl Engine {
         let done = self.take_filters(now, key, &mut steps, &mut filters, &mut answer);
         let (packet_id, ticket) = (steps.packet_id, steps.ticket);
         if done {
-            let waits = self.end_steps(&mut steps, &answer);
+            let waits = subscribing!(self).end_steps(&mut steps, &answer);
             self.answer(now, key, packet_id, answer, waits, steps.promises);
         } else {
             let bytes: Box<[u8]> = filters.rest().into();
@@ -301,18 +303,6 @@ impl Engine {
         });
     }
 
-    /// All filters are worked off; returns what the answer waits for beside what was noted with it.
-    fn end_steps(&mut self, steps: &mut Steps, answer: &Answer) -> u32 {
-        if let (Kind::Subscribe(asked), Answer::SubAck(answer)) = (&mut steps.kind, answer)
-            && asked.waits.known
-            && !asked.waits.announced
-        {
-            let told = self.wait_for_interest(steps.ticket, !answer.fetches.is_empty());
-            asked.waits.confirmations += u32::from(told);
-        }
-        steps.take_waits()
-    }
-
     /// Whether packets wait whose next step may be taken.
     pub(crate) fn has_steps(&self) -> bool {
         self.turn_share.has_packets()
@@ -353,7 +343,8 @@ impl Engine {
         };
         let done = self.take_filters(now, key, &mut packet.steps, &mut filters, &mut answer);
         packet.at = packet.bytes.len() - filters.rest().len();
-        let waits = if done { self.end_steps(&mut packet.steps, &answer) } else { packet.steps.take_waits() };
+        let waits =
+            if done { subscribing!(self).end_steps(&mut packet.steps, &answer) } else { packet.steps.take_waits() };
         let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
             return false;
         };
@@ -392,6 +383,20 @@ impl Engine {
         if extra.is_some_and(|extra| extra.packet_left.is_some()) && !self.turn_share.holds(key) {
             self.turn_share.add_packet(key);
         }
+    }
+}
+
+impl Subscribing<'_> {
+    /// All filters are worked off; returns what the answer waits for beside what was noted with it.
+    fn end_steps(&mut self, steps: &mut Steps, answer: &Answer) -> u32 {
+        if let (Kind::Subscribe(asked), Answer::SubAck(answer)) = (&mut steps.kind, answer)
+            && asked.waits.known
+            && !asked.waits.announced
+        {
+            let told = self.wait_for_interest(steps.ticket, !answer.fetches.is_empty());
+            asked.waits.confirmations += u32::from(told);
+        }
+        steps.take_waits()
     }
 }
 

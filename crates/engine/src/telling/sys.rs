@@ -4,6 +4,7 @@
 //! subscription below `$SYS`.
 
 use crate::desk::Desk;
+use crate::subscribe::subscribing::Subscribing;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -169,29 +170,6 @@ impl Sys {
 }
 
 impl Engine {
-    /// Somebody's interest in a filter began or ended; rounds run while there is one below `$SYS`.
-    pub(crate) fn note_sys_interest(&mut self, now: Now, tenant: TenantId, filter: &str, present: bool) {
-        if !is_own_topic(filter) {
-            return;
-        }
-        let watchers = if tenant == TenantId::DEFAULT { &mut self.sys.watchers } else { &mut self.sys.tenant_watchers };
-        *watchers = if present { *watchers + 1 } else { watchers.saturating_sub(1) };
-        if self.place.shard != ShardId(0) || self.settings.sys_interval_seconds == 0 {
-            return;
-        }
-        if self.sys.watchers > 0 && self.sys.next.is_none() {
-            self.sys.set_sys_timer(&mut self.desk, now.monotonic);
-        } else if self.sys.watchers == 0
-            && let Some(at) = self.sys.next.take()
-        {
-            self.desk.timers.cancel(at, Timer::Sys);
-            self.sys.last = None;
-            for topic in std::mem::take(&mut self.sys.published) {
-                self.retained.values.clear(TenantId::DEFAULT, &topic);
-            }
-        }
-    }
-
     /// Whether the next [`Engine::handle_timers`] publishes `$SYS`, which then tells the memory of the process if
     /// [`Engine::set_process_memory`] has told it before.
     pub fn is_about_to_tell(&self, now: Now) -> bool {
@@ -315,6 +293,31 @@ impl Engine {
         let mut publication =
             Publication::new(tenant, &topic, QoS::ExactlyOnce, false, &[], Millis::NEVER, text.as_bytes(), 0);
         self.publish_inside(now, &mut publication, None);
+    }
+}
+
+impl Subscribing<'_> {
+    /// Somebody's interest in a filter began or ended; rounds run while there is one below `$SYS`.
+    pub(crate) fn note_sys_interest(&mut self, now: Now, tenant: TenantId, filter: &str, present: bool) {
+        if !is_own_topic(filter) {
+            return;
+        }
+        let watchers = if tenant == TenantId::DEFAULT { &mut self.sys.watchers } else { &mut self.sys.tenant_watchers };
+        *watchers = if present { *watchers + 1 } else { watchers.saturating_sub(1) };
+        if self.links.place.shard != ShardId(0) || self.desk.settings.sys_interval_seconds == 0 {
+            return;
+        }
+        if self.sys.watchers > 0 && self.sys.next.is_none() {
+            self.sys.set_sys_timer(self.desk, now.monotonic);
+        } else if self.sys.watchers == 0
+            && let Some(at) = self.sys.next.take()
+        {
+            self.desk.timers.cancel(at, Timer::Sys);
+            self.sys.last = None;
+            for topic in std::mem::take(&mut self.sys.published) {
+                self.retained.values.clear(TenantId::DEFAULT, &topic);
+            }
+        }
     }
 }
 
