@@ -151,7 +151,7 @@ impl Engine {
 
     fn audit_session(&self, found: &mut Findings, key: SessionKey, session: &Session) {
         let name = || format!("{:?}", session.client_id);
-        found.holds(self.desk.find_session(session.tenant, &session.client_id) == Some(key), || {
+        found.holds(self.desk.sessions.find_session(session.tenant, &session.client_id) == Some(key), || {
             format!("{} is not found by name", name())
         });
         let connection = session.connection.and_then(|key| self.desk.connections.get(key));

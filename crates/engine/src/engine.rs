@@ -424,7 +424,7 @@ impl Engine {
 
     /// The session of a client id, for whoever asks by name.
     pub(crate) fn session_named(&self, tenant: crate::TenantId, client_id: &str) -> Option<SessionKey> {
-        self.desk.find_session(tenant, client_id)
+        self.desk.sessions.find_session(tenant, client_id)
     }
 }
 

@@ -148,7 +148,7 @@ impl Engine {
         }
         let ticket = self.next_ticket(key);
         let waits = self.tell_shell(traits, publication, session, Some(ticket));
-        let stored = self.desk.is_stored(session);
+        let stored = self.desk.sessions.is_stored(session);
         self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
         true
     }

@@ -168,7 +168,7 @@ impl Engine {
 impl Subscribing<'_> {
     pub(super) fn join_node_group(&mut self, now: Now, tenant: TenantId, name: &str, key: SessionKey) {
         let Some(new) = self.nodes.groups.join(tenant, name, key) else { return };
-        self.desk.store_subscription(key, &stored_group(name), NODE_GROUP, 0);
+        self.desk.sessions.store_subscription(&mut self.desk.journal, key, &stored_group(name), NODE_GROUP, 0);
         if new {
             let filter = self.desk.settings.filter_of(&format!("group/{name}"));
             self.want_address(now, tenant, &filter);
@@ -178,7 +178,7 @@ impl Subscribing<'_> {
 
     fn leave_node_group(&mut self, now: Now, tenant: TenantId, name: &str, group: u32, key: SessionKey) {
         let Some(gone) = self.nodes.groups.leave(group, key) else { return };
-        self.desk.forget_subscription(key, &stored_group(name));
+        self.desk.sessions.forget_subscription(&mut self.desk.journal, key, &stored_group(name));
         if gone {
             let filter = self.desk.settings.filter_of(&format!("group/{name}"));
             self.want_address_no_more(now, tenant, &filter);

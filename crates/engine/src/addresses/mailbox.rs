@@ -72,7 +72,7 @@ impl Engine {
             session.rare_mut().ends_at = Some(ends_at);
             self.desk.timers.set(ends_at, crate::desk::Timer::SessionEnd(key));
         }
-        self.desk.store_session(key);
+        self.desk.sessions.store_session(&mut self.desk.journal, key);
     }
 
     /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session
@@ -89,7 +89,7 @@ impl Dealing<'_> {
     /// what waited, in their orders.
     fn empty_into_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
         let reason = if reason == Reason::SessionExpired { reason } else { Reason::SessionDiscarded };
-        self.desk.end_exchanges(key);
+        self.desk.sessions.end_exchanges(&mut self.desk.exchanges, key);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let (stored, client_id) = (session.stored, session.client_id.clone());
         let Some(mut flow) = session.flow.take() else { return };

@@ -37,7 +37,7 @@ impl Engine {
                     for home in homes.into_iter().flatten().filter(|home| *home != place.shard) {
                         route.add_remote(1 << home.0);
                     }
-                    if let Some(key) = desk.find_session(tenant, id) {
+                    if let Some(key) = desk.sessions.find_session(tenant, id) {
                         let node = desk.sessions.get(key.0).is_some_and(|session| session.standing.is_node());
                         route.add_addressed(node.then_some(key));
                     }
@@ -103,7 +103,7 @@ impl Reach<'_> {
         match address {
             Some(Address::Node(id)) => {
                 let here = self.links.roster.home_of(partition_of(publication.tenant, &id)) == self.place.shard;
-                if here && !self.desk.find_session(publication.tenant, &id).is_some_and(is_node) {
+                if here && !self.desk.sessions.find_session(publication.tenant, &id).is_some_and(is_node) {
                     self.desk.tell_unknown(&id, publication);
                 }
             }

@@ -13,12 +13,12 @@ mod got;
 mod marks;
 
 use crate::cluster::transfer::Transfers;
+use crate::session::table::Sessions;
 use std::collections::BTreeSet;
 
 use tidegate_mqtt::{PacketId, QoS, RawPublish};
 
 use crate::cluster::roster::Roster;
-use crate::desk::Desk;
 use crate::durable::{Journal, Key, StoredSession};
 use crate::engine::Engine;
 use crate::hash::hash_bytes;
@@ -200,44 +200,43 @@ impl Journal {
     }
 }
 
-impl Desk {
+impl Sessions {
     /// The exchange that a packet id of a publisher stands for, where its message has crossed to other nodes.
     pub(crate) fn exchange_of(&self, session: SessionKey, id: PacketId) -> Option<Exchange> {
-        let rare = self.sessions.get(session.0)?.rare.as_ref()?;
+        let rare = self.get(session.0)?.rare.as_ref()?;
         rare.exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange)
     }
 
     /// All nodes have confirmed a message. Of a session that leaves its image says that they have not.
-    pub(crate) fn note_exchange_answered(&mut self, session: SessionKey, id: PacketId) {
-        if !self.transfers.are_none() && self.leaves(session) {
+    pub(crate) fn note_exchange_answered(&mut self, transfers: &Transfers, session: SessionKey, id: PacketId) {
+        if !transfers.are_none() && self.leaves(transfers, session) {
             return;
         }
-        let rare = self.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut());
+        let rare = self.get_mut(session.0).and_then(|session| session.rare.as_mut());
         if let Some((_, exchange)) = rare.and_then(|rare| rare.exchanges.iter_mut().find(|(of, _)| *of == id)) {
             exchange.answered = true;
         }
     }
 
     /// Notes what is known of an exchange, also in the store.
-    fn set_exchange(&mut self, key: SessionKey, id: PacketId, exchange: Exchange) {
-        let Some(session) = self.sessions.get_mut(key.0) else { return };
+    fn set_exchange(&mut self, journal: &mut Journal, key: SessionKey, id: PacketId, exchange: Exchange) {
+        let Some(session) = self.get_mut(key.0) else { return };
         let exchanges = &mut session.rare_mut().exchanges;
         match exchanges.iter_mut().find(|(of, _)| *of == id) {
             Some((_, known)) => *known = exchange,
             None => exchanges.push((id, exchange)),
         }
         if let Some(stored) = session.stored {
-            self.journal.put_received(stored, id, Some(exchange));
+            journal.put_received(stored, id, Some(exchange));
         }
     }
 
     /// A node is gone: what nobody has confirmed may not have come to it.
     pub(crate) fn doubt_exchanges(&mut self) {
         let crosses = |session: &Session| session.rare.as_ref().is_some_and(|rare| !rare.exchanges.is_empty());
-        let those: Vec<u32> =
-            self.sessions.iter().filter(|(_, session)| crosses(session)).map(|(key, _)| key).collect();
+        let those: Vec<u32> = self.iter().filter(|(_, session)| crosses(session)).map(|(key, _)| key).collect();
         for key in those {
-            let rare = self.sessions.get_mut(key).and_then(|session| session.rare.as_mut());
+            let rare = self.get_mut(key).and_then(|session| session.rare.as_mut());
             for (_, exchange) in rare.into_iter().flat_map(|rare| &mut rare.exchanges) {
                 exchange.doubtful |= !exchange.answered;
             }
@@ -245,27 +244,27 @@ impl Desk {
     }
 
     /// A packet id is free again.
-    pub(crate) fn end_exchange(&mut self, key: SessionKey, id: PacketId) {
-        let Some(session) = self.sessions.get_mut(key.0) else { return };
+    pub(crate) fn end_exchange(&mut self, exchanges: &mut Exchanges, key: SessionKey, id: PacketId) {
+        let Some(session) = self.get_mut(key.0) else { return };
         let Some(rare) = session.rare.as_mut() else { return };
         let Some(at) = rare.exchanges.iter().position(|(of, _)| *of == id) else { return };
         let (_, exchange) = rare.exchanges.swap_remove(at);
-        self.exchanges.end(exchange.name);
+        exchanges.end(exchange.name);
     }
 
     /// A session lives elsewhere from now on. What was not answered may be sent again there.
-    pub(crate) fn end_answered_exchanges(&mut self, key: SessionKey) {
-        let rare = self.sessions.get(key.0).and_then(|session| session.rare.as_ref());
+    pub(crate) fn end_answered_exchanges(&mut self, exchanges: &mut Exchanges, key: SessionKey) {
+        let rare = self.get(key.0).and_then(|session| session.rare.as_ref());
         for (_, exchange) in rare.into_iter().flat_map(|rare| &rare.exchanges).filter(|(_, it)| it.answered) {
-            self.exchanges.end(exchange.name);
+            exchanges.end(exchange.name);
         }
     }
 
     /// A session ends: none of its messages is sent again.
-    pub(crate) fn end_exchanges(&mut self, key: SessionKey) {
-        let rare = self.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut());
+    pub(crate) fn end_exchanges(&mut self, exchanges: &mut Exchanges, key: SessionKey) {
+        let rare = self.get_mut(key.0).and_then(|session| session.rare.as_mut());
         for (_, exchange) in rare.map(|rare| std::mem::take(&mut rare.exchanges)).unwrap_or_default() {
-            self.exchanges.end(exchange.name);
+            exchanges.end(exchange.name);
         }
     }
 }
@@ -301,7 +300,7 @@ impl Engine {
         }
         let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
         let exchange = self.desk.exchanges.begin(ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
-        self.desk.set_exchange(session, id, exchange);
+        self.desk.sessions.set_exchange(&mut self.desk.journal, session, id, exchange);
         self.desk.exchanges.mark_in_transit(
             self.place,
             &self.links.roster,

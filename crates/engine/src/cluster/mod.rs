@@ -183,7 +183,7 @@ impl Engine {
                 self.close_connection(now, owed.ticket.connection, Reason::NodeLost, None);
             }
         }
-        self.desk.doubt_exchanges();
+        self.desk.sessions.doubt_exchanges();
         self.desk.overload.give_up_shard(peer);
         self.desk.loop_lag.give_up_shard(peer);
         self.desk.give_up_blocking(|publisher| publisher.shard == peer);

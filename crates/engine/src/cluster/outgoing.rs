@@ -229,7 +229,7 @@ impl Engine {
             return false;
         }
         let (ticket, as_ticket) = self.outgoing.new_ticket(number);
-        let session = self.desk.find_session(it.message.tenant, &it.client_id);
+        let session = self.desk.sessions.find_session(it.message.tenant, &it.client_id);
         let source = Source { session, ticket: Some(as_ticket), ..Source::inside(self.place.shard, now) };
         let mut publication = it.message.publication();
         let (exchange, waits) = match it.sent {

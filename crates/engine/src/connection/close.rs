@@ -278,7 +278,7 @@ impl Engine {
             session.rare_mut().ends_at = Some(ends_at);
             self.desk.timers.set(ends_at, Timer::SessionEnd(key));
         }
-        self.desk.store_session(key);
+        self.desk.sessions.store_session(&mut self.desk.journal, key);
     }
 
     pub(crate) fn handle_session_timer(&mut self, now: Now, key: SessionKey) {
@@ -315,7 +315,7 @@ impl Engine {
         self.fetches.end_fetches(&mut self.desk.sessions, key);
         subscribing!(self).set_standing(now, key, Standing::Client);
         subscribing!(self).remove_subscriptions(now, key);
-        self.desk.end_exchanges(key);
+        self.desk.sessions.end_exchanges(&mut self.desk.exchanges, key);
         let Some(session) = self.desk.remove_session(key) else { return };
         if let Some(stored) = session.stored {
             self.desk.journal.delete(Key::Session(stored));

@@ -169,7 +169,7 @@ impl Engine {
             // It was, when the verdict was asked for.
             return self.refuse_connect(now, key, Reason::NotServedHere, String::new());
         }
-        let existing = self.desk.find_session(tenant, client_id);
+        let existing = self.desk.sessions.find_session(tenant, client_id);
         let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
         let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };
         let allowed = self.check_client(subject, existing, connect);
@@ -211,7 +211,7 @@ impl Engine {
         self.bind(now, key, session, connect, &granted);
         subscribing!(self).set_standing(now, session, standing);
         self.bound_by_proof(now, key, accepted.identity.as_deref());
-        self.desk.store_session(session);
+        self.desk.sessions.store_session(&mut self.desk.journal, session);
         let promises = self.desk.journal.has_written_since(mark);
         if !self.send_conn_ack(key, connect, &granted, present, promises, accepted) {
             let detail = "CONNACK is larger than the client's maximum packet size";
@@ -247,7 +247,7 @@ impl Engine {
         client_id: &str,
         clean_start: bool,
     ) -> (Option<SessionKey>, bool) {
-        let known = self.desk.find_session(tenant, client_id);
+        let known = self.desk.sessions.find_session(tenant, client_id);
         let standing = known.and_then(|key| self.desk.sessions.get(key.0)).map(|session| session.standing);
         let present = !clean_start && standing.is_some_and(|standing| standing != Standing::Mailbox);
         if clean_start
@@ -256,7 +256,7 @@ impl Engine {
         {
             self.end_session(now, session, Reason::SessionDiscarded);
         }
-        (self.desk.find_session(tenant, client_id), present)
+        (self.desk.sessions.find_session(tenant, client_id), present)
     }
 
     /// Whether the client is a mobile node: through such a listener, and under a name by which others know it.

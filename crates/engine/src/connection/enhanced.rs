@@ -100,7 +100,7 @@ impl Engine {
                 self.bound_by_proof(now, key, accepted.identity.as_deref());
                 if let Some(session) = session {
                     self.identify(session, accepted.identity);
-                    self.desk.store_session(session);
+                    self.desk.sessions.store_session(&mut self.desk.journal, session);
                 }
             }
             Verdict::Refuse(reason) => self.close_connection(now, key, reason, None),

@@ -57,7 +57,7 @@ impl Engine {
         rare.will_due = None;
         let will = self.desk.replace_will(key, None);
         self.publish_will(now, key, will);
-        self.desk.store_session(key);
+        self.desk.sessions.store_session(&mut self.desk.journal, key);
     }
 
     /// Another process has taken this one's place and knows the wills of its clients: they are that one's to publish.

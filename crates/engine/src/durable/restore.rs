@@ -244,7 +244,7 @@ impl Engine {
             return Err(RestoreError::MissingMessages { messages: missing });
         }
         for key in std::mem::take(&mut all.broken_off) {
-            self.desk.store_session(key);
+            self.desk.sessions.store_session(&mut self.desk.journal, key);
         }
         let ticket = Ticket { connection: ConnectionKey { index: RESTORING_INDEX, generation: 0 }, sequence: 0 };
         for shard in self.place.others() {
@@ -351,7 +351,7 @@ impl Subscribing<'_> {
         stored: StoredSession,
         record: SessionRecord,
     ) -> Result<(), WireError> {
-        if self.desk.find_session(record.tenant, &record.client_id).is_some() {
+        if self.desk.sessions.find_session(record.tenant, &record.client_id).is_some() {
             return Err(WireError { reading: "a client id that no other session has" });
         }
         let tenant = record.tenant;

@@ -14,6 +14,7 @@ pub(crate) mod shared_group;
 
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
+use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use std::cell::RefCell;
@@ -275,7 +276,8 @@ impl Dealing<'_> {
             _ => member.options.full,
         };
         let has_left = |member: &Member<Receiver, Seat>| {
-            member.receiver.0 == here && desk.borrow().has_left(SessionKey(member.receiver.1), here)
+            let desk = desk.borrow();
+            member.receiver.0 == here && desk.sessions.has_left(&desk.transfers, SessionKey(member.receiver.1), here)
         };
         let is_out = |member: &Member<Receiver, Seat>| has_left(member) || Some(member.receiver) == not_to;
         let place = if of_fleet {
@@ -317,7 +319,7 @@ impl Dealing<'_> {
             let to = SessionKey(session);
             if self.desk.exchanges.marks.has_deal(publication.qos, again) {
                 self.groups.kept.forget_deal(self.desk, again);
-            } else if self.keeps_own_deals() && self.desk.is_fleeting(to) {
+            } else if self.keeps_own_deals() && self.desk.sessions.is_fleeting(to) {
                 // It ends with this node: then the message goes to another member.
                 let id = self.groups.kept.keep_deal(
                     now,
@@ -409,11 +411,6 @@ impl Dealing<'_> {
 }
 
 impl Desk {
-    /// Whether a session ends with its connection, so that nothing of it is in the store.
-    fn is_fleeting(&self, key: SessionKey) -> bool {
-        self.sessions.get(key.0).is_some_and(|session| session.stored.is_none())
-    }
-
     /// Whether a session takes a message that a group of another shard has dealt to it, or notes that it does not.
     fn takes_dealt(&mut self, to: SessionKey, publication: &Publication<'_>) -> bool {
         if self.has_room_now(self.journal.now.monotonic, to, &Wanted::of(publication)) {
@@ -425,6 +422,13 @@ impl Desk {
             flow.gave_back = true;
         }
         false
+    }
+}
+
+impl Sessions {
+    /// Whether a session ends with its connection, so that nothing of it is in the store.
+    fn is_fleeting(&self, key: SessionKey) -> bool {
+        self.get(key.0).is_some_and(|session| session.stored.is_none())
     }
 }
 

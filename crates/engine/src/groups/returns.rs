@@ -168,12 +168,13 @@ impl Dealing<'_> {
             return self.links.answer(from, Promised::Dealt { id }, batch);
         }
         // Whoever leaves for another node has a seat there by now.
-        let stays = seated && !self.desk.has_left(session, from);
+        let stays = seated && !self.desk.sessions.has_left(&self.desk.transfers, session, from);
         let wants = stays && (insists || self.desk.takes_dealt(session, publication));
         self.desk.transfers.dealer = Some(from);
         let is_kept = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
         // What is set aside for who comes is in no store yet.
-        let stored = is_kept && (self.desk.transfers.are_none() || !self.desk.is_told_elsewhere(session));
+        let stored = is_kept
+            && (self.desk.transfers.are_none() || !self.desk.sessions.is_told_elsewhere(&self.desk.transfers, session));
         let promise = (id != 0 && !stored).then(|| self.groups.kept.promise(from, id));
         let delivered = wants && self.deliver_dealt(now, session, group, publication, source, promise);
         self.desk.transfers.dealer = None;

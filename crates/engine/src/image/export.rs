@@ -132,7 +132,7 @@ impl Engine {
         self.fetches.end_fetches(&mut self.desk.sessions, key);
         subscribing!(self).set_standing(now, key, Standing::Client);
         subscribing!(self).remove_subscriptions(now, key);
-        self.desk.end_answered_exchanges(key);
+        self.desk.sessions.end_answered_exchanges(&mut self.desk.exchanges, key);
         let Some(session) = self.desk.remove_session(key) else { return };
         if let Some(stored) = session.stored {
             self.desk.journal.delete(Key::Session(stored));

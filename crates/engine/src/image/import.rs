@@ -85,7 +85,7 @@ impl Engine {
             if partition_of(tenant, client_id) != partition || !names.insert((tenant, client_id.clone())) {
                 return Err(WireError { reading: "a client id of this partition" }.into());
             }
-            if self.desk.find_session(tenant, client_id).is_some() {
+            if self.desk.sessions.find_session(tenant, client_id).is_some() {
                 return Err(ImageError::SessionExists(client_id.to_string()));
             }
             sessions.push(image);

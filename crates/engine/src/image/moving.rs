@@ -233,9 +233,9 @@ impl Engine {
         if !self.desk.journal.is_on() {
             return;
         }
-        self.desk.store_session(key);
+        self.desk.sessions.store_session(&mut self.desk.journal, key);
         for (filter, options, id) in subscriptions {
-            self.desk.store_subscription(key, filter, *options, *id);
+            self.desk.sessions.store_subscription(&mut self.desk.journal, key, filter, *options, *id);
         }
         let desk = &mut self.desk;
         let Some(session) = desk.sessions.get_mut(key.0) else { return };

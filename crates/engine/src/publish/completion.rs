@@ -117,7 +117,7 @@ impl Engine {
                 if outcome.is_err() {
                     self.forget_received(key, packet_id);
                 } else if let Some(session) = self.desk.session_of(key) {
-                    self.desk.note_exchange_answered(session, packet_id);
+                    self.desk.sessions.note_exchange_answered(&self.desk.transfers, session, packet_id);
                 }
                 self.send_pub_rec(key, packet_id, outcome, promises);
             }

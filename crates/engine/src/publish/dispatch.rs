@@ -330,7 +330,10 @@ impl Reach<'_> {
                 self.deliver_to_publisher(now, publication, target, publisher);
                 continue;
             }
-            if by_fleet && target.options.no_local() && self.desk.is_named(target.session, publication.publisher) {
+            if by_fleet
+                && target.options.no_local()
+                && self.desk.sessions.is_named(target.session, publication.publisher)
+            {
                 self.deliver_to_publisher(now, publication, target, publisher);
                 continue;
             }

@@ -443,7 +443,7 @@ impl Engine {
     /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]).
     pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId) {
         let Some(session) = self.desk.session_of(key) else { return };
-        self.desk.end_exchange(session, id);
+        self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
         let known = session.flow.as_mut().is_some_and(|flow| flow.received.remove(id));
         if let Some(stored) = session.stored.filter(|_| known) {

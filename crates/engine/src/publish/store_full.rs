@@ -24,7 +24,7 @@ impl Engine {
         if raw.retain && !raw.payload.is_empty() {
             return true;
         }
-        (raw.qos == QoS::ExactlyOnce && self.desk.is_stored(session))
+        (raw.qos == QoS::ExactlyOnce && self.desk.sessions.is_stored(session))
             || self.has_to_be_stored_for_receivers(slot, &Wanted::of(publication))
     }
 
@@ -36,10 +36,12 @@ impl Engine {
         }
         let (_, route) = self.cache.get(slot);
         let mut targets = route.targets().iter().filter(|target| target.qos() != QoS::AtMostOnce);
-        targets.any(|target| self.desk.is_stored(target.session))
+        targets.any(|target| self.desk.sessions.is_stored(target.session))
             || route.groups().iter().any(|group| {
                 let mut members = self.groups.members(*group);
-                members.any(|(shard, session)| shard != self.place.shard || self.desk.is_stored(SessionKey(session)))
+                members.any(|(shard, session)| {
+                    shard != self.place.shard || self.desk.sessions.is_stored(SessionKey(session))
+                })
             })
     }
 

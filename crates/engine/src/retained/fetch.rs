@@ -7,7 +7,7 @@ mod moved;
 use crate::cluster::roster::Roster;
 use crate::link::Links;
 use crate::retained::RetainedStore;
-use crate::slab::Slab;
+use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use std::collections::{BTreeMap, VecDeque};
@@ -300,7 +300,7 @@ impl Fetches {
     pub(crate) fn add_fetch(
         &mut self,
         roster: &Roster,
-        sessions: &mut Slab<Session>,
+        sessions: &mut Sessions,
         session: SessionKey,
         request: FetchRequest,
     ) -> Option<u32> {
@@ -334,7 +334,7 @@ impl Fetches {
     }
 
     /// One step is done; the next one starts behind `after`, or on the next shard.
-    fn continue_fetch(&mut self, sessions: &mut Slab<Session>, id: u32, after: String) {
+    fn continue_fetch(&mut self, sessions: &mut Sessions, id: u32, after: String) {
         let Some(fetch) = self.by_id.get_mut(&id) else { return };
         if after.is_empty() {
             fetch.shards.pop();
@@ -347,7 +347,7 @@ impl Fetches {
         self.set_fetch_running(id);
     }
 
-    fn end_fetch(&mut self, sessions: &mut Slab<Session>, id: u32) {
+    fn end_fetch(&mut self, sessions: &mut Sessions, id: u32) {
         let Some(fetch) = self.remove(id) else { return };
         let Some(session) = sessions.get_mut(fetch.session.0) else { return };
         if let Some(rare) = session.rare.as_mut() {
@@ -357,7 +357,7 @@ impl Fetches {
     }
 
     /// A shard of another node is gone: what it had is not waited for.
-    pub(crate) fn skip_fetches(&mut self, roster: &Roster, sessions: &mut Slab<Session>, peer: ShardId) {
+    pub(crate) fn skip_fetches(&mut self, roster: &Roster, sessions: &mut Sessions, peer: ShardId) {
         let asks = |fetch: &Fetch| fetch.shards.contains(&peer);
         let asking: Vec<u32> = self.by_id.iter().filter(|(_, it)| asks(it)).map(|(id, _)| *id).collect();
         for id in asking {
@@ -383,14 +383,14 @@ impl Fetches {
     }
 
     /// Ends the fetch for a subscription that is gone or made anew.
-    pub(crate) fn end_fetch_of(&mut self, sessions: &mut Slab<Session>, session: SessionKey, filter: &str) {
+    pub(crate) fn end_fetch_of(&mut self, sessions: &mut Sessions, session: SessionKey, filter: &str) {
         if let Some(id) = self.fetch_of(sessions, session, filter) {
             self.end_fetch(sessions, id);
         }
     }
 
     /// The fetch for a subscription that has not been brought all of its retained messages yet.
-    pub(crate) fn fetch_of(&self, sessions: &Slab<Session>, session: SessionKey, filter: &str) -> Option<u32> {
+    pub(crate) fn fetch_of(&self, sessions: &Sessions, session: SessionKey, filter: &str) -> Option<u32> {
         let rare = sessions.get(session.0)?.rare.as_ref()?;
         if rare.fetches.is_empty() {
             return None;
@@ -400,7 +400,7 @@ impl Fetches {
 
     /// Lets the fetches of a session wait for its client to come back. What other shards still answer to the connection
     /// that is gone finds nobody: each fetch goes on under another number.
-    pub(crate) fn suspend_fetches(&mut self, sessions: &mut Slab<Session>, session: SessionKey) {
+    pub(crate) fn suspend_fetches(&mut self, sessions: &mut Sessions, session: SessionKey) {
         let Some(rare) = sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
             return;
         };
@@ -414,7 +414,7 @@ impl Fetches {
     }
 
     /// Ends all fetches of a session.
-    pub(crate) fn end_fetches(&mut self, sessions: &mut Slab<Session>, session: SessionKey) {
+    pub(crate) fn end_fetches(&mut self, sessions: &mut Sessions, session: SessionKey) {
         let Some(rare) = sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
             return;
         };
@@ -425,7 +425,7 @@ impl Fetches {
     }
 
     /// Another shard has sent one step's worth.
-    pub(crate) fn handle_retained_end(&mut self, sessions: &mut Slab<Session>, fetch: u32, after: &str) {
+    pub(crate) fn handle_retained_end(&mut self, sessions: &mut Sessions, fetch: u32, after: &str) {
         self.continue_fetch(sessions, fetch, after.to_owned());
     }
 }

@@ -160,7 +160,7 @@ impl Engine {
             None => PubRel::decode(version, frame.first_byte, frame.body)?.packet_id,
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        self.desk.end_exchange(session, id);
+        self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return Ok(()) };
         let known = session.flow.as_mut().is_some_and(|flow| {
             let known = flow.received.remove(id);

@@ -7,6 +7,7 @@ pub(crate) mod packet_ids;
 pub(crate) mod priority;
 pub(crate) mod queue;
 pub(crate) mod reservations;
+pub(crate) mod table;
 pub(crate) mod tail;
 
 use std::cell::RefCell;

@@ -94,7 +94,13 @@ impl Engine {
             subscribing!(self).check_subscription_limit(request)?;
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
             let whole = request.filter.as_str();
-            self.desk.store_subscription(request.session, whole, member.options, member.subscription_id);
+            self.desk.sessions.store_subscription(
+                &mut self.desk.journal,
+                request.session,
+                whole,
+                member.options,
+                member.subscription_id,
+            );
             self.join_group(now, request.session, share, filter.as_str(), member, request.ticket, waits);
             self.desk.tenants.release(request.tenant, Holding::Subscriptions, 1);
             return Ok(());
@@ -104,7 +110,13 @@ impl Engine {
         let subscriber =
             Subscriber { session: request.session, options: request.options, subscription_id: request.subscription_id };
         let done = self.index.subscribe(request.tenant, filter, subscriber);
-        self.desk.store_subscription(request.session, filter, request.options.bits(), request.subscription_id);
+        self.desk.sessions.store_subscription(
+            &mut self.desk.journal,
+            request.session,
+            filter,
+            request.options.bits(),
+            request.subscription_id,
+        );
         if done.replaced.is_none()
             && let Some(session) = self.desk.sessions.get_mut(request.session.0)
         {
@@ -138,7 +150,7 @@ impl Engine {
         if let Some((share, behind_share)) = filter.shared() {
             let left = self.leave_group(now, key, share, behind_share.as_str());
             if left {
-                self.desk.forget_subscription(key, filter.as_str());
+                self.desk.sessions.forget_subscription(&mut self.desk.journal, key, filter.as_str());
             }
             return left;
         }
@@ -147,7 +159,7 @@ impl Engine {
         let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
         session.filters.remove(removed.entry);
         self.desk.tenants.release(tenant, Holding::Subscriptions, 1);
-        self.desk.forget_subscription(key, filter.as_str());
+        self.desk.sessions.forget_subscription(&mut self.desk.journal, key, filter.as_str());
         self.fetches.end_fetch_of(&mut self.desk.sessions, key, filter.as_str());
         if removed.last_local {
             subscribing!(self).announce_interest(tenant, filter.as_str(), false, None);
@@ -251,7 +263,7 @@ impl Subscribing<'_> {
         let shared = memberships.iter().map(|it| format!("$share/{}/{}", it.share, it.filter));
         let filters = session.filters.iter().filter_map(|filter| self.index.filter(filter).map(str::to_owned));
         for filter in filters.chain(shared).collect::<Vec<_>>() {
-            self.desk.forget_subscription(key, &filter);
+            self.desk.sessions.forget_subscription(&mut self.desk.journal, key, &filter);
         }
     }
 

@@ -43,7 +43,7 @@ impl Engine {
         forwarding: &Forwarding<'_>,
     ) -> bool {
         let Some(id) = raw.packet_id.filter(|_| raw.qos == QoS::ExactlyOnce) else { return false };
-        let Some(exchange) = self.desk.exchange_of(session, id).filter(|exchange| !exchange.answered) else {
+        let Some(exchange) = self.desk.sessions.exchange_of(session, id).filter(|exchange| !exchange.answered) else {
             return false;
         };
         let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
@@ -99,7 +99,7 @@ impl Engine {
         let mut publication = it.forwarding.publication(tenant, &topic, raw);
         publication.priority = self.cache.traits(slot).priority.level(it.forwarding.properties);
         let (exchange, waits, refused) = self.send_exchange_again(now, exchange, slot, &mut publication, &source);
-        self.desk.set_exchange(session, id, exchange);
+        self.desk.sessions.set_exchange(&mut self.desk.journal, session, id, exchange);
         let outcome = self.outcome_of(raw.qos, refused, true);
         self.answer_publish(now, key, raw, outcome, waits, mark);
         self.wait_for_full_links(now, key);

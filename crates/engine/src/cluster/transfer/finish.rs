@@ -84,7 +84,8 @@ impl Engine {
         let entry = match kind {
             TO_SESSION => {
                 let client_id = reader.text("a client id")?.to_owned();
-                let session = self.desk.find_session(tenant, &client_id).and_then(|key| self.desk.sessions.get(key.0));
+                let session =
+                    self.desk.sessions.find_session(tenant, &client_id).and_then(|key| self.desk.sessions.get(key.0));
                 let memberships = session.and_then(|session| session.rare.as_ref());
                 let memberships = memberships.map_or(&[][..], |rare| &rare.memberships);
                 let delivery = read_delivery(reader, now, tenant, memberships)?;
@@ -102,7 +103,7 @@ impl Engine {
         match entry {
             Entry::ToSession { tenant, client_id, delivery } => {
                 // A session may have expired since.
-                if let Some(key) = self.desk.find_session(tenant, &client_id) {
+                if let Some(key) = self.desk.sessions.find_session(tenant, &client_id) {
                     self.deliver_late(now, key, &delivery);
                 }
             }
@@ -142,7 +143,7 @@ impl Engine {
     /// Delivers what was set aside.
     pub(super) fn deliver_aside(&mut self, now: Now, all: Vec<Aside>) {
         for aside in all {
-            if self.desk.is_named(aside.to, aside.client) {
+            if self.desk.sessions.is_named(aside.to, aside.client) {
                 self.deliver_late(now, aside.to, &aside.delivery);
             }
         }

@@ -146,7 +146,7 @@ impl Groups {
     /// forgotten with it.
     pub(super) fn place_of_client(&self, place: Place, desk: &Desk, key: GroupKey, client: u64) -> Option<usize> {
         let stays = |(_, (shard, session)): &(usize, Receiver)| {
-            *shard != place.shard || !desk.has_left(SessionKey(*session), *shard)
+            *shard != place.shard || !desk.sessions.has_left(&desk.transfers, SessionKey(*session), *shard)
         };
         self.places_of_client(key, client).find(stays).map(|(place, _)| place)
     }

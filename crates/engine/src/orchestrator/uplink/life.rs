@@ -124,7 +124,7 @@ impl Engine {
             session.flow_mut().inflight.keep_back(PACKETS_UNDER_WAY);
         }
         if known.is_none() {
-            self.desk.store_session(session);
+            self.desk.sessions.store_session(&mut self.desk.journal, session);
         }
         session
     }
@@ -134,7 +134,7 @@ impl Engine {
         let options = SubscriberOptions::new(max_qos, false, true);
         let member = MemberOptions { options: options.bits(), subscription_id: 0 };
         let whole = format!("$share/{UPLINK_SHARE}/{UPLINK_FILTER}");
-        self.desk.store_subscription(session, &whole, member.options, 0);
+        self.desk.sessions.store_subscription(&mut self.desk.journal, session, &whole, member.options, 0);
         let nobody = ConnectionKey { index: u32::MAX, generation: 0 };
         let ticket = Ticket { connection: nobody, sequence: 0 };
         let mut waits = SubAckWaits::default();

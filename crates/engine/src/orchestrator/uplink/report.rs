@@ -18,7 +18,7 @@ impl Engine {
 
 impl Uplink {
     pub(super) fn report(&self, desk: &Desk) -> UplinkReport {
-        let (queued, in_flight) = desk.owed_by(self.session);
+        let (queued, in_flight) = desk.sessions.owed_by(self.session);
         let in_flight = in_flight.saturating_sub(self.released);
         let unreturned = self.unreturned.len() as u64;
         let owed = queued + in_flight + unreturned;

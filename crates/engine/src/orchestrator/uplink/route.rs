@@ -273,7 +273,7 @@ impl super::Brokers {
     /// Messages that a broker was given and has not settled: those that wait for it, that it has not acknowledged, and
     /// that it has acknowledged and not brought back.
     pub(crate) fn load_of(&self, desk: &Desk, session: SessionKey) -> u64 {
-        let (queued, in_flight) = desk.owed_by(session);
+        let (queued, in_flight) = desk.sessions.owed_by(session);
         let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get(key));
         queued + in_flight + uplink.map_or(0, |uplink| uplink.unreturned.len() as u64)
     }

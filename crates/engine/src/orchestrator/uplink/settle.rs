@@ -11,8 +11,7 @@ use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::Settlement;
 use crate::publish::layouts::Layouts;
-use crate::session::Session;
-use crate::slab::Slab;
+use crate::session::table::Sessions;
 use std::collections::BTreeMap;
 
 use super::id::MessageId;
@@ -431,7 +430,7 @@ impl Brokers {
 }
 
 /// Takes what waits for a broker; [`Engine::deal_queue`] has to get what is not put back.
-pub(super) fn take_queue(sessions: &mut Slab<Session>, session: SessionKey) -> SessionQueue {
+pub(super) fn take_queue(sessions: &mut Sessions, session: SessionKey) -> SessionQueue {
     let flow = sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
     flow.map_or_else(SessionQueue::default, |flow| {
         flow.queue_bytes = 0;
@@ -439,7 +438,7 @@ pub(super) fn take_queue(sessions: &mut Slab<Session>, session: SessionKey) -> S
     })
 }
 
-fn keep_in_flight(sessions: &mut Slab<Session>, session: SessionKey, entry: InflightEntry<InFlight>) {
+fn keep_in_flight(sessions: &mut Sessions, session: SessionKey, entry: InflightEntry<InFlight>) {
     if let Some(flow) = sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
         flow.inflight.push_entry(entry);
     }
@@ -448,7 +447,7 @@ fn keep_in_flight(sessions: &mut Slab<Session>, session: SessionKey, entry: Infl
 /// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody
 /// else.
 pub(super) fn leave_to_release(
-    sessions: &mut Slab<Session>,
+    sessions: &mut Sessions,
     journal: &mut Journal,
     session: SessionKey,
     entry: InflightEntry<InFlight>,

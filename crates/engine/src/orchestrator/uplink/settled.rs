@@ -80,7 +80,7 @@ impl Brokers {
         let (received, session, acknowledged) =
             (uplink.counters.received, uplink.session, uplink.counters.acknowledged);
         let released = uplink.released;
-        let (_, in_flight) = desk.owed_by(session);
+        let (_, in_flight) = desk.sessions.owed_by(session);
         let sent = acknowledged + in_flight.saturating_sub(released);
         self.set_uplink_timer(desk, key);
         Some(Awaited { key, connection, answers_wanted, received, sent, unreturned: None })
@@ -89,7 +89,7 @@ impl Brokers {
     fn still_awaited(&mut self, now: Now, desk: &mut Desk, mut awaited: Awaited) -> Option<Awaited> {
         // One that was taken out gives nothing any more.
         let uplink = self.all.get(&awaited.key)?;
-        let (_, in_flight) = desk.owed_by(uplink.session);
+        let (_, in_flight) = desk.sessions.owed_by(uplink.session);
         let reconnected = uplink.connection.is_some_and(|connection| connection != awaited.connection);
         if uplink.stage != Stage::Open {
             return Some(awaited);
