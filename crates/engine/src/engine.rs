@@ -1,6 +1,7 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
 use crate::groups::dealing::dealing;
+use crate::retained::fetch::fetching;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -324,7 +325,7 @@ impl Engine {
         self.retained.forget_expired(&mut self.desk);
         self.recheck_rights(now);
         self.begin_turn(now);
-        self.run_fetches(now);
+        fetching!(self).run_fetches(now);
         self.after_frame(now);
     }
 

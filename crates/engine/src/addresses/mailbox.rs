@@ -60,7 +60,7 @@ impl Engine {
         let ends_at = addresses.mailbox_ends_at(now.monotonic);
         self.end_will_and_timers(now, key);
         self.fetches.end_fetches(&mut self.desk.sessions, key);
-        subscribing!(self).forget_stored_subscriptions(key);
+        self.index.forget_stored_subscriptions(&mut self.desk.sessions, &mut self.desk.journal, key);
         subscribing!(self).remove_subscriptions(now, key);
         subscribing!(self).set_standing(now, key, Standing::Mailbox);
         dealing!(self).empty_into_mailbox(now, key, reason);

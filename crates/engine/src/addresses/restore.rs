@@ -1,6 +1,6 @@
 //! Nodes and their groups, as a restart finds them.
 
-use crate::engine::Engine;
+use crate::desk::Desk;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::session::{Delivery, Session, Standing};
@@ -26,20 +26,6 @@ pub(super) fn stored_group(name: &str) -> String {
 /// The name of the group that stands in the place of a filter.
 pub(crate) fn group_of_stored(filter: &str) -> &str {
     filter.strip_prefix(GROUP_MARK).unwrap_or(filter)
-}
-
-impl Engine {
-    /// Gives up a message that a restored session was owed unless it is addressed to its client; says whether it did.
-    pub(crate) fn gives_up_restored(&mut self, key: SessionKey, delivery: &Delivery) -> bool {
-        let Some(session) = self.desk.sessions.get(key.0) else { return true };
-        let stored = session.stored;
-        if is_addressed(self.settings.addresses.as_ref(), session, &delivery.message) {
-            return false;
-        }
-        self.desk.forget_stored(stored, delivery.number);
-        self.desk.counters.drop_message(Reason::SessionDiscarded);
-        true
-    }
 }
 
 impl Subscribing<'_> {
@@ -78,5 +64,19 @@ impl Settings {
                 session.rare_mut().ends_at = ends_at;
             }
         }
+    }
+}
+
+impl Desk {
+    /// Gives up a message that a restored session was owed unless it is addressed to its client; says whether it did.
+    pub(crate) fn gives_up_restored(&mut self, key: SessionKey, delivery: &Delivery) -> bool {
+        let Some(session) = self.sessions.get(key.0) else { return true };
+        let stored = session.stored;
+        if is_addressed(self.settings.addresses.as_ref(), session, &delivery.message) {
+            return false;
+        }
+        self.forget_stored(stored, delivery.number);
+        self.counters.drop_message(Reason::SessionDiscarded);
+        true
     }
 }

@@ -1,5 +1,6 @@
 //! Taking in what a store holds, before any client is served.
 
+use crate::desk::Desk;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use std::collections::{BTreeMap, HashMap};
@@ -130,6 +131,104 @@ fn read_retained(value: &[u8], now: Now, tenant: TenantId, topic: &str) -> Resul
     Ok(message)
 }
 
+impl Restoration {
+    /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
+    fn close_restored(&mut self, desk: &mut Desk) -> Result<(), RestoreError> {
+        let Some((stored, mut restoring)) = self.current.take() else { return Ok(()) };
+        restoring.leave_tail(desk.queue_share());
+        let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
+        if restoring.entries.values().any(shares) {
+            self.pending.push((stored, restoring));
+            return Ok(());
+        }
+        match self.restore_queue(desk, stored, restoring) {
+            0 => Ok(()),
+            messages => Err(RestoreError::MissingMessages { messages }),
+        }
+    }
+
+    /// A QoS 2 packet id that a publisher has not released, with the name that its message crossed under, if it did.
+    fn restore_received(&self, desk: &mut Desk, id: PacketId, value: &[u8]) -> Result<(), WireError> {
+        let known = self.current.as_ref().map(|(_, restoring)| restoring.key);
+        let Some(session) = known.and_then(|key| desk.sessions.get_mut(key.0)) else { return Ok(()) };
+        session.flow_mut().received.insert(id);
+        if !value.is_empty() {
+            let exchange = Exchange::read_stored(&mut WireReader::new(value))?;
+            session.rare_mut().exchanges.push((id, exchange));
+        }
+        Ok(())
+    }
+
+    /// Puts together what a session is owed; returns how many messages are missing.
+    fn restore_queue(&mut self, desk: &mut Desk, stored: StoredSession, restoring: Restoring) -> u64 {
+        let mut missing = 0;
+        let mut sent = Vec::new();
+        let mut queue = Vec::new();
+        let next = restoring.entries.keys().next_back().map_or(0, |last| *last).max(restoring.last);
+        for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
+            let Some(message) = self.message_of(&entry.content) else {
+                missing += 1;
+                continue;
+            };
+            let delivery = delivery(entry, message, number);
+            if number <= restoring.mailbox_from && record.is_none() && desk.gives_up_restored(restoring.key, &delivery)
+            {
+                continue;
+            }
+            self.done.messages += 1;
+            match record {
+                Some(record) => sent.push((record, delivery)),
+                None => queue.push(delivery),
+            }
+        }
+        sent.sort_by_key(|(record, _)| record.order);
+        let last_sent = sent.last().map_or(0, |(record, _)| record.order);
+        let Some(session) = desk.sessions.get_mut(restoring.key.0) else { return missing };
+        if sent.is_empty() && queue.is_empty() && restoring.tail.is_none() {
+            session.settle();
+            if restoring.mailbox_from != 0 {
+                self.broken_off.push(restoring.key);
+            }
+            return missing;
+        }
+        debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
+        let of_uplink = session.is_uplink();
+        let flow = session.flow_mut();
+        flow.next_number = next.max(last_sent);
+        flow.mailbox_from = restoring.mailbox_from;
+        let unanswered = sent.into_iter().map(|(record, delivery)| {
+            let numbers = Numbers { entry: delivery.number, separate: true };
+            let keep = !record.released && (record.state != State::AwaitPubComp || of_uplink);
+            (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
+        });
+        let unanswered: Vec<_> = unanswered.collect();
+        let kept = unanswered.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
+        flow.inflight_bytes = kept.map(crate::session::Delivery::cost).sum();
+        match Inflight::from_entries(unanswered) {
+            Some(restored) => flow.inflight = restored,
+            None => missing += 1,
+        }
+        let queue_bytes: u64 = queue.iter().map(crate::session::Delivery::cost).sum();
+        flow.queue = queue.into_iter().collect();
+        flow.queue_bytes = queue_bytes;
+        if let Some(tail) = restoring.tail {
+            self.done.messages += tail.messages;
+            desk.stored_messages += tail.messages;
+            desk.stored_bytes += tail.bytes;
+            flow.tail = Some(Box::new(tail));
+        }
+        flow.note_taken_in();
+        let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
+        session.settle();
+        desk.queued_messages += waiting;
+        desk.queued_bytes += queue_bytes;
+        desk.memory += queue_bytes + inflight_bytes;
+        desk.count_runs(restoring.key);
+        desk.watch_expiry(restoring.key);
+        missing
+    }
+}
+
 impl Engine {
     /// Takes in one pair of a store. Pairs come in the order of their keys, those that
     /// [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for this shard; [`Engine::finish_restore`] follows
@@ -152,7 +251,7 @@ impl Engine {
             if here { Ok(()) } else { Err(RestoreError::NoSession { session: session.0.get() }) }
         };
         if !matches!(read, Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..) | Key::Seen(..)) {
-            self.close_restored(all)?;
+            all.close_restored(&mut self.desk)?;
         }
         match read {
             Key::Numbers(_) => self.desk.journal.note_used(Reserved::read(value).map_err(wrong)?),
@@ -168,7 +267,7 @@ impl Engine {
             }
             Key::Received(session, id) => {
                 part(all, session)?;
-                self.restore_received(all, id, value).map_err(wrong)?;
+                all.restore_received(&mut self.desk, id, value).map_err(wrong)?;
             }
             Key::Entry(session, number) => {
                 part(all, session)?;
@@ -215,18 +314,6 @@ impl Engine {
         Ok(())
     }
 
-    /// A QoS 2 packet id that a publisher has not released, with the name that its message crossed under, if it did.
-    fn restore_received(&mut self, all: &Restoration, id: PacketId, value: &[u8]) -> Result<(), WireError> {
-        let known = all.current.as_ref().map(|(_, restoring)| restoring.key);
-        let Some(session) = known.and_then(|key| self.desk.sessions.get_mut(key.0)) else { return Ok(()) };
-        session.flow_mut().received.insert(id);
-        if !value.is_empty() {
-            let exchange = Exchange::read_stored(&mut WireReader::new(value))?;
-            session.rare_mut().exchanges.push((id, exchange));
-        }
-        Ok(())
-    }
-
     /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client
     /// and lets no timers run before [`Engine::is_settled`] says so for all of them. Called for every shard of a
     /// process, also for one that has taken nothing in.
@@ -235,10 +322,10 @@ impl Engine {
     /// When messages are missing that sessions are owed.
     pub fn finish_restore(&mut self, now: Now) -> Result<Restored, RestoreError> {
         let mut all = self.recovery.restoration.take().unwrap_or_default();
-        self.close_restored(&mut all)?;
+        all.close_restored(&mut self.desk)?;
         let mut missing = 0;
         for (stored, restoring) in std::mem::take(&mut all.pending) {
-            missing += self.restore_queue(&mut all, stored, restoring);
+            missing += all.restore_queue(&mut self.desk, stored, restoring);
         }
         if missing > 0 {
             return Err(RestoreError::MissingMessages { messages: missing });
@@ -256,90 +343,6 @@ impl Engine {
         self.go_on_restoring(now);
         self.after_frame(now);
         Ok(all.done)
-    }
-
-    /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
-    fn close_restored(&mut self, all: &mut Restoration) -> Result<(), RestoreError> {
-        let Some((stored, mut restoring)) = all.current.take() else { return Ok(()) };
-        restoring.leave_tail(self.desk.queue_share());
-        let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
-        if restoring.entries.values().any(shares) {
-            all.pending.push((stored, restoring));
-            return Ok(());
-        }
-        match self.restore_queue(all, stored, restoring) {
-            0 => Ok(()),
-            messages => Err(RestoreError::MissingMessages { messages }),
-        }
-    }
-
-    /// Puts together what a session is owed; returns how many messages are missing.
-    fn restore_queue(&mut self, all: &mut Restoration, stored: StoredSession, restoring: Restoring) -> u64 {
-        let mut missing = 0;
-        let mut sent = Vec::new();
-        let mut queue = Vec::new();
-        let next = restoring.entries.keys().next_back().map_or(0, |last| *last).max(restoring.last);
-        for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
-            let Some(message) = all.message_of(&entry.content) else {
-                missing += 1;
-                continue;
-            };
-            let delivery = delivery(entry, message, number);
-            if number <= restoring.mailbox_from && record.is_none() && self.gives_up_restored(restoring.key, &delivery)
-            {
-                continue;
-            }
-            all.done.messages += 1;
-            match record {
-                Some(record) => sent.push((record, delivery)),
-                None => queue.push(delivery),
-            }
-        }
-        sent.sort_by_key(|(record, _)| record.order);
-        let last_sent = sent.last().map_or(0, |(record, _)| record.order);
-        let Some(session) = self.desk.sessions.get_mut(restoring.key.0) else { return missing };
-        if sent.is_empty() && queue.is_empty() && restoring.tail.is_none() {
-            session.settle();
-            if restoring.mailbox_from != 0 {
-                all.broken_off.push(restoring.key);
-            }
-            return missing;
-        }
-        debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
-        let of_uplink = session.is_uplink();
-        let flow = session.flow_mut();
-        flow.next_number = next.max(last_sent);
-        flow.mailbox_from = restoring.mailbox_from;
-        let unanswered = sent.into_iter().map(|(record, delivery)| {
-            let numbers = Numbers { entry: delivery.number, separate: true };
-            let keep = !record.released && (record.state != State::AwaitPubComp || of_uplink);
-            (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
-        });
-        let unanswered: Vec<_> = unanswered.collect();
-        let kept = unanswered.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
-        flow.inflight_bytes = kept.map(crate::session::Delivery::cost).sum();
-        match Inflight::from_entries(unanswered) {
-            Some(restored) => flow.inflight = restored,
-            None => missing += 1,
-        }
-        let queue_bytes: u64 = queue.iter().map(crate::session::Delivery::cost).sum();
-        flow.queue = queue.into_iter().collect();
-        flow.queue_bytes = queue_bytes;
-        if let Some(tail) = restoring.tail {
-            all.done.messages += tail.messages;
-            self.desk.stored_messages += tail.messages;
-            self.desk.stored_bytes += tail.bytes;
-            flow.tail = Some(Box::new(tail));
-        }
-        flow.note_taken_in();
-        let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
-        session.settle();
-        self.desk.queued_messages += waiting;
-        self.desk.queued_bytes += queue_bytes;
-        self.desk.memory += queue_bytes + inflight_bytes;
-        self.desk.count_runs(restoring.key);
-        self.desk.watch_expiry(restoring.key);
-        missing
     }
 }
 

@@ -1,6 +1,7 @@
 //! What other shards send.
 
 use crate::groups::dealing::dealing;
+use crate::retained::fetch::fetching;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::QoS;
 
@@ -132,7 +133,7 @@ impl Engine {
                 );
             }
             Record::RetainedItem { fetch, mut envelope } => {
-                self.handle_retained_item(now, from, fetch, &mut envelope.publication);
+                fetching!(self).handle_retained_item(now, from, fetch, &mut envelope.publication);
             }
             Record::RetainedEnd { fetch, after } => {
                 self.fetches.handle_retained_end(&mut self.desk.sessions, fetch, after);

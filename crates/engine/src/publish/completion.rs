@@ -1,5 +1,6 @@
 //! Acknowledgements as completions: each leaves when all that it promises is so, in the order of the packets answered.
 
+use crate::retained::fetch::fetching;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
 use crate::cluster::outgoing::OUTGOING_INDEX;
@@ -123,7 +124,7 @@ impl Engine {
             }
             Answer::SubAck(answer) => {
                 self.send_sub_ack(now, key, packet_id, &answer, promises);
-                self.start_fetches(now, key, answer.fetches);
+                fetching!(self).start_fetches(now, key, answer.fetches);
             }
             Answer::UnsubAck(answer) => self.send_unsub_ack(now, key, packet_id, &answer, promises),
         }

@@ -4,12 +4,13 @@
 mod absent;
 mod moved;
 
+use crate::access::Rules;
 use crate::cluster::roster::Roster;
 use crate::link::Links;
+use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
 use crate::session::table::Sessions;
-use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
+use crate::topics::SubscriptionIndex;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -17,7 +18,6 @@ use tidegate_mqtt::QoS;
 
 use crate::connection::FetchRequest;
 use crate::desk::Desk;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::Envelope;
 use crate::link::record::Record;
@@ -151,13 +151,40 @@ impl Fetches {
     }
 }
 
-impl Engine {
+/// The parts of an engine that bring retained messages to subscriptions.
+pub(crate) struct Fetching<'e> {
+    pub desk: &'e mut Desk,
+    pub fetches: &'e mut Fetches,
+    pub index: &'e SubscriptionIndex,
+    pub layouts: &'e mut Layouts,
+    pub links: &'e mut Links,
+    pub retained: &'e mut RetainedStore,
+    pub rules: &'e Rules,
+}
+
+/// Borrows what bringing retained messages needs from an engine.
+macro_rules! fetching {
+    ($engine:ident) => {
+        $crate::retained::fetch::Fetching {
+            desk: &mut $engine.desk,
+            fetches: &mut $engine.fetches,
+            index: &$engine.index,
+            layouts: &mut $engine.layouts,
+            links: &mut $engine.links,
+            retained: &mut $engine.retained,
+            rules: &$engine.rules,
+        }
+    };
+}
+pub(crate) use fetching;
+
+impl Fetching<'_> {
     /// Begins to bring the retained messages of new subscriptions.
     pub(crate) fn start_fetches(&mut self, now: Now, key: ConnectionKey, requests: Vec<FetchRequest>) {
         let Some(session) = self.desk.session_of(key).filter(|_| !requests.is_empty()) else { return };
         for request in requests {
             // The client may have unsubscribed while its SUBACK waited.
-            if subscribing!(self).is_subscribed(session, &request.filter)
+            if self.index.is_subscribed(&self.desk.sessions, session, &request.filter)
                 && let Some(id) = self.fetches.add_fetch(&self.links.roster, &mut self.desk.sessions, session, request)
             {
                 self.fetches.set_fetch_running(id);
@@ -186,7 +213,7 @@ impl Engine {
 
     /// Takes the steps of a new turn.
     pub(crate) fn run_fetches(&mut self, now: Now) {
-        self.fetches.budget = turn_budget(self.settings.retained.step);
+        self.fetches.budget = turn_budget(self.desk.settings.retained.step);
         self.go_on_fetching(now);
     }
 
@@ -195,7 +222,7 @@ impl Engine {
         while self.fetches.budget > 0 {
             let Some(id) = self.fetches.runnable.pop_front() else { return };
             let Some(fetch) = self.fetches.by_id.get(&id) else { continue };
-            let looked_at = if fetch.filter.contains(['+', '#']) { self.settings.retained.step.max(1) } else { 1 };
+            let looked_at = if fetch.filter.contains(['+', '#']) { self.desk.settings.retained.step.max(1) } else { 1 };
             self.fetches.budget = self.fetches.budget.saturating_sub(looked_at);
             self.step_fetch(now, id);
         }
@@ -218,7 +245,7 @@ impl Engine {
             return;
         };
         let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
-        if shard != self.place.shard {
+        if shard != self.links.place.shard {
             fetch.state = FetchState::Asked;
             let (tenant, filter, after) = (fetch.tenant, &*fetch.filter, &*fetch.after);
             self.links.send(shard, Record::RetainedQuery { fetch: id, tenant, filter, after });
@@ -226,7 +253,7 @@ impl Engine {
         }
         let mut found = Vec::new();
         let after = (!fetch.after.is_empty()).then_some(&*fetch.after);
-        let budget = self.settings.retained.step;
+        let budget = self.desk.settings.retained.step;
         let end =
             self.retained.values.scan(fetch.tenant, &fetch.filter, after, budget, now.monotonic, &mut |_, message| {
                 found.push(Rc::clone(message));
@@ -251,7 +278,7 @@ impl Engine {
         if publication.expires_at <= now.monotonic {
             return;
         }
-        if !self.rules.may_receive(&self.desk, fetch.session, publication.topic) {
+        if !self.rules.may_receive(self.desk, fetch.session, publication.topic) {
             let to = fetch.session;
             self.desk.drop_for(Reason::NotAuthorized, to, publication.topic);
             return;
@@ -272,7 +299,7 @@ impl Engine {
             metered: true,
         };
         self.layouts.begin(1);
-        self.desk.deliver(now.monotonic, publication, &mut self.layouts, fetch.session, &terms);
+        self.desk.deliver(now.monotonic, publication, self.layouts, fetch.session, &terms);
     }
 
     /// A retained message that another shard has sent.
@@ -287,11 +314,11 @@ impl Engine {
     }
 }
 
-impl Subscribing<'_> {
-    fn is_subscribed(&self, session: SessionKey, filter: &str) -> bool {
-        let tenant = self.desk.sessions.get(session.0).map(|session| session.tenant);
-        let entry = tenant.and_then(|tenant| self.index.find(tenant, filter));
-        entry.is_some_and(|entry| self.index.subscriber(entry, session).is_some())
+impl SubscriptionIndex {
+    fn is_subscribed(&self, sessions: &Sessions, session: SessionKey, filter: &str) -> bool {
+        let tenant = sessions.get(session.0).map(|session| session.tenant);
+        let entry = tenant.and_then(|tenant| self.find(tenant, filter));
+        entry.is_some_and(|entry| self.subscriber(entry, session).is_some())
     }
 }
 

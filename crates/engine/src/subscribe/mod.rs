@@ -4,8 +4,11 @@ pub(crate) mod refusals;
 pub(crate) mod steps;
 pub(crate) mod subscribing;
 
+use crate::durable::Journal;
+use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
+use crate::topics::SubscriptionIndex;
 use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicFilter};
 
 use crate::connection::FetchRequest;
@@ -193,7 +196,7 @@ impl Subscribing<'_> {
     /// one of its tenant's subscriptions is taken, to be given back once the subscription counts for itself.
     fn check_subscription_limit(&mut self, request: &Request<'_>) -> Result<(), Reason> {
         let Some(refused) = self.subscription_refusal(request) else { return Ok(()) };
-        if !self.has_subscription(request) {
+        if !self.index.has_subscription(&self.desk.sessions, request) {
             return Err(refused);
         }
         self.desk.tenants.add(request.tenant, Holding::Subscriptions);
@@ -215,17 +218,6 @@ impl Subscribing<'_> {
         }
         let claimed = self.desk.tenants.claim(request.tenant, Holding::Subscriptions);
         (!claimed).then_some(Reason::TenantSubscriptions)
-    }
-
-    fn has_subscription(&self, request: &Request<'_>) -> bool {
-        if let Some((share, filter)) = request.filter.shared() {
-            let session = self.desk.sessions.get(request.session.0);
-            let rare = session.and_then(|session| session.rare.as_ref());
-            rare.is_some_and(|rare| rare.find_membership(share, filter.as_str()).is_ok())
-        } else {
-            let found = self.index.find(request.tenant, request.filter.as_str());
-            found.is_some_and(|filter| self.index.subscriber(filter, request.session).is_some())
-        }
     }
 
     /// Tells all other shards; returns how many will confirm.
@@ -254,17 +246,6 @@ impl Subscribing<'_> {
         }
         self.peers.interest_under_way += u64::from(told);
         told
-    }
-
-    /// Forgets in the store what a session has subscribed to, where the session itself stays there.
-    pub(crate) fn forget_stored_subscriptions(&mut self, key: SessionKey) {
-        let Some(session) = self.desk.sessions.get(key.0).filter(|session| session.stored.is_some()) else { return };
-        let memberships = session.rare.as_deref().map_or(&[][..], |rare| &rare.memberships);
-        let shared = memberships.iter().map(|it| format!("$share/{}/{}", it.share, it.filter));
-        let filters = session.filters.iter().filter_map(|filter| self.index.filter(filter).map(str::to_owned));
-        for filter in filters.chain(shared).collect::<Vec<_>>() {
-            self.desk.sessions.forget_subscription(&mut self.desk.journal, key, &filter);
-        }
     }
 
     /// Removes all subscriptions of a session that ends.
@@ -305,6 +286,35 @@ impl Subscribing<'_> {
         for membership in memberships {
             self.desk.shared_memberships -= 1;
             self.leave_home(now, key, &membership);
+        }
+    }
+}
+
+impl SubscriptionIndex {
+    fn has_subscription(&self, sessions: &Sessions, request: &Request<'_>) -> bool {
+        if let Some((share, filter)) = request.filter.shared() {
+            let session = sessions.get(request.session.0);
+            let rare = session.and_then(|session| session.rare.as_ref());
+            rare.is_some_and(|rare| rare.find_membership(share, filter.as_str()).is_ok())
+        } else {
+            let found = self.find(request.tenant, request.filter.as_str());
+            found.is_some_and(|filter| self.subscriber(filter, request.session).is_some())
+        }
+    }
+
+    /// Forgets in the store what a session has subscribed to, where the session itself stays there.
+    pub(crate) fn forget_stored_subscriptions(
+        &mut self,
+        sessions: &mut Sessions,
+        journal: &mut Journal,
+        key: SessionKey,
+    ) {
+        let Some(session) = sessions.get(key.0).filter(|session| session.stored.is_some()) else { return };
+        let memberships = session.rare.as_deref().map_or(&[][..], |rare| &rare.memberships);
+        let shared = memberships.iter().map(|it| format!("$share/{}/{}", it.share, it.filter));
+        let filters = session.filters.iter().filter_map(|filter| self.filter(filter).map(str::to_owned));
+        for filter in filters.chain(shared).collect::<Vec<_>>() {
+            sessions.forget_subscription(journal, key, &filter);
         }
     }
 }

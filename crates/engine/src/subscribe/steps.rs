@@ -5,6 +5,7 @@
 //! turns, and what its client has sent behind it waits as that of a parked publisher does. The answer has its place
 //! among the others from the first step on, and leaves when the last one is done.
 
+use crate::retained::fetch::fetching;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{
@@ -282,7 +283,7 @@ impl Engine {
         });
         if !asked.expects && !answer.fetches.is_empty() {
             asked.expects = true;
-            self.expect_fetches(session, &answer.fetches);
+            fetching!(self).expect_fetches(session, &answer.fetches);
         }
     }
 
