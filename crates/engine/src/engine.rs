@@ -17,7 +17,7 @@ use crate::durable::JournalBatch;
 use crate::durable::Recovery;
 use crate::event::Event;
 use crate::groups::Groups;
-use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId, TenantId};
+use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId, TenantId};
 use crate::image::Handover;
 use crate::link::{Batch, Links};
 use crate::now::{Millis, Now};
@@ -421,11 +421,6 @@ impl Engine {
         self.fan_outs.shrink();
         self.cache.clear();
         self.retained.values.shrink();
-    }
-
-    /// The session of a client id, for whoever asks by name.
-    pub(crate) fn session_named(&self, tenant: crate::TenantId, client_id: &str) -> Option<SessionKey> {
-        self.desk.sessions.find_session(tenant, client_id)
     }
 }
 

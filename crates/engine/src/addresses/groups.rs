@@ -140,7 +140,9 @@ impl Engine {
     pub fn change_membership(&mut self, now: Now, change: &MembershipChange) -> MembershipOutcome {
         self.desk.journal.now = now;
         let node = self
-            .session_named(change.tenant, &change.client_id)
+            .desk
+            .sessions
+            .find_session(change.tenant, &change.client_id)
             .filter(|key| self.desk.sessions.get(key.0).is_some_and(|session| session.standing.is_node()));
         let Some(key) = node else { return MembershipOutcome::NoSuchNode };
         if let Err(error) = self.nodes.check_change(&self.settings, key, change) {
@@ -160,7 +162,7 @@ impl Engine {
 
     /// The groups of a node whose home is this shard.
     pub fn groups_of(&self, tenant: TenantId, client_id: &str) -> Vec<String> {
-        let key = self.session_named(tenant, client_id);
+        let key = self.desk.sessions.find_session(tenant, client_id);
         key.map(|key| self.nodes.groups.of(key).map(str::to_owned).collect()).unwrap_or_default()
     }
 }

@@ -1,5 +1,7 @@
 //! How connections and sessions end: reasons, expiry, and what was still owed.
 
+use crate::connection::connecting::Connecting;
+use crate::connection::connecting::connecting;
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
 use crate::subscribe::subscribing::subscribing;
@@ -77,7 +79,7 @@ impl Engine {
 
     /// Ends the connection of a client by name; says whether there was one.
     pub fn disconnect_client(&mut self, now: Now, tenant: TenantId, client_id: &str, reason: Reason) -> bool {
-        let session = self.session_named(tenant, client_id);
+        let session = self.desk.sessions.find_session(tenant, client_id);
         let Some(key) = session.and_then(|session| self.desk.sessions.get(session.0)?.connection) else { return false };
         self.close_connection(now, key, reason, None);
         self.after_frame(now);
@@ -289,19 +291,6 @@ impl Engine {
         self.end_session(now, key, Reason::SessionExpired);
     }
 
-    /// The client is back: neither its session ends nor its will is published ([MQTT-3.1.3-9]).
-    pub(crate) fn cancel_session_timers(&mut self, key: SessionKey) {
-        self.desk.replace_will(key, None);
-        let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
-        if let Some(due) = rare.will_due.take() {
-            self.desk.timers.cancel(due, Timer::Will(key));
-        }
-        rare.sent_on_until = None;
-        if let Some(at) = rare.ends_at.take() {
-            self.desk.timers.cancel(at, Timer::SessionEnd(key));
-        }
-    }
-
     /// Ends a session: its will is published, its subscriptions go, and what it was still owed goes back to shared
     /// groups or is counted as dropped.
     ///
@@ -330,7 +319,7 @@ impl Engine {
             let will = self.desk.replace_will(key, None);
             self.publish_will(now, key, will);
         }
-        self.cancel_session_timers(key);
+        connecting!(self).cancel_session_timers(key);
     }
 
     /// CONNECT timeout or keep-alive: asked again only when it fires, so that packets cost no timer work.
@@ -368,6 +357,21 @@ impl Engine {
             self.end_waiting(now, key, Reason::ServerShuttingDown);
         }
         self.after_frame(now);
+    }
+}
+
+impl Connecting<'_> {
+    /// The client is back: neither its session ends nor its will is published ([MQTT-3.1.3-9]).
+    pub(crate) fn cancel_session_timers(&mut self, key: SessionKey) {
+        self.desk.replace_will(key, None);
+        let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
+        if let Some(due) = rare.will_due.take() {
+            self.desk.timers.cancel(due, Timer::Will(key));
+        }
+        rare.sent_on_until = None;
+        if let Some(at) = rare.ends_at.take() {
+            self.desk.timers.cancel(at, Timer::SessionEnd(key));
+        }
     }
 }
 

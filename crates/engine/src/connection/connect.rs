@@ -4,6 +4,8 @@ mod check;
 mod conn_ack;
 mod grant;
 
+use crate::connection::connecting::Connecting;
+use crate::connection::connecting::connecting;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{Connect, Frame};
 
@@ -36,7 +38,7 @@ impl Engine {
         connection.version = connect.version;
         // Already the refusal of a CONNECT keeps to it ([MQTT-3.1.2-24]).
         connection.max_packet_out = connect.properties.maximum_packet_size.map_or(u32::MAX, std::num::NonZeroU32::get);
-        if let Err(refused) = self.check_connect(key, &connect) {
+        if let Err(refused) = connecting!(self).check_connect(key, &connect) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return Flow::Next;
         }
@@ -49,77 +51,25 @@ impl Engine {
             self.refuse_connect(now, key, Reason::UseAnotherServer, String::new());
             return Flow::Next;
         }
-        let tenant = self.find_tenant(key, connect.username);
-        let preset: Option<Box<str>> = self.preset_client_id(key).map(Box::from);
+        let tenant = connecting!(self).find_tenant(key, connect.username);
+        let preset: Option<Box<str>> = connecting!(self).preset_client_id(key).map(Box::from);
         let assigned;
         let asked_for = preset.as_deref().unwrap_or(connect.client_id);
         if let Some(flow) = self.send_home(now, key, tenant, asked_for) {
             return flow;
         }
         let client_id = if asked_for.is_empty() {
-            assigned = self.assign_client_id(tenant);
+            assigned = connecting!(self).assign_client_id(tenant);
             &assigned[..]
         } else {
             asked_for
         };
         if self.settings.authentication == Authentication::External {
-            self.ask_for_verdict(key, tenant, client_id, &connect, frame);
+            connecting!(self).ask_for_verdict(key, tenant, client_id, &connect, frame);
             return Flow::Next;
         }
         self.accept_connect(now, key, tenant, client_id, &connect, &Accepted::default());
         Flow::Next
-    }
-
-    /// The client id that a client has whatever it asks for.
-    fn preset_client_id(&self, key: ConnectionKey) -> Option<&str> {
-        self.desk.connections.get(key)?.extra.as_ref()?.preset.as_ref()?.client_id.as_deref()
-    }
-
-    /// A client id that no session has, at home on this shard.
-    fn assign_client_id(&mut self, tenant: TenantId) -> String {
-        loop {
-            self.assigned.next += 1;
-            let mixed = crate::hash::hash_bytes(self.assigned.seed, &self.assigned.next.to_le_bytes());
-            let name = format!("auto-{mixed:016x}");
-            let partition = partition_of(tenant, &name);
-            let here = self.place.owns(partition) && self.homes.home_of(&self.desk, partition) == Home::Here;
-            if here && self.session_named(tenant, &name).is_none() {
-                return name;
-            }
-        }
-    }
-
-    /// Lets the control plane decide. Until then nothing of this client is worked on.
-    fn ask_for_verdict(
-        &mut self,
-        key: ConnectionKey,
-        tenant: TenantId,
-        client_id: &str,
-        connect: &Connect<'_>,
-        frame: &Frame<'_>,
-    ) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        connection.phase = Phase::Authenticating;
-        let listener = connection.listener;
-        let mut pending = vec![frame.first_byte];
-        pending.extend_from_slice(frame.body);
-        let extra = connection.extra_mut();
-        extra.pending_connect = Some(Box::new(PendingConnect { packet: pending, client_id: client_id.into() }));
-        let enhanced = connect.properties.authentication_method.map(|method| {
-            extra.enhanced = Some(Box::new(EnhancedState { method: method.into(), running: true }));
-            let data = connect.properties.authentication_data.unwrap_or_default().to_vec();
-            Enhanced { method: method.to_owned(), data }
-        });
-        let request = AuthRequest {
-            tenant,
-            listener,
-            client_id: client_id.to_owned(),
-            user_name: connect.username.map(str::to_owned),
-            password: connect.password.map(<[u8]>::to_vec),
-            enhanced,
-            again: false,
-        };
-        self.desk.events.push_back(Event::Authenticate { key, request });
     }
 
     /// The control plane has decided about a CONNECT.
@@ -131,7 +81,7 @@ impl Engine {
         let Some(extra) = connection.extra.as_mut() else { return };
         let verdict = match verdict {
             Verdict::Challenge(data) => {
-                self.challenge(key, &data);
+                connecting!(self).challenge(key, &data);
                 return;
             }
             verdict if open => {
@@ -172,13 +122,13 @@ impl Engine {
         let existing = self.desk.sessions.find_session(tenant, client_id);
         let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
         let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };
-        let allowed = self.check_client(subject, existing, connect);
-        if let Err(refused) = allowed.and_then(|()| self.take_places(tenant, existing)) {
+        let allowed = connecting!(self).check_client(subject, existing, connect);
+        if let Err(refused) = allowed.and_then(|()| connecting!(self).take_places(tenant, existing)) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return;
         }
         self.let_in(now, key, subject, existing, connect, accepted);
-        self.return_places(tenant);
+        connecting!(self).return_places(tenant);
     }
 
     /// Ties a client that may come in to its session, that of before or a new one.
@@ -197,23 +147,23 @@ impl Engine {
             self.take_parked(now, old);
             self.close_connection(now, old, Reason::SessionTakenOver, None);
         }
-        let Some(granted) = self.grant(key, client_id, connect) else { return };
+        let Some(granted) = connecting!(self).grant(key, client_id, connect) else { return };
         let (resumed, present) = self.session_to_resume(now, tenant, client_id, connect.clean_start);
         let session = match resumed {
             Some(session) => {
-                self.cancel_session_timers(session);
+                connecting!(self).cancel_session_timers(session);
                 session
             }
-            None => self.create_session(tenant, key, client_id),
+            None => connecting!(self).create_session(tenant, key, client_id),
         };
-        self.identify(session, accepted.identity.clone());
-        let standing = self.standing_of(key, connect);
-        self.bind(now, key, session, connect, &granted);
+        connecting!(self).identify(session, accepted.identity.clone());
+        let standing = connecting!(self).standing_of(key, connect);
+        connecting!(self).bind(now, key, session, connect, &granted);
         subscribing!(self).set_standing(now, session, standing);
-        self.bound_by_proof(now, key, accepted.identity.as_deref());
+        connecting!(self).bound_by_proof(now, key, accepted.identity.as_deref());
         self.desk.sessions.store_session(&mut self.desk.journal, session);
         let promises = self.desk.journal.has_written_since(mark);
-        if !self.send_conn_ack(key, connect, &granted, present, promises, accepted) {
+        if !connecting!(self).send_conn_ack(key, connect, &granted, present, promises, accepted) {
             let detail = "CONNACK is larger than the client's maximum packet size";
             self.end_connection(now, key, Reason::PacketTooLarge, Some(detail.into()));
             return;
@@ -258,12 +208,66 @@ impl Engine {
         }
         (self.desk.sessions.find_session(tenant, client_id), present)
     }
+}
+
+impl Connecting<'_> {
+    /// The client id that a client has whatever it asks for.
+    fn preset_client_id(&self, key: ConnectionKey) -> Option<&str> {
+        self.desk.connections.get(key)?.extra.as_ref()?.preset.as_ref()?.client_id.as_deref()
+    }
+
+    /// A client id that no session has, at home on this shard.
+    fn assign_client_id(&mut self, tenant: TenantId) -> String {
+        loop {
+            self.assigned.next += 1;
+            let mixed = crate::hash::hash_bytes(self.assigned.seed, &self.assigned.next.to_le_bytes());
+            let name = format!("auto-{mixed:016x}");
+            let partition = partition_of(tenant, &name);
+            let here = self.links.place.owns(partition) && self.homes.home_of(self.desk, partition) == Home::Here;
+            if here && self.desk.sessions.find_session(tenant, &name).is_none() {
+                return name;
+            }
+        }
+    }
+
+    /// Lets the control plane decide. Until then nothing of this client is worked on.
+    fn ask_for_verdict(
+        &mut self,
+        key: ConnectionKey,
+        tenant: TenantId,
+        client_id: &str,
+        connect: &Connect<'_>,
+        frame: &Frame<'_>,
+    ) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        connection.phase = Phase::Authenticating;
+        let listener = connection.listener;
+        let mut pending = vec![frame.first_byte];
+        pending.extend_from_slice(frame.body);
+        let extra = connection.extra_mut();
+        extra.pending_connect = Some(Box::new(PendingConnect { packet: pending, client_id: client_id.into() }));
+        let enhanced = connect.properties.authentication_method.map(|method| {
+            extra.enhanced = Some(Box::new(EnhancedState { method: method.into(), running: true }));
+            let data = connect.properties.authentication_data.unwrap_or_default().to_vec();
+            Enhanced { method: method.to_owned(), data }
+        });
+        let request = AuthRequest {
+            tenant,
+            listener,
+            client_id: client_id.to_owned(),
+            user_name: connect.username.map(str::to_owned),
+            password: connect.password.map(<[u8]>::to_vec),
+            enhanced,
+            again: false,
+        };
+        self.desk.events.push_back(Event::Authenticate { key, request });
+    }
 
     /// Whether the client is a mobile node: through such a listener, and under a name by which others know it.
     fn standing_of(&self, key: ConnectionKey, connect: &Connect<'_>) -> Standing {
         let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
         let named = !connect.client_id.is_empty() || self.preset_client_id(key).is_some();
-        let is_node = named && self.settings.addresses.is_some() && listener.is_some_and(|it| it.mobile_nodes);
+        let is_node = named && self.desk.settings.addresses.is_some() && listener.is_some_and(|it| it.mobile_nodes);
         if is_node { Standing::Node } else { Standing::Client }
     }
 
@@ -302,7 +306,7 @@ impl Engine {
         connection.bridge = connect.bridge;
         connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
         let (listener, tenant) = (connection.listener, connection.tenant);
-        let ours = self.settings.listeners.get(usize::from(listener.0));
+        let ours = self.desk.settings.listeners.get(usize::from(listener.0));
         let aliases = connect
             .properties
             .topic_alias_maximum
@@ -332,7 +336,7 @@ impl Engine {
             (session.tenant, crate::hash::hash_name(session.tenant, &session.client_id))
         });
         let mut forwarded = Vec::new();
-        if is_address(&self.settings, will.topic.as_str()) {
+        if is_address(&self.desk.settings, will.topic.as_str()) {
             will.properties.copy_forwardable_without(SET_BY_BROKER, &mut forwarded);
         } else {
             will.properties.copy_forwardable(&mut forwarded);

@@ -1,5 +1,7 @@
 //! From bytes to packets: finding frames, sending each to its handler, and holding back a publisher that has to wait.
 
+use crate::connection::connecting::connecting;
+use crate::session::acknowledge::acknowledging;
 use tidegate_mqtt::{
     DecodeError, Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
 };
@@ -270,10 +272,10 @@ impl Engine {
                     self.charge_rate(now, key, whole.len());
                 }
             }
-            PacketType::PubAck => self.handle_pub_ack(now, key, version, frame)?,
-            PacketType::PubRec => self.handle_pub_rec(now, key, version, frame)?,
-            PacketType::PubRel => self.handle_pub_rel(key, version, frame)?,
-            PacketType::PubComp => self.handle_pub_comp(now, key, version, frame)?,
+            PacketType::PubAck => acknowledging!(self).handle_pub_ack(now, key, version, frame)?,
+            PacketType::PubRec => acknowledging!(self).handle_pub_rec(now, key, version, frame)?,
+            PacketType::PubRel => acknowledging!(self).handle_pub_rel(key, version, frame)?,
+            PacketType::PubComp => acknowledging!(self).handle_pub_comp(now, key, version, frame)?,
             PacketType::Subscribe => self.handle_subscribe(now, key, version, frame)?,
             PacketType::Unsubscribe => self.handle_unsubscribe(now, key, version, frame)?,
             PacketType::PingReq => {
@@ -283,7 +285,7 @@ impl Engine {
                 self.desk.send_ahead(key, PacketType::PingResp, &answer);
             }
             PacketType::Disconnect => self.handle_disconnect(now, key, version, frame)?,
-            PacketType::Auth => self.handle_auth(now, key, version, frame)?,
+            PacketType::Auth => connecting!(self).handle_auth(now, key, version, frame)?,
             PacketType::Connect => return Err(Refused::new(Reason::ProtocolError, "a second CONNECT")),
             PacketType::ConnAck | PacketType::SubAck | PacketType::UnsubAck | PacketType::PingResp => {
                 return Err(Refused::new(Reason::ProtocolError, format!("{packet_type} is sent by servers only")));

@@ -4,6 +4,7 @@ use super::fields::{put_delivery, put_message};
 use super::{ImageError, begin, seal};
 use crate::addresses::Nodes;
 use crate::cluster::exchanges::{Exchange, ExchangeName, Got};
+use crate::connection::connecting::connecting;
 use crate::desk::Desk;
 use crate::durable::Key;
 use crate::engine::Engine;
@@ -128,7 +129,7 @@ impl Engine {
 
     /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.
     pub(super) fn forget_session(&mut self, now: Now, key: SessionKey) {
-        self.cancel_session_timers(key);
+        connecting!(self).cancel_session_timers(key);
         self.fetches.end_fetches(&mut self.desk.sessions, key);
         subscribing!(self).set_standing(now, key, Standing::Client);
         subscribing!(self).remove_subscriptions(now, key);

@@ -1,5 +1,7 @@
 //! What subscribers acknowledge, and what is sent again when they come back.
 
+use crate::orchestrator::uplink::Uplinks;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode, Version};
@@ -8,7 +10,6 @@ use crate::addresses::Fate;
 use crate::connection::input::Refused;
 use crate::desk::{Desk, open_output};
 use crate::durable::{Key, Numbers, StoredSession};
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::{Millis, Now};
 use crate::publish::layouts::{Layouts, Shape};
@@ -51,7 +52,28 @@ fn short_ack(frame: &Frame<'_>, first_byte: u8) -> Option<PacketId> {
     <[u8; 2]>::try_from(frame.body).ok().and_then(|id| PacketId::new(u16::from_be_bytes(id)))
 }
 
-impl Engine {
+/// The parts of an engine that an acknowledgement changes: sessions and their queues, brokers of a fleet, and pings.
+pub(crate) struct Acknowledging<'e> {
+    pub desk: &'e mut Desk,
+    pub layouts: &'e mut Layouts,
+    pub uplinks: &'e mut Uplinks,
+    pub pings: &'e mut BTreeMap<(u32, u16), bool>,
+}
+
+/// Borrows what an acknowledgement needs from an engine.
+macro_rules! acknowledging {
+    ($engine:ident) => {
+        $crate::session::acknowledge::Acknowledging {
+            desk: &mut $engine.desk,
+            layouts: &mut $engine.layouts,
+            uplinks: &mut $engine.uplinks,
+            pings: &mut $engine.pings,
+        }
+    };
+}
+pub(crate) use acknowledging;
+
+impl Acknowledging<'_> {
     #[inline]
     pub(crate) fn handle_pub_ack(
         &mut self,
@@ -72,7 +94,7 @@ impl Engine {
         if !self.pings.is_empty() {
             self.note_pong(session, id.get());
         }
-        self.desk.refill(now.monotonic, &mut self.layouts, session);
+        self.desk.refill(now.monotonic, self.layouts, session);
         Ok(())
     }
 
@@ -113,7 +135,7 @@ impl Engine {
         if code.is_error() {
             let finished = self.finish(now.monotonic, session, id, State::AwaitPubRec, code);
             finished.map_err(|wrong| wrong.refuse("PUBREC that refuses", id))?;
-            self.desk.refill(now.monotonic, &mut self.layouts, session);
+            self.desk.refill(now.monotonic, self.layouts, session);
             return Ok(());
         }
         let mark = self.desk.journal.mark();
@@ -123,7 +145,7 @@ impl Engine {
         let promises = self.desk.journal.has_written_since(mark);
         self.desk.send_promise(key, PacketType::PubRel, promises, |out| put_ack(out, 0x62, id, code, version));
         if freed.is_some_and(|bytes| bytes > 0) {
-            self.desk.refill(now.monotonic, &mut self.layouts, session);
+            self.desk.refill(now.monotonic, self.layouts, session);
         }
         Ok(())
     }
@@ -143,7 +165,7 @@ impl Engine {
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         let finished = self.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
         finished.map_err(|wrong| wrong.refuse("PUBCOMP", id))?;
-        self.desk.refill(now.monotonic, &mut self.layouts, session);
+        self.desk.refill(now.monotonic, self.layouts, session);
         Ok(())
     }
 

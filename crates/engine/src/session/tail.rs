@@ -222,7 +222,7 @@ impl Engine {
 
     /// The session that waits for a part of its queue; a later one of the same client id does not.
     fn wanted_by(&self, tenant: TenantId, client_id: &str, stored: u64) -> Option<SessionKey> {
-        let key = self.session_named(tenant, client_id)?;
+        let key = self.desk.sessions.find_session(tenant, client_id)?;
         let session = self.desk.sessions.get(key.0)?;
         let waits = session.flow.as_ref()?.tail.as_ref()?.loading;
         (waits && session.stored.map(|stored| stored.0.get()) == Some(stored)).then_some(key)

@@ -4,6 +4,7 @@ use super::Uplink;
 use crate::desk::Desk;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::FleetConfig;
+use crate::session::acknowledge::acknowledging;
 use std::num::{NonZeroU16, NonZeroU32};
 
 use tidegate_mqtt::{
@@ -105,10 +106,10 @@ impl Engine {
         }
         match packet_type {
             PacketType::Publish => self.receive_from_broker(now, key, version, frame)?,
-            PacketType::PubAck => self.handle_pub_ack(now, key, version, frame)?,
-            PacketType::PubRec => self.handle_pub_rec(now, key, version, frame)?,
-            PacketType::PubRel => self.handle_pub_rel(key, version, frame)?,
-            PacketType::PubComp => self.handle_pub_comp(now, key, version, frame)?,
+            PacketType::PubAck => acknowledging!(self).handle_pub_ack(now, key, version, frame)?,
+            PacketType::PubRec => acknowledging!(self).handle_pub_rec(now, key, version, frame)?,
+            PacketType::PubRel => acknowledging!(self).handle_pub_rel(key, version, frame)?,
+            PacketType::PubComp => acknowledging!(self).handle_pub_comp(now, key, version, frame)?,
             PacketType::SubAck => self.handle_sub_ack(now, key, frame)?,
             PacketType::UnsubAck => self.handle_unsub_ack(now, key, frame)?,
             PacketType::PingResp => self.uplinks.brokers.note_probe_answered(now, &mut self.desk, key),

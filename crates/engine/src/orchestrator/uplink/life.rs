@@ -102,7 +102,7 @@ impl Engine {
     /// The session of a broker's uplink, made anew if the store has brought none.
     fn uplink_session(&mut self, broker: &str) -> SessionKey {
         let client_id = Self::uplink_session_name(broker);
-        let known = self.session_named(TenantId::UPLINK, &client_id);
+        let known = self.desk.sessions.find_session(TenantId::UPLINK, &client_id);
         let session = known.unwrap_or_else(|| {
             self.desk.insert_session(Session {
                 client_id: client_id.into(),
