@@ -15,8 +15,9 @@ use crate::connection::Allowed;
 use crate::connection::identity::Identity;
 use crate::engine::Engine;
 use crate::event::Attempt;
-use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
+use crate::ids::{ListenerId, SessionKey, TenantId};
 use crate::now::Now;
+use crate::publish::inbound::Inbound;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::telling::reason::Reason;
@@ -131,30 +132,35 @@ impl Engine {
         allowed && (!guarded || self.has_right(who, Right::Publish { topic, qos, retain }))
     }
 
-    /// The same for the topic of a route, remembering the last answer that was yes.
+    /// True if no rules have to be asked whether a message may be published: there are none, or the last one of this
+    /// publisher was allowed and was the same in all that rules look at.
     #[inline]
-    pub(crate) fn may_publish_to(
-        &mut self,
-        key: ConnectionKey,
-        session: SessionKey,
-        slot: RouteSlot,
-        qos: QoS,
-        retain: bool,
-    ) -> bool {
+    pub(crate) fn is_known_to_be_allowed(&self, it: &Inbound<'_>) -> bool {
         if self.rules.access.is_none() && self.settings.addresses.is_none() {
             return true;
         }
-        let bits = qos.bits() | u8::from(retain) << 2;
-        let asked = Allowed { slot, fills: self.cache.fills(), bits, epoch: self.rules.epoch() };
-        let connection = self.desk.connections.get(key);
-        if connection.and_then(|connection| connection.extra.as_ref()?.allowed) == Some(asked) {
+        let connection = self.desk.connections.get(it.key);
+        connection.and_then(|connection| connection.extra.as_ref()?.allowed) == Some(self.asked(it))
+    }
+
+    /// Whether a message on its way in may be published. A yes is remembered.
+    pub(crate) fn may_publish_inbound(&mut self, it: &Inbound<'_>) -> bool {
+        if self.is_known_to_be_allowed(it) {
             return true;
         }
-        let allowed = self.may_publish(session, self.cache.get(slot).0, qos, retain);
-        if let Some(connection) = self.desk.connections.get_mut(key).filter(|_| allowed) {
+        let allowed = self.may_publish(it.session, self.cache.get(it.slot).0, it.raw.qos, it.raw.retain);
+        let asked = self.asked(it);
+        if let Some(connection) = self.desk.connections.get_mut(it.key).filter(|_| allowed) {
             connection.extra_mut().allowed = Some(asked);
         }
         allowed
+    }
+
+    /// What the rules are asked about a message.
+    #[inline]
+    fn asked(&self, it: &Inbound<'_>) -> Allowed {
+        let bits = it.raw.qos.bits() | u8::from(it.raw.retain) << 2;
+        Allowed { slot: it.slot, fills: self.cache.fills(), bits, epoch: self.rules.epoch() }
     }
 
     /// Whether a session may be sent messages of a topic.

@@ -97,8 +97,6 @@ pub struct Engine {
     pub(crate) exporting: bool,
     /// Messages for which other shards were asked for room.
     pub(crate) admissions: Admissions,
-    /// The PUBLISH at hand has to wait, and its publisher is parked.
-    pub(crate) held_back: bool,
     /// Messages that some of their receivers have got.
     pub(crate) fan_outs: FanOuts,
     /// What the present turn has delivered.
@@ -185,7 +183,6 @@ impl Engine {
             ahead: Ahead::default(),
             exporting: false,
             admissions: Admissions::default(),
-            held_back: false,
             fan_outs: FanOuts::default(),
             turn_share: TurnShare::default(),
             restoration: None,

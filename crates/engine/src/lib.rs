@@ -42,7 +42,7 @@
 //!   told at start, `silence` the deadlines that count a peer's silence; `ids`, `now`, `hash`, `slab`, `timers`, `message` and `wire` are what everything stands on.
 //! - A client: `connection` (bytes, CONNECT, output, close), `session` (queues, packet ids, acknowledgements),
 //!   `access`.
-//! - A message: `publish` (checks, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`,
+//! - A message: `publish` (the pipeline and its stages, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`,
 //!   `groups` (shared subscriptions), `addresses` (mobile nodes), `records` and `service` (applications and services).
 //! - More than one shard: `link` (between shards), `cluster` (other nodes), `orchestrator` (brokers behind, homes).
 //! - What stays: `durable` (the journal), `image` (whole partitions). What holds: `limits`. What is told: `telling`;

@@ -6,10 +6,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tidegate_mqtt::{PublishProperties, QoS, RawPublish, ReasonCode, TopicName};
+use tidegate_mqtt::{PublishProperties, QoS, TopicName};
 
 use crate::addresses::SET_BY_BROKER;
-use crate::connection::Answer;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
@@ -20,7 +19,6 @@ use crate::publish::dispatch::{Source, reach};
 use crate::publish::is_own_topic;
 use crate::service::InnerPublication;
 use crate::telling::reason::Reason;
-use crate::topics::TopicTraits;
 
 /// Tickets with this connection index belong to what the shell has given.
 pub(crate) const AWAITED_INDEX: u32 = u32::MAX - 4;
@@ -124,33 +122,6 @@ impl Engine {
     /// A message for the shell that nothing waits for found no room there.
     pub fn lose_report(&mut self) {
         self.desk.counters.drop_message(Reason::BusRefused);
-    }
-
-    /// A QoS 2 message that was taken before and comes again, since its client went before the bus had confirmed it:
-    /// only the bus gets it again. Says whether it is one.
-    #[cold]
-    pub(crate) fn repeat_to_shell(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        session: SessionKey,
-        traits: TopicTraits,
-        publication: &Publication<'_>,
-        raw: &RawPublish<'_>,
-    ) -> bool {
-        let Some(id) = raw.packet_id.filter(|_| raw.qos == QoS::ExactlyOnce) else { return false };
-        let received = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
-        let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
-        if !received.is_some_and(|flow| flow.received.contains(id))
-            || extra.is_some_and(|extra| extra.acks.has_pub_rec(id))
-        {
-            return false;
-        }
-        let ticket = self.next_ticket(key);
-        let waits = self.tell_shell(traits, publication, session, Some(ticket));
-        let stored = self.desk.is_stored(session);
-        self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
-        true
     }
 
     /// What has become of a message for applications, or of what a node says of itself: it is on the bus, or refused. An MQTT 5 publisher is told why;

@@ -14,7 +14,6 @@ use crate::cluster::outgoing::OUTGOING_INDEX;
 use crate::cluster::roster::{Roster, Shards};
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
-use crate::event::Attempt;
 use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, ShardId, TenantId, partition_of};
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
@@ -175,30 +174,6 @@ impl Engine {
             || self.gone != Shards::default()
             || self.returning != Shards::default()
             || self.desk.transfers.has_undecided()
-    }
-
-    /// The publisher of a message that would miss somebody waits until all is known that is wanted, which is soon: where it is to take
-    /// longer, since a node has yet to take in what another had, the publisher is sent away instead. Says whether it waits.
-    #[cold]
-    pub(crate) fn wait_for_those_missed(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let leaves = self.desk.connections.get(key).is_none_or(|connection| connection.leaving);
-        if self.roster.misses_any() || leaves {
-            return false;
-        }
-        if self.groups.dealers.waiting.insert(key) {
-            self.park(now, key);
-        }
-        true
-    }
-
-    /// Nobody gets a message that would miss somebody. Its publisher's connection ends, so that it is sent again.
-    #[cold]
-    pub(crate) fn send_back(&mut self, now: Now, key: ConnectionKey, topic: &str) {
-        self.desk.counters.drop_message(Reason::NodeLost);
-        if let Some(session) = self.desk.session_of(key) {
-            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NodeLost);
-        }
-        self.close_connection(now, key, Reason::NodeLost, None);
     }
 
     /// Whether all shards of other nodes that are in the roster know what is wanted here.

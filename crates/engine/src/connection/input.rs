@@ -12,6 +12,7 @@ use crate::ids::{ConnectionKey, ShardId};
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::orchestrator::uplink::UPLINK_LISTENER;
+use crate::publish::pipeline::Progress;
 use crate::session::BlockedPublisher;
 use crate::settings::ListenerSettings;
 use crate::telling::reason::Reason;
@@ -261,8 +262,7 @@ impl Engine {
                 let listener = self.desk.listener(connection.listener);
                 let limits_rate =
                     listener.is_some_and(ListenerSettings::limits_rate) || self.desk.tenants.limit_rates();
-                self.handle_publish(now, key, version, frame)?;
-                if std::mem::take(&mut self.held_back) {
+                if self.handle_publish(now, key, version, frame)? == Progress::Deferred {
                     self.desk.counters.packets_in[packet_type as usize] -= 1;
                     return Ok(self.park_frame(key, whole));
                 }
