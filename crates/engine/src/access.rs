@@ -126,7 +126,14 @@ impl Engine {
         self.subject(key).is_some_and(|subject| self.subject_may_publish(subject, topic, qos, retain))
     }
 
-    fn subject_may_publish(&self, who: Subject<'_>, topic: &str, qos: QoS, retain: bool) -> bool {
+    /// Whether somebody may read the retained message of a topic, as a subscriber to the topic could.
+    pub(crate) fn subject_may_read(&self, who: Subject<'_>, topic: &str) -> bool {
+        let readers = Readers::of(&self.rules, &self.settings, topic);
+        let may_subscribe = |access: &dyn Access| access.may_subscribe(who, topic, QoS::ExactlyOnce, false);
+        self.rules.access().is_none_or(may_subscribe) && readers.may_be_told(who)
+    }
+
+    pub(crate) fn subject_may_publish(&self, who: Subject<'_>, topic: &str, qos: QoS, retain: bool) -> bool {
         let guarded = self.is_guarded_for_publishers(topic, who.client_id);
         let allowed = self.rules.access.as_ref().is_none_or(|access| access.may_publish(who, topic, qos, retain));
         allowed && (!guarded || self.has_right(who, Right::Publish { topic, qos, retain }))
@@ -148,7 +155,7 @@ impl Engine {
         if self.is_known_to_be_allowed(it) {
             return true;
         }
-        let allowed = self.may_publish(it.session, self.cache.get(it.slot).0, it.raw.qos, it.raw.retain);
+        let allowed = self.publisher_may((it.key, it.session), self.cache.get(it.slot).0, it.raw.qos, it.raw.retain);
         let asked = self.asked(it);
         if let Some(connection) = self.desk.connections.get_mut(it.key).filter(|_| allowed) {
             connection.extra_mut().allowed = Some(asked);
@@ -349,7 +356,12 @@ impl<'a> Readers<'a> {
         if addressed && self.members.is_none_or(|members| members.contains(&key.0)) {
             return true;
         }
-        let (subject, topic) = (subject_of(session), self.topic);
+        self.may_be_told(subject_of(session))
+    }
+
+    /// The same for somebody to whom it is not addressed.
+    fn may_be_told(&self, subject: Subject<'_>) -> bool {
+        let topic = self.topic;
         let allowed = self.on_delivery.is_none_or(|rules| rules.may_receive(subject, topic));
         let needed = || self.rules.is_some_and(|rules| rules.has_right(subject, Right::Receive { topic }));
         allowed && (!self.guarded || needed())

@@ -18,7 +18,7 @@ use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, ShardId, TenantId, part
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::records::AWAITED_INDEX;
+use crate::principals::PRINCIPAL_LISTENER;
 use crate::retained::strays::STRAY_INDEX;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
@@ -28,9 +28,8 @@ pub(crate) const WELCOME_INDEX: u32 = u32::MAX - 3;
 
 const _: () = assert!(
     WELCOME_INDEX != RESTORING_INDEX
-        && AWAITED_INDEX != WELCOME_INDEX
-        && AWAITED_INDEX != RESTORING_INDEX
-        && OUTGOING_INDEX < AWAITED_INDEX
+        && OUTGOING_INDEX < WELCOME_INDEX
+        && OUTGOING_INDEX < RESTORING_INDEX
         && STRAY_INDEX < OUTGOING_INDEX,
     "each kind of ticket has an index of its own"
 );
@@ -191,15 +190,18 @@ impl Engine {
             if owed.interest {
                 // Whoever is gone sends nothing: all that it had to know is known.
                 self.handle_interest_seen(now, owed.ticket);
-            } else if owed.ticket.connection.index == AWAITED_INDEX {
-                self.give_up_awaited(owed.ticket);
             } else if owed.ticket.connection.index == OUTGOING_INDEX {
                 self.doubt_outgoing(owed.ticket);
             } else if owed.ticket.connection.index == STRAY_INDEX {
                 self.keep_strays_of(peer);
             } else {
-                // What it confirms never comes. Its own client asks again.
-                self.close_connection(now, owed.ticket.connection, Reason::NodeLost, None);
+                // What it confirms never comes. Its own client, or the principal, asks again.
+                let connection = self.desk.connections.get(owed.ticket.connection);
+                if connection.is_some_and(|connection| connection.listener == PRINCIPAL_LISTENER) {
+                    self.confirm(now, owed.ticket, Some(Reason::NodeLost), false);
+                } else {
+                    self.close_connection(now, owed.ticket.connection, Reason::NodeLost, None);
+                }
             }
         }
         self.desk.doubt_exchanges();

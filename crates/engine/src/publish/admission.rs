@@ -154,7 +154,7 @@ impl Engine {
         &mut self,
         now: Now,
         key: ConnectionKey,
-        session: SessionKey,
+        session: Option<SessionKey>,
         slot: RouteSlot,
         publication: &Publication<'_>,
     ) -> Step {
@@ -181,13 +181,8 @@ impl Engine {
         }
         let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
         let remote = self.roster.living(route.remote_bits());
-        match self.desk.rejecting(
-            now.monotonic,
-            route,
-            &wanted,
-            Some(session),
-            Some(publisher).filter(|_| waits && !leaving),
-        ) {
+        match self.desk.rejecting(now.monotonic, route, &wanted, session, Some(publisher).filter(|_| waits && !leaving))
+        {
             Err(_) if leaving && waits => Step::Done,
             Err(full) if waits => {
                 let (shard, whose) = (self.place.shard, Some(full.first));
@@ -278,6 +273,11 @@ impl Engine {
             return false;
         }
         self.desk.counters.drop_message(Reason::QueueFullReject);
+        if self.principals.name(key).is_some() {
+            self.end_withholding(key);
+            self.refuse_held(key, Reason::RejectedTooLong);
+            return false;
+        }
         self.close_connection(now, key, Reason::RejectedTooLong, None);
         true
     }

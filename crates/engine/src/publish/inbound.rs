@@ -14,8 +14,8 @@ pub(crate) struct Inbound<'a> {
     pub(crate) now: Now,
     /// The connection of the publisher.
     pub(crate) key: ConnectionKey,
-    /// The session of the publisher.
-    pub(crate) session: SessionKey,
+    /// The session of the publisher; principals have none.
+    pub(crate) session: Option<SessionKey>,
     /// The tenant in which it is published: [`TenantId::UPLINK`] on its way to a fleet.
     pub(crate) tenant: TenantId,
     /// The route of its topic.

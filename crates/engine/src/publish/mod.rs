@@ -64,14 +64,15 @@ impl Engine {
         if raw.properties.is_empty() && !self.desk.uplinks.is_on() {
             let slot = self.slot_of(tenant, raw.topic)?;
             let expires_at = self.expiry_of(now, slot, Millis::NEVER);
-            let (raw, unknown_receipts) = (&raw, false);
+            let (raw, session, unknown_receipts) = (&raw, Some(session), false);
             let it = Inbound { now, key, session, tenant, slot, raw, properties: &[], expires_at, unknown_receipts };
             return Ok(self.publish(&it));
         }
         let mut properties = std::mem::take(&mut self.scratch_properties);
         properties.clear();
         let tenant = if self.desk.uplinks.is_on() { TenantId::UPLINK } else { tenant };
-        let progress = self.publish_with_properties(now, key, session, tenant, &raw, &mut properties);
+        let progress =
+            self.publish_with_properties(now, (key, Some(session), tenant), &raw, Millis::NEVER, &mut properties);
         self.scratch_properties = properties;
         progress
     }
@@ -142,12 +143,11 @@ impl Engine {
             return None;
         }
         let topic = self.topic_of(it);
-        let session = self.desk.sessions.get(it.session.0);
-        let publisher = session.map_or(0, |session| crate::hash::hash_name(session.tenant, &session.client_id));
+        let publisher = self.publisher_of(it).map_or(0, |(tenant, name)| crate::hash::hash_name(tenant, name));
         let mut publication = it.publication(&topic);
         publication.publisher = publisher;
         publication.priority = self.cache.traits(it.slot).priority.level(it.properties);
-        self.retain_of(it.now, &mut publication, Some(it.session))
+        self.retain_of(it.now, &mut publication, it.session)
     }
 
     /// Retains a message of a session, which is told where it is not.

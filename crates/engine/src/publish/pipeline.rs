@@ -9,6 +9,7 @@ use super::stages::{Deferral, ORDER, Rejection, StageSet, Step};
 use crate::connection::Outcome;
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay};
+use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::now::Now;
@@ -117,10 +118,13 @@ impl Engine {
             self.desk.counters.drop_message(reason);
         }
         self.charge_own_loop_lag(now, key, 0, it.raw.payload.len());
-        self.desk.tell_denied_by(Attempt::Publish, it.session, &topic, reason, whose);
+        let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
+        self.desk.tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
         let Some(connection) = self.desk.connections.get(key) else { return };
         let is_told = connection.version.is_v5() || it.raw.packet_id.is_none();
-        match Notice::of(reason) {
+        // A principal has no connection that could end.
+        let notice = if it.session.is_some() { Notice::of(reason) } else { Notice::Acknowledgement };
+        match notice {
             Notice::AcknowledgementOrClose(Reason::RejectedTooLong) if !is_told && connection.leaving => {}
             Notice::AcknowledgementOrClose(reason) if !is_told => self.close_connection(now, key, reason, None),
             Notice::Close => self.close_connection(now, key, reason, None),
@@ -138,14 +142,19 @@ impl Engine {
         let Inbound { now, key, session, slot, raw, .. } = *it;
         let mark = self.desk.journal.mark();
         let ticket = self.begin_answer(it);
-        let source = Source::client(self.place.shard, now, session, key, ticket);
+        let source = Source::publisher_here(self.place.shard, now, session, key, ticket);
         let refused = if raw.retain { self.retain_inbound(it) } else { None };
-        self.begin_exchange(session, slot, raw, ticket);
+        if let Some(session) = session {
+            self.begin_exchange(session, slot, raw, ticket);
+        }
         let traits = self.cache.traits(slot);
         let first = self.first_receivers(now, key, raw, self.cache.get(slot).1.targets().len());
         let (topic, route) = self.cache.get(slot);
         let mut publication = it.publication(topic);
         publication.priority = traits.priority.level(it.properties);
+        if session.is_none() {
+            publication.publisher = self.principals.name(key).map_or(0, |(tenant, name)| hash_name(tenant, name));
+        }
         let deliveries = route.targets().len();
         self.desk.gave_up = false;
         let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
@@ -171,8 +180,8 @@ impl Engine {
     #[inline]
     fn begin_answer(&mut self, it: &Inbound<'_>) -> Option<Ticket> {
         let id = it.raw.packet_id?;
-        if it.raw.qos == QoS::ExactlyOnce {
-            self.desk.take_packet_id(it.session, id);
+        if let Some(session) = it.session.filter(|_| it.raw.qos == QoS::ExactlyOnce) {
+            self.desk.take_packet_id(session, id);
         }
         Some(self.next_ticket(it.key))
     }

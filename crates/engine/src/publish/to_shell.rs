@@ -21,15 +21,15 @@ impl Engine {
         &mut self,
         traits: TopicTraits,
         publication: &Publication<'_>,
-        session: SessionKey,
+        session: Option<SessionKey>,
         ticket: Option<Ticket>,
     ) -> u32 {
         let mut waits = 0;
         if traits.is_report {
-            waits += self.tell_report(publication, Some(session), ticket);
+            waits += self.tell_report(publication, session, ticket);
         }
         if traits.is_record {
-            waits += self.tell_record(publication, Some(session), ticket);
+            waits += self.tell_record(publication, session, ticket);
         }
         waits
     }

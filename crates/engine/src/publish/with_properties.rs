@@ -15,14 +15,13 @@ use crate::topics::RouteSlot;
 
 impl Engine {
     /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came. `forwarded` is empty and
-    /// takes the properties that are passed on.
-    pub(super) fn publish_with_properties(
+    /// takes the properties that are passed on; the message expires at `latest`.
+    pub(crate) fn publish_with_properties(
         &mut self,
         now: Now,
-        key: ConnectionKey,
-        session: SessionKey,
-        tenant: TenantId,
+        (key, session, tenant): (ConnectionKey, Option<SessionKey>, TenantId),
         raw: &RawPublish<'_>,
+        latest: Millis,
         forwarded: &mut Vec<u8>,
     ) -> Result<Progress, Refused> {
         let properties = PublishProperties::decode(raw.properties)?;
@@ -37,20 +36,20 @@ impl Engine {
             check_payload(raw)?;
         }
         let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
-        let expires_at = self.expiry_of(now, slot, expires_at);
+        let expires_at = self.expiry_of(now, slot, expires_at.min(latest));
         let mut unknown_receipts = false;
         if tenant == TenantId::UPLINK {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
             properties.copy_forwardable_without(&[PROPERTY], forwarded);
-            self.next_message_id(now, Some(session), raw.retain).append(forwarded);
+            self.next_message_id(now, session, raw.retain).append(forwarded);
         } else if !self.cache.traits(slot).is_address {
             properties.copy_forwardable(forwarded);
         } else {
             properties.copy_forwardable_without(SET_BY_BROKER, forwarded);
             unknown_receipts = asks_for_unknown_receipts(&properties);
             let topic = self.cache.get(slot).0.to_owned();
-            self.add_receipts(session, &topic, &properties, forwarded);
+            self.add_receipts((key, session), &topic, &properties, forwarded);
         }
         let it = Inbound { now, key, session, tenant, slot, raw, properties: forwarded, expires_at, unknown_receipts };
         Ok(self.publish(&it))

@@ -27,7 +27,7 @@ impl Engine {
         if waits == 0 {
             return false;
         }
-        let stored = self.desk.is_stored(it.session);
+        let stored = it.session.is_some_and(|session| self.desk.is_stored(session));
         self.answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
         true
     }
@@ -36,18 +36,18 @@ impl Engine {
     #[cold]
     pub(crate) fn publish_again(&mut self, exchange: Exchange, it: &Inbound<'_>) -> Step {
         let Inbound { now, key, session, slot, raw, .. } = *it;
-        let Some(id) = raw.packet_id else { return Step::Continue };
+        let Some((of_session, id)) = session.zip(raw.packet_id) else { return Step::Continue };
         let missing = self.defer_if_missing(it);
         if missing != Step::Continue {
             return missing;
         }
         let mark = self.desk.journal.mark();
-        let source = Source::client(self.place.shard, now, session, key, Some(self.next_ticket(key)));
+        let source = Source::publisher_here(self.place.shard, now, session, key, Some(self.next_ticket(key)));
         let topic = self.topic_of(it);
         let mut publication = it.publication(&topic);
         publication.priority = self.cache.traits(slot).priority.level(it.properties);
         let (exchange, waits, refused) = self.send_exchange_again(now, exchange, slot, &mut publication, &source);
-        self.desk.set_exchange(session, id, exchange);
+        self.desk.set_exchange(of_session, id, exchange);
         let outcome = self.outcome_of(raw.qos, refused, true);
         self.answer_publish(now, key, raw, outcome, waits, mark);
         self.wait_for_full_links(now, key);

@@ -8,8 +8,8 @@ impl Engine {
     /// Sends it on to the nodes that have not got it, or waits for those that were asked.
     #[cold]
     pub(super) fn resume_exchange(&mut self, it: &Inbound<'_>) -> Step {
-        let Some(id) = it.raw.packet_id else { return Step::Continue };
-        let Some(exchange) = self.desk.exchange_of(it.session, id) else { return Step::Continue };
+        let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
+        let Some(exchange) = self.desk.exchange_of(session, id) else { return Step::Continue };
         if self.awaits_pub_rec(it) {
             return Step::Done;
         }

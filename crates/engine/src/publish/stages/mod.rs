@@ -161,11 +161,11 @@ impl Engine {
     /// The stages of QoS 2 messages that were taken before.
     #[inline]
     fn stages_of_exactly_once(&self, it: &Inbound<'_>) -> StageSet {
-        let Some(session) = self.desk.sessions.get(it.session.0) else { return StageSet::NONE };
-        let Some(id) = it.raw.packet_id else { return StageSet::NONE };
+        let Some((key, id)) = it.session.zip(it.raw.packet_id) else { return StageSet::NONE };
+        let Some(session) = self.desk.sessions.get(key.0) else { return StageSet::NONE };
         let repeated = session.flow.as_ref().is_some_and(|flow| flow.received.contains(id));
         let crosses =
-            session.rare.is_some() && self.desk.exchange_of(it.session, id).is_some_and(|exchange| !exchange.answered);
+            session.rare.is_some() && self.desk.exchange_of(key, id).is_some_and(|exchange| !exchange.answered);
         StageSet::NONE.with_if(repeated, Stage::Repetition).with_if(crosses, Stage::Exchange)
     }
 

@@ -12,13 +12,13 @@ impl Engine {
     /// connection is not known.
     #[cold]
     pub(super) fn answer_repetition(&mut self, it: &Inbound<'_>) -> Step {
-        let Some(id) = it.raw.packet_id else { return Step::Continue };
+        let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
         if self.awaits_pub_rec(it) {
             return Step::Done;
         }
         let waits = self.tell_shell_of(it, Some(self.next_ticket(it.key)));
         // What it repeats may have been written only just now.
-        let stored = self.desk.is_stored(it.session);
+        let stored = self.desk.is_stored(session);
         self.answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
         Step::Done
     }

@@ -30,7 +30,7 @@ impl Engine {
             return true;
         }
         let publication = it.publication(self.cache.get(it.slot).0);
-        (it.raw.qos == QoS::ExactlyOnce && self.desk.is_stored(it.session))
+        (it.raw.qos == QoS::ExactlyOnce && it.session.is_some_and(|session| self.desk.is_stored(session)))
             || self.has_to_be_stored_for_receivers(it.slot, &Wanted::of(&publication))
     }
 

@@ -20,7 +20,7 @@ impl Engine {
         }
         // The shell knows what is wrong with it, and counts it.
         let topic = self.topic_of(it);
-        self.tell_report(&it.publication(&topic), Some(it.session), None);
+        self.tell_report(&it.publication(&topic), it.session, None);
         Reason::NotUnderstood.into()
     }
 
