@@ -19,8 +19,9 @@ use crate::connection::Allowed;
 use crate::connection::identity::Identity;
 use crate::engine::Engine;
 use crate::event::Attempt;
-use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
+use crate::ids::{ListenerId, SessionKey, TenantId};
 use crate::now::Now;
+use crate::publish::inbound::Inbound;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::telling::reason::Reason;
@@ -116,6 +117,19 @@ impl Engine {
         self.index.change_rights();
     }
 
+    /// Whether a message on its way in may be published. A yes is remembered.
+    pub(crate) fn may_publish_inbound(&mut self, it: &Inbound<'_>) -> bool {
+        if self.rules.is_known_to_be_allowed(&self.desk, &self.cache, it) {
+            return true;
+        }
+        let allowed = self.publisher_may((it.key, it.session), self.cache.get(it.slot).0, it.raw.qos, it.raw.retain);
+        let asked = self.rules.asked(&self.cache, it);
+        if let Some(connection) = self.desk.connections.get_mut(it.key).filter(|_| allowed) {
+            connection.extra_mut().allowed = Some(asked);
+        }
+        allowed
+    }
+
     /// A client is back: what it subscribed to and what waits for it was allowed by the rules of that time.
     pub(crate) fn ask_for_rights_again(&mut self, now: Now, key: SessionKey) {
         let epoch = self.rules.epoch();
@@ -192,7 +206,7 @@ impl Rules {
             .is_some_and(|subject| self.subject_may_publish(&desk.settings, subject, topic, qos, retain))
     }
 
-    fn subject_may_publish(
+    pub(crate) fn subject_may_publish(
         &self,
         settings: &Arc<Settings>,
         who: Subject<'_>,
@@ -205,31 +219,29 @@ impl Rules {
         allowed && (!guarded || self.has_right(who, Right::Publish { topic, qos, retain }))
     }
 
-    /// The same for the topic of a route, remembering the last answer that was yes.
+    /// Whether somebody may read the retained message of a topic, as a subscriber to the topic could.
+    pub(crate) fn subject_may_read(&self, settings: &Settings, who: Subject<'_>, topic: &str) -> bool {
+        let readers = Readers::of(self, settings, topic);
+        let may_subscribe = |access: &dyn Access| access.may_subscribe(who, topic, QoS::ExactlyOnce, false);
+        self.access().is_none_or(may_subscribe) && readers.may_be_told(who)
+    }
+
+    /// True if no rules have to be asked whether a message may be published: there are none, or the last one of this
+    /// publisher was allowed and was the same in all that rules look at.
     #[inline]
-    pub(crate) fn may_publish_to(
-        &mut self,
-        desk: &mut Desk,
-        cache: &mut RouteCache,
-        (key, session): (ConnectionKey, SessionKey),
-        slot: RouteSlot,
-        qos: QoS,
-        retain: bool,
-    ) -> bool {
+    pub(crate) fn is_known_to_be_allowed(&self, desk: &Desk, cache: &RouteCache, it: &Inbound<'_>) -> bool {
         if self.access.is_none() && desk.settings.addresses.is_none() {
             return true;
         }
-        let bits = qos.bits() | u8::from(retain) << 2;
-        let asked = Allowed { slot, fills: cache.fills(), bits, epoch: self.epoch() };
-        let connection = desk.connections.get(key);
-        if connection.and_then(|connection| connection.extra.as_ref()?.allowed) == Some(asked) {
-            return true;
-        }
-        let allowed = self.may_publish(desk, session, cache.get(slot).0, qos, retain);
-        if let Some(connection) = desk.connections.get_mut(key).filter(|_| allowed) {
-            connection.extra_mut().allowed = Some(asked);
-        }
-        allowed
+        let connection = desk.connections.get(it.key);
+        connection.and_then(|connection| connection.extra.as_ref()?.allowed) == Some(self.asked(cache, it))
+    }
+
+    /// What the rules are asked about a message.
+    #[inline]
+    fn asked(&self, cache: &RouteCache, it: &Inbound<'_>) -> Allowed {
+        let bits = it.raw.qos.bits() | u8::from(it.raw.retain) << 2;
+        Allowed { slot: it.slot, fills: cache.fills(), bits, epoch: self.epoch() }
     }
 
     /// Whether a session may be sent messages of a topic.
@@ -355,7 +367,12 @@ impl<'a> Readers<'a> {
         if addressed && self.members.is_none_or(|members| members.contains(&key.0)) {
             return true;
         }
-        let (subject, topic) = (subject_of(session), self.topic);
+        self.may_be_told(subject_of(session))
+    }
+
+    /// The same for somebody to whom it is not addressed.
+    fn may_be_told(&self, subject: Subject<'_>) -> bool {
+        let topic = self.topic;
         let allowed = self.on_delivery.is_none_or(|rules| rules.may_receive(subject, topic));
         let needed = || self.rules.is_some_and(|rules| rules.has_right(subject, Right::Receive { topic }));
         allowed && (!self.guarded || needed())

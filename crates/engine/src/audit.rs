@@ -4,6 +4,7 @@
 use crate::connection::{Answer, Connection, Phase};
 use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
 use crate::ids::{ConnectionKey, SessionKey};
+use crate::principals::PRINCIPAL_LISTENER;
 use crate::publish::admission::Reserving;
 use crate::session::{BlockedPublisher, Session, Standing, Will};
 use crate::settings::OverflowPolicy;
@@ -46,13 +47,15 @@ impl Engine {
         self.desk.tenants.audit(&self.desk, &mut |what| found.0.push(what));
         self.retained.values.audit(&mut |what| found.0.push(what));
         self.audit_admissions(&mut |what| found.0.push(what));
+        self.audit_principals(&mut |what| found.0.push(what));
         found.0
     }
 
     fn audit_sums(&self, found: &mut Findings) {
         let desk = &self.desk;
         let input: usize = desk.connections.iter().map(|(_, connection)| input_len(connection)).sum();
-        found.equal("input_bytes", desk.input_bytes, input as u64);
+        let input = input as u64 + self.principals.held_bytes();
+        found.equal("input_bytes", desk.input_bytes, input);
         let flows = || desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
         found.equal("queued_messages", desk.queued_messages, flows().map(|flow| flow.queue.len() as u64).sum());
         let queued = flows().flat_map(|flow| &flow.queue).map(crate::session::Delivery::cost).sum();
@@ -66,7 +69,7 @@ impl Engine {
         let elsewhere = self.uplinks.settlement.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
         let lists = aliases + runs + outgoing;
-        let held = elsewhere + input as u64 + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
+        let held = elsewhere + input + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
         found.equal("memory", desk.memory, held);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);
@@ -123,7 +126,8 @@ impl Engine {
     fn audit_connection(&self, found: &mut Findings, key: ConnectionKey, connection: &Connection) {
         let session = connection.session.and_then(|session| self.desk.sessions.get(session.0));
         let bound = session.is_some_and(|session| session.connection == Some(key));
-        found.holds(bound == (connection.phase == Phase::Open), || format!("{key:?} and its session do not agree"));
+        let open = connection.phase == Phase::Open && connection.listener != PRINCIPAL_LISTENER;
+        found.holds(bound == open, || format!("{key:?} and its session do not agree"));
         let reads = connection.output_len() > self.settings.limits.output_high_water as usize / 2;
         let waits = connection.is_parked() || reads || connection.phase == Phase::Closing;
         found.holds(!connection.paused || waits, || format!("{key:?} is not read and nothing will change that"));

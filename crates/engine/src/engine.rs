@@ -23,11 +23,11 @@ use crate::link::{Batch, Links};
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::HomesInForce;
 use crate::orchestrator::uplink::Uplinks;
+use crate::principals::Principals;
 use crate::publish::admission::Admissions;
 use crate::publish::fan_out::FanOuts;
 use crate::publish::layouts::Layouts;
 use crate::publish::turn_share::TurnShare;
-use crate::records::Awaited;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
 use crate::session::Flow;
@@ -78,8 +78,6 @@ pub struct Engine {
     pub(crate) homes: HomesInForce,
     /// Messages for which other shards were asked for room.
     pub(crate) admissions: Admissions,
-    /// The PUBLISH at hand has to wait, and its publisher is parked.
-    pub(crate) held_back: bool,
     /// Messages that some of their receivers have got.
     pub(crate) fan_outs: FanOuts,
     /// What the present turn has delivered.
@@ -87,8 +85,8 @@ pub struct Engine {
     /// Sessions and packet ids of pings that were not acknowledged so far; whether they are of this round, so that what
     /// acknowledges them is told.
     pub(crate) pings: BTreeMap<(u32, u16), bool>,
-    /// What the shell has given and wants to know more of.
-    pub(crate) awaited: Awaited,
+    /// Who publishes without a session.
+    pub(crate) principals: Principals,
     /// Messages that are owed to all nodes and that nobody sends again.
     pub(crate) outgoing: Outgoing,
     /// Whether [`Engine::work_off`] is running.
@@ -144,11 +142,10 @@ impl Engine {
             redirecting: None,
             homes: HomesInForce::default(),
             admissions: Admissions::default(),
-            held_back: false,
             fan_outs: FanOuts::default(),
             turn_share: TurnShare::default(),
             pings: BTreeMap::new(),
-            awaited: Awaited::default(),
+            principals: Principals::default(),
             outgoing: Outgoing::default(),
             working_off: false,
             settings,
@@ -358,7 +355,7 @@ impl Engine {
         let connected = desk.sessions_connected - uplinks.brokers.connected() as u64;
         let inflight = desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
         Gauges {
-            connections: desk.connections.len() as u64,
+            connections: (desk.connections.len() - self.principals.len()) as u64,
             sessions_connected: connected,
             sessions_disconnected: (desk.sessions.len() - uplinks.brokers.len()) as u64 - connected,
             subscriptions: self.index.subscriptions(),
@@ -397,7 +394,7 @@ impl Engine {
         }
         self.desk.to_write.end_input(before);
         self.links.send_promised(sequence);
-        self.tell_taken(sequence);
+        self.tell_committed(sequence);
     }
 
     /// Whether the store is nearly full. As long as it is, what would have to be stored is refused with

@@ -17,7 +17,6 @@ use crate::cluster::roster::{Roster, Shards};
 use crate::cluster::transfer::Transfers;
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
-use crate::event::Attempt;
 use crate::groups::Groups;
 use crate::groups::dealing::dealing;
 use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, ShardId, TenantId, partition_of};
@@ -25,7 +24,7 @@ use crate::link::Links;
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::records::AWAITED_INDEX;
+use crate::principals::PRINCIPAL_LISTENER;
 use crate::retained::strays::STRAY_INDEX;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
@@ -38,9 +37,8 @@ pub(crate) const WELCOME_INDEX: u32 = u32::MAX - 3;
 
 const _: () = assert!(
     WELCOME_INDEX != RESTORING_INDEX
-        && AWAITED_INDEX != WELCOME_INDEX
-        && AWAITED_INDEX != RESTORING_INDEX
-        && OUTGOING_INDEX < AWAITED_INDEX
+        && OUTGOING_INDEX < WELCOME_INDEX
+        && OUTGOING_INDEX < RESTORING_INDEX
         && STRAY_INDEX < OUTGOING_INDEX,
     "each kind of ticket has an index of its own"
 );
@@ -133,30 +131,6 @@ impl Engine {
                 && (returns || remote != self.links.roster.living(remote) || is_home_gone() || is_node_gone())
     }
 
-    /// The publisher of a message that would miss somebody waits until all is known that is wanted, which is soon: where it is to take
-    /// longer, since a node has yet to take in what another had, the publisher is sent away instead. Says whether it waits.
-    #[cold]
-    pub(crate) fn wait_for_those_missed(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let leaves = self.desk.connections.get(key).is_none_or(|connection| connection.leaving);
-        if self.links.roster.misses_any() || leaves {
-            return false;
-        }
-        if self.groups.dealers.waiting.insert(key) {
-            self.park(now, key);
-        }
-        true
-    }
-
-    /// Nobody gets a message that would miss somebody. Its publisher's connection ends, so that it is sent again.
-    #[cold]
-    pub(crate) fn send_back(&mut self, now: Now, key: ConnectionKey, topic: &str) {
-        self.desk.counters.drop_message(Reason::NodeLost);
-        if let Some(session) = self.desk.session_of(key) {
-            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NodeLost);
-        }
-        self.close_connection(now, key, Reason::NodeLost, None);
-    }
-
     /// Whether all shards of other nodes that are in the roster know what is wanted here.
     pub fn is_known_to_nodes(&self) -> bool {
         self.peers.welcomes == 0
@@ -172,15 +146,18 @@ impl Engine {
             if owed.interest {
                 // Whoever is gone sends nothing: all that it had to know is known.
                 self.handle_interest_seen(now, owed.ticket);
-            } else if owed.ticket.connection.index == AWAITED_INDEX {
-                self.give_up_awaited(owed.ticket);
             } else if owed.ticket.connection.index == OUTGOING_INDEX {
                 self.outgoing.doubt_outgoing(owed.ticket);
             } else if owed.ticket.connection.index == STRAY_INDEX {
                 self.retained.keep_strays_of(peer);
             } else {
-                // What it confirms never comes. Its own client asks again.
-                self.close_connection(now, owed.ticket.connection, Reason::NodeLost, None);
+                // What it confirms never comes. Its own client, or the principal, asks again.
+                let connection = self.desk.connections.get(owed.ticket.connection);
+                if connection.is_some_and(|connection| connection.listener == PRINCIPAL_LISTENER) {
+                    self.confirm(now, owed.ticket, Some(Reason::NodeLost), false);
+                } else {
+                    self.close_connection(now, owed.ticket.connection, Reason::NodeLost, None);
+                }
             }
         }
         self.desk.sessions.doubt_exchanges();

@@ -20,6 +20,7 @@ use crate::event::{Event, LogEvent};
 use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::UPLINK_LISTENER;
+use crate::principals::PRINCIPAL_LISTENER;
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Holding;
@@ -134,7 +135,7 @@ impl Engine {
         let Some(connection) = self.desk.connections.get(key) else { return };
         if connection.listener == UPLINK_LISTENER {
             self.uplinks.brokers.say_goodbye(&mut self.desk, key, false);
-        } else if connection.phase == Phase::Open && connection.version.is_v5() {
+        } else if connection.phase == Phase::Open && connection.version.is_v5() && connection.session.is_some() {
             let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
             let home =
                 reference.map(str::to_owned).or_else(|| self.homes.reference_of_home(&self.desk, connection.session));
@@ -181,7 +182,7 @@ impl Engine {
         let connections = self.desk.connections.iter();
         let of_client = connections.filter(|(_, it)| {
             let wanted = whom == Evicted::Everyone || it.version == Version::V5;
-            wanted && it.phase == Phase::Open && it.listener != UPLINK_LISTENER
+            wanted && it.phase == Phase::Open && it.session.is_some() && it.listener != UPLINK_LISTENER
         });
         let keys: Vec<ConnectionKey> = of_client.map(|(key, _)| key).take(clients).collect();
         for key in &keys {
@@ -196,6 +197,9 @@ impl Engine {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         if connection.phase == Phase::Closing {
             return;
+        }
+        if connection.listener == PRINCIPAL_LISTENER {
+            return self.refuse_all_of_principal(key, reason);
         }
         if !self.fan_outs.is_empty() {
             self.finish_fan_out(now, key);

@@ -14,6 +14,8 @@ use crate::ids::{ConnectionKey, ShardId};
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::orchestrator::uplink::UPLINK_LISTENER;
+use crate::principals::PRINCIPAL_LISTENER;
+use crate::publish::pipeline::Progress;
 use crate::session::BlockedPublisher;
 use crate::settings::ListenerSettings;
 use crate::telling::reason::Reason;
@@ -263,8 +265,7 @@ impl Engine {
                 let listener = self.desk.listener(connection.listener);
                 let limits_rate =
                     listener.is_some_and(ListenerSettings::limits_rate) || self.desk.tenants.limit_rates();
-                self.handle_publish(now, key, version, frame)?;
-                if std::mem::take(&mut self.held_back) {
+                if self.handle_publish(now, key, version, frame)? == Progress::Deferred {
                     self.desk.counters.packets_in[packet_type as usize] -= 1;
                     return Ok(self.park_frame(key, whole));
                 }
@@ -446,11 +447,15 @@ impl Engine {
     /// Works off what was kept back, then what was not read.
     fn resume_parked(&mut self, now: Now, key: ConnectionKey) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let connection_listener = connection.listener;
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.take()) else { return };
         self.groups.dealers.waiting.remove(&key);
         self.desk.timers.cancel(parked.until, Timer::Parked(key));
         self.desk.memory -= parked.bytes.len() as u64;
         self.desk.input_bytes -= parked.bytes.len() as u64;
+        if connection_listener == PRINCIPAL_LISTENER {
+            return self.resume_principal(now, key);
+        }
         // If a packet among these fills a queue again, the rest is parked again by the same way.
         let taken = self.take_frames(now, key, &parked.bytes);
         debug_assert!(taken == parked.bytes.len() || self.desk.connections.get(key).is_none_or(|c| c.paused));

@@ -282,6 +282,18 @@ impl AckQueue {
         self.pending.is_empty()
     }
 
+    /// How many answers wait.
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Forgets all answers that wait: confirmations for them find nothing.
+    pub(crate) fn abandon(&mut self) {
+        self.base = self.next_sequence();
+        self.pending.clear();
+        self.pub_acks = 0;
+    }
+
     /// QoS 1 publishes received and not yet acknowledged.
     pub(crate) fn pub_acks(&self) -> usize {
         self.pub_acks

@@ -11,7 +11,7 @@ use crate::link::envelope::Ticket;
 use crate::link::promised::Promised;
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::records::AWAITED_INDEX;
+use crate::principals::PRINCIPAL_LISTENER;
 use crate::retained::strays::STRAY_INDEX;
 use crate::telling::reason::Reason;
 
@@ -54,9 +54,6 @@ impl Engine {
     /// its journal; its batch lies before the one that this shard is gathering.
     pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>, promises: bool) {
         let key = ticket.connection;
-        if key.index == AWAITED_INDEX {
-            return self.confirm_awaited(ticket);
-        }
         if key.index == OUTGOING_INDEX {
             return self.outgoing.confirm_outgoing(&mut self.desk, ticket);
         }
@@ -133,6 +130,9 @@ impl Engine {
     #[inline]
     fn send_pub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, outcome: Outcome, promises: bool) {
         let Some(connection) = self.desk.connections.get(key) else { return };
+        if connection.listener == PRINCIPAL_LISTENER {
+            return self.answer_principal(key, outcome, promises);
+        }
         let (version, max) = (connection.version, connection.max_packet_out);
         let explains = version.is_v5() && connection.problem_information;
         self.desk.send_promise(key, PacketType::PubAck, promises, |out| match outcome {
@@ -155,6 +155,9 @@ impl Engine {
     #[inline]
     fn send_pub_rec(&mut self, key: ConnectionKey, packet_id: PacketId, outcome: Outcome, promises: bool) {
         let Some(connection) = self.desk.connections.get(key) else { return };
+        if connection.listener == PRINCIPAL_LISTENER {
+            return self.answer_principal(key, outcome, promises);
+        }
         let (version, max) = (connection.version, connection.max_packet_out);
         let explains = version.is_v5() && connection.problem_information;
         self.desk.send_promise(key, PacketType::PubRec, promises, |out| match outcome {

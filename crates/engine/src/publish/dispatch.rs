@@ -56,16 +56,16 @@ impl Source {
         self.ticket.is_some_and(|ticket| ticket.connection.index == OUTGOING_INDEX)
     }
 
-    /// A client of this shard.
+    /// A client or a principal of this shard.
     #[inline]
-    pub(crate) fn client(
+    pub(crate) fn publisher_here(
         origin: ShardId,
         now: Now,
-        session: SessionKey,
+        session: Option<SessionKey>,
         connection: ConnectionKey,
         ticket: Option<Ticket>,
     ) -> Self {
-        let (session, connection) = (Some(session), Some(connection));
+        let connection = Some(connection);
         Self { session, connection, origin, ticket, entered_at: now.monotonic, hops: 0 }
     }
 

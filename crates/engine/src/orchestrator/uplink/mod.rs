@@ -69,7 +69,7 @@ use removals::Removals;
 use settle::Resends;
 use suspects::{Blames, Suspicion};
 
-pub(crate) use route::{AtGate, Gate};
+pub(crate) use route::Gate;
 pub use settings::{
     DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };

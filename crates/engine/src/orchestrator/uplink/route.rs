@@ -3,13 +3,12 @@
 use crate::groups::dealing::Dealing;
 use crate::orchestrator::uplink::FleetConfig;
 use crate::orchestrator::uplink::Uplinks;
-use tidegate_mqtt::{PublishProperties, QoS, RawPublish, Version};
+use tidegate_mqtt::{PublishProperties, QoS};
 
 use super::RoutingPolicy;
 use super::id::{MessageId, PROPERTY};
 use crate::desk::Desk;
 use crate::engine::Engine;
-use crate::event::{Attempt, Delay};
 use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::record::Record;
@@ -19,7 +18,6 @@ use crate::publish::deliver::Terms;
 use crate::publish::dispatch::Source;
 use crate::publish::is_own_topic;
 use crate::settings::SharedStrategy;
-use crate::telling::reason::Reason;
 use crate::topics::SubscriberOptions;
 
 /// Whether the fleet takes messages.
@@ -50,17 +48,6 @@ impl Gate {
     }
 }
 
-/// What happens to a PUBLISH at the gate of the fleet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AtGate {
-    /// It goes on.
-    Open,
-    /// It has been answered, or dropped with a reason where nobody waits for an answer.
-    Over,
-    /// Its publisher has been parked, and it is to be kept back.
-    Waits,
-}
-
 /// Messages after which the gate is looked at.
 const UNCHECKED_MAX: u32 = 32;
 
@@ -68,42 +55,6 @@ const UNCHECKED_MAX: u32 = 32;
 const OPENS_AT: u64 = 2;
 
 impl Engine {
-    /// Lets a PUBLISH through to the fleet, or refuses it as long as the fleet has no room: whoever can be told is, and
-    /// the acknowledgement of others is withheld.
-    pub(crate) fn pass_gate(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        session: SessionKey,
-        version: Version,
-        raw: &RawPublish<'_>,
-    ) -> AtGate {
-        let gate = self.uplinks.gate;
-        if gate == Gate::Open {
-            return AtGate::Open;
-        }
-        // An orchestrator that is starting is told of its brokers in a moment: nobody is told off for that.
-        if raw.qos != QoS::AtMostOnce && (gate == Gate::NoBroker || !version.is_v5()) {
-            let leaving = self.desk.connections.get(key).is_none_or(|connection| connection.leaving);
-            if leaving {
-                return AtGate::Over;
-            }
-            self.start_withholding(now, key);
-            self.desk.tell_delayed(Delay::Queue(None), key);
-            self.uplinks.waiting.insert(key);
-            self.park(now, key);
-            return AtGate::Waits;
-        }
-        let reason = if gate == Gate::NoBroker { Reason::NoBroker } else { Reason::FleetFull };
-        self.desk.counters.drop_message(reason);
-        if let Ok(topic) = std::str::from_utf8(raw.topic) {
-            self.desk.tell_denied(Attempt::Publish, session, topic, reason);
-        }
-        let mark = self.desk.journal.mark();
-        self.answer_publish(now, key, raw, Err(Reason::FleetFull), 0, mark);
-        AtGate::Over
-    }
-
     /// A message that no packet brought, such as a will, goes to the fleet as well.
     pub(crate) fn publish_inside_to_fleet(
         &mut self,
@@ -251,6 +202,22 @@ impl Dealing<'_> {
 }
 
 impl super::Uplinks {
+    /// The last message that was given an id does not go to the fleet now: the next one has its number, since numbers
+    /// have no gaps.
+    pub(crate) fn give_id_back(&mut self) {
+        self.next_number -= 1;
+    }
+
+    /// Whether the fleet takes messages.
+    pub(crate) fn gate(&self) -> Gate {
+        self.gate
+    }
+
+    /// A publisher waits until the fleet takes messages.
+    pub(crate) fn add_waiting(&mut self, key: ConnectionKey) {
+        self.waiting.insert(key);
+    }
+
     /// A publisher is gone, and waits for nothing.
     pub(crate) fn forget_waiting(&mut self, key: ConnectionKey) {
         self.waiting.remove(&key);
