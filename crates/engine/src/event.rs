@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::connection::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
 use crate::orchestrator::uplink::DialAttempt;
+use crate::principals::PrincipalId;
 use crate::records::ApplicationMessage;
 use crate::telling::reason::Reason;
-use tidegate_mqtt::Version;
+use tidegate_mqtt::{ReasonCode, Version};
 
 /// Something that the shell has to do or to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,13 +87,16 @@ pub enum Event {
     /// A message on one of the topics of [`AddressSettings::reports`](crate::AddressSettings::reports), which nobody
     /// has to confirm.
     Report(Box<ApplicationMessage>),
-    /// What [`Engine::publish_awaited`](crate::Engine::publish_awaited) was given has been taken, and is stored where
-    /// things are.
-    Taken {
+    /// What has become of a message that was given to [`Engine::publish_as`](crate::Engine::publish_as). Each is
+    /// answered exactly once.
+    Published {
+        /// Who has published it.
+        principal: PrincipalId,
         /// As it was given.
         number: u64,
-        /// Whether it really was; otherwise a node has gone that had to say so, and it is to be published again.
-        taken: bool,
+        /// The code that a PUBACK would have, when everything that it promises is so; or why the message was refused.
+        /// What is refused for [a reason that passes](Reason::is_temporary) may be published again.
+        outcome: Result<ReasonCode, Reason>,
     },
     /// Something for the log.
     Log(LogEvent),

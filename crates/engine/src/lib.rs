@@ -33,6 +33,8 @@
 //! # Seams
 //!
 //! - Who may come in: [`Event::Authenticate`] and [`Verdict`]. What a client may do: [`Access`].
+//! - Who publishes without an MQTT session: [`Engine::add_principal`], [`Engine::publish_as`], and
+//!   [`Event::Published`], which tells what has become of each message; [`Engine::retained_for`] reads.
 //! - What moves between places is a partition: [`Engine::export_partition`], [`Engine::import_partition`], and the
 //!   proof that nothing was lost, [`Engine::owed`].
 //!
@@ -42,8 +44,9 @@
 //!   told at start, `silence` the deadlines that count a peer's silence; `ids`, `now`, `hash`, `slab`, `timers`, `message` and `wire` are what everything stands on.
 //! - A client: `connection` (bytes, CONNECT, output, close), `session` (queues, packet ids, acknowledgements),
 //!   `access`.
-//! - A message: `publish` (checks, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`,
-//!   `groups` (shared subscriptions), `addresses` (mobile nodes), `records` and `service` (applications and services).
+//! - A message: `publish` (the pipeline and its stages, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`,
+//!   `groups` (shared subscriptions), `addresses` (mobile nodes), `records`, `service` and `principals`
+//!   (applications, services, and who publishes without a session).
 //! - More than one shard: `link` (between shards), `cluster` (other nodes), `orchestrator` (brokers behind, homes).
 //! - What stays: `durable` (the journal), `image` (whole partitions). What holds: `limits`. What is told: `telling`;
 //!   `audit` recomputes the books for tests.
@@ -86,6 +89,7 @@ mod link;
 mod message;
 mod now;
 mod orchestrator;
+mod principals;
 mod publish;
 mod records;
 mod retained;
@@ -122,6 +126,7 @@ pub use orchestrator::uplink::{
     DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
     UplinkState,
 };
+pub use principals::{Principal, PrincipalId, PrincipalKind, RetainedValue};
 pub use records::{ApplicationMessage, RecordTicket};
 pub use service::InnerPublication;
 pub use session::tail::ReadFailure;

@@ -79,6 +79,7 @@ pub use observer::{Answer, Observer, Occasion, Peer, TracingObserver};
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
 pub use service::membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
+pub use service::principals::{Answered, NodePrincipal, PublishOutcome};
 pub use service::records::{NodeRecord, RecordEvent, Records, Reports};
 pub use service::{ClientLink, Ping, Pong, Pongs, ServiceWake};
 pub use settings::NodeSettings;

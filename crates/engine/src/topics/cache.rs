@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::addresses::{is_address, is_for_applications, is_report};
 use crate::hash::hash_bytes;
 use crate::ids::{SessionKey, TenantId};
+use crate::publish::is_own_topic;
+use crate::publish::stages::{Stage, StageSet};
 use crate::session::overflow::may_reject;
 use crate::session::priority::TopicPriority;
 use crate::settings::Settings;
@@ -80,8 +82,10 @@ struct Cached {
 #[expect(clippy::struct_excessive_bools, reason = "each is asked by itself on the way of a message")]
 pub(crate) struct TopicTraits {
     pub priority: TopicPriority,
-    /// Whether a queue may reject its messages.
-    pub may_reject: bool,
+    /// The stages that each PUBLISH to it needs.
+    pub stages: StageSet,
+    /// True if only the broker itself publishes to it.
+    pub is_own: bool,
     /// Whether it is the address of mobile nodes.
     pub is_address: bool,
     /// Whether its messages are handed to the shell, for applications on a bus.
@@ -290,12 +294,18 @@ impl Cached {
         index.match_topic(tenant, topic, &mut self.route);
         extend(&mut self.route);
         self.route.settle();
+        let is_own = is_own_topic(topic);
+        let is_report = tenant == TenantId::DEFAULT && is_report(settings, topic);
         self.traits = TopicTraits {
             priority: TopicPriority::of(&settings.priority, topic),
-            may_reject: may_reject(settings, topic),
+            stages: StageSet::NONE
+                .with_if(is_own, Stage::Rights)
+                .with_if(is_report, Stage::Understanding)
+                .with_if(may_reject(settings, topic), Stage::Room),
+            is_own,
             is_address: is_address(settings, topic),
             is_record: tenant == TenantId::DEFAULT && is_for_applications(settings, topic),
-            is_report: tenant == TenantId::DEFAULT && is_report(settings, topic),
+            is_report,
         };
     }
 }

@@ -18,8 +18,9 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     ApplicationMessage, Batch, ConnectionKey, Counters, DialAttempt, Engine, LoadedQueue, LogEvent, Millis, Now,
-    Settings, UplinkOptions, WantedQueue,
+    Reason, Settings, UplinkOptions, WantedQueue,
 };
+use tidegate_mqtt::ReasonCode;
 
 use self::events::Asked;
 use self::nodes::Nodes;
@@ -87,7 +88,7 @@ pub(crate) struct Net {
     pub pongs: Vec<String>,
     pub records: Vec<(usize, ApplicationMessage)>,
     pub reports: Vec<(usize, ApplicationMessage)>,
-    pub taken: Vec<(u64, bool)>,
+    pub published: Vec<(u64, Result<ReasonCode, Reason>)>,
     pub trace: Trace,
     /// Steps of the trace when the engines' books were looked at last.
     audited: u64,
@@ -147,7 +148,7 @@ impl Net {
             pongs: Vec::new(),
             records: Vec::new(),
             reports: Vec::new(),
-            taken: Vec::new(),
+            published: Vec::new(),
             trace: Trace::new(title),
             audited: 0,
             next_acceptor: 0,

@@ -30,6 +30,7 @@ mod model;
 mod moves;
 mod moving;
 mod policies;
+mod principals;
 mod priorities;
 mod properties;
 mod publish;

@@ -25,8 +25,8 @@ fn publication(topic: &str, payload: &str, properties: &[u8]) -> InnerPublicatio
 }
 
 /// Gives a message to the shard of its topic, as the shell does.
-fn publish(world: &World, message: &InnerPublication, number: u64) -> bool {
-    world.engine(world.home_of(&message.topic), |engine, now| engine.publish_awaited(now, message, number))
+fn publish(world: &World, message: &InnerPublication, number: u64) {
+    world.publish_as_broker(world.home_of(&message.topic), message, number);
 }
 
 /// Says what became of a record, as the shell does.
@@ -129,15 +129,17 @@ fn what_comes_from_the_bus_is_taken_when_every_shard_has_it() {
     everywhere_with(on_bus, |world| {
         let nodes: Vec<Client> =
             (0..world.shards()).map(|shard| world.connect(v5(&world.name_on(shard, "n")))).collect();
-        assert!(publish(world, &publication("ctx/to/all/news", "x", &[]), 7));
-        assert_eq!(world.take_taken(), [(7, true)]);
+        publish(world, &publication("ctx/to/all/news", "x", &[]), 7);
+        assert_eq!(world.take_published(), [(7, Ok(ReasonCode::Success))]);
         for node in &nodes {
             node.expect_publish("ctx/to/all/news", "x");
         }
-        for wrong in ["", "a/#", "$SYS/broker/uptime"] {
-            assert!(!publish(world, &publication(wrong, "x", &[]), 8), "{wrong}");
+        let wrong = ["", "a/#", "$SYS/broker/uptime"];
+        for topic in wrong {
+            publish(world, &publication(topic, "x", &[]), 8);
         }
-        assert_eq!(world.take_taken(), []);
+        let reasons = [Reason::InvalidTopicName, Reason::InvalidTopicName, Reason::NotAuthorized];
+        assert_eq!(world.take_published(), reasons.map(|reason| (8, Err(reason))));
     });
 }
 
@@ -150,10 +152,10 @@ fn what_comes_from_the_bus_is_taken_when_it_is_committed() {
         });
         world.connect(v311("n").lasting()).lose();
         world.hold_commits();
-        assert!(publish(&world, &publication("ctx/to/node/n", "x", &[]), 1));
-        assert_eq!(world.take_taken(), [], "{shards} shards: it could be lost still");
+        publish(&world, &publication("ctx/to/node/n", "x", &[]), 1);
+        assert_eq!(world.take_published(), [], "{shards} shards: it could be lost still");
         world.release_commits();
-        assert_eq!(world.take_taken(), [(1, true)], "{shards} shards");
+        assert_eq!(world.take_published(), [(1, Ok(ReasonCode::Success))], "{shards} shards");
         world.crash(Crash::now(shards));
         let node = world.connect(v311("n").lasting());
         assert_eq!(node.messages_among_others().len(), 1);
@@ -176,11 +178,11 @@ fn receipts_go_where_a_record_says_also_to_an_application_on_the_bus() {
         };
         properties.extend(pair("receipt", "delivered"));
         node.subscribe("victim", QoS::AtLeastOnce);
-        assert!(publish(world, &publication("ctx/to/node/n/y", "y", &pair("receipt-to", "victim")), 2));
+        publish(world, &publication("ctx/to/node/n/y", "y", &pair("receipt-to", "victim")), 2);
         world.run();
         node.expect_publish("ctx/to/node/n/y", "y");
         assert_eq!(node.messages().len(), 0);
-        assert!(publish(world, &publication("ctx/to/node/n/x", "x", &properties), 1));
+        publish(world, &publication("ctx/to/node/n/x", "x", &properties), 1);
         world.run();
         node.expect_publish("ctx/to/node/n/x", "x");
         let (_, record) = world.take_records().remove(0);
@@ -197,10 +199,10 @@ fn what_a_node_that_died_had_to_confirm_is_given_back() {
     let nodes = [world.connect(v5(&here)), world.connect(v5(&there))];
     world.hold(0, 1);
     let message = publication("ctx/to/all", "x", &[]);
-    world.engine(0, |engine, now| engine.publish_awaited(now, &message, 5));
-    assert_eq!(world.take_taken(), []);
+    world.publish_as_broker(0, &message, 5);
+    assert_eq!(world.take_published(), []);
     world.end_node(1);
-    assert_eq!(world.take_taken(), [(5, false)]);
+    assert_eq!(world.take_published(), [(5, Err(Reason::NodeLost))]);
     drop(nodes);
 }
 
@@ -211,16 +213,15 @@ fn what_a_client_of_a_dead_node_would_miss_is_given_back_until_its_place_is_take
     let truck = world.connect(v5(&name).clean(false).expiry(u32::MAX));
     world.await_node(1);
     let message = publication(&format!("ctx/to/node/{name}/x"), "go", &[]);
-    let give = |number| world.engine(0, |engine, now| engine.publish_awaited(now, &message, number));
-    assert!(give(5));
-    assert_eq!(world.take_taken(), [(5, false)]);
+    world.publish_as_broker(0, &message, 5);
+    assert_eq!(world.take_published(), [(5, Err(Reason::NodeLost))]);
     let publisher = world.connect(v5(&world.name_on(0, "publisher")));
     publisher.send_publish(crate::harness::message(&message.topic, "go").qos1());
     publisher.expect_disconnect(ReasonCode::ServerBusy);
     assert_eq!(publisher.expect_closed(), Reason::NodeLost, "a client has to send it again, too");
     world.replace_node(1);
-    assert!(give(6));
-    assert_eq!(world.take_taken(), [(6, true)]);
+    world.publish_as_broker(0, &message, 6);
+    assert_eq!(world.take_published(), [(6, Ok(ReasonCode::NoMatchingSubscribers))], "it had no store");
     drop(truck);
 }
 

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use tidegate_engine::{ApplicationMessage, InnerPublication, Reason, RecordTicket, ShardId};
+use tidegate_engine::{
+    ApplicationMessage, InnerPublication, Principal, PrincipalKind, Reason, RecordTicket, ShardId, TenantId,
+};
 
 use crate::handle::NodeHandle;
+use crate::service::principals::PublishOutcome;
 use crate::service::{ServiceOrder, ServiceWake};
 use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
@@ -174,7 +177,7 @@ impl Records {
     /// Publishes a message; [`RecordEvent::Taken`] tells that it was taken. Messages of one topic keep their order.
     pub fn publish(&self, message: InnerPublication, number: u64) {
         let shard = self.node.home(message.tenant, &message.topic);
-        let order = ServiceOrder::PublishAwaited(Box::new(message), number);
+        let order = ServiceOrder::PublishFromBus(Box::new(message), number);
         self.node.tell(shard, ToShard::Admin(Admin::Service(order)));
     }
 }
@@ -247,13 +250,28 @@ impl Shard {
             (sink.wake)();
         }
     }
+}
 
-    pub(crate) fn publish_awaited(&mut self, message: &InnerPublication, number: u64) {
-        if !self.engine.publish_awaited(self.now, message, number) {
-            if let Some(times) = self.services.misnamed.note(self.now.monotonic) {
-                tracing::warn!(topic = %message.topic, times, "a record names what is no topic of its own; it was left out");
-            }
-            self.tell_taken(number, true);
-        }
+/// Messages from a bus that a shard holds while it cannot take them. The service has no more under way.
+const MAX_HELD_FROM_BUS: usize = 1 << 20;
+/// Bytes of these messages.
+const MAX_HELD_BYTES_FROM_BUS: u64 = 256 * 1024 * 1024;
+
+/// Who publishes what comes from a bus.
+pub(crate) fn bus_principal() -> Principal {
+    Principal {
+        kind: PrincipalKind::Broker,
+        tenant: TenantId::DEFAULT,
+        name: "bus".into(),
+        identity: None,
+        max_held_messages: MAX_HELD_FROM_BUS,
+        max_held_bytes: MAX_HELD_BYTES_FROM_BUS,
     }
+}
+
+/// Whether a message from a bus is done with: it was taken, or would never be. Otherwise it is published again. A full
+/// queue that rejects does not hold up the bus: its message is dropped, and counted as such.
+pub(crate) fn is_taken(outcome: PublishOutcome) -> bool {
+    let of_subscriber = [Reason::QueueFullReject, Reason::BlockedTooLong, Reason::BusRefused];
+    outcome.err().is_none_or(|reason| !reason.is_temporary() || of_subscriber.contains(&reason))
 }

@@ -337,7 +337,7 @@ impl Shard {
                 Event::Pong { tenant, client_id } => self.take_pong(tenant, client_id),
                 Event::Record(message) => self.take_record(*message),
                 Event::Report(message) => self.take_report(*message),
-                Event::Taken { number, taken } => self.tell_taken(number, taken),
+                Event::Published { principal, number, outcome } => self.take_published(principal, number, outcome),
                 Event::Log(event) => self.log(&event),
             }
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_engine::{InnerPublication, Millis, TenantId};
-use tidegate_mqtt::QoS;
-use tidegate_node::{Node, ServiceWake};
+use tidegate_engine::{InnerPublication, Millis, Principal, PrincipalKind, Reason, TenantId};
+use tidegate_mqtt::{QoS, ReasonCode};
+use tidegate_node::{Answered, Node, ServiceWake};
 
 use crate::wire::*;
 use crate::{addresses, settings};
@@ -62,4 +62,43 @@ fn a_service_publishes_to_clients() {
     };
     node.handle().publish_inner(message);
     client.expect(&publish("list", b"told"));
+}
+
+#[test]
+fn a_principal_is_answered_on_every_shard() {
+    let node = Node::start(settings(3)).unwrap();
+    let [tcp, ..] = addresses(&node);
+    let mut client = Client::connect(&tcp, "client");
+    client.send(&subscribe("list"));
+    client.expect(&SUBACK);
+    for name in ["a", "b", "c", "d"] {
+        let (sender, outcomes) = std::sync::mpsc::channel();
+        let answered: Answered = Arc::new(move |number, outcome| sender.send((number, outcome)).unwrap());
+        let principal = Principal {
+            kind: PrincipalKind::User,
+            tenant: TenantId::DEFAULT,
+            name: name.into(),
+            identity: None,
+            max_held_messages: 10,
+            max_held_bytes: 10_000,
+        };
+        let principal = node.handle().principal(principal, 1, &answered);
+        let message = InnerPublication {
+            tenant: TenantId::DEFAULT,
+            topic: "list".into(),
+            qos: QoS::AtLeastOnce,
+            retain: true,
+            properties: Vec::new(),
+            payload: name.into(),
+            expires_at: Millis::NEVER,
+        };
+        principal.publish(message.clone(), 1).unwrap();
+        assert_eq!(outcomes.recv(), Ok((1, Ok(ReasonCode::Success))));
+        client.expect(&publish("list", name.as_bytes()));
+        let retained = principal.retained("list").unwrap().unwrap().unwrap();
+        assert_eq!(retained.payload, name.as_bytes());
+        assert_eq!(principal.retained("nothing").unwrap(), Ok(None));
+        principal.publish(InnerPublication { topic: "$SYS/x".into(), ..message }, 2).unwrap();
+        assert_eq!(outcomes.recv(), Ok((2, Err(Reason::NotAuthorized))));
+    }
 }

@@ -9,4 +9,5 @@ pub mod named;
 pub mod names;
 pub mod panics;
 pub mod purity;
+pub mod structure;
 pub mod text;

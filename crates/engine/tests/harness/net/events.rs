@@ -68,7 +68,7 @@ impl Net {
             Event::Pong { client_id, .. } => self.pongs.push(client_id),
             Event::Record(message) => self.records.push((shard, *message)),
             Event::Report(message) => self.reports.push((shard, *message)),
-            Event::Taken { number, taken } => self.taken.push((number, taken)),
+            Event::Published { number, outcome, .. } => self.published.push((number, outcome)),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));
                 self.log.push(event);
