@@ -19,6 +19,7 @@ use crate::image::{Ahead, Rest};
 use crate::link::{Batch, Links};
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
+use crate::observers::Observers;
 use crate::orchestrator::homes::HomesInForce;
 use crate::orchestrator::uplink::Uplinks;
 use crate::orchestrator::uplink::id::SeenIds;
@@ -114,6 +115,8 @@ pub struct Engine {
     /// Sessions and packet ids of pings that were not acknowledged so far; whether they are of this round, so that what
     /// acknowledges them is told.
     pub(crate) pings: BTreeMap<(u32, u16), bool>,
+    /// Who must have messages before they are acknowledged.
+    pub(crate) observers: Observers,
     /// Who publishes without a session.
     pub(crate) principals: Principals,
     /// Messages that are owed to all nodes and that nobody sends again.
@@ -191,6 +194,7 @@ impl Engine {
             others_restored: 0,
             others_replayed: 0,
             pings: BTreeMap::new(),
+            observers: Observers::of_settings(&settings),
             principals: Principals::default(),
             outgoing: Outgoing::default(),
             working_off: false,
