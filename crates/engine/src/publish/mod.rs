@@ -11,7 +11,6 @@ pub(crate) mod inbound;
 pub(crate) mod layouts;
 pub(crate) mod pipeline;
 pub(crate) mod stages;
-mod to_shell;
 pub(crate) mod turn_share;
 mod with_properties;
 

@@ -2,6 +2,7 @@
 
 use super::Step;
 use crate::engine::Engine;
+use crate::observers::{ObserverId, ObserverSet};
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;
 
@@ -18,9 +19,10 @@ impl Engine {
         if !self.cache.traits(it.slot).is_report || !self.is_unusable_report(it) {
             return Step::Continue;
         }
-        // The shell knows what is wrong with it, and counts it.
-        let topic = self.topic_of(it);
-        self.tell_report(&it.publication(&topic), it.session, None);
+        // Who observes reports knows what is wrong with it, and counts it.
+        let (topic, set) = (self.topic_of(it), ObserverSet::default().with_if(true, ObserverId::REPORTS));
+        let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
+        self.tell_observers(set, &it.publication(&topic), &name, None);
         Reason::NotUnderstood.into()
     }
 
