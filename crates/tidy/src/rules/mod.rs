@@ -10,3 +10,4 @@ pub mod names;
 pub mod panics;
 pub mod purity;
 pub mod text;
+pub mod words;
