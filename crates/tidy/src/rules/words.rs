@@ -108,7 +108,8 @@ pub fn violations(tree: &Tree) -> Vec<Violation> {
         ];
         for (kind, count, ceiling) in kinds {
             if count > ceiling {
-                let text = format!("{area} has {count} {kind}, and {ceiling} are the ceiling: rewrite {}", count - ceiling);
+                let text =
+                    format!("{area} has {count} {kind}, and {ceiling} are the ceiling: rewrite {}", count - ceiling);
                 found.push(Violation::new(CEILINGS, 0, text));
             } else if count < ceiling {
                 let text = format!(
