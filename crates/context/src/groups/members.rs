@@ -15,7 +15,7 @@ pub const MAX_MEMBER_NODES: usize = 4_000_000;
 /// Most names of groups that are remembered beyond the memberships themselves.
 const MAX_NAMES: usize = 16_384;
 
-/// Why an advertisement was not taken.
+/// Why an advertisement was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdvertisementRefused {
     /// The name of a definer or a group is invalid, or the advertisement has neither `node` nor `members`.
