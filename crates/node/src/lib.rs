@@ -60,8 +60,9 @@ pub use admission::{
 };
 pub use clock::Clock;
 pub use cluster::{
-    ClusterSettings, ClusterStatus, ClusterView, LinkBindError, LinkCounters, LinkLimits, LinkState, MAX_NODE_NAME,
-    MIN_SECRET_BYTES, NodeName, NodeNameError, PeerNode, PeerStatus, Secret, SecretTooShort,
+    AskError, ClusterSettings, ClusterStatus, ClusterView, LinkBindError, LinkCounters, LinkLimits, LinkState,
+    MAX_NODE_NAME, MAX_QUESTION_BYTES, MIN_SECRET_BYTES, NodeName, NodeNameError, PeerAnswer, PeerEvent, PeerNode,
+    PeerQuestion, PeerStatus, Secret, SecretTooShort,
 };
 pub use durable::DurableError;
 pub use durable::place::{PlaceError, bans_of, images_of};
