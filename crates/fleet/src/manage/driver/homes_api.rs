@@ -11,7 +11,7 @@ use crate::provider::ResourceName;
 const PATH: &str = "/api/v1/homes";
 
 #[derive(Deserialize)]
-struct Told {
+struct Answer {
     name: String,
     epoch: u64,
     places: Vec<Place>,
@@ -39,15 +39,15 @@ struct Place {
 }
 
 impl OrchestratorApi {
-    /// What an orchestrator says of homes: nothing, where it is too old, or has another name than the fleet gives it.
+    /// An orchestrator's homes; `None` if its version has none, or its name differs from that in the fleet.
     pub(super) fn homes(&self, name: &ResourceName, admin: &str) -> Result<Option<HomesView>, OrchestratorError> {
-        let told = match self.ask(Method::GET, admin, PATH, None) {
-            Ok(told) => told,
+        let answer = match self.ask(Method::GET, admin, PATH, None) {
+            Ok(answer) => answer,
             Err(OrchestratorError::Refused(404 | 409, _)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let homes: Told =
-            serde_json::from_value(told).map_err(|error| OrchestratorError::Strange(error.to_string()))?;
+        let homes: Answer =
+            serde_json::from_value(answer).map_err(|error| OrchestratorError::Strange(error.to_string()))?;
         if homes.name != name.as_str() {
             return Ok(None);
         }
@@ -95,7 +95,7 @@ fn named(name: &str) -> Result<ResourceName, OrchestratorError> {
     name.parse().map_err(wrong)
 }
 
-fn table(homes: Told) -> Result<HomesTable, OrchestratorError> {
+fn table(homes: Answer) -> Result<HomesTable, OrchestratorError> {
     if homes.homes.len() != PARTITIONS {
         let text = format!("its table of homes has {} partitions and not {PARTITIONS}", homes.homes.len());
         return Err(OrchestratorError::Strange(text));

@@ -14,10 +14,10 @@ use crate::provider::{Resource, ResourceName};
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest answer, bytes.
 const MAX_ANSWER: u64 = 16 * 1024 * 1024;
-/// The header without which an orchestrator changes nothing.
+/// The header that an orchestrator requires for changes.
 const COMMAND: (&str, &str) = ("tidegate-command", "fleet");
 
-/// Why an orchestrator did not do what it was asked for.
+/// Why a request to an orchestrator failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OrchestratorError {
     /// The file of the token cannot be read.
@@ -25,7 +25,7 @@ pub enum OrchestratorError {
     Token {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// It does not answer.
@@ -34,7 +34,7 @@ pub enum OrchestratorError {
     /// It refuses.
     #[error("it answers {0}: {1}")]
     Refused(u16, String),
-    /// It answers something else than was agreed.
+    /// Its answer is malformed.
     #[error("its answer is not understood: {0}")]
     Strange(String),
 }
@@ -95,7 +95,7 @@ impl OrchestratorApi {
         Self { agent, token_file }
     }
 
-    /// What an orchestrator says of itself and of its brokers. Brokers whose names this fleet cannot have given are
+    /// An orchestrator's state of itself and of its brokers. Brokers with names that this fleet cannot have given are
     /// left out.
     pub(super) fn view(&self, asked: &Resource, admin: &str) -> Result<OrchestratorView, OrchestratorError> {
         let strange = |error: serde_json::Error| OrchestratorError::Strange(error.to_string());
@@ -107,7 +107,7 @@ impl OrchestratorApi {
         Ok(OrchestratorView {
             calls_itself: fleet.orchestrator,
             clients: fleet.clients,
-            // What sessions are owed is told by the drain alone.
+            // Only the drain reports the pending messages of sessions.
             owed: fleet.owed.max(drain.owed),
             loop_lag_ms: fleet.loop_lag_ms,
             messages_in: fleet.messages_in,
@@ -115,7 +115,7 @@ impl OrchestratorApi {
             dropped: fleet.dropped,
             dropped_fleet_full: fleet.dropped_fleet_full,
             draining: drain.draining,
-            // One that takes no relayed clients is no place of a table.
+            // An orchestrator that accepts no relayed clients cannot be in a table.
             homes: if asked.relay.is_some() { self.homes(&asked.name, admin)? } else { None },
             brokers: named.collect(),
         })
