@@ -60,8 +60,9 @@ pub use admission::{
 };
 pub use clock::Clock;
 pub use cluster::{
-    ClusterSettings, ClusterStatus, ClusterView, LinkBindError, LinkCounters, LinkLimits, LinkState, MAX_NODE_NAME,
-    MIN_SECRET_BYTES, NodeName, NodeNameError, PeerNode, PeerStatus, Secret, SecretTooShort,
+    AskError, ClusterSettings, ClusterStatus, ClusterView, LinkBindError, LinkCounters, LinkLimits, LinkState,
+    MAX_NODE_NAME, MAX_QUESTION_BYTES, MIN_SECRET_BYTES, NodeName, NodeNameError, PeerAnswer, PeerEvent, PeerNode,
+    PeerQuestion, PeerStatus, Secret, SecretTooShort,
 };
 pub use durable::DurableError;
 pub use durable::place::{PlaceError, bans_of, images_of};
@@ -80,7 +81,9 @@ pub use observer::{Answer, Observer, Occasion, Peer, TracingObserver};
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
 pub use service::membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
-pub use service::records::{NodeRecord, RecordEvent, Records, Reports};
+pub use service::observers::{Deliver, NodeObserver, Observation, ObserveError};
+pub use service::principals::{Answered, NodePrincipal, PublishOutcome};
+pub use service::records::{RecordEvent, Records, Reports};
 pub use service::{ClientLink, Ping, Pong, Pongs, ServiceWake};
 pub use settings::NodeSettings;
 pub use tenants::{TenantCounts, TenantHoldings};

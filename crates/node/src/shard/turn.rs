@@ -334,9 +334,8 @@ impl Shard {
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
                 Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
                 Event::Pong { tenant, client_id } => self.take_pong(tenant, client_id),
-                Event::Record(message) => self.take_record(*message),
-                Event::Report(message) => self.take_report(*message),
-                Event::Taken { number, taken } => self.tell_taken(number, taken),
+                Event::Observed { observer, message } => self.take_observed(observer, *message),
+                Event::Published { principal, number, outcome } => self.take_published(principal, number, outcome),
                 Event::Log(event) => self.log(&event),
             }
         }
