@@ -122,7 +122,14 @@ impl Engine {
         if self.rules.is_known_to_be_allowed(&self.desk, &self.cache, it) {
             return true;
         }
-        let allowed = self.publisher_may((it.key, it.session), self.cache.get(it.slot).0, it.raw.qos, it.raw.retain);
+        let allowed = self.principals.publisher_may(
+            &self.desk,
+            &self.rules,
+            (it.key, it.session),
+            self.cache.get(it.slot).0,
+            it.raw.qos,
+            it.raw.retain,
+        );
         let asked = self.rules.asked(&self.cache, it);
         if let Some(connection) = self.desk.connections.get_mut(it.key).filter(|_| allowed) {
             connection.extra_mut().allowed = Some(asked);
@@ -255,7 +262,7 @@ impl Rules {
 
     /// Leaves those out of a route that may not be sent messages of its topic. The route counts them with each message;
     /// that they do not get it is told whenever the route is made.
-    pub(crate) fn keep_receivers(&mut self, desk: &mut Desk, cache: &mut RouteCache, nodes: &Nodes, slot: RouteSlot) {
+    pub(crate) fn keep_receivers(&self, desk: &mut Desk, cache: &mut RouteCache, nodes: &Nodes, slot: RouteSlot) {
         let (rules, settings) = (self, &desk.settings);
         if Readers::of(rules, settings, cache.get(slot).0).are_all_allowed() {
             return;

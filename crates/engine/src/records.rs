@@ -3,6 +3,7 @@
 //! What a client publishes for applications is handed to the shell, and its acknowledgement waits for what the bus
 //! says, beside all else that it waits for. The other way round the shell publishes as a principal.
 
+use crate::publish::publishing::Publishing;
 use tidegate_mqtt::QoS;
 
 use crate::engine::Engine;
@@ -41,6 +42,30 @@ pub struct ApplicationMessage {
 }
 
 impl Engine {
+    /// A message for the shell that nothing waits for found no room there.
+    pub fn lose_report(&mut self) {
+        self.desk.counters.drop_message(Reason::BusRefused);
+    }
+
+    /// What has become of a message for applications, or of what a node says of itself: it is on the bus, or refused. An MQTT 5 publisher is told why;
+    /// another one could only be told that all is well, so its connection ends, and it has the message still.
+    pub fn confirm_record(&mut self, now: Now, ticket: RecordTicket, refused: Option<Reason>) {
+        let RecordTicket(ticket) = ticket;
+        let Some(connection) = self.desk.connections.get(ticket.connection) else { return };
+        if let Some(reason) = refused {
+            self.desk.counters.drop_message(reason);
+            if !connection.version.is_v5() {
+                self.close_connection(now, ticket.connection, reason, None);
+                self.after_frame(now);
+                return;
+            }
+        }
+        self.confirm(now, ticket, refused, false);
+        self.after_frame(now);
+    }
+}
+
+impl Publishing<'_> {
     /// Hands a message for applications to the shell; says for how many confirmations its acknowledgement waits.
     #[cold]
     pub(crate) fn tell_record(
@@ -86,27 +111,5 @@ impl Engine {
             expires_at: publication.expires_at,
             payload: publication.payload.to_vec(),
         }
-    }
-
-    /// A message for the shell that nothing waits for found no room there.
-    pub fn lose_report(&mut self) {
-        self.desk.counters.drop_message(Reason::BusRefused);
-    }
-
-    /// What has become of a message for applications, or of what a node says of itself: it is on the bus, or refused. An MQTT 5 publisher is told why;
-    /// another one could only be told that all is well, so its connection ends, and it has the message still.
-    pub fn confirm_record(&mut self, now: Now, ticket: RecordTicket, refused: Option<Reason>) {
-        let RecordTicket(ticket) = ticket;
-        let Some(connection) = self.desk.connections.get(ticket.connection) else { return };
-        if let Some(reason) = refused {
-            self.desk.counters.drop_message(reason);
-            if !connection.version.is_v5() {
-                self.close_connection(now, ticket.connection, reason, None);
-                self.after_frame(now);
-                return;
-            }
-        }
-        self.confirm(now, ticket, refused, false);
-        self.after_frame(now);
     }
 }

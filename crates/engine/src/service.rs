@@ -1,6 +1,7 @@
 //! What services within the process do beside being subscribers: publish, ask who is connected, ping, and send clients
 //! elsewhere.
 
+use crate::publish::publishing::publishing;
 use crate::session::acknowledge::Acknowledging;
 use tidegate_mqtt::{QoS, TopicName};
 
@@ -49,7 +50,7 @@ impl Engine {
         if TopicName::new(&message.topic).is_err() || is_own_topic(&message.topic) {
             return false;
         }
-        self.publish_inside(now, &mut message.publication(self.settings.retained.available), None);
+        publishing!(self).publish_inside(now, &mut message.publication(self.settings.retained.available), None);
         self.after_frame(now);
         true
     }

@@ -4,6 +4,7 @@ use crate::connection::connecting::Connecting;
 use crate::connection::connecting::connecting;
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
+use crate::publish::publishing::publishing;
 use crate::subscribe::subscribing::subscribing;
 use std::rc::Rc;
 
@@ -258,7 +259,7 @@ impl Engine {
         // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
         // nothing may follow ([MQTT-3.14.4-1]).
         let event = self.sys.client_event(now, &mut self.desk, key, Some(reason));
-        self.publish_client_event(now, event);
+        publishing!(self).publish_client_event(now, event);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         if let Some(flow) = session.flow.as_mut() {
             self.desk.to_unpark.append(&mut flow.blocking);

@@ -1,6 +1,7 @@
 //! What other shards send.
 
 use crate::groups::dealing::dealing;
+use crate::publish::publishing::publishing;
 use crate::retained::fetch::fetching;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::QoS;
@@ -215,9 +216,9 @@ impl Engine {
             refused = if is_stray {
                 self.retained.take_stray(now, self.place, &self.links.roster, &mut self.desk, publication)
             } else if kept_by_a_broker {
-                self.take_over_at_home(now, publication)
+                publishing!(self).take_over_at_home(now, publication)
             } else {
-                self.retain(now, publication)
+                publishing!(self).retain(now, publication)
             };
         }
         if envelope.publication.expires_at <= now.monotonic {
@@ -227,7 +228,7 @@ impl Engine {
             let slot = self.route_of(envelope.publication.tenant, envelope.publication.topic);
             let receivers = self.cache.get(slot).1.targets().len();
             self.desk.gave_up = false;
-            self.dispatch_coming(now, slot, &mut envelope.publication, &source, known);
+            publishing!(self).dispatch_coming(now, slot, &mut envelope.publication, &source, known);
             let gave_up = self.desk.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
             self.desk.charge_others_loop_lag(now, &source, receivers, &envelope.publication);

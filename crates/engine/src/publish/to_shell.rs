@@ -5,6 +5,8 @@ use crate::ids::SessionKey;
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::publish::inbound::Inbound;
+use crate::publish::publishing::Publishing;
+use crate::publish::publishing::publishing;
 use crate::topics::TopicTraits;
 
 impl Engine {
@@ -12,10 +14,12 @@ impl Engine {
     /// confirmations its acknowledgement waits.
     #[cold]
     pub(super) fn tell_shell_of(&mut self, it: &Inbound<'_>, ticket: Option<Ticket>) -> u32 {
-        let topic = self.topic_of(it);
-        self.tell_shell(self.cache.traits(it.slot), &it.publication(&topic), it.session, ticket)
+        let (topic, traits) = (self.topic_of(it), self.cache.traits(it.slot));
+        publishing!(self).tell_shell(traits, &it.publication(&topic), it.session, ticket)
     }
+}
 
+impl Publishing<'_> {
     /// The same of a message that is put together already.
     fn tell_shell(
         &mut self,

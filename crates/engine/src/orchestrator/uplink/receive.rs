@@ -4,6 +4,8 @@ use crate::desk::Desk;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::Settlement;
 use crate::publish::layouts::Layouts;
+use crate::publish::publishing::Publishing;
+use crate::publish::publishing::publishing;
 use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 use super::id::{MessageId, PROPERTY};
@@ -141,10 +143,10 @@ impl Engine {
         // What a broker has kept comes with RETAIN; what is published live says by its id whether it is to be kept.
         let kept_there = raw.retain;
         let retain = kept_there || id.is_some_and(|id| id.retain);
-        if kept_there && self.ask_home(now, key, raw, (properties, expires_at), id, ticket) {
+        if kept_there && publishing!(self).ask_home(now, key, raw, (properties, expires_at), id, ticket) {
             return Ok(u32::from(ticket.is_some()));
         }
-        if retain && !self.takes_over(now, raw, (properties, expires_at), id) && kept_there {
+        if retain && !publishing!(self).takes_over(now, raw, (properties, expires_at), id) && kept_there {
             return Ok(0);
         }
         let publisher = id.map_or(0, |id| id.publisher);
@@ -181,7 +183,9 @@ impl Engine {
         }
         Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
     }
+}
 
+impl Publishing<'_> {
     /// A value that a broker has kept goes to its topic's home, which says whether it is news and tells everybody. Says
     /// whether that is another shard.
     fn ask_home(
@@ -194,15 +198,15 @@ impl Engine {
         ticket: Option<Ticket>,
     ) -> bool {
         let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
-        let home = self.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
-        if home == self.place.shard {
+        let home = self.links.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
+        if home == self.links.place.shard {
             return false;
         }
         let with_id = with_id(properties, id);
         let mut publication =
             Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
         publication.from_retained = true;
-        let source = Source { connection: Some(key), ticket, ..Source::inside(self.place.shard, now) };
+        let source = Source { connection: Some(key), ticket, ..Source::inside(self.links.place.shard, now) };
         reach!(self).send_to_home(&mut publication, &source, home);
         true
     }
@@ -223,7 +227,7 @@ impl Engine {
         own.priority = priority;
         own.retain_is_done = true;
         own.from_retained = true;
-        let source = Source::inside(self.place.shard, now);
+        let source = Source::inside(self.links.place.shard, now);
         reach!(self).dispatch(now, route, &mut own, &source);
         None
     }
@@ -246,11 +250,11 @@ impl Engine {
         let with_id = with_id(properties, id);
         let mut publication =
             Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
-        let home = self.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
-        if home == self.place.shard {
+        let home = self.links.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
+        if home == self.links.place.shard {
             return self.retain_from_fleet(now, &mut publication).unwrap_or(false);
         }
-        let source = Source::inside(self.place.shard, now);
+        let source = Source::inside(self.links.place.shard, now);
         reach!(self).send_to_home(&mut publication, &source, home);
         true
     }

@@ -3,6 +3,7 @@
 use super::Step;
 use crate::engine::Engine;
 use crate::publish::inbound::Inbound;
+use crate::publish::publishing::publishing;
 use crate::telling::reason::Reason;
 
 impl Engine {
@@ -20,7 +21,7 @@ impl Engine {
         }
         // The shell knows what is wrong with it, and counts it.
         let topic = self.topic_of(it);
-        self.tell_report(&it.publication(&topic), it.session, None);
+        publishing!(self).tell_report(&it.publication(&topic), it.session, None);
         Reason::NotUnderstood.into()
     }
 
