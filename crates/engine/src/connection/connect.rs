@@ -334,7 +334,7 @@ impl Connecting<'_> {
 
     fn will_of(&self, session: SessionKey, will: &tidegate_mqtt::Will<'_>) -> Will {
         let (tenant, publisher) = self.desk.sessions.get(session.0).map_or((TenantId::DEFAULT, 0), |session| {
-            (session.tenant, crate::hash::hash_name(session.tenant, &session.client_id))
+            (session.tenant, crate::ids::hash_name(session.tenant, &session.client_id))
         });
         let mut forwarded = Vec::new();
         if is_address(&self.desk.settings, will.topic.as_str()) {

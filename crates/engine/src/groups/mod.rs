@@ -14,6 +14,7 @@ pub(crate) mod shared_group;
 
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
+use crate::ids::hash_name;
 use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
@@ -28,7 +29,7 @@ pub(crate) use self::returns::Returned;
 use crate::desk::Desk;
 use crate::engine::Engine;
 use crate::groups::shared_group::{Group, Member};
-use crate::hash::{hash_bytes, hash_name};
+use crate::hash::hash_bytes;
 use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
@@ -315,21 +316,14 @@ impl Dealing<'_> {
         let name = (dealt.share.clone(), dealt.filter.clone());
         let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
         let Seat { client, member, full: insists } = seat;
+        let (names, at): ((&str, &str), _) = ((&name.0, &name.1), (shard, client));
         if shard == self.links.place.shard {
             let to = SessionKey(session);
             if self.desk.exchanges.marks.has_deal(publication.qos, again) {
                 self.groups.kept.forget_deal(self.desk, again);
             } else if self.keeps_own_deals() && self.desk.sessions.is_fleeting(to) {
                 // It ends with this node: then the message goes to another member.
-                let id = self.groups.kept.keep_deal(
-                    now,
-                    self.desk,
-                    publication,
-                    (&name.0, &name.1),
-                    (shard, client),
-                    source.hops,
-                    again,
-                );
+                let id = self.groups.kept.keep_deal(now, self.desk, publication, names, at, source.hops, again);
                 let promise = (id != 0).then(|| self.groups.kept.promise(shard, id));
                 self.deliver_dealt(now, to, group, publication, source, promise);
             } else {
@@ -342,24 +336,10 @@ impl Dealing<'_> {
         if self.links.roster.is_own(shard) && !self.keeps_own_deals() {
             self.groups.kept.forget_deal(self.desk, again);
         } else {
-            id = self.groups.kept.keep_deal(
-                now,
-                self.desk,
-                publication,
-                (&name.0, &name.1),
-                (shard, client),
-                source.hops,
-                again,
-            );
+            id = self.groups.kept.keep_deal(now, self.desk, publication, names, at, source.hops, again);
         }
         let crossing = if id == 0 {
-            self.desk.crossings.cross_for_group(
-                &mut self.desk.journal,
-                self.links,
-                publication,
-                (&name.0, &name.1),
-                shard,
-            )
+            self.desk.crossings.cross_for_group(&mut self.desk.journal, self.links, publication, names, shard)
         } else {
             None
         };

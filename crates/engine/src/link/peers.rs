@@ -2,7 +2,7 @@
 
 use crate::groups::dealing::dealing;
 use crate::publish::publishing::publishing;
-use crate::retained::fetch::fetching;
+use crate::retained::fetching::fetching;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::QoS;
 
@@ -123,22 +123,6 @@ impl Engine {
             Record::Transfer(word) => self.handle_transfer(now, from, word),
             Record::Dealing(word) => self.handle_dealing(now, from, word),
             Record::Exchange(word) => self.desk.exchanges.note_coming(word),
-            Record::RetainedQuery { fetch, tenant, filter, after } => {
-                self.retained.answer_retained_query(
-                    now,
-                    &mut self.desk,
-                    &mut self.links,
-                    (from, fetch),
-                    (tenant, filter),
-                    after,
-                );
-            }
-            Record::RetainedItem { fetch, mut envelope } => {
-                fetching!(self).handle_retained_item(now, from, fetch, &mut envelope.publication);
-            }
-            Record::RetainedEnd { fetch, after } => {
-                self.fetches.handle_retained_end(&mut self.desk.sessions, fetch, after);
-            }
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
             Record::Park { connection } => {
                 self.desk.tell_delayed(Delay::Queue(None), connection);
@@ -160,6 +144,22 @@ impl Engine {
             Record::SysQuery { round } => self.answer_sys_query(from, round),
             Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
             Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.desk, id)),
+            other => self.handle_retained_record(now, from, other),
+        }
+    }
+
+    fn handle_retained_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
+            Record::RetainedQuery { fetch, tenant, filter, after } => {
+                let (asker, wanted) = ((from, fetch), (tenant, filter));
+                self.retained.answer_retained_query(now, &mut self.desk, &mut self.links, asker, wanted, after);
+            }
+            Record::RetainedItem { fetch, mut envelope } => {
+                fetching!(self).handle_retained_item(now, from, fetch, &mut envelope.publication);
+            }
+            Record::RetainedEnd { fetch, after } => {
+                self.fetches.handle_retained_end(&mut self.desk.sessions, fetch, after);
+            }
             group => self.handle_group_record(now, from, group),
         }
     }

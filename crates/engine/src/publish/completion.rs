@@ -1,6 +1,6 @@
 //! Acknowledgements as completions: each leaves when all that it promises is so, in the order of the packets answered.
 
-use crate::retained::fetch::fetching;
+use crate::retained::fetching::fetching;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
 use crate::cluster::outgoing::OUTGOING_INDEX;

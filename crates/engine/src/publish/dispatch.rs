@@ -1,6 +1,7 @@
 //! Where a message goes: to this shard's subscribers and shared groups, to other shards, and to its topic's home.
 
 use crate::groups::dealing::dealing;
+use crate::ids::hash_name;
 use crate::publish::publishing::{Publishing, publishing};
 use tidegate_mqtt::QoS;
 
@@ -11,7 +12,6 @@ use crate::desk::Desk;
 use crate::durable::Way;
 use crate::engine::Engine;
 use crate::groups::Groups;
-use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Links;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, Passage, RETAIN_AT_HOME, Ticket};

@@ -146,7 +146,7 @@ impl Engine {
             return None;
         }
         let topic = self.topic_of(it);
-        let publisher = self.publisher_of(it).map_or(0, |(tenant, name)| crate::hash::hash_name(tenant, name));
+        let publisher = self.publisher_of(it).map_or(0, |(tenant, name)| crate::ids::hash_name(tenant, name));
         let mut publication = it.publication(&topic);
         publication.publisher = publisher;
         publication.priority = self.cache.traits(it.slot).priority.level(it.properties);

@@ -67,14 +67,8 @@ impl Engine {
         listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
     }
 
-    /// Adds one subscription, and what its SUBACK has to wait for.
-    fn subscribe(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        fetches: &mut Vec<FetchRequest>,
-        waits: &mut SubAckWaits,
-    ) -> Result<(), Reason> {
+    /// Whether a filter is one that can be subscribed to, and that its client may.
+    fn check_subscription(&self, request: &Request<'_>) -> Result<(), Reason> {
         let max_levels = usize::from(self.settings.limits.max_topic_levels);
         let storable = !self.desk.journal.is_on() || request.filter.as_str().len() <= STORED_NAME_MAX;
         if !storable {
@@ -90,6 +84,18 @@ impl Engine {
         {
             return Err(Reason::NotAuthorized);
         }
+        Ok(())
+    }
+
+    /// Adds one subscription, and what its SUBACK has to wait for.
+    fn subscribe(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        fetches: &mut Vec<FetchRequest>,
+        waits: &mut SubAckWaits,
+    ) -> Result<(), Reason> {
+        self.check_subscription(request)?;
         if let Some((share, filter)) = request.filter.shared() {
             if !self.settings.shared.available {
                 return Err(Reason::SharedNotSupported);

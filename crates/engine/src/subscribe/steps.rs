@@ -5,7 +5,7 @@
 //! turns, and what its client has sent behind it waits as that of a parked publisher does. The answer has its place
 //! among the others from the first step on, and leaves when the last one is done.
 
-use crate::retained::fetch::fetching;
+use crate::retained::fetching::fetching;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{

@@ -64,8 +64,7 @@ impl Engine {
                 self.uplinks.brokers.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(&raw, &properties))
             }
         };
-        let mut waits = 0;
-        if new {
+        let outcome = if new {
             let mut forwarded = std::mem::take(&mut self.scratch_properties);
             forwarded.clear();
             properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
@@ -73,31 +72,20 @@ impl Engine {
                 properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
             let outcome = self.pass_on(now, key, session, &raw, (&forwarded, expires_at), id);
             self.scratch_properties = forwarded;
-            waits = *outcome.as_ref().unwrap_or(&0);
+            let waits = *outcome.as_ref().unwrap_or(&0);
             if let (Some(id), Some(packet_id), QoS::AtLeastOnce) = (&id, raw.packet_id.filter(|_| waits > 0), raw.qos) {
                 self.uplinks.settlement.begin_confirming(&mut self.desk, key, packet_id, id);
             }
-            self.uplinks.settlement.note_come(
-                now,
-                &mut self.desk,
-                &mut self.layouts,
-                &mut self.uplinks.brokers,
-                id.as_ref(),
-            );
-            outcome?;
+            outcome
         } else {
             if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
                 uplink.counters.duplicates += 1;
             }
-            self.uplinks.settlement.note_come(
-                now,
-                &mut self.desk,
-                &mut self.layouts,
-                &mut self.uplinks.brokers,
-                id.as_ref(),
-            );
-        }
-        self.answer_publish(now, key, &raw, Ok(ReasonCode::Success), waits, mark);
+            Ok(0)
+        };
+        let brokers = &mut self.uplinks.brokers;
+        self.uplinks.settlement.note_come(now, &mut self.desk, &mut self.layouts, brokers, id.as_ref());
+        self.answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What clients publish gets an id and goes to the fleet, or waits for room.
 
 use crate::groups::dealing::Dealing;
+use crate::ids::hash_name;
 use crate::orchestrator::uplink::FleetConfig;
 use crate::orchestrator::uplink::Uplinks;
 use crate::publish::publishing::Publishing;
@@ -10,7 +11,6 @@ use super::RoutingPolicy;
 use super::id::{MessageId, PROPERTY};
 use crate::desk::Desk;
 use crate::engine::Engine;
-use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::record::Record;
 use crate::message::{MessageRef, Publication};
