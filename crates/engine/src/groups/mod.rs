@@ -110,46 +110,6 @@ pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> cr
 }
 
 impl Engine {
-    /// Makes a session a member of a group, and adds what its SUBACK has to wait for.
-    #[expect(clippy::too_many_arguments, reason = "who joins what and how, and who is told of it")]
-    pub(crate) fn join_group(
-        &mut self,
-        now: Now,
-        key: SessionKey,
-        share: &str,
-        filter: &str,
-        member: MemberOptions,
-        ticket: Ticket,
-        waits: &mut SubAckWaits,
-    ) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        let tenant = session.tenant;
-        let client = hash_name(tenant, &session.client_id);
-        let partition = group_partition(tenant, share, filter);
-        let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
-        let rare = session.rare_mut();
-        match rare.find_membership(share, filter) {
-            Ok(at) => rare.memberships[at] = membership,
-            Err(at) => {
-                rare.memberships.insert(at, membership);
-                self.desk.count_membership(tenant);
-            }
-        }
-        let group = GroupName { tenant, share, filter };
-        for table in self.groups.tables_of(&self.links.roster, partition) {
-            if table != self.place.shard {
-                self.links
-                    .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
-                waits.confirmations += 1;
-                continue;
-            }
-            let seat = Seat { client, member, full: false };
-            waits.add_told(subscribing!(self).take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
-            waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
-            dealing!(self).deal_waiting_of(now, group);
-        }
-    }
-
     /// A session of another shard joins a group of this one.
     pub(crate) fn handle_group_join(
         &mut self,
@@ -185,6 +145,48 @@ impl Engine {
         }
         if let Some(joining) = self.groups.joining.remove(&id) {
             self.confirm_to(now, joining.shard, joining.ticket, None, false);
+        }
+    }
+}
+
+impl Subscribing<'_> {
+    /// Makes a session a member of a group, and adds what its SUBACK has to wait for.
+    #[expect(clippy::too_many_arguments, reason = "who joins what and how, and who is told of it")]
+    pub(crate) fn join_group(
+        &mut self,
+        now: Now,
+        key: SessionKey,
+        share: &str,
+        filter: &str,
+        member: MemberOptions,
+        ticket: Ticket,
+        waits: &mut SubAckWaits,
+    ) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let tenant = session.tenant;
+        let client = hash_name(tenant, &session.client_id);
+        let partition = group_partition(tenant, share, filter);
+        let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
+        let rare = session.rare_mut();
+        match rare.find_membership(share, filter) {
+            Ok(at) => rare.memberships[at] = membership,
+            Err(at) => {
+                rare.memberships.insert(at, membership);
+                self.desk.count_membership(tenant);
+            }
+        }
+        let group = GroupName { tenant, share, filter };
+        for table in self.groups.tables_of(&self.links.roster, partition) {
+            if table != self.links.place.shard {
+                self.links
+                    .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
+                waits.confirmations += 1;
+                continue;
+            }
+            let seat = Seat { client, member, full: false };
+            waits.add_told(self.take_seat(now, self.links.place.shard, group, key.0, seat, Some(ticket)));
+            waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
+            dealing!(self).deal_waiting_of(now, group);
         }
     }
 }

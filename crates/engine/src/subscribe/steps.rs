@@ -223,7 +223,7 @@ impl Engine {
                     if filter.is_ok_and(|filter| filter.shared().is_some()) {
                         work += self.queue_len(steps.session) / QUEUE_LOOK;
                     }
-                    self.take_unsubscription(now, steps.session, filter, answer);
+                    subscribing!(self).take_unsubscription(now, steps.session, filter, answer);
                 }
                 _ => {}
             }
@@ -252,7 +252,7 @@ impl Engine {
         let result = match filter {
             Err(_) => Err(Reason::InvalidTopicFilter),
             Ok(_) if asked.number >= max_filters => Err(Reason::TooManySubscriptions),
-            Ok(filter) => self.subscribe(
+            Ok(filter) => subscribing!(self).subscribe(
                 now,
                 &Request {
                     session,
@@ -285,23 +285,6 @@ impl Engine {
             asked.expects = true;
             fetching!(self).expect_fetches(session, &answer.fetches);
         }
-    }
-
-    fn take_unsubscription(
-        &mut self,
-        now: Now,
-        session: SessionKey,
-        filter: Result<TopicFilter<'_>, TopicError>,
-        answer: &mut UnsubAckAnswer,
-    ) {
-        answer.codes.push(match filter {
-            Err(_) => {
-                answer.refusals.add("", Reason::InvalidTopicFilter);
-                Reason::InvalidTopicFilter.code()
-            }
-            Ok(filter) if self.unsubscribe(now, session, filter) => ReasonCode::Success,
-            Ok(_) => ReasonCode::NoSubscriptionExisted,
-        });
     }
 
     /// Whether packets wait whose next step may be taken.
@@ -384,6 +367,25 @@ impl Engine {
         if extra.is_some_and(|extra| extra.packet_left.is_some()) && !self.turn_share.holds(key) {
             self.turn_share.add_packet(key);
         }
+    }
+}
+
+impl Subscribing<'_> {
+    fn take_unsubscription(
+        &mut self,
+        now: Now,
+        session: SessionKey,
+        filter: Result<TopicFilter<'_>, TopicError>,
+        answer: &mut UnsubAckAnswer,
+    ) {
+        answer.codes.push(match filter {
+            Err(_) => {
+                answer.refusals.add("", Reason::InvalidTopicFilter);
+                Reason::InvalidTopicFilter.code()
+            }
+            Ok(filter) if self.unsubscribe(now, session, filter) => ReasonCode::Success,
+            Ok(_) => ReasonCode::NoSubscriptionExisted,
+        });
     }
 }
 

@@ -1,3 +1,4 @@
+use crate::subscribe::subscribing::subscribing;
 use std::sync::Arc;
 
 use tidegate_mqtt::QoS;
