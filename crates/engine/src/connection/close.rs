@@ -205,7 +205,7 @@ impl Engine {
         if !self.fan_outs.is_empty() {
             self.finish_fan_out(now, key);
         }
-        self.drop_withheld(key);
+        self.desk.connections.drop_withheld(key);
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         connection.phase = Phase::Closing;
         let connection_listener = connection.listener;

@@ -4,6 +4,7 @@ pub(crate) mod refusals;
 pub(crate) mod steps;
 pub(crate) mod subscribing;
 
+use crate::connection::table::Connections;
 use crate::durable::Journal;
 use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
@@ -55,15 +56,17 @@ impl SubAckWaits {
 }
 
 impl Engine {
-    /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
-    fn wants_reasons(&self, key: ConnectionKey) -> bool {
-        let connection = self.desk.connections.get(key);
-        connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)
-    }
-
     fn maximum_qos(&self, key: ConnectionKey) -> QoS {
         let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
         listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
+    }
+}
+
+impl Connections {
+    /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
+    fn wants_reasons(&self, key: ConnectionKey) -> bool {
+        let connection = self.get(key);
+        connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)
     }
 }
 

@@ -6,6 +6,7 @@
 //! among the others from the first step on, and leaves when the last one is done.
 
 use crate::retained::fetching::fetching;
+use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{
@@ -137,7 +138,7 @@ impl Engine {
         let (packet_id, ticket) = (subscribe.packet_id, self.next_ticket(key));
         let steps = Steps { session, version, packet_id, ticket, kind, promises: false };
         let answer = SubAckAnswer {
-            refusals: Refusals::new(self.wants_reasons(key), subscribe.filters().take(2).count()),
+            refusals: Refusals::new(self.desk.connections.wants_reasons(key), subscribe.filters().take(2).count()),
             ..SubAckAnswer::default()
         };
         self.begin_steps(now, key, steps, Filters::Subscribe(subscribe.filters()), Answer::SubAck(Box::new(answer)));
@@ -155,7 +156,7 @@ impl Engine {
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         let (packet_id, ticket) = (unsubscribe.packet_id, self.next_ticket(key));
         let steps = Steps { session, version, packet_id, ticket, kind: Kind::Unsubscribe, promises: false };
-        let refusals = Refusals::new(self.wants_reasons(key), unsubscribe.filters().take(2).count());
+        let refusals = Refusals::new(self.desk.connections.wants_reasons(key), unsubscribe.filters().take(2).count());
         let answer = Answer::UnsubAck(Box::new(UnsubAckAnswer { codes: Vec::new(), refusals }));
         self.begin_steps(now, key, steps, Filters::Unsubscribe(unsubscribe.filters()), answer);
         Ok(())
@@ -221,7 +222,7 @@ impl Engine {
                 }
                 (Kind::Unsubscribe, Answer::UnsubAck(answer)) => {
                     if filter.is_ok_and(|filter| filter.shared().is_some()) {
-                        work += self.queue_len(steps.session) / QUEUE_LOOK;
+                        work += self.desk.sessions.queue_len(steps.session) / QUEUE_LOOK;
                     }
                     subscribing!(self).take_unsubscription(now, steps.session, filter, answer);
                 }
@@ -231,11 +232,6 @@ impl Engine {
         }
         steps.promises |= self.desk.journal.has_written_since(mark);
         left == 0
-    }
-
-    fn queue_len(&self, session: SessionKey) -> usize {
-        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
-        flow.map_or(0, |flow| flow.queue.len())
     }
 
     fn take_subscription(
@@ -367,6 +363,13 @@ impl Engine {
         if extra.is_some_and(|extra| extra.packet_left.is_some()) && !self.turn_share.holds(key) {
             self.turn_share.add_packet(key);
         }
+    }
+}
+
+impl Sessions {
+    fn queue_len(&self, session: SessionKey) -> usize {
+        let flow = self.get(session.0).and_then(|session| session.flow.as_ref());
+        flow.map_or(0, |flow| flow.queue.len())
     }
 }
 

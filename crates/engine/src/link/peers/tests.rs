@@ -1,4 +1,3 @@
-use crate::subscribe::subscribing::subscribing;
 use std::sync::Arc;
 
 use tidegate_mqtt::QoS;

@@ -1,11 +1,13 @@
 //! Messages from brokers, for the subscribers of this process (BRK-25).
 
 use crate::desk::Desk;
+use crate::durable::Journal;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::Settlement;
 use crate::publish::layouts::Layouts;
 use crate::publish::publishing::Publishing;
 use crate::publish::publishing::publishing;
+use crate::session::table::Sessions;
 use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 use super::id::{MessageId, PROPERTY};
@@ -40,7 +42,7 @@ impl Engine {
         let id = alone.or_else(|| MessageId::of(&properties));
         let mark = self.desk.journal.mark();
         if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
-            self.forget_receipt(session, packet_id);
+            self.desk.sessions.forget_receipt(&mut self.desk.journal, session, packet_id);
         }
         if let Some(packet_id) = raw.packet_id
             && raw.qos == QoS::ExactlyOnce
@@ -87,21 +89,6 @@ impl Engine {
         self.uplinks.settlement.note_come(now, &mut self.desk, &mut self.layouts, brokers, id.as_ref());
         self.answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);
         Ok(())
-    }
-
-    /// A message that is sent for the first time under a packet id that is not released: the broker has forgotten what
-    /// it had sent under it. It cannot always say so, since the CONNACK of its new session may have been lost.
-    fn forget_receipt(&mut self, session: SessionKey, packet_id: PacketId) {
-        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
-        let stored = session.stored;
-        let Some(flow) = session.flow.as_mut() else { return };
-        if !flow.received.remove(packet_id) {
-            return;
-        }
-        flow.received_before = flow.received_before.min(flow.received.len());
-        if let Some(stored) = stored {
-            self.desk.journal.delete(Key::Received(stored, packet_id));
-        }
     }
 
     /// Delivers a message of a broker; returns how many confirmations its acknowledgement waits for.
@@ -170,6 +157,23 @@ impl Engine {
             self.wait_for_links(now, key, done.full);
         }
         Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
+    }
+}
+
+impl Sessions {
+    /// A message that is sent for the first time under a packet id that is not released: the broker has forgotten what
+    /// it had sent under it. It cannot always say so, since the CONNACK of its new session may have been lost.
+    fn forget_receipt(&mut self, journal: &mut Journal, session: SessionKey, packet_id: PacketId) {
+        let Some(session) = self.get_mut(session.0) else { return };
+        let stored = session.stored;
+        let Some(flow) = session.flow.as_mut() else { return };
+        if !flow.received.remove(packet_id) {
+            return;
+        }
+        flow.received_before = flow.received_before.min(flow.received.len());
+        if let Some(stored) = stored {
+            journal.delete(Key::Received(stored, packet_id));
+        }
     }
 }
 
