@@ -47,6 +47,7 @@ impl Engine {
         self.desk.tenants.audit(&self.desk, &mut |what| found.0.push(what));
         self.retained.values.audit(&mut |what| found.0.push(what));
         self.audit_admissions(&mut |what| found.0.push(what));
+        self.observers.audit(&mut |what| found.0.push(what));
         self.audit_principals(&mut |what| found.0.push(what));
         found.0
     }
@@ -144,7 +145,11 @@ impl Engine {
             let waits = |rate: &crate::limits::rate::Rate| rate.waits_until != crate::now::Millis::NEVER;
             let slowed = extra.rate.as_deref().is_some_and(waits);
             let short = self.desk.overload.holds(&publisher) || self.desk.loop_lag.holds(&publisher);
-            let short = short || self.turn_share.holds(key) || self.uplinks.holds(key) || extra.suspended;
+            let short = short
+                || self.observers.holds(key)
+                || self.turn_share.holds(key)
+                || self.uplinks.holds(key)
+                || extra.suspended;
             let asked = !parked.askers.is_empty() || matches!(extra.reserving, Reserving::Asked(_));
             let missed = self.groups.dealers.waiting.contains(&key) || self.links.holds(key);
             found.holds(held > 0 || slowed || short || asked || missed, || {

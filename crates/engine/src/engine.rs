@@ -21,6 +21,7 @@ use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId, TenantId
 use crate::image::Handover;
 use crate::link::{Batch, Links};
 use crate::now::{Millis, Now};
+use crate::observers::Observers;
 use crate::orchestrator::homes::HomesInForce;
 use crate::orchestrator::uplink::Uplinks;
 use crate::principals::Principals;
@@ -85,6 +86,8 @@ pub struct Engine {
     /// Sessions and packet ids of pings that were not acknowledged so far; whether they are of this round, so that what
     /// acknowledges them is told.
     pub(crate) pings: BTreeMap<(u32, u16), bool>,
+    /// Who must have messages before they are acknowledged.
+    pub(crate) observers: Observers,
     /// Who publishes without a session.
     pub(crate) principals: Principals,
     /// Messages that are owed to all nodes and that nobody sends again.
@@ -145,6 +148,7 @@ impl Engine {
             fan_outs: FanOuts::default(),
             turn_share: TurnShare::default(),
             pings: BTreeMap::new(),
+            observers: Observers::of_settings(&settings),
             principals: Principals::default(),
             outgoing: Outgoing::default(),
             working_off: false,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::connection::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
+use crate::observers::{ObservedMessage, ObserverId};
 use crate::orchestrator::uplink::DialAttempt;
 use crate::principals::PrincipalId;
-use crate::records::ApplicationMessage;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::{ReasonCode, Version};
 
@@ -82,11 +82,14 @@ pub enum Event {
         /// The client id.
         client_id: String,
     },
-    /// A message for applications: [`Engine::confirm_record`](crate::Engine::confirm_record) tells what became of it.
-    Record(Box<ApplicationMessage>),
-    /// A message on one of the topics of [`AddressSettings::reports`](crate::AddressSettings::reports), which nobody
-    /// has to confirm.
-    Report(Box<ApplicationMessage>),
+    /// A message for an observer: [`Engine::confirm_observed`](crate::Engine::confirm_observed) says what has become of
+    /// it.
+    Observed {
+        /// Who observes its topic.
+        observer: ObserverId,
+        /// The message.
+        message: Box<ObservedMessage>,
+    },
     /// What has become of a message that was given to [`Engine::publish_as`](crate::Engine::publish_as). Each is
     /// answered exactly once.
     Published {
@@ -346,6 +349,8 @@ pub enum Delay {
     Memory,
     /// Shorter turns of the shard, which it gives more to do than most.
     LoopLag,
+    /// The window of an observer, by its name.
+    Observer(String),
     /// The link to another shard.
     Link,
     /// Its own rate.
@@ -360,6 +365,7 @@ impl std::fmt::Display for Delay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Queue(Some(client_id)) => write!(f, "the queue of {client_id} is full"),
+            Self::Observer(name) => write!(f, "the window of the observer {name} is full"),
             Self::Queue(None) => f.write_str(
                 "a subscriber's queue or the memory of its shard is full, or that shard takes too long for its turns",
             ),

@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
 use crate::now::{Millis, Now};
+use crate::observers::ObserverId;
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
 use crate::service::InnerPublication;
@@ -51,6 +52,8 @@ pub struct Principal {
     pub max_held_messages: usize,
     /// Bytes of those messages, topics and properties included.
     pub max_held_bytes: u64,
+    /// Observers that are not told what it publishes, since they are of the same service.
+    pub unobserved_by: Vec<ObserverId>,
 }
 
 /// Names a principal at its shard.
@@ -120,6 +123,11 @@ impl Principals {
         self.all.get(&key).map(|registered| &registered.principal)
     }
 
+    /// Observers that are not told what the principal of a connection publishes.
+    pub(crate) fn unobserved_by(&self, key: ConnectionKey) -> &[ObserverId] {
+        self.get(key).map_or(&[], |principal| &principal.unobserved_by)
+    }
+
     /// The name of the principal of a connection, and its tenant.
     pub(crate) fn name(&self, key: ConnectionKey) -> Option<(TenantId, &str)> {
         self.get(key).map(|principal| (principal.tenant, &*principal.name))
@@ -157,6 +165,7 @@ impl Engine {
             return;
         }
         self.links.forget_waiting(key);
+        self.observers.forget_waiting(key);
         self.groups.dealers.waiting.remove(&key);
         self.uplinks.forget_waiting(key);
         if let Some(connection) = self.desk.connections.remove(key)

@@ -4,9 +4,11 @@
 
 use std::sync::LazyLock;
 
-use tidegate_tidy::rules::{budgets, documented, layers, links, map, named, names, panics, purity, structure, text};
+use tidegate_tidy::rules::{
+    budgets, documented, layers, links, map, named, names, panics, purity, structure, text, words,
+};
 use tidegate_tidy::source::Sources;
-use tidegate_tidy::tree::Tree;
+use tidegate_tidy::tree::{self, Tree};
 use tidegate_tidy::{Violation, ceilings, exceptions, report};
 
 static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::load().unwrap());
@@ -96,4 +98,13 @@ fn files_and_tests_that_pages_name_are_there() {
 #[test]
 fn text_is_clean_and_means_the_same_everywhere() {
     none(&text::violations(&TREE));
+}
+
+#[test]
+fn words_become_plainer() {
+    if std::env::var_os("TIDY_LOWER").is_some() {
+        std::fs::write(tree::root().join(words::CEILINGS), words::lowered(&TREE)).unwrap();
+        return;
+    }
+    none(&words::violations(&TREE));
 }

@@ -227,6 +227,7 @@ impl Engine {
             }
         }
         self.uplinks.forget_waiting(key);
+        self.observers.forget_waiting(key);
         let of_uplink = connection_listener == UPLINK_LISTENER;
         self.desk.set_connection_timer(key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });

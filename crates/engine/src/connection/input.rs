@@ -411,6 +411,7 @@ impl Engine {
         if self.waits_for_turn_alone(now, key) {
             return;
         }
+        self.observers.give_up(key);
         self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
         self.links.forget_waiting(key);
         for shard in self.links.roster.others() {

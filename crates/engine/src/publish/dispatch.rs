@@ -210,11 +210,10 @@ impl Publishing<'_> {
         {
             self.retain(now, publication);
         }
-        if traits.is_record {
-            self.tell_record(publication, source.session, None);
-        }
-        if traits.is_report {
-            self.tell_report(publication, source.session, None);
+        if !traits.observers.is_empty() {
+            let session = source.session.and_then(|session| self.desk.sessions.get(session.0));
+            let name = session.map(|session| session.client_id.to_string()).unwrap_or_default();
+            self.observers.tell_observers(self.desk, traits.observers, publication, &name, None);
         }
         let (_, route) = self.cache.get(slot);
         u32::from(reach!(self).dispatch(now, route, publication, source).waits)

@@ -12,7 +12,6 @@ pub(crate) mod layouts;
 pub(crate) mod pipeline;
 pub(crate) mod publishing;
 pub(crate) mod stages;
-mod to_shell;
 pub(crate) mod turn_share;
 mod with_properties;
 

@@ -43,6 +43,7 @@ impl Notice {
         match reason {
             Reason::NodeLost => Self::Close,
             Reason::StoreFull => Self::AcknowledgementOrClose(Reason::StoreFull),
+            Reason::BusRefused | Reason::ObserverRefused => Self::AcknowledgementOrClose(reason),
             Reason::QueueFullReject => Self::AcknowledgementOrClose(Reason::RejectedTooLong),
             _ => Self::Acknowledgement,
         }
@@ -102,6 +103,13 @@ impl Engine {
             }
             Deferral::Queues { shard, full, whose } => self.withhold(now, key, (shard, full), whose),
             Deferral::Answers => self.park(now, key),
+            Deferral::Observer(id) => {
+                let name = self.observers.name(id).unwrap_or_default().to_owned();
+                self.desk.tell_delayed(Delay::Observer(name), key);
+                if self.observers.wait(id, key) {
+                    self.park(now, key);
+                }
+            }
         }
         self.desk.counters.messages_in[it.raw.qos as usize] -= 1;
         self.desk.counters.payload_bytes_in -= it.raw.payload.len() as u64;
@@ -165,11 +173,14 @@ impl Engine {
         }
         self.charge_own_loop_lag(now, key, deliveries, raw.payload.len());
         let mut waits = u32::from(done.waits);
-        if traits.are_for_shell() {
-            waits += self.tell_shell_of(it, ticket);
+        let mut reached = done.reached;
+        if !traits.observers.is_empty() {
+            let told = self.tell_observers_of(it, ticket);
+            reached |= told > 0;
+            waits += told;
         }
         if raw.packet_id.is_some() {
-            let outcome = self.outcome_of(raw.qos, refused, done.reached || traits.are_for_shell());
+            let outcome = self.outcome_of(raw.qos, refused, reached);
             self.answer_publish(now, key, raw, outcome, waits, mark);
         }
         self.after_publish(now, key, it.tenant, done.full);

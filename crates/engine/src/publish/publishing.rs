@@ -6,6 +6,7 @@ use crate::desk::Desk;
 use crate::engine::AssignedNames;
 use crate::groups::Groups;
 use crate::link::Links;
+use crate::observers::Observers;
 use crate::orchestrator::homes::HomesInForce;
 use crate::orchestrator::uplink::Uplinks;
 use crate::principals::Principals;
@@ -25,6 +26,7 @@ pub(crate) struct Publishing<'e> {
     pub scratch_route: &'e mut Route,
     pub retained: &'e mut RetainedStore,
     pub assigned: &'e mut AssignedNames,
+    pub observers: &'e mut Observers,
     pub nodes: &'e mut Nodes,
     pub homes: &'e HomesInForce,
     pub rules: &'e Rules,
@@ -45,6 +47,7 @@ macro_rules! publishing {
             scratch_route: &mut $engine.scratch_route,
             retained: &mut $engine.retained,
             assigned: &mut $engine.assigned,
+            observers: &mut $engine.observers,
             nodes: &mut $engine.nodes,
             homes: &$engine.homes,
             rules: &$engine.rules,

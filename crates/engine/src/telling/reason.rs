@@ -206,6 +206,8 @@ reasons! {
     PayloadTooLong = 83, "payload_too_long", ImplementationSpecificError, "the payload is longer than the limit";
     /// A publisher without a session has to wait, and as many of its messages wait as may.
     PublisherHeld = 84, "publisher_held", QuotaExceeded, "the publisher has to wait, and as many of its messages wait as may";
+    /// An observer that must have a message takes no more, or not this one.
+    ObserverRefused = 85, "observer_refused", QuotaExceeded, "a service that must have the message takes no more, or not this message";
 }
 
 /// Number of reasons, the length of a table of counters by reason.
@@ -250,6 +252,7 @@ impl Reason {
                 | Self::FleetFull
                 | Self::NoBroker
                 | Self::BusRefused
+                | Self::ObserverRefused
                 | Self::PublisherHeld
                 | Self::ServerShuttingDown
                 | Self::NotServedHere

@@ -29,6 +29,7 @@ mod loop_lag;
 mod model;
 mod moves;
 mod moving;
+mod observers;
 mod policies;
 mod principals;
 mod priorities;

@@ -2,6 +2,7 @@
 //! clients elsewhere. All of it is bounded, and a shard waits for none of them.
 
 pub(crate) mod membership;
+pub(crate) mod observers;
 pub(crate) mod principals;
 pub(crate) mod records;
 
@@ -12,13 +13,15 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Instant;
 
 use tidegate_engine::{
-    InnerPublication, Millis, Place, Principal, Reason, RecordTicket, RetainedValue, ShardId, TenantId, partition_of,
+    InnerPublication, Millis, ObservedTicket, Observer, ObserverError, ObserverId, ObserverWindow, Place, Principal,
+    Reason, RetainedValue, ShardId, TenantId, partition_of,
 };
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::listener::Shortage;
+use crate::service::observers::{NodeObservers, ObserverSink};
 use crate::service::principals::{Answered, NodePrincipals};
-use crate::service::records::{RecordSink, ReportSink};
+use crate::service::records::TakenSink;
 use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
 
@@ -75,12 +78,16 @@ pub(crate) enum ServiceOrder {
     PublishAs { principal: u64, message: Box<InnerPublication>, number: u64 },
     /// Say what is retained under a topic, if the principal may know.
     ReadRetained { principal: Box<Principal>, topic: String, answer: Sender<Result<Option<RetainedValue>, Reason>> },
-    /// Tell messages for applications here from now on.
-    Records(Box<RecordSink>),
-    /// Tell what mobile nodes say of themselves here from now on.
-    Reports(Box<ReportSink>),
-    /// What became of a message for applications.
-    Recorded { ticket: RecordTicket, refused: Option<Reason> },
+    /// Tell here what has become of messages from a bus from now on.
+    TellTaken(Box<TakenSink>),
+    /// Begin to observe.
+    Observe { number: u64, observer: Box<Observer>, sink: ObserverSink, answer: Sender<Result<(), ObserverError>> },
+    /// Deliver the messages of an observer of the settings here from now on.
+    AttachObserver { observer: ObserverId, window: ObserverWindow, sink: ObserverSink },
+    /// Observe no more.
+    EndObserver { number: u64 },
+    /// What has become of a message at an observer.
+    Observed { ticket: ObservedTicket, refused: Option<Reason> },
     /// Send a client elsewhere, and answer whether there was one.
     SendElsewhere { tenant: TenantId, client_id: String, reference: String, answer: Sender<bool> },
 }
@@ -95,8 +102,8 @@ impl fmt::Debug for ServiceOrder {
 #[derive(Default)]
 pub(crate) struct Services {
     pongs: Option<(SyncSender<Pong>, ServiceWake)>,
-    pub(crate) records: Option<Box<RecordSink>>,
-    pub(crate) reports: Option<Box<ReportSink>>,
+    pub(crate) taken: Option<Box<TakenSink>>,
+    pub(crate) observers: NodeObservers,
     pub(crate) principals: NodePrincipals,
     /// What services publish to names that are no topics of their own.
     pub(crate) misnamed: Shortage,
@@ -240,9 +247,13 @@ impl Shard {
             ServiceOrder::ReadRetained { principal, topic, answer } => {
                 let _ = answer.send(self.engine.retained_for(self.now, &principal, &topic));
             }
-            ServiceOrder::Records(sink) => self.services.records = Some(sink),
-            ServiceOrder::Reports(sink) => self.services.reports = Some(sink),
-            ServiceOrder::Recorded { ticket, refused } => self.engine.confirm_record(self.now, ticket, refused),
+            ServiceOrder::TellTaken(sink) => self.services.taken = Some(sink),
+            ServiceOrder::Observe { number, observer, sink, answer } => {
+                let _ = answer.send(self.observe(number, *observer, sink));
+            }
+            ServiceOrder::AttachObserver { observer, window, sink } => self.attach_observer(observer, window, sink),
+            ServiceOrder::EndObserver { number } => self.end_observer(number),
+            ServiceOrder::Observed { ticket, refused } => self.confirm_observed(ticket, refused),
             ServiceOrder::SendElsewhere { tenant, client_id, reference, answer } => {
                 let _ = answer.send(self.engine.send_elsewhere(self.now, tenant, &client_id, &reference));
             }

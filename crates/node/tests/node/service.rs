@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_engine::{InnerPublication, Millis, Principal, PrincipalKind, Reason, TenantId};
+use tidegate_engine::{
+    InnerPublication, Millis, Observer, ObserverPolicy, ObserverWindow, Principal, PrincipalKind, Reason, TenantId,
+};
 use tidegate_mqtt::{QoS, ReasonCode};
-use tidegate_node::{Answered, Node, ServiceWake};
+use tidegate_node::{Answered, Deliver, Node, ServiceWake};
 
 use crate::wire::*;
 use crate::{addresses, settings};
@@ -81,6 +83,7 @@ fn a_principal_is_answered_on_every_shard() {
             identity: None,
             max_held_messages: 10,
             max_held_bytes: 10_000,
+            unobserved_by: Vec::new(),
         };
         let principal = node.handle().principal(principal, 1, &answered);
         let message = InnerPublication {
@@ -101,4 +104,43 @@ fn a_principal_is_answered_on_every_shard() {
         principal.publish(InnerPublication { topic: "$SYS/x".into(), ..message }, 2).unwrap();
         assert_eq!(outcomes.recv(), Ok((2, Err(Reason::NotAuthorized))));
     }
+}
+
+#[test]
+fn an_observer_hears_of_every_shard_and_holds_acknowledgements() {
+    let node = Node::start(settings(3)).unwrap();
+    let [tcp, ..] = addresses(&node);
+    let handle = node.handle();
+    let (sender, observed) = std::sync::mpsc::channel();
+    let deliver: Deliver = Arc::new(move |message| sender.send(message).unwrap());
+    let sink = |filter: &str| Observer {
+        name: "sink".into(),
+        filters: vec![filter.into()],
+        tenant: None,
+        window: ObserverWindow { messages: 30, bytes: 30_000 },
+        policy: ObserverPolicy::Hold,
+        refusal: Reason::ObserverRefused,
+    };
+    assert!(handle.observe(sink("a/#/b"), &deliver).is_err());
+    let observing = handle.observe(sink("list"), &deliver).unwrap();
+    for name in ["a", "b", "c", "d"] {
+        let mut client = Client::connect(&tcp, name);
+        // QoS 1, packet identifier 7.
+        client.send(b"\x32\x09\x00\x04list\x00\x07x");
+        let message = observed.recv().unwrap();
+        assert_eq!((&*message.message().client_id, &*message.message().topic), (name, "list"));
+        if name == "d" {
+            // It is dropped unconfirmed, and an MQTT 3 client cannot be told.
+            drop(message);
+            assert!(client.rest().is_empty());
+        } else {
+            message.confirm();
+            client.expect(&[0x40, 2, 0, 7]);
+        }
+    }
+    drop(observing);
+    let mut client = Client::connect(&tcp, "e");
+    client.send(b"\x32\x09\x00\x04list\x00\x07x");
+    client.expect(&[0x40, 2, 0, 7]);
+    assert!(observed.try_recv().is_err());
 }

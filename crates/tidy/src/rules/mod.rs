@@ -11,3 +11,4 @@ pub mod panics;
 pub mod purity;
 pub mod structure;
 pub mod text;
+pub mod words;

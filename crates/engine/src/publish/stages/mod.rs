@@ -5,6 +5,7 @@
 mod exchange;
 mod fleet;
 mod missing;
+mod observers;
 mod repetition;
 mod rights;
 mod room;
@@ -17,6 +18,7 @@ use tidegate_mqtt::QoS;
 use crate::connection::to_write::WIDE_RECEIVERS;
 use crate::engine::Engine;
 use crate::ids::{SessionKey, ShardId, TenantId};
+use crate::observers::ObserverId;
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;
 
@@ -46,6 +48,8 @@ pub(crate) enum Deferral {
     Queues { shard: ShardId, full: u32, whose: Option<SessionKey> },
     /// Other shards were asked for room and have not answered.
     Answers,
+    /// The window of an observer is full.
+    Observer(ObserverId),
 }
 
 /// Why nobody gets a message.
@@ -73,6 +77,7 @@ pub(crate) enum Stage {
     Missing,
     Store,
     Fleet,
+    Observers,
     Wide,
     Room,
 }
@@ -85,9 +90,10 @@ pub(crate) enum Stage {
 ///   waits for nothing.
 /// - `Understanding` is before all stages that defer: waiting does not make the message valid.
 /// - `Missing` is before `Store`: a message that is sent again to another node needs no room here.
-/// - `Store` and `Fleet` are before `Wide`, which only delays.
+/// - `Store` and `Fleet` are before `Observers`: what is not taken at all need not be observed.
+/// - `Wide` only delays, and so comes behind all that reject.
 /// - `Room` is last: it uses up the room that was reserved for this message, so nothing behind it may defer or reject.
-pub(crate) const ORDER: [Stage; 9] = [
+pub(crate) const ORDER: [Stage; 10] = [
     Stage::Exchange,
     Stage::Repetition,
     Stage::Rights,
@@ -95,6 +101,7 @@ pub(crate) const ORDER: [Stage; 9] = [
     Stage::Missing,
     Stage::Store,
     Stage::Fleet,
+    Stage::Observers,
     Stage::Wide,
     Stage::Room,
 ];
@@ -179,6 +186,7 @@ impl Engine {
             Stage::Missing => self.check_missing(it),
             Stage::Store => self.check_store(it),
             Stage::Fleet => self.check_fleet(it),
+            Stage::Observers => self.check_observers(it),
             Stage::Wide => self.check_line(it),
             Stage::Room => self.reserve_room(it),
         }

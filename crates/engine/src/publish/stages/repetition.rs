@@ -8,15 +8,22 @@ use crate::engine::Engine;
 use crate::publish::inbound::Inbound;
 
 impl Engine {
-    /// Answers it, unless its answer waits already. The shell gets it again, since what it has confirmed to an earlier
-    /// connection is not known.
+    /// Answers it, unless its answer waits already. Observers are told again, since it is not known what they have
+    /// confirmed to an earlier connection.
     #[cold]
     pub(super) fn answer_repetition(&mut self, it: &Inbound<'_>) -> Step {
         let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
         if self.awaits_pub_rec(it) {
             return Step::Done;
         }
-        let waits = self.tell_shell_of(it, Some(self.next_ticket(it.key)));
+        let mut waits = 0;
+        if !self.observers_of(it).is_empty() {
+            let room = self.check_observers(it);
+            if room != Step::Continue {
+                return room;
+            }
+            waits = self.tell_observers_of(it, Some(self.next_ticket(it.key)));
+        }
         // What it repeats may have been written only just now.
         let stored = self.desk.sessions.is_stored(session);
         self.answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);

@@ -2,8 +2,8 @@
 
 use super::Step;
 use crate::engine::Engine;
+use crate::observers::{ObserverId, ObserverSet};
 use crate::publish::inbound::Inbound;
-use crate::publish::publishing::publishing;
 use crate::telling::reason::Reason;
 
 impl Engine {
@@ -19,9 +19,10 @@ impl Engine {
         if !self.cache.traits(it.slot).is_report || !self.is_unusable_report(it) {
             return Step::Continue;
         }
-        // The shell knows what is wrong with it, and counts it.
-        let topic = self.topic_of(it);
-        publishing!(self).tell_report(&it.publication(&topic), it.session, None);
+        // Who observes reports knows what is wrong with it, and counts it.
+        let (topic, set) = (self.topic_of(it), ObserverSet::default().with_if(true, ObserverId::REPORTS));
+        let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
+        self.observers.tell_observers(&mut self.desk, set, &it.publication(&topic), &name, None);
         Reason::NotUnderstood.into()
     }
 

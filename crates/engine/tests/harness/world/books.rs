@@ -1,7 +1,8 @@
 //! What engines have counted, told and asked for.
 
 use tidegate_engine::{
-    ApplicationMessage, Counters, Gauges, InnerPublication, LogEvent, Principal, PrincipalKind, Reason, TenantId,
+    Counters, Gauges, InnerPublication, LogEvent, ObservedMessage, ObserverId, Principal, PrincipalKind, Reason,
+    TenantId,
 };
 use tidegate_mqtt::ReasonCode;
 
@@ -10,7 +11,15 @@ use super::World;
 /// A principal of the default tenant that may hold ten messages.
 pub(crate) fn principal(kind: PrincipalKind, name: &str) -> Principal {
     let (max_held_messages, max_held_bytes) = (10, 100_000);
-    Principal { kind, tenant: TenantId::DEFAULT, name: name.into(), identity: None, max_held_messages, max_held_bytes }
+    Principal {
+        kind,
+        tenant: TenantId::DEFAULT,
+        name: name.into(),
+        identity: None,
+        max_held_messages,
+        max_held_bytes,
+        unobserved_by: Vec::new(),
+    }
 }
 
 impl World {
@@ -44,17 +53,24 @@ impl World {
     }
 
     /// Runs, and takes what nodes have said of themselves, each with its shard.
-    pub(crate) fn take_reports(&self) -> Vec<(u16, ApplicationMessage)> {
+    pub(crate) fn take_reports(&self) -> Vec<(u16, ObservedMessage)> {
         self.run();
         let reports = std::mem::take(&mut self.0.borrow_mut().reports);
         reports.into_iter().map(|(shard, message)| (shard as u16, message)).collect()
     }
 
     /// Runs, and takes the messages for applications, each with its shard.
-    pub(crate) fn take_records(&self) -> Vec<(u16, ApplicationMessage)> {
+    pub(crate) fn take_records(&self) -> Vec<(u16, ObservedMessage)> {
         self.run();
         let records = std::mem::take(&mut self.0.borrow_mut().records);
         records.into_iter().map(|(shard, message)| (shard as u16, message)).collect()
+    }
+
+    /// Runs, and takes the messages for observers that tests have added.
+    pub(crate) fn take_observed(&self) -> Vec<(u16, ObserverId, ObservedMessage)> {
+        self.run();
+        let observed = std::mem::take(&mut self.0.borrow_mut().observed);
+        observed.into_iter().map(|(shard, id, message)| (shard as u16, id, message)).collect()
     }
 
     /// Runs, and takes the answers to what principals have published.

@@ -1,6 +1,9 @@
 //! Which stage of the publish pipeline answers when several would, and what each answer means for the publisher.
 
-use tidegate_engine::{Access, AddressSettings, Durability, OverflowPolicy, Reason, Settings, Subject};
+use tidegate_engine::{
+    Access, AddressSettings, Durability, Observer, ObserverPolicy, ObserverWindow, OverflowPolicy, Reason, Settings,
+    Subject,
+};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::{Packet, PacketType, QoS, ReasonCode};
 
@@ -30,11 +33,14 @@ enum Fault {
     UnknownReceipts,
     /// The store is full.
     StoreFull,
+    /// The window of an observer is full.
+    ObserverFull,
     /// The queue of a subscriber is full and rejects.
     QueueFull,
 }
 
-const FAULTS: [Fault; 5] = [Fault::Repeated, Fault::Denied, Fault::UnknownReceipts, Fault::StoreFull, Fault::QueueFull];
+const FAULTS: [Fault; 6] =
+    [Fault::Repeated, Fault::Denied, Fault::UnknownReceipts, Fault::StoreFull, Fault::ObserverFull, Fault::QueueFull];
 
 fn settings(settings: &mut Settings) {
     settings.durability = Durability::Commit;
@@ -69,6 +75,17 @@ fn publish_with(faults: &[Fault]) -> (ReasonCode, Option<Reason>) {
     if faults.contains(&Fault::Denied) {
         world.engine(0, |engine, _| engine.set_access(Some(Box::new(NothingIsAllowed))));
     }
+    if faults.contains(&Fault::ObserverFull) {
+        let observer = Observer {
+            name: "sink".into(),
+            filters: vec!["#".into()],
+            tenant: None,
+            window: ObserverWindow::default(),
+            policy: ObserverPolicy::Refuse,
+            refusal: Reason::ObserverRefused,
+        };
+        world.engine(0, |engine, _| engine.observe(observer)).expect("an observer");
+    }
     world.engine(0, |engine, _| engine.set_store_full(faults.contains(&Fault::StoreFull)));
     let before = world.counters().dropped;
     let last = if faults.contains(&Fault::UnknownReceipts) { sent(7).user("receipt", "bogus") } else { sent(7) };
@@ -85,6 +102,7 @@ fn answer_of(fault: Option<Fault>) -> (ReasonCode, Option<Reason>) {
         Some(Fault::Denied) => (ReasonCode::NotAuthorized, Some(Reason::NotAuthorized)),
         Some(Fault::UnknownReceipts) => (ReasonCode::ImplementationSpecificError, Some(Reason::NotUnderstood)),
         Some(Fault::StoreFull) => (ReasonCode::QuotaExceeded, Some(Reason::StoreFull)),
+        Some(Fault::ObserverFull) => (ReasonCode::QuotaExceeded, Some(Reason::ObserverRefused)),
         Some(Fault::QueueFull) => (ReasonCode::QuotaExceeded, Some(Reason::QueueFullReject)),
     }
 }
@@ -97,7 +115,11 @@ fn the_first_stage_that_finds_a_fault_answers() {
             // A repetition has the properties of the first packet.
             continue;
         }
-        assert_eq!(publish_with(&faults), answer_of(faults.first().copied()), "{faults:?}");
+        // Observers are told a repetition, too.
+        let observed = Some(Fault::ObserverFull).filter(|full| faults.contains(full));
+        let first = faults.first().copied();
+        let decides = if first == Some(Fault::Repeated) { observed.or(first) } else { first };
+        assert_eq!(publish_with(&faults), answer_of(decides), "{faults:?}");
     }
 }
 
