@@ -5,6 +5,8 @@
 //! connections, without a transport: everything that makes a client wait makes it wait too, and other shards confirm to
 //! it. What it publishes meanwhile is held, within its bounds.
 
+use crate::access::Rules;
+use crate::desk::Desk;
 use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
@@ -393,28 +395,6 @@ impl Engine {
         }
     }
 
-    /// Whether a publisher, which is a principal if it has no session, may publish to a topic.
-    pub(crate) fn publisher_may(
-        &self,
-        (key, session): (ConnectionKey, Option<SessionKey>),
-        topic: &str,
-        qos: QoS,
-        retain: bool,
-    ) -> bool {
-        if let Some(session) = session {
-            return self.rules.may_publish(&self.desk, session, topic, qos, retain);
-        }
-        self.principals.get(key).is_some_and(|principal| {
-            principal.kind == PrincipalKind::Broker
-                || self.rules.subject_may_publish(&self.settings, principal.subject(), topic, qos, retain)
-        })
-    }
-
-    /// Whether the principal of a connection is a part of the broker.
-    pub(crate) fn is_broker(&self, key: ConnectionKey) -> bool {
-        self.principals.get(key).is_some_and(|principal| principal.kind == PrincipalKind::Broker)
-    }
-
     /// Every answer that a principal waits for is one of its pending acknowledgements.
     pub(crate) fn audit_principals(&self, wrong: &mut dyn FnMut(String)) {
         for (key, registered) in &self.principals.all {
@@ -428,5 +408,31 @@ impl Engine {
                 wrong(format!("messages of {:?} are held and nothing will release them", registered.principal.name));
             }
         }
+    }
+}
+
+impl Principals {
+    /// Whether a publisher, which is a principal if it has no session, may publish to a topic.
+    pub(crate) fn publisher_may(
+        &self,
+        desk: &Desk,
+        rules: &Rules,
+        (key, session): (ConnectionKey, Option<SessionKey>),
+        topic: &str,
+        qos: QoS,
+        retain: bool,
+    ) -> bool {
+        if let Some(session) = session {
+            return rules.may_publish(desk, session, topic, qos, retain);
+        }
+        self.get(key).is_some_and(|principal| {
+            principal.kind == PrincipalKind::Broker
+                || rules.subject_may_publish(&desk.settings, principal.subject(), topic, qos, retain)
+        })
+    }
+
+    /// Whether the principal of a connection is a part of the broker.
+    pub(crate) fn is_broker(&self, key: ConnectionKey) -> bool {
+        self.get(key).is_some_and(|principal| principal.kind == PrincipalKind::Broker)
     }
 }
