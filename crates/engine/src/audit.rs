@@ -43,9 +43,9 @@ impl Engine {
             self.audit_session(&mut found, SessionKey(key), session);
             self.audit_flow(&mut found, SessionKey(key), session);
         }
-        self.groups.audit((self.place.shard, &self.roster), &self.desk, &mut |what| found.0.push(what));
+        self.groups.audit((self.place.shard, &self.links.roster), &self.desk, &mut |what| found.0.push(what));
         self.desk.tenants.audit(&self.desk, &mut |what| found.0.push(what));
-        self.retained.audit(&mut |what| found.0.push(what));
+        self.retained.values.audit(&mut |what| found.0.push(what));
         self.audit_admissions(&mut |what| found.0.push(what));
         self.observers.audit(&mut |what| found.0.push(what));
         self.audit_principals(&mut |what| found.0.push(what));
@@ -67,7 +67,7 @@ impl Engine {
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
-        let elsewhere = desk.uplinks.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
+        let elsewhere = self.uplinks.settlement.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
         let lists = aliases + runs + outgoing;
         let held = elsewhere + input + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
@@ -120,7 +120,7 @@ impl Engine {
         found.equal(
             "timers",
             desk.timers.len() as u64,
-            (of_connections + of_sessions + of_queues + of_sys + desk.uplinks.timers()) as u64,
+            (of_connections + of_sessions + of_queues + of_sys + self.uplinks.timers()) as u64,
         );
     }
 
@@ -148,7 +148,7 @@ impl Engine {
             let short = short
                 || self.observers.holds(key)
                 || self.turn_share.holds(key)
-                || self.desk.uplinks.holds(key)
+                || self.uplinks.holds(key)
                 || extra.suspended;
             let asked = !parked.askers.is_empty() || matches!(extra.reserving, Reserving::Asked(_));
             let missed = self.groups.dealers.waiting.contains(&key) || self.links.holds(key);
@@ -160,7 +160,7 @@ impl Engine {
 
     fn audit_session(&self, found: &mut Findings, key: SessionKey, session: &Session) {
         let name = || format!("{:?}", session.client_id);
-        found.holds(self.desk.find_session(session.tenant, &session.client_id) == Some(key), || {
+        found.holds(self.desk.sessions.find_session(session.tenant, &session.client_id) == Some(key), || {
             format!("{} is not found by name", name())
         });
         let connection = session.connection.and_then(|key| self.desk.connections.get(key));

@@ -165,7 +165,7 @@ impl Engine {
         self.links.forget_waiting(key);
         self.observers.forget_waiting(key);
         self.groups.dealers.waiting.remove(&key);
-        self.desk.uplinks.forget_waiting(key);
+        self.uplinks.forget_waiting(key);
         if let Some(connection) = self.desk.connections.remove(key)
             && let Some(extra) = connection.extra
         {
@@ -205,13 +205,13 @@ impl Engine {
     pub fn retained_for(&self, now: Now, principal: &Principal, topic: &str) -> Result<Option<RetainedValue>, Reason> {
         TopicName::new(topic).map_err(|_| Reason::InvalidTopicName)?;
         let subject = principal.subject();
-        if principal.kind == PrincipalKind::User && !self.subject_may_read(subject, topic) {
+        if principal.kind == PrincipalKind::User && !self.rules.subject_may_read(&self.settings, subject, topic) {
             return Err(Reason::NotAuthorized);
         }
-        if self.roster.home_of_topic(principal.tenant, topic) != self.place.shard {
+        if self.links.roster.home_of_topic(principal.tenant, topic) != self.place.shard {
             return Err(Reason::NotServedHere);
         }
-        let message = self.retained.get(principal.tenant, topic, now.monotonic);
+        let message = self.retained.values.get(principal.tenant, topic, now.monotonic);
         Ok(message.map(|message| {
             let publication = message.publication();
             RetainedValue {
@@ -259,7 +259,7 @@ impl Engine {
         };
         self.desk.counters.messages_in[raw.qos as usize] += 1;
         self.desk.counters.payload_bytes_in += raw.payload.len() as u64;
-        let tenant = if self.desk.uplinks.is_on() { TenantId::UPLINK } else { message.tenant };
+        let tenant = if self.uplinks.brokers.config.is_on() { TenantId::UPLINK } else { message.tenant };
         let mut properties = std::mem::take(&mut self.scratch_properties);
         properties.clear();
         let source = (key, None, tenant);
@@ -427,10 +427,11 @@ impl Engine {
         retain: bool,
     ) -> bool {
         if let Some(session) = session {
-            return self.may_publish(session, topic, qos, retain);
+            return self.rules.may_publish(&self.desk, session, topic, qos, retain);
         }
         self.principals.get(key).is_some_and(|principal| {
-            principal.kind == PrincipalKind::Broker || self.subject_may_publish(principal.subject(), topic, qos, retain)
+            principal.kind == PrincipalKind::Broker
+                || self.rules.subject_may_publish(&self.settings, principal.subject(), topic, qos, retain)
         })
     }
 

@@ -1,5 +1,7 @@
 //! From bytes to packets: finding frames, sending each to its handler, and holding back a publisher that has to wait.
 
+use crate::connection::connecting::connecting;
+use crate::session::acknowledge::acknowledging;
 use tidegate_mqtt::{
     DecodeError, Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
 };
@@ -208,7 +210,7 @@ impl Engine {
             }
             let max = match self.desk.listener(connection.listener) {
                 Some(listener) => listener.max_packet_size,
-                None => self.desk.uplinks.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
+                None => self.uplinks.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
             };
             let result = match split_frame(rest, max) {
                 Ok(None) if connection.phase == Phase::AwaitConnect => match check_first_byte(rest) {
@@ -271,10 +273,10 @@ impl Engine {
                     self.charge_rate(now, key, whole.len());
                 }
             }
-            PacketType::PubAck => self.handle_pub_ack(now, key, version, frame)?,
-            PacketType::PubRec => self.handle_pub_rec(now, key, version, frame)?,
-            PacketType::PubRel => self.handle_pub_rel(key, version, frame)?,
-            PacketType::PubComp => self.handle_pub_comp(now, key, version, frame)?,
+            PacketType::PubAck => acknowledging!(self).handle_pub_ack(now, key, version, frame)?,
+            PacketType::PubRec => acknowledging!(self).handle_pub_rec(now, key, version, frame)?,
+            PacketType::PubRel => acknowledging!(self).handle_pub_rel(key, version, frame)?,
+            PacketType::PubComp => acknowledging!(self).handle_pub_comp(now, key, version, frame)?,
             PacketType::Subscribe => self.handle_subscribe(now, key, version, frame)?,
             PacketType::Unsubscribe => self.handle_unsubscribe(now, key, version, frame)?,
             PacketType::PingReq => {
@@ -284,7 +286,7 @@ impl Engine {
                 self.desk.send_ahead(key, PacketType::PingResp, &answer);
             }
             PacketType::Disconnect => self.handle_disconnect(now, key, version, frame)?,
-            PacketType::Auth => self.handle_auth(now, key, version, frame)?,
+            PacketType::Auth => connecting!(self).handle_auth(now, key, version, frame)?,
             PacketType::Connect => return Err(Refused::new(Reason::ProtocolError, "a second CONNECT")),
             PacketType::ConnAck | PacketType::SubAck | PacketType::UnsubAck | PacketType::PingResp => {
                 return Err(Refused::new(Reason::ProtocolError, format!("{packet_type} is sent by servers only")));
@@ -421,7 +423,7 @@ impl Engine {
         self.observers.give_up(key);
         self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
         self.links.forget_waiting(key);
-        for shard in self.roster.others() {
+        for shard in self.links.roster.others() {
             self.links.send(shard, Record::GiveUp { connection: key });
         }
         if !self.waits_for_step(now, key) && !self.waits_for_rate(key) {

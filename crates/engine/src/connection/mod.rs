@@ -4,6 +4,7 @@ pub(crate) mod after_frame;
 pub(crate) mod alias;
 pub(crate) mod close;
 pub(crate) mod connect;
+pub(crate) mod connecting;
 pub(crate) mod enhanced;
 pub(crate) mod identity;
 pub(crate) mod input;

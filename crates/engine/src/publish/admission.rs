@@ -167,7 +167,7 @@ impl Engine {
         let wanted = Wanted::of(publication);
         match before {
             Reserving::Granted { number, shards } => {
-                self.commit(number, shards, self.roster.living(route.remote_bits()));
+                self.commit(number, shards, self.links.roster.living(route.remote_bits()));
                 self.end_withholding(key);
                 return Step::Continue;
             }
@@ -180,7 +180,7 @@ impl Engine {
             Reserving::Refused | Reserving::Not => {}
         }
         let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
-        let remote = self.roster.living(route.remote_bits());
+        let remote = self.links.roster.living(route.remote_bits());
         match self.desk.rejecting(now.monotonic, route, &wanted, session, Some(publisher).filter(|_| waits && !leaving))
         {
             Err(_) if leaving && waits => Step::Done,
@@ -386,7 +386,7 @@ impl Engine {
         }
         if extra.withheld_until != Millis::NEVER {
             self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
-            for shard in self.roster.others() {
+            for shard in self.links.roster.others() {
                 self.links.send(shard, Record::GiveUp { connection: key });
             }
         }
@@ -402,7 +402,7 @@ impl Engine {
                 wrong(format!("room number {number} was asked for and nobody waits for it"));
             }
         }
-        if self.roster.is_alone() && self.desk.reservations.len() > 0 {
+        if self.links.roster.is_alone() && self.desk.reservations.len() > 0 {
             wrong("room is kept although nobody else could be asked".into());
         }
     }

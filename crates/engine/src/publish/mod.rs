@@ -60,7 +60,7 @@ impl Engine {
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
-        if raw.properties.is_empty() && !self.desk.uplinks.is_on() {
+        if raw.properties.is_empty() && !self.uplinks.brokers.config.is_on() {
             let slot = self.slot_of(tenant, raw.topic)?;
             let expires_at = self.expiry_of(now, slot, Millis::NEVER);
             let (raw, session, unknown_receipts) = (&raw, Some(session), false);
@@ -69,7 +69,7 @@ impl Engine {
         }
         let mut properties = std::mem::take(&mut self.scratch_properties);
         properties.clear();
-        let tenant = if self.desk.uplinks.is_on() { TenantId::UPLINK } else { tenant };
+        let tenant = if self.uplinks.brokers.config.is_on() { TenantId::UPLINK } else { tenant };
         let progress =
             self.publish_with_properties(now, (key, Some(session), tenant), &raw, Millis::NEVER, &mut properties);
         self.scratch_properties = properties;
@@ -98,7 +98,7 @@ impl Engine {
         }
         let name =
             TopicName::from_utf8(topic).map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
-        self.check_topic_levels(name.as_str())?;
+        self.settings.check_topic_levels(name.as_str())?;
         Ok(self.make_route(tenant, name.as_str()))
     }
 
@@ -138,7 +138,7 @@ impl Engine {
     /// Retains a message that is on its way in.
     #[cold]
     fn retain_inbound(&mut self, it: &Inbound<'_>) -> Option<Reason> {
-        if it.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide() {
+        if it.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide() {
             return None;
         }
         let topic = self.topic_of(it);
@@ -158,7 +158,8 @@ impl Engine {
     ) -> Option<Reason> {
         let refused = self.retain(now, publication);
         // The topic's home may be elsewhere, where it is refused for the same reason and nobody knows the publisher.
-        let told = refused.or_else(|| self.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
+        let told =
+            refused.or_else(|| self.desk.journal.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
         if let Some((reason, session)) = told.zip(session) {
             self.desk.tell_denied(Attempt::Retain, session, publication.topic, reason);
         }
@@ -173,7 +174,7 @@ impl Engine {
         let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
         if !extra.is_some_and(|extra| extra.acks.has_pub_rec(id)) {
             // What it repeats may have been written only just now.
-            let stored = self.desk.is_stored(session);
+            let stored = self.desk.sessions.is_stored(session);
             self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), 0, stored);
         }
         false
@@ -201,7 +202,7 @@ impl Engine {
     /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]).
     pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId) {
         let Some(session) = self.desk.session_of(key) else { return };
-        self.desk.end_exchange(session, id);
+        self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
         let known = session.flow.as_mut().is_some_and(|flow| flow.received.remove(id));
         if let Some(stored) = session.stored.filter(|_| known) {
@@ -211,7 +212,7 @@ impl Engine {
 
     /// Subscriptions go over the links as messages do: whoever fills them waits until they have drained.
     pub(crate) fn wait_for_full_links(&mut self, now: Now, key: ConnectionKey) {
-        let full = self.roster.others().into_iter().filter(|shard| self.links.is_full(*shard));
+        let full = self.links.roster.others().into_iter().filter(|shard| self.links.is_full(*shard));
         let full = full.fold(0, |bits, shard| bits | 1u64 << shard.0);
         if full != 0 {
             self.wait_for_links(now, key, full);

@@ -68,7 +68,7 @@ impl Engine {
         for stage in ORDER.into_iter().filter(|stage| stages.has(*stage)) {
             let step = self.ask_stage(stage, it);
             if step != Step::Continue && it.tenant == TenantId::UPLINK {
-                self.desk.uplinks.give_id_back();
+                self.uplinks.give_id_back();
             }
             match step {
                 Step::Continue => {}
@@ -93,7 +93,7 @@ impl Engine {
             Deferral::Fleet => {
                 self.start_withholding(now, key);
                 self.desk.tell_delayed(Delay::Queue(None), key);
-                self.desk.uplinks.add_waiting(key);
+                self.uplinks.add_waiting(key);
                 self.park(now, key);
             }
             Deferral::Interest => {

@@ -42,7 +42,7 @@ impl Engine {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
             properties.copy_forwardable_without(&[PROPERTY], forwarded);
-            self.next_message_id(now, session, raw.retain).append(forwarded);
+            self.uplinks.next_message_id(now, &self.desk, session, raw.retain).append(forwarded);
         } else if !self.cache.traits(slot).is_address {
             properties.copy_forwardable(forwarded);
         } else {

@@ -1,5 +1,6 @@
 //! What a publisher sends again, since it was not answered.
 
+use crate::groups::dealing::dealing;
 use tidegate_mqtt::{PacketId, ReasonCode};
 
 use super::{Exchange, Got};
@@ -27,7 +28,7 @@ impl Engine {
         if waits == 0 {
             return false;
         }
-        let stored = it.session.is_some_and(|session| self.desk.is_stored(session));
+        let stored = it.session.is_some_and(|session| self.desk.sessions.is_stored(session));
         self.answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
         true
     }
@@ -47,7 +48,7 @@ impl Engine {
         let mut publication = it.publication(&topic);
         publication.priority = self.cache.traits(slot).priority.level(it.properties);
         let (exchange, waits, refused) = self.send_exchange_again(now, exchange, slot, &mut publication, &source);
-        self.desk.set_exchange(of_session, id, exchange);
+        self.desk.sessions.set_exchange(&mut self.desk.journal, of_session, id, exchange);
         let outcome = self.outcome_of(raw.qos, refused, true);
         self.answer_publish(now, key, raw, outcome, waits, mark);
         self.wait_for_full_links(now, key);
@@ -73,8 +74,16 @@ impl Engine {
         }
         let (_, route) = self.cache.get(slot);
         reach!(self).deliver_to_rest(now, route, publication, source, known);
-        let in_transit = self.mark_in_transit(exchange.name);
-        let covered = exchange.covered.with(marked.with(self.got_here(self.place.shard)).without_sessions(in_transit));
+        let in_transit = self.desk.exchanges.mark_in_transit(
+            self.place,
+            &self.links.roster,
+            &self.desk.transfers,
+            &mut self.desk.journal,
+            exchange.name,
+        );
+        let covered = exchange.covered.with(
+            marked.with(self.desk.exchanges.got_here(&self.groups, self.place.shard)).without_sessions(in_transit),
+        );
         let exchange = Exchange { covered, ticket: source.ticket, ..exchange };
         let waits = self.pass_again(exchange, slot, publication, source);
         (exchange, waits, refused)
@@ -89,13 +98,13 @@ impl Engine {
         source: &Source,
     ) -> u32 {
         let (_, route) = self.cache.get(slot);
-        let deliver = Shards(self.roster.living(route.remote_bits()));
-        let home = self.roster.home_of_topic(publication.tenant, publication.topic);
+        let deliver = Shards(self.links.roster.living(route.remote_bits()));
+        let home = self.links.roster.home_of_topic(publication.tenant, publication.topic);
         let retain = publication.retain;
         let is_retained = |shard: ShardId| retain && home == shard;
         let mut waits = 0;
         self.links.exchange = Some(self.desk.exchanges.word(exchange.name, exchange.covered));
-        for shard in self.roster.others() {
+        for shard in self.links.roster.others() {
             let purpose =
                 if deliver.has(shard) { DELIVER } else { 0 } | if is_retained(shard) { RETAIN_AT_HOME } else { 0 };
             if purpose == 0 {
@@ -183,7 +192,7 @@ impl Reach<'_> {
         let from = self.desk.transfers.source;
         for group in route.groups() {
             if self.groups.deals_for(from, *group) && self.groups.partition_of(*group).is_some_and(&deals) {
-                self.deal_to(now, *group, publication, source, None);
+                dealing!(self).deal_to(now, *group, publication, source, None);
             }
         }
     }

@@ -9,7 +9,7 @@ impl Engine {
     #[cold]
     pub(super) fn resume_exchange(&mut self, it: &Inbound<'_>) -> Step {
         let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
-        let Some(exchange) = self.desk.exchange_of(session, id) else { return Step::Continue };
+        let Some(exchange) = self.desk.sessions.exchange_of(session, id) else { return Step::Continue };
         if self.awaits_pub_rec(it) {
             return Step::Done;
         }

@@ -13,7 +13,7 @@ impl Engine {
     /// acknowledgement of others is withheld.
     #[cold]
     pub(super) fn check_fleet(&mut self, it: &Inbound<'_>) -> Step {
-        let gate = self.desk.uplinks.gate();
+        let gate = self.uplinks.gate();
         let is_told = self.desk.connections.get(it.key).is_some_and(|connection| connection.version.is_v5());
         match gate {
             Gate::Open => Step::Continue,

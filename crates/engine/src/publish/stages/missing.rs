@@ -21,7 +21,7 @@ impl Engine {
         if !self.would_miss_somebody(it.slot, it.tenant, it.raw.retain) {
             return Step::Continue;
         }
-        if self.roster.misses_any() || self.is_leaving(it) {
+        if self.links.roster.misses_any() || self.is_leaving(it) {
             return Reason::NodeLost.into();
         }
         Step::Defer(Deferral::Interest)

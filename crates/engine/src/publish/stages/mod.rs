@@ -149,7 +149,7 @@ impl Engine {
         let mut stages = traits
             .stages
             .with_if(it.raw.payload.len() > self.settings.limits.max_payload, Stage::Rights)
-            .with_if(!self.is_known_to_be_allowed(it), Stage::Rights)
+            .with_if(!self.rules.is_known_to_be_allowed(&self.desk, &self.cache, it), Stage::Rights)
             .with_if(it.unknown_receipts, Stage::Understanding)
             .with_if(full, Stage::Store)
             // Other shards say whether their stores would have to take it in.
@@ -162,7 +162,7 @@ impl Engine {
             // The gate of the fleet bounds what is queued for brokers.
             return StageSet(stages.0 & !(1 << Stage::Room as u8)).with_if(!self.fleet_is_open(), Stage::Fleet);
         }
-        stages.with_if(self.misses_somebody(), Stage::Missing)
+        stages.with_if(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers), Stage::Missing)
     }
 
     /// The stages of QoS 2 messages that were taken before.
@@ -171,8 +171,8 @@ impl Engine {
         let Some((key, id)) = it.session.zip(it.raw.packet_id) else { return StageSet::NONE };
         let Some(session) = self.desk.sessions.get(key.0) else { return StageSet::NONE };
         let repeated = session.flow.as_ref().is_some_and(|flow| flow.received.contains(id));
-        let crosses =
-            session.rare.is_some() && self.desk.exchange_of(key, id).is_some_and(|exchange| !exchange.answered);
+        let crosses = session.rare.is_some()
+            && self.desk.sessions.exchange_of(key, id).is_some_and(|exchange| !exchange.answered);
         StageSet::NONE.with_if(repeated, Stage::Repetition).with_if(crosses, Stage::Exchange)
     }
 

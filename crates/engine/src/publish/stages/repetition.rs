@@ -25,7 +25,7 @@ impl Engine {
             waits = self.tell_observers_of(it, Some(self.next_ticket(it.key)));
         }
         // What it repeats may have been written only just now.
-        let stored = self.desk.is_stored(session);
+        let stored = self.desk.sessions.is_stored(session);
         self.answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
         Step::Done
     }

@@ -30,7 +30,7 @@ impl Engine {
             return true;
         }
         let publication = it.publication(self.cache.get(it.slot).0);
-        (it.raw.qos == QoS::ExactlyOnce && it.session.is_some_and(|session| self.desk.is_stored(session)))
+        (it.raw.qos == QoS::ExactlyOnce && it.session.is_some_and(|session| self.desk.sessions.is_stored(session)))
             || self.has_to_be_stored_for_receivers(it.slot, &Wanted::of(&publication))
     }
 
@@ -42,10 +42,12 @@ impl Engine {
         }
         let (_, route) = self.cache.get(slot);
         let mut targets = route.targets().iter().filter(|target| target.qos() != QoS::AtMostOnce);
-        targets.any(|target| self.desk.is_stored(target.session))
+        targets.any(|target| self.desk.sessions.is_stored(target.session))
             || route.groups().iter().any(|group| {
                 let mut members = self.groups.members(*group);
-                members.any(|(shard, session)| shard != self.place.shard || self.desk.is_stored(SessionKey(session)))
+                members.any(|(shard, session)| {
+                    shard != self.place.shard || self.desk.sessions.is_stored(SessionKey(session))
+                })
             })
     }
 }
