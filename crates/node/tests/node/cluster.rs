@@ -6,6 +6,7 @@ mod keeping;
 mod lying;
 mod proxy;
 mod routing;
+mod secured;
 mod slow_disk;
 mod strangers;
 mod world;
