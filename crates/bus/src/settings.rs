@@ -36,7 +36,8 @@ pub struct Settings {
     /// How long a member may take to release a partition that it is losing; then it is taken away. Shorter than
     /// `lease`.
     pub max_release_time: Duration,
-    /// Copies of each log and lease on the servers: 1 where one server is the whole bus, 3 where three or more are.
+    /// Copies of each log and lease on the servers. 0 lets the bus choose when it makes a log: on NATS 3 where three or
+    /// more servers are known, else 1; on Kafka 1.
     pub replicas: u8,
     /// Where the embedded bus keeps its logs; in memory without it. Other backends do not look at it.
     pub directory: Option<PathBuf>,
@@ -99,7 +100,7 @@ impl Default for Settings {
             max_ahead_bytes: 8 * 1024 * 1024,
             lease: USUAL_LEASE,
             max_release_time: Duration::from_secs(5),
-            replicas: 1,
+            replicas: 0,
             directory: None,
             max_embedded_bytes: 1024 * 1024 * 1024,
             tls_ca: None,
@@ -139,7 +140,7 @@ impl Settings {
         in_range("lease", millis(self.lease), 200..=day, "200 ms to a day")?;
         let release = "1 ms to the lease";
         in_range("max_release_time", millis(self.max_release_time), 1..=millis(self.lease), release)?;
-        in_range("replicas", u64::from(self.replicas), 1..=5, "1 to 5")?;
+        in_range("replicas", u64::from(self.replicas), 0..=5, "0 to 5")?;
         if is_name(&self.prefix) {
             Ok(())
         } else {

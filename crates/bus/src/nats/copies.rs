@@ -7,6 +7,16 @@ use serde_json::Value;
 /// From so many servers on, one copy is less than people mean.
 const MANY_SERVERS: usize = 3;
 
+/// How many copies a stream is made with: as many as are asked for; with 0 as many as let one server die, where there are
+/// enough servers. Two copies would let none die, since more than half have to confirm.
+pub(super) fn copies_for(asked: u8, servers: usize) -> u8 {
+    match asked {
+        0 if servers >= MANY_SERVERS => 3,
+        0 => 1,
+        asked => asked,
+    }
+}
+
 /// What a stream's copies lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
@@ -21,7 +31,8 @@ fn lack(stream: &Value, asked: u8, servers: usize) -> Option<Lack> {
     // A server by itself is in a cluster without a name.
     let is_clustered = stream["cluster"]["name"].as_str().is_some_and(|name| !name.is_empty());
     match stream["config"]["num_replicas"].as_u64() {
-        Some(copies) if copies < u64::from(asked) => Some(Lack::Fewer { copies, asked }),
+        // Servers that are not in a cluster make no copies, however many addresses are known.
+        Some(copies) if copies < u64::from(asked) && is_clustered => Some(Lack::Fewer { copies, asked }),
         _ if asked == 1 && is_clustered && servers >= MANY_SERVERS => Some(Lack::One),
         _ => None,
     }
@@ -41,7 +52,7 @@ impl Copies {
         match lack(stream, asked, servers) {
             Some(Lack::One) if is_news(&self.told_of_one) => tracing::warn!(
                 servers,
-                "what is kept on the bus has one copy, and is away with the server that has it; set `bus_replicas` to 3 before streams are made, and \
+                "what is kept on the bus has one copy, and is away with the server that has it; leave `bus_replicas` out, or set it to 3, before streams are made, and \
                  give those that there are more with `nats stream edit --replicas 3`"
             ),
             Some(Lack::Fewer { copies, asked }) if is_news(&self.told_of_fewer) => {
@@ -80,6 +91,12 @@ mod tests {
         let three = json!({ "config": { "name": "s", "num_replicas": 3 }, "cluster": { "name": "c", "leader": "n1" } });
         assert_eq!((lack(&three, 3, 3), lack(&three, 5, 5)), (None, Some(Lack::Fewer { copies: 3, asked: 5 })));
         assert_eq!(lack(&json!({}), 1, 3), None);
+    }
+
+    #[test]
+    fn so_many_copies_are_made_as_let_one_server_die() {
+        let copies = |asked| [1, 2, 3, 5].map(|servers| copies_for(asked, servers));
+        assert_eq!((copies(0), copies(1), copies(2)), ([1, 1, 3, 3], [1; 4], [2; 4]));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout_at};
 
-use super::copies::Copies;
+use super::copies::{Copies, copies_for};
 use super::naming;
 use crate::bus::Target;
 use crate::{Bounds, BusError, Keep, LogSpec, Partition, Place, Position, Settings, Writers};
@@ -25,6 +25,10 @@ const STREAM_NOT_FOUND: u64 = 10_059;
 const STREAM_EXISTS: u64 = 10_058;
 /// JetStream's number for a message that is not there.
 pub(super) const NO_MESSAGE_FOUND: u64 = 10_037;
+/// JetStream's number for copies that a server by itself cannot make.
+const NOT_CLUSTERED: u64 = 10_074;
+/// JetStream's number for more copies than there are servers with JetStream.
+const NO_PEERS: u64 = 10_005;
 /// What a message is known by when it is sent again.
 pub(super) const ID: &str = "Nats-Msg-Id";
 /// Claims that a full partition still takes, so that somebody can own and trim it.
@@ -152,12 +156,12 @@ impl Server {
     }
 
     async fn create_stream(&self, spec: &LogSpec, place: &Place, deadline: Instant) -> Result<(), Failure> {
-        let config = self.config(spec, place);
+        let mut config = self.config(spec, place);
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
         let found = match self.info(place, deadline).await {
             Ok(found) => found,
             Err(Failure::Refused { code: STREAM_NOT_FOUND, .. }) => {
-                match self.ask(deadline, format!("STREAM.CREATE.{stream}"), &config).await {
+                match self.make_stream(&stream, &mut config, deadline).await {
                     Ok(made) => {
                         self.look_at_copies(&made);
                         return Ok(());
@@ -181,14 +185,33 @@ impl Server {
         Ok(())
     }
 
+    /// Makes a stream. Where the number of copies was chosen here and the servers cannot make so many, it has one.
+    async fn make_stream(&self, stream: &str, config: &mut Value, deadline: Instant) -> Result<Value, Failure> {
+        let made = self.ask(deadline, format!("STREAM.CREATE.{stream}"), config).await;
+        match made {
+            Err(Failure::Refused { code: NOT_CLUSTERED | NO_PEERS, .. })
+                if self.settings.replicas == 0 && config["num_replicas"] != 1 =>
+            {
+                config["num_replicas"] = json!(1);
+                self.ask(deadline, format!("STREAM.CREATE.{stream}"), config).await
+            }
+            made => made,
+        }
+    }
+
+    /// How many servers are known: those of a cluster tell of each other, unless they are told not to.
+    fn servers(&self) -> usize {
+        self.named.max(self.client.server_info().connect_urls.len())
+    }
+
     fn look_at_copies(&self, stream: &Value) {
-        // Servers of a cluster tell of each other, unless they are told not to.
-        let servers = self.named.max(self.client.server_info().connect_urls.len());
-        self.copies.look(stream, self.settings.replicas, servers);
+        let servers = self.servers();
+        self.copies.look(stream, copies_for(self.settings.replicas, servers), servers);
     }
 
     fn config(&self, spec: &LogSpec, place: &Place) -> Value {
         let Settings { prefix, replicas, max_waiting_time, .. } = &*self.settings;
+        let replicas = copies_for(*replicas, self.servers());
         let claims = if spec.writers == Writers::Owner { ROOM_FOR_CLAIMS } else { 0 };
         // An append is repeated no longer than it may wait.
         let window = (*max_waiting_time * 2).as_nanos();
