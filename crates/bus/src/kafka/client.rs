@@ -35,8 +35,7 @@ impl Common {
     pub(super) fn new(servers: &[Server], credentials: Option<&Credentials>, settings: &Settings) -> Self {
         let servers: Vec<String> = servers.iter().map(Server::to_string).collect();
         let up = Up::default();
-        let settings = Settings { replicas: settings.replicas.max(1), ..settings.clone() };
-        let credentials = credentials.cloned();
+        let (settings, credentials) = (settings.clone(), credentials.cloned());
         let (ends, committed_ends) = (OnceLock::new(), OnceLock::new());
         Self { settings, up, servers: servers.join(","), credentials, ends, committed_ends }
     }

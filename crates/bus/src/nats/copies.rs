@@ -1,44 +1,36 @@
-//! How many copies there are of what is kept, where that is fewer than people mean.
+//! Warnings about streams with fewer copies than the servers allow.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-/// From so many servers on, one copy is less than people mean.
+/// From this number of servers on, one copy is fewer than the servers allow.
 const MANY_SERVERS: usize = 3;
 
-/// How many copies a stream is made with: as many as are asked for; with 0 as many as let one server die, where there are
-/// enough servers. Two copies would let none die, since more than half have to confirm.
-pub(super) fn copies_for(asked: u8, servers: usize) -> u8 {
-    match asked {
-        0 if servers >= MANY_SERVERS => 3,
-        0 => 1,
-        asked => asked,
-    }
-}
-
-/// What a stream's copies lack.
+/// Why a stream has too few copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
-    /// One is asked for, and there are servers for more.
+    /// The settings ask for one, and there are servers for more.
     One,
-    /// There are fewer than are asked for: the stream is older than the setting.
+    /// The stream has fewer than the settings ask for: it is older than the setting, or than the other servers.
     Fewer { copies: u64, asked: u8 },
 }
 
-/// By what JetStream says of a stream, in a cluster of which so many servers are known.
+/// Judges the copies of a stream by JetStream's description of it. `asked` is what a new stream would get.
 fn lack(stream: &Value, asked: u8, servers: usize) -> Option<Lack> {
-    // A server by itself is in a cluster without a name.
-    let is_clustered = stream["cluster"]["name"].as_str().is_some_and(|name| !name.is_empty());
     match stream["config"]["num_replicas"].as_u64() {
-        // Servers that are not in a cluster make no copies, however many addresses are known.
-        Some(copies) if copies < u64::from(asked) && is_clustered => Some(Lack::Fewer { copies, asked }),
-        _ if asked == 1 && is_clustered && servers >= MANY_SERVERS => Some(Lack::One),
+        Some(copies) if copies < u64::from(asked) => Some(Lack::Fewer { copies, asked }),
+        _ if asked == 1 && is_clustered(stream) && servers >= MANY_SERVERS => Some(Lack::One),
         _ => None,
     }
 }
 
-/// Tells of it, once while the process runs.
+/// Whether the server that answered belongs to a cluster. A single server names none.
+fn is_clustered(stream: &Value) -> bool {
+    stream["cluster"]["name"].as_str().is_some_and(|name| !name.is_empty())
+}
+
+/// Logs each kind of warning once while the process runs.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     told_of_one: AtomicBool,
@@ -52,7 +44,7 @@ impl Copies {
         match lack(stream, asked, servers) {
             Some(Lack::One) if is_news(&self.told_of_one) => tracing::warn!(
                 servers,
-                "what is kept on the bus has one copy, and is away with the server that has it; leave `bus_replicas` out, or set it to 3, before streams are made, and \
+                "what is kept on the bus has one copy, and is away with the server that has it; set `bus_replicas` to 3 before streams are made, and \
                  give those that there are more with `nats stream edit --replicas 3`"
             ),
             Some(Lack::Fewer { copies, asked }) if is_news(&self.told_of_fewer) => {
@@ -91,12 +83,6 @@ mod tests {
         let three = json!({ "config": { "name": "s", "num_replicas": 3 }, "cluster": { "name": "c", "leader": "n1" } });
         assert_eq!((lack(&three, 3, 3), lack(&three, 5, 5)), (None, Some(Lack::Fewer { copies: 3, asked: 5 })));
         assert_eq!(lack(&json!({}), 1, 3), None);
-    }
-
-    #[test]
-    fn so_many_copies_are_made_as_let_one_server_die() {
-        let copies = |asked| [1, 2, 3, 5].map(|servers| copies_for(asked, servers));
-        assert_eq!((copies(0), copies(1), copies(2)), ([1, 1, 3, 3], [1; 4], [2; 4]));
     }
 
     #[test]

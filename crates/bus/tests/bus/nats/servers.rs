@@ -126,39 +126,3 @@ fn a_server_that_cannot_be_reached_is_named_with_the_cause_and_what_to_do() {
     let said = failure(&client);
     assert!(said.contains("speaks no TLS; set it up there, or leave `bus_tls` out"), "{said}");
 }
-
-/// Three servers that are one cluster.
-fn three() -> Vec<Nats> {
-    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let routes: Vec<String> = (0..3).map(|_| format!("nats://127.0.0.1:{}", free())).collect();
-    // A server is ready when it has heard of the others, so that all are started at once.
-    let servers = (0..3).map(|number| {
-        let routes = routes.clone();
-        std::thread::spawn(move || {
-            Nats::start_with(|_| {
-                let name = format!("n{number}");
-                let words = ["-js", "-n", &name, "-cluster_name", "three", "-cluster", &routes[number], "-routes"];
-                words.iter().map(|word| (*word).to_owned()).chain([routes.join(",")]).collect()
-            })
-        })
-    });
-    let servers: Vec<_> = servers.collect();
-    servers.into_iter().map(|server| server.join().unwrap()).collect()
-}
-
-#[test]
-fn logs_on_three_servers_outlive_the_death_of_any_one() {
-    let mut servers = three();
-    let addresses: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
-    let address = format!("nats://{}", addresses.join(",")).parse().unwrap();
-    let client = Client(Bus::open(&address, Settings { replicas: 0, ..settings() }, Arc::new(|_| {})).unwrap());
-    client.create(LogSpec::shared(log("state"), 1)).unwrap();
-    let state = place("state", 0);
-    for (number, server) in servers.iter_mut().enumerate() {
-        client.append(&state, Append::new(number.to_string())).unwrap();
-        server.kill();
-        client.append(&state, Append::new("without")).unwrap();
-        server.resume();
-    }
-    assert_eq!(client.payloads(&state), ["0", "without", "1", "without", "2", "without"]);
-}
