@@ -1,7 +1,7 @@
 //! The entries of a store that holds the state of a file.
 //!
-//! An engine takes the state in as if clients had connected and subscribed, and what it writes for its store is the
-//! result. So the format of the store has one writer.
+//! An engine restores the state as if clients had connected and subscribed, and its journal is the result. So the
+//! format of the store has one writer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -23,10 +23,10 @@ const FILTERS: usize = 64;
 const SLICES: usize = 4;
 /// Reason codes from here on are failures.
 const FAILURE: u8 = 0x80;
-/// The engine's only shard; a broker that opens the store shares the sessions out anew.
+/// The engine's only shard; a broker that opens the store distributes the sessions again.
 const SEED: u64 = 1;
 
-/// What a file becomes.
+/// The entries of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entries {
     /// Keys and values of the store.
@@ -37,11 +37,11 @@ pub struct Entries {
     pub subscriptions: usize,
     /// How many retained messages.
     pub retained: usize,
-    /// What has no place in them, with the reason.
+    /// The parts without a counterpart, with the reason.
     pub left_out: Vec<String>,
 }
 
-/// Makes entries of what a file holds. `now` says which sessions and messages have expired.
+/// Converts the content of a file to entries. `now` decides which sessions and messages have expired.
 pub fn entries(database: &Database, now: Now) -> Entries {
     let mut import = Import::new(now);
     for retained in &database.retained {
@@ -72,7 +72,7 @@ struct Import {
 
 impl Import {
     fn new(now: Now) -> Self {
-        // What Mosquitto has kept is kept: the broker that opens the store applies its own limits.
+        // All state of Mosquitto is kept: the broker that opens the store applies its own limits.
         let limits = Limits {
             max_sessions: 0,
             max_session_expiry_seconds: u32::MAX,
@@ -210,7 +210,7 @@ impl Import {
         }
     }
 
-    /// Gives bytes of a client to the engine, lets it finish what it does in steps, and returns its answer.
+    /// Passes bytes of a client to the engine, lets it finish its steps, and returns its answer.
     fn input(&mut self, key: ConnectionKey, bytes: &[u8]) -> Vec<u8> {
         self.engine.handle_input(self.now, key, bytes);
         while self.engine.next_deadline() <= self.now.monotonic {
@@ -230,7 +230,7 @@ impl Import {
         answer
     }
 
-    /// Applies what the engine has written for its store.
+    /// Applies the engine's journal.
     fn take_journal(&mut self) {
         while let Some(batch) = self.engine.take_journal() {
             apply(&mut self.done.entries, &batch.operations);

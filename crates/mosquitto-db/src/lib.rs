@@ -1,7 +1,7 @@
 //! Reads the file in which Mosquitto keeps its state, `mosquitto.db`, and makes entries of a store of ours of it.
 //!
-//! Versions 5 (Mosquitto 1.6) and 6 (Mosquitto 2.0) are read. Sizes are big-endian; message ids and times are
-//! little-endian, as Mosquitto writes them on every processor that Tidegate runs on. Nothing here reads a file.
+//! Versions 5 (Mosquitto 1.6) and 6 (Mosquitto 2.0) are supported. Sizes are big-endian; message ids and times are
+//! little-endian, as Mosquitto writes them on every processor that Tidegate runs on. The crate reads no file.
 
 mod cursor;
 mod entries;
@@ -16,7 +16,7 @@ use tidegate_mqtt::QoS;
 use cursor::Cursor;
 use records::{Message, Record};
 
-/// What a file begins with.
+/// The first bytes of a file.
 const MAGIC: &[u8; 15] = b"\x00\xb5\x00mosquitto db";
 /// The versions that are read.
 const VERSIONS: std::ops::RangeInclusive<u32> = 5..=6;
@@ -24,7 +24,7 @@ const VERSIONS: std::ops::RangeInclusive<u32> = 5..=6;
 /// Why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatabaseError {
-    /// The file begins with something else.
+    /// The file begins with other bytes.
     #[error("this is no mosquitto.db")]
     NoDatabase,
     /// The file is of an old or an unknown Mosquitto.
@@ -37,7 +37,7 @@ pub enum DatabaseError {
     Damaged {
         /// Where the record begins.
         at: usize,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
 }
@@ -87,7 +87,7 @@ pub struct Retained {
     pub expires_at: u64,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Database {
     /// The sessions, in the order of the file.
@@ -104,8 +104,8 @@ pub struct Database {
 ///
 /// # Errors
 ///
-/// When it is no `mosquitto.db`, of another version, or damaged. What stands before the damage is not given out: half of
-/// a state looks like a whole one.
+/// When it is not a `mosquitto.db`, of another version, or damaged. Content before the damage is not returned, since it
+/// would look like the whole state.
 pub fn read(bytes: &[u8]) -> Result<Database, DatabaseError> {
     let mut cursor = Cursor::new(bytes);
     if cursor.take(MAGIC.len(), "the head")? != MAGIC {

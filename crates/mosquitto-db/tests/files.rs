@@ -96,7 +96,7 @@ fn a_store_holds_the_sessions_and_retained_messages_of_a_file() {
 }
 
 #[test]
-fn what_has_expired_is_not_imported() {
+fn expired_sessions_and_messages_are_not_imported() {
     let mut database = read(FILE).unwrap();
     let later = Now { unix: 0x6b07_ab85 * 1000, ..now() };
     let made = entries(&database, later);

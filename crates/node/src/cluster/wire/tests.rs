@@ -80,7 +80,7 @@ fn what_is_no_node_is_told_from_a_node_of_another_version() {
     assert!(matches!(split_frame(http, MAX_GREETING_BYTES), Err(FrameError::Length { .. })));
     let mut other = written(&Frame::Hello(hello()));
     other[13] = 12;
-    assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::Version(11)));
+    assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::Version(12)));
     other[5] = b'T';
     assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::NoNode));
     assert_eq!(split_frame(&[1, 0, 0, 0, 99], MAX_GREETING_BYTES), Err(FrameError::Kind(99)));
