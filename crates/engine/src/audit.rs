@@ -3,8 +3,7 @@
 
 use crate::connection::{Answer, Connection, Phase};
 use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
-use crate::ids::{ConnectionKey, SessionKey};
-use crate::principals::PRINCIPAL_LISTENER;
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey};
 use crate::publish::admission::Reserving;
 use crate::session::{BlockedPublisher, Session, Standing, Will};
 use crate::settings::OverflowPolicy;

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use crate::connection::identity::Identity;
-use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
-use crate::observers::{ObservedMessage, ObserverId};
+use crate::ids::{ConnectionKey, ListenerId, ObserverId, PrincipalId, ShardId, TenantId};
+use crate::observers::ObservedMessage;
 use crate::orchestrator::uplink::DialAttempt;
-use crate::principals::PrincipalId;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::{ReasonCode, Version};
 

@@ -177,6 +177,28 @@ pub(crate) struct SessionKey(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub u16);
 
+/// The listener of principals. No socket comes through it; rules are asked about it.
+pub(crate) const PRINCIPAL_LISTENER: ListenerId = ListenerId(u16::MAX - 2);
+
+/// Names a principal at its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PrincipalId(pub(crate) ConnectionKey);
+
+/// Names an observer at its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObserverId(pub(crate) u8);
+
+impl ObserverId {
+    /// Who puts messages for applications on a bus, where [`AddressSettings::records`](crate::AddressSettings::records)
+    /// says that there is one.
+    pub const APPLICATIONS: Self = Self(0);
+    /// Who listens to what mobile nodes say of themselves, on the topics of
+    /// [`AddressSettings::reports`](crate::AddressSettings::reports).
+    pub const REPORTS: Self = Self(1);
+    /// The first one that has filters of its own.
+    pub(crate) const FIRST: u8 = 2;
+}
+
 impl fmt::Display for ShardId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "shard {}", self.0)

@@ -117,21 +117,22 @@ pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Tak
 pub use engine::Engine;
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
 pub use ids::{
-    ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of,
+    ConnectionKey, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place, PrincipalId,
+    ShardId, TenantId, partition_of,
 };
 pub use image::{ImageError, Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;
 pub use link::Batch;
 pub use now::{Millis, Now};
 pub use observers::{
-    MAX_OBSERVERS, ObservedMessage, ObservedTicket, Observer, ObserverError, ObserverId, ObserverPolicy, ObserverWindow,
+    MAX_OBSERVERS, ObservedMessage, ObservedTicket, Observer, ObserverError, ObserverPolicy, ObserverWindow,
 };
 pub use orchestrator::homes::{Home, Homes};
 pub use orchestrator::uplink::{
     DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
     UplinkState,
 };
-pub use principals::{Principal, PrincipalId, PrincipalKind, RetainedValue};
+pub use principals::{Principal, PrincipalKind, RetainedValue};
 pub use service::InnerPublication;
 pub use session::tail::ReadFailure;
 pub use settings::{

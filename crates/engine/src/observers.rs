@@ -11,7 +11,7 @@ use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, TenantId};
+use crate::ids::{ConnectionKey, ObserverId, TenantId};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
@@ -20,21 +20,6 @@ use crate::telling::reason::Reason;
 
 /// Observers of a shard at most, those of the settings included.
 pub const MAX_OBSERVERS: usize = 32;
-
-/// Names an observer at its shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObserverId(u8);
-
-impl ObserverId {
-    /// Who puts messages for applications on a bus, where [`AddressSettings::records`](crate::AddressSettings::records)
-    /// says that there is one.
-    pub const APPLICATIONS: Self = Self(0);
-    /// Who listens to what mobile nodes say of themselves, on the topics of
-    /// [`AddressSettings::reports`](crate::AddressSettings::reports).
-    pub const REPORTS: Self = Self(1);
-    /// The first one that has filters of its own.
-    const FIRST: u8 = 2;
-}
 
 /// What happens when the window of an observer is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

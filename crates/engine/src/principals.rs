@@ -17,16 +17,12 @@ use crate::connection::{Connection, Outcome, Phase};
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
+use crate::ids::{ConnectionKey, ObserverId, PRINCIPAL_LISTENER, PrincipalId, SessionKey, TenantId};
 use crate::now::{Millis, Now};
-use crate::observers::ObserverId;
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
 use crate::service::InnerPublication;
 use crate::telling::reason::Reason;
-
-/// The listener of principals. No socket comes through it; rules are asked about it.
-pub(crate) const PRINCIPAL_LISTENER: ListenerId = ListenerId(u16::MAX - 2);
 
 /// What a principal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +51,6 @@ pub struct Principal {
     /// Observers that are not told what it publishes, since they are of the same service.
     pub unobserved_by: Vec<ObserverId>,
 }
-
-/// Names a principal at its shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PrincipalId(ConnectionKey);
 
 /// A retained message, for a principal that has asked for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -342,7 +334,7 @@ impl Engine {
     /// What a principal was not answered is refused, since the broker stops or the principal goes.
     pub(crate) fn refuse_all_of_principal(&mut self, key: ConnectionKey, reason: Reason) {
         if let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) {
-            // Confirmations that come later find nobody.
+            // Later confirmations are ignored.
             extra.acks.abandon();
         }
         let answering = self.principals.all.get_mut(&key).map(|registered| std::mem::take(&mut registered.answering));

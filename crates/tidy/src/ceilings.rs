@@ -70,7 +70,7 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "engine",
         "audit",
         "image",
-        "records",
+        "observers",
         "service",
         "retained",
         "limits",

@@ -7,12 +7,11 @@ use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, Un
 use crate::cluster::outgoing::OUTGOING_INDEX;
 use crate::connection::{Answer, Outcome, PendingAck, SubAckAnswer, UnsubAckAnswer};
 use crate::engine::Engine;
-use crate::ids::{ConnectionKey, ShardId};
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::link::envelope::Ticket;
 use crate::link::promised::Promised;
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::principals::PRINCIPAL_LISTENER;
 use crate::retained::strays::STRAY_INDEX;
 use crate::telling::reason::Reason;
 

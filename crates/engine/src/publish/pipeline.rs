@@ -116,7 +116,7 @@ impl Engine {
         Progress::Deferred
     }
 
-    /// Counts a message that nobody gets, tells it to the log, and answers its publisher.
+    /// Counts a rejected message, logs it, and answers its publisher.
     #[cold]
     fn reject(&mut self, it: &Inbound<'_>, Rejection { reason, whose }: Rejection) {
         let (now, key, topic) = (it.now, it.key, self.topic_of(it));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::addresses::{is_address, is_for_applications, is_report};
 use crate::hash::hash_bytes;
-use crate::ids::{SessionKey, TenantId};
-use crate::observers::{ObservedTopics, ObserverId, ObserverSet};
+use crate::ids::{ObserverId, SessionKey, TenantId};
+use crate::observers::{ObservedTopics, ObserverSet};
 use crate::publish::is_own_topic;
 use crate::publish::stages::{Stage, StageSet};
 use crate::session::overflow::may_reject;

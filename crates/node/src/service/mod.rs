@@ -238,22 +238,33 @@ impl Shard {
                 let _ = answer.send(pings.iter().map(ping).collect());
             }
             ServiceOrder::ForgetPings => self.engine.forget_pings(),
-            ServiceOrder::PublishFromBus(message, number) => self.publish_from_bus(*message, number),
-            ServiceOrder::AddPrincipal { number, principal, answered, unanswered } => {
-                self.add_principal(number, *principal, answered, unanswered);
+            ServiceOrder::PublishFromBus(message, number) => {
+                self.services.principals.publish_from_bus((&mut self.engine, self.now), *message, number);
             }
-            ServiceOrder::RemovePrincipal { number } => self.remove_principal(number),
-            ServiceOrder::PublishAs { principal, message, number } => self.publish_as(principal, *message, number),
+            ServiceOrder::AddPrincipal { number, principal, answered, unanswered } => {
+                let engine = (&mut self.engine, self.now);
+                self.services.principals.add(engine, number, *principal, answered, unanswered);
+            }
+            ServiceOrder::RemovePrincipal { number } => {
+                self.services.principals.remove((&mut self.engine, self.now), number);
+            }
+            ServiceOrder::PublishAs { principal, message, number } => {
+                self.services.principals.publish((&mut self.engine, self.now), principal, *message, number);
+            }
             ServiceOrder::ReadRetained { principal, topic, answer } => {
                 let _ = answer.send(self.engine.retained_for(self.now, &principal, &topic));
             }
             ServiceOrder::TellTaken(sink) => self.services.taken = Some(sink),
             ServiceOrder::Observe { number, observer, sink, answer } => {
-                let _ = answer.send(self.observe(number, *observer, sink));
+                let _ = answer.send(self.services.observers.begin(&mut self.engine, number, *observer, sink));
             }
-            ServiceOrder::AttachObserver { observer, window, sink } => self.attach_observer(observer, window, sink),
-            ServiceOrder::EndObserver { number } => self.end_observer(number),
-            ServiceOrder::Observed { ticket, refused } => self.confirm_observed(ticket, refused),
+            ServiceOrder::AttachObserver { observer, window, sink } => {
+                self.services.observers.attach((&mut self.engine, self.now), observer, window, sink);
+            }
+            ServiceOrder::EndObserver { number } => {
+                self.services.observers.end((&mut self.engine, self.now), number);
+            }
+            ServiceOrder::Observed { ticket, refused } => self.engine.confirm_observed(self.now, ticket, refused),
             ServiceOrder::SendElsewhere { tenant, client_id, reference, answer } => {
                 let _ = answer.send(self.engine.send_elsewhere(self.now, tenant, &client_id, &reference));
             }

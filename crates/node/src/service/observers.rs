@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
 use tidegate_engine::{
-    ObservedMessage, ObservedTicket, Observer, ObserverError, ObserverId, ObserverWindow, Reason, ShardId,
+    Engine, Now, ObservedMessage, Observer, ObserverError, ObserverId, ObserverWindow, Reason, ShardId,
 };
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::service::ServiceOrder;
-use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
 
 /// Takes a message on a shard's thread. It only hands it over.
@@ -143,37 +142,51 @@ impl NodeHandle {
     }
 }
 
-impl Shard {
-    pub(crate) fn observe(&mut self, number: u64, observer: Observer, sink: ObserverSink) -> Result<(), ObserverError> {
-        let id = self.engine.observe(observer)?;
-        self.services.observers.by_number.insert(number, id);
-        self.services.observers.sinks.insert(id, sink);
+impl NodeObservers {
+    pub(crate) fn begin(
+        &mut self,
+        engine: &mut Engine,
+        number: u64,
+        observer: Observer,
+        sink: ObserverSink,
+    ) -> Result<(), ObserverError> {
+        let id = engine.observe(observer)?;
+        self.by_number.insert(number, id);
+        self.sinks.insert(id, sink);
         Ok(())
     }
 
-    pub(crate) fn attach_observer(&mut self, observer: ObserverId, window: ObserverWindow, sink: ObserverSink) {
-        self.services.observers.sinks.insert(observer, sink);
-        self.engine.set_observer_window(self.now, observer, window);
+    pub(crate) fn attach(
+        &mut self,
+        (engine, now): (&mut Engine, Now),
+        observer: ObserverId,
+        window: ObserverWindow,
+        sink: ObserverSink,
+    ) {
+        self.sinks.insert(observer, sink);
+        engine.set_observer_window(now, observer, window);
     }
 
-    pub(crate) fn end_observer(&mut self, number: u64) {
-        if let Some(id) = self.services.observers.by_number.remove(&number) {
-            self.services.observers.sinks.remove(&id);
-            self.engine.end_observer(self.now, id);
+    pub(crate) fn end(&mut self, (engine, now): (&mut Engine, Now), number: u64) {
+        if let Some(id) = self.by_number.remove(&number) {
+            self.sinks.remove(&id);
+            engine.end_observer(now, id);
         }
     }
 
     /// A message goes to the service that observes its topic.
-    pub(crate) fn take_observed(&mut self, observer: ObserverId, message: ObservedMessage) {
-        let Some(sink) = self.services.observers.sinks.get(&observer) else {
-            // Its window was opened by nobody, or it has ended.
-            return self.confirm_observed(message.ticket, Some(Reason::ObserverRefused));
+    pub(crate) fn take(
+        &self,
+        (engine, now): (&mut Engine, Now),
+        shard: ShardId,
+        observer: ObserverId,
+        message: ObservedMessage,
+    ) {
+        let Some(sink) = self.sinks.get(&observer) else {
+            // The observer has ended.
+            return engine.confirm_observed(now, message.ticket, Some(Reason::ObserverRefused));
         };
-        let (shard, node, refusal) = (self.place.shard, sink.node.clone(), sink.refusal);
+        let (node, refusal) = (sink.node.clone(), sink.refusal);
         (sink.deliver)(Box::new(Observation { message, shard, node, refusal, is_told: false }));
-    }
-
-    pub(crate) fn confirm_observed(&mut self, ticket: ObservedTicket, refused: Option<Reason>) {
-        self.engine.confirm_observed(self.now, ticket, refused);
     }
 }

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
-use tidegate_engine::{InnerPublication, Principal, PrincipalId, Reason, RetainedValue, ShardId};
+use tidegate_engine::{Engine, InnerPublication, Now, Principal, PrincipalId, Reason, RetainedValue, ShardId};
 use tidegate_mqtt::ReasonCode;
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::service::ServiceOrder;
-use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
 
 /// What has become of a message: the code that a PUBACK would have, or why it was refused.
@@ -108,61 +107,69 @@ impl Drop for NodePrincipal {
     }
 }
 
-impl Shard {
-    pub(crate) fn add_principal(
+impl NodePrincipals {
+    pub(crate) fn add(
         &mut self,
+        (engine, now): (&mut Engine, Now),
         number: u64,
         principal: Principal,
         answered: Answered,
         unanswered: Arc<AtomicUsize>,
     ) {
-        let id = self.engine.add_principal(self.now, principal);
-        self.services.principals.by_number.insert(number, id);
-        self.services.principals.waiting.insert(id, Waiting { answered, unanswered, gone: false });
+        let id = engine.add_principal(now, principal);
+        self.by_number.insert(number, id);
+        self.waiting.insert(id, Waiting { answered, unanswered, gone: false });
     }
 
-    pub(crate) fn remove_principal(&mut self, number: u64) {
-        if let Some(id) = self.services.principals.by_number.remove(&number) {
-            self.engine.remove_principal(self.now, id);
-            if let Some(waiting) = self.services.principals.waiting.get_mut(&id) {
-                waiting.gone = true;
-            }
-            self.forget_answered(id);
+    pub(crate) fn remove(&mut self, (engine, now): (&mut Engine, Now), number: u64) {
+        let Some(id) = self.by_number.remove(&number) else { return };
+        engine.remove_principal(now, id);
+        if let Some(waiting) = self.waiting.get_mut(&id) {
+            waiting.gone = true;
         }
+        self.forget_if_over(id);
     }
 
-    pub(crate) fn publish_as(&mut self, principal: u64, message: InnerPublication, number: u64) {
-        if let Some(id) = self.services.principals.by_number.get(&principal).copied() {
-            self.engine.publish_as(self.now, id, message, number);
+    pub(crate) fn publish(
+        &self,
+        (engine, now): (&mut Engine, Now),
+        principal: u64,
+        message: InnerPublication,
+        number: u64,
+    ) {
+        if let Some(id) = self.by_number.get(&principal).copied() {
+            engine.publish_as(now, id, message, number);
         }
     }
 
     /// Publishes what comes from a bus.
-    pub(crate) fn publish_from_bus(&mut self, message: InnerPublication, number: u64) {
-        let id = match self.services.principals.bus {
-            Some(id) => id,
-            None => self.engine.add_principal(self.now, super::records::bus_principal()),
-        };
-        self.services.principals.bus = Some(id);
-        self.engine.publish_as(self.now, id, message, number);
+    pub(crate) fn publish_from_bus(
+        &mut self,
+        (engine, now): (&mut Engine, Now),
+        message: InnerPublication,
+        number: u64,
+    ) {
+        let id = *self.bus.get_or_insert_with(|| engine.add_principal(now, super::records::bus_principal()));
+        engine.publish_as(now, id, message, number);
     }
 
-    /// A message of a principal has been answered.
-    pub(crate) fn take_published(&mut self, principal: PrincipalId, number: u64, outcome: PublishOutcome) {
-        if self.services.principals.bus == Some(principal) {
-            return self.tell_taken(number, super::records::is_taken(outcome));
+    /// A message of a principal has been answered. Returns whether a message from a bus is done with.
+    pub(crate) fn take(&mut self, principal: PrincipalId, number: u64, outcome: PublishOutcome) -> Option<bool> {
+        if self.bus == Some(principal) {
+            return Some(super::records::is_taken(outcome));
         }
-        let Some(waiting) = self.services.principals.waiting.get(&principal) else { return };
+        let waiting = self.waiting.get(&principal)?;
         waiting.unanswered.fetch_sub(1, Ordering::AcqRel);
         (waiting.answered)(number, outcome);
-        self.forget_answered(principal);
+        self.forget_if_over(principal);
+        None
     }
 
     /// Forgets a principal that is gone and waits for no answer.
-    fn forget_answered(&mut self, principal: PrincipalId) {
+    fn forget_if_over(&mut self, principal: PrincipalId) {
         let is_over = |waiting: &Waiting| waiting.gone && waiting.unanswered.load(Ordering::Acquire) == 0;
-        if self.services.principals.waiting.get(&principal).is_some_and(is_over) {
-            self.services.principals.waiting.remove(&principal);
+        if self.waiting.get(&principal).is_some_and(is_over) {
+            self.waiting.remove(&principal);
         }
     }
 }

@@ -9,8 +9,7 @@ use tidegate_engine::{InnerPublication, ObserverId, ObserverWindow, Principal, P
 use crate::handle::NodeHandle;
 use crate::service::observers::{Deliver, Observation};
 use crate::service::principals::PublishOutcome;
-use crate::service::{ServiceOrder, ServiceWake};
-use crate::shard::Shard;
+use crate::service::{ServiceOrder, ServiceWake, Services};
 use crate::shard::inbox::{Admin, ToShard};
 
 /// Messages for applications of a node that wait for the bus at once, 32,768 or 32 MiB; further ones are refused. As
@@ -109,7 +108,7 @@ impl NodeHandle {
         Records { news, node: self.clone() }
     }
 
-    /// Has what mobile nodes say of themselves told from now on; whoever asked before is told no more. Until then, and
+    /// Delivers what mobile nodes say of themselves from now on, to this service instead of an earlier one. Until then, and
     /// when this is dropped, it is refused.
     pub fn reports(&self, wake: &ServiceWake) -> Reports {
         let (news, reports) = channel();
@@ -124,11 +123,11 @@ impl NodeHandle {
     }
 }
 
-impl Shard {
+impl Services {
     /// What a service has published was taken, or not.
     pub(crate) fn tell_taken(&self, number: u64, taken: bool) {
-        if let Some(sink) = &self.services.taken {
-            // Whoever wanted to know may have gone.
+        if let Some(sink) = &self.taken {
+            // The receiver may be gone.
             let _ = sink.news.send(RecordNews::Taken { number, taken });
             (sink.wake)();
         }

@@ -334,8 +334,15 @@ impl Shard {
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
                 Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
                 Event::Pong { tenant, client_id } => self.take_pong(tenant, client_id),
-                Event::Observed { observer, message } => self.take_observed(observer, *message),
-                Event::Published { principal, number, outcome } => self.take_published(principal, number, outcome),
+                Event::Observed { observer, message } => {
+                    let engine = (&mut self.engine, self.now);
+                    self.services.observers.take(engine, self.place.shard, observer, *message);
+                }
+                Event::Published { principal, number, outcome } => {
+                    if let Some(taken) = self.services.principals.take(principal, number, outcome) {
+                        self.services.tell_taken(number, taken);
+                    }
+                }
                 Event::Log(event) => self.log(&event),
             }
         }

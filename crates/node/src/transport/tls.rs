@@ -296,7 +296,7 @@ impl Tls {
         Ok(true)
     }
 
-    /// Writes once: pending bytes, then a part of `output`, at the end the close_notify.
+    /// Writes once: pending bytes, then a part of `output`, at the end the `close_notify`.
     pub(super) fn write(&mut self, output: Option<&mut Output>, scratch: &mut [u8]) -> io::Result<Wrote> {
         if !self.flush()? {
             return Ok(Wrote::Blocked);

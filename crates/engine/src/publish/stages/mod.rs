@@ -17,8 +17,7 @@ use tidegate_mqtt::QoS;
 
 use crate::connection::to_write::WIDE_RECEIVERS;
 use crate::engine::Engine;
-use crate::ids::{SessionKey, ShardId, TenantId};
-use crate::observers::ObserverId;
+use crate::ids::{ObserverId, SessionKey, ShardId, TenantId};
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;
 
@@ -29,9 +28,9 @@ pub(crate) enum Step {
     Continue,
     /// The publisher waits, and the message comes again when its wait is over.
     Defer(Deferral),
-    /// Nobody gets the message, and the publisher is told why.
+    /// The message is not routed, and the publisher is told why.
     Reject(Rejection),
-    /// The stage has answered the publisher itself, or nobody is to be answered.
+    /// The stage has answered the publisher itself, or the publisher is gone.
     Done,
 }
 
@@ -52,7 +51,7 @@ pub(crate) enum Deferral {
     Observer(ObserverId),
 }
 
-/// Why nobody gets a message.
+/// Why a message is not routed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub(crate) reason: Reason,

@@ -2,12 +2,13 @@
 
 use super::Step;
 use crate::engine::Engine;
-use crate::observers::{ObserverId, ObserverSet};
+use crate::ids::ObserverId;
+use crate::observers::ObserverSet;
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;
 
 impl Engine {
-    /// Rejects a message above QoS 0 that asks for receipts that do not exist, or whose report nobody can use.
+    /// Rejects a message above QoS 0 that asks for receipts that do not exist, or that is an unusable report.
     #[cold]
     pub(super) fn check_understanding(&mut self, it: &Inbound<'_>) -> Step {
         if it.raw.packet_id.is_none() {
