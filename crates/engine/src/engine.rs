@@ -64,9 +64,9 @@ pub struct Engine {
     pub(crate) uplinks: Uplinks,
     pub(crate) sys: Sys,
     pub(crate) rules: Rules,
-    /// What the shards of other nodes know of this one, and this one of them.
+    /// The shards of other nodes and their subscriptions.
     pub(crate) peers: Peers,
-    /// What an earlier process has left, while it is taken in.
+    /// The state of a restart.
     pub(crate) recovery: Recovery,
     /// Partitions that move to another process, or have come from one.
     pub(crate) handover: Handover,

@@ -254,7 +254,7 @@ impl Engine {
         true
     }
 
-    /// Reads what [`Engine::put_outgoing`] has written.
+    /// Reads what `put_outgoing` has written.
     pub(crate) fn read_outgoing(
         reader: &mut WireReader<'_>,
         now: Now,

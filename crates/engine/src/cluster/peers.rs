@@ -1,20 +1,20 @@
-//! What the shards of other nodes know of this one, and this one of them.
+//! The shards of other nodes: how much each of them and this shard know of the other's subscriptions.
 
 use crate::cluster::roster::Shards;
 
-/// The shards of other nodes: which have told everything that is wanted there, and which of them are gone.
+/// The shards of other nodes: which have announced all their subscriptions, and which are gone.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     /// Announcements of interest that other shards have not confirmed yet.
     pub interest_under_way: u64,
-    /// Shards of other nodes that do not know yet all that is wanted here.
+    /// Shards of other nodes that have not confirmed all subscriptions of this one.
     pub welcomes: u64,
     /// Shards of other nodes that are gone while their subscribers are still owed messages.
     pub gone: Shards,
-    /// Whether there are nodes, dead ones or such that have come back, of which it is not known what is wanted there.
+    /// Whether the subscriptions of some node, dead or back, are unknown.
     pub is_blind: bool,
-    /// Shards that are back, and have not told everything yet.
+    /// Shards that are back and have not announced all their subscriptions.
     pub returning: Shards,
-    /// Shards that have told all that is wanted there.
+    /// Shards that have announced all their subscriptions.
     pub heard: Shards,
 }

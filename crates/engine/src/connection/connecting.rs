@@ -1,4 +1,4 @@
-//! What letting a client in needs.
+//! The context in which a CONNECT is checked and a session is bound.
 
 use crate::access::Rules;
 use crate::desk::Desk;
@@ -17,7 +17,7 @@ pub(crate) struct Connecting<'e> {
     pub links: &'e Links,
 }
 
-/// Borrows what letting a client in needs from an engine.
+/// Borrows the context of a CONNECT from an engine.
 macro_rules! connecting {
     ($engine:ident) => {
         $crate::connection::connecting::Connecting {

@@ -1,4 +1,4 @@
-//! What an earlier process has left in the store, from the first entry that is read until all shards have delivered it.
+//! The state of a restart: entries of an earlier process, from the first that is read until all shards have delivered them.
 
 use crate::durable::crossing::Replay;
 use crate::durable::restore::Restoration;
@@ -7,7 +7,7 @@ use crate::ids::Place;
 /// The state of a restart.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
-    /// What the store holds, while it is taken in.
+    /// The entries of the store, while they are read.
     pub restoration: Option<Restoration>,
     /// Messages that were between shards, until all shards know of each other.
     pub replay: Option<Replay>,

@@ -1,4 +1,4 @@
-//! What dealing a message to a member of a shared group needs.
+//! The context in which messages are dealt to members of shared groups.
 
 use crate::desk::Desk;
 use crate::groups::Groups;
@@ -16,7 +16,7 @@ pub(crate) struct Dealing<'e> {
     pub uplinks: &'e mut Uplinks,
 }
 
-/// Borrows what dealing needs from an engine, or from what delivering needs.
+/// Borrows the context of dealing from an engine, or from a wider context.
 macro_rules! dealing {
     ($from:ident) => {
         $crate::groups::dealing::Dealing {

@@ -177,7 +177,7 @@ impl Connecting<'_> {
         connection.tenant
     }
 
-    /// Takes a place for one client more of a tenant, and one for its session, until [`Engine::return_places`]:
+    /// Takes a place for one client more of a tenant, and one for its session, until `return_places`:
     /// meanwhile nobody on another shard gets them, and the client and its session are counted for themselves. Who
     /// takes over its own connection or session is let in at the limit.
     pub(crate) fn take_places(&mut self, tenant: TenantId, existing: Option<SessionKey>) -> Result<(), Refused> {
@@ -198,7 +198,7 @@ impl Connecting<'_> {
         Ok(())
     }
 
-    /// Gives back what [`Engine::take_places`] took.
+    /// Gives back what `take_places` took.
     pub(crate) fn return_places(&mut self, tenant: TenantId) {
         self.desk.tenants.release(tenant, Holding::Connections, 1);
         self.desk.tenants.release(tenant, Holding::Sessions, 1);

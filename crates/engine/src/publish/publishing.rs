@@ -1,4 +1,4 @@
-//! What publishing a message needs that no client's packet has brought.
+//! The context in which messages are routed, retained and delivered.
 
 use crate::access::Rules;
 use crate::addresses::Nodes;
@@ -33,7 +33,7 @@ pub(crate) struct Publishing<'e> {
     pub principals: &'e Principals,
 }
 
-/// Borrows what publishing needs from an engine.
+/// Borrows the context of publishing from an engine.
 macro_rules! publishing {
     ($engine:ident) => {
         $crate::publish::publishing::Publishing {

@@ -1,4 +1,4 @@
-//! What bringing retained messages to subscriptions needs.
+//! The context in which retained messages are brought to subscriptions.
 
 use crate::access::Rules;
 use crate::desk::Desk;
@@ -19,7 +19,7 @@ pub(crate) struct Fetching<'e> {
     pub rules: &'e Rules,
 }
 
-/// Borrows what bringing retained messages needs from an engine.
+/// Borrows the context of a fetch from an engine.
 macro_rules! fetching {
     ($engine:ident) => {
         $crate::retained::fetching::Fetching {

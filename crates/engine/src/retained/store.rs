@@ -1,4 +1,4 @@
-//! The retained messages that this shard keeps, and what it knows of their versions.
+//! The retained messages of a shard, with their versions.
 
 use super::Retained;
 use super::removed::Removed;

@@ -69,7 +69,7 @@ impl Strays {
 }
 
 impl Engine {
-    /// Reads what [`Engine::put_removed`] has written.
+    /// Reads what `put_removed` has written.
     pub(crate) fn read_removed(reader: &mut WireReader<'_>, partition: PartitionId) -> Result<RemovedImage, WireError> {
         let count = reader.u32("a number of removed values")?;
         let mut all = Vec::new();

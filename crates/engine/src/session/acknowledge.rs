@@ -60,7 +60,7 @@ pub(crate) struct Acknowledging<'e> {
     pub pings: &'e mut BTreeMap<(u32, u16), bool>,
 }
 
-/// Borrows what an acknowledgement needs from an engine.
+/// Borrows the context of an acknowledgement from an engine.
 macro_rules! acknowledging {
     ($engine:ident) => {
         $crate::session::acknowledge::Acknowledging {
@@ -291,7 +291,7 @@ impl Desk {
         Ok(Some(Answered { stored, of_uplink, delivery, numbers }))
     }
 
-    /// A receiver is done with a message for good: it leaves the store, and whoever sent it hears of it.
+    /// Ends a message that its receiver has answered: deletes it from the store and reports its outcome.
     #[inline]
     fn conclude(&mut self, by: SessionKey, code: ReasonCode, answered: Answered) {
         let Answered { stored, delivery, numbers, .. } = answered;

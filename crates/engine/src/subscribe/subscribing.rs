@@ -1,4 +1,4 @@
-//! What a subscription needs that comes or goes.
+//! The context in which subscriptions are added and removed.
 
 use crate::access::Rules;
 use crate::addresses::Nodes;
@@ -13,7 +13,7 @@ use crate::retained::fetch::Fetches;
 use crate::telling::sys::Sys;
 use crate::topics::SubscriptionIndex;
 
-/// The parts of an engine that change with a subscription: the index, the groups, and who is told what is wanted here.
+/// The parts of an engine that change with a subscription: the index, the groups, and the announcements to other shards and brokers.
 pub(crate) struct Subscribing<'e> {
     pub desk: &'e mut Desk,
     pub index: &'e mut SubscriptionIndex,
@@ -29,7 +29,7 @@ pub(crate) struct Subscribing<'e> {
     pub rules: &'e Rules,
 }
 
-/// Borrows what a subscription needs from an engine.
+/// Borrows the context of a subscription from an engine.
 macro_rules! subscribing {
     ($engine:ident) => {
         $crate::subscribe::subscribing::Subscribing {

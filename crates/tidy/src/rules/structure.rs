@@ -1,7 +1,7 @@
 //! No object does everything, and modules do not import each other in circles.
 //!
-//! A type is at most so large that its state can be seen at once. What is above a limit today is listed in [`ceilings`](crate::ceilings) with its present count. A count above its
-//! ceiling fails, and so does a ceiling above its count: a number in the list can only fall.
+//! A count above a limit is listed in [`ceilings`](crate::ceilings). A count above its ceiling fails, and so does a
+//! ceiling above its count: a number in the list can only fall.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -249,7 +249,7 @@ fn top_level(sources: &Sources) -> BTreeMap<&str, Graph> {
     graphs
 }
 
-/// Which files import which. What a module and its own children share is theirs: such imports are left out.
+/// Which files import which. Imports between a module and its own children are left out.
 fn file_graph(files: &[&Source]) -> Graph {
     let modules = Modules::of(files);
     let mut graph = Graph::new();

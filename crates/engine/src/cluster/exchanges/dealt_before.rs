@@ -15,7 +15,7 @@ use crate::wire::{WireError, WireReader, WireWrite};
 pub(crate) type DealtBefore = Vec<(ExchangeName, Partitions)>;
 
 impl Engine {
-    /// Reads what [`Engine::put_dealt_before`] has written.
+    /// Reads what `put_dealt_before` has written.
     pub(crate) fn read_dealt_before(reader: &mut WireReader<'_>) -> Result<DealtBefore, WireError> {
         let count = reader.u32("a number of messages that were dealt")?;
         (0..count).map(|_| Ok((ExchangeName::read(reader)?, read_partitions(reader)?))).collect()

@@ -110,7 +110,7 @@ impl Engine {
         self.after_frame(now);
     }
 
-    /// These partitions are forgotten here. Returns what was set aside, for [`Engine::give_back_aside`].
+    /// These partitions are forgotten here. Returns what was set aside, for `give_back_aside`.
     #[must_use]
     pub(crate) fn abandon_transfers(&mut self, partitions: Partitions) -> Vec<Aside> {
         self.desk.transfers.leaving.retain(|partition, _| !partitions.has(*partition));

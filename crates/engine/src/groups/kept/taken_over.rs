@@ -32,7 +32,7 @@ pub(crate) struct KeptImage {
 }
 
 impl Engine {
-    /// Reads what [`Engine::put_kept`] has written.
+    /// Reads what `put_kept` has written.
     pub(crate) fn read_kept(reader: &mut WireReader<'_>, now: Now) -> Result<Vec<KeptImage>, WireError> {
         let mut all = Vec::new();
         for _ in 0..reader.u32("a number of messages of groups")? {

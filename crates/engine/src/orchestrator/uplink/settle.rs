@@ -433,7 +433,7 @@ impl Brokers {
     }
 }
 
-/// Takes what waits for a broker; [`Engine::deal_queue`] has to get what is not put back.
+/// Takes what waits for a broker; `deal_queue` has to get what is not put back.
 pub(super) fn take_queue(sessions: &mut Sessions, session: SessionKey) -> SessionQueue {
     let flow = sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
     flow.map_or_else(SessionQueue::default, |flow| {
