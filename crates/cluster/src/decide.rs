@@ -1,10 +1,14 @@
 //! The leader's part: which table comes next.
 
+mod ended;
+
 use std::collections::BTreeMap;
 
-use crate::ended::has_ended;
 use crate::table::is_at;
 use crate::{Advert, Table, balance};
+
+pub use ended::deputy;
+use ended::has_ended;
 
 /// A member of the cluster's group as the leader sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

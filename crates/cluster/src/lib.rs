@@ -17,7 +17,6 @@ mod advert;
 mod balance;
 mod decide;
 mod doubt;
-mod ended;
 mod follow;
 mod recover;
 mod settle;
@@ -26,9 +25,8 @@ mod watch;
 
 pub use advert::{Addresses, Advert};
 pub use balance::MOVE_AT_ONCE;
-pub use decide::{Seen, Sighting, decide};
+pub use decide::{Seen, Sighting, decide, deputy};
 pub use doubt::{DOUBT_LIMIT, Doubts, Sign};
-pub use ended::deputy;
 pub use follow::{Follower, Standing, Step};
 pub use recover::{Logged, Next, next};
 pub use settle::Settling;
