@@ -11,6 +11,7 @@
 //! | `GET /api/v1/bans` | [`ListBans`] | [`BanList`] |
 //! | `POST /api/v1/bans` | [`BanRequest`] | [`Banned`] |
 //! | `DELETE /api/v1/bans` | [`UnbanRequest`] | [`Unbanned`] |
+//! | `POST /api/v1/kick` | [`KickRequest`] | [`Kicked`] |
 //! | `POST /api/v1/reload` | [`ReloadRequest`] | [`Reloaded`] |
 //! | `/api/v1/drain` | [`DrainRequest`], [`GetDrain`], [`EndDrain`] | [`DrainStatus`], [`Done`] |
 //! | `/api/v1/fleet` | [`GetFleet`] and what is in [`fleet`] | [`FleetStatus`], [`Done`] |
@@ -27,18 +28,24 @@ pub mod clients;
 pub mod drain;
 pub mod fleet;
 pub mod homes;
+mod kick;
 pub mod manager;
+pub mod members;
 mod read;
 pub mod reload;
 mod request;
 pub mod slow;
 pub mod why;
 
-pub use bans::{BanEntry, BanList, BanRequest, BanTarget, Banned, ListBans, UnbanRequest, Unbanned};
+pub use bans::{
+    BanEntry, BanList, BanRecord, BanRequest, BanTarget, BanTerms, Banned, Closed, ListBans, UnbanRequest, Unbanned,
+};
 pub use client::{AdminClient, ClientError, read_token};
 pub use clients::{ClientEntry, Clients, ClientsRequest};
 pub use drain::{DrainRequest, DrainStatus, EndDrain, GetDrain};
 pub use fleet::{BrokerState, BrokerStatus, FleetStatus, GetFleet};
+pub use kick::{KickRequest, Kicked};
+pub use members::{MemberAnswer, MemberRequest, Shares};
 pub use read::{InvalidRequest, read_body, read_query};
 pub use reload::{Change, ReloadRequest, Reloaded};
 pub use request::{Body, COMMAND_HEADER, Done, Method, Refusal, Request};

@@ -42,6 +42,12 @@ impl Request for SlowRequest {
 pub struct SlowClients {
     /// The clients.
     pub clients: Vec<SlowClient>,
+    /// Nodes of the cluster that answered, or the one broker.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// Nodes of the cluster that did not answer.
+    #[serde(default)]
+    pub unreachable: Vec<String>,
 }
 
 /// A slow client.
@@ -49,6 +55,9 @@ pub struct SlowClients {
 pub struct SlowClient {
     /// The client id.
     pub client: String,
+    /// The node of the cluster, or the one broker.
+    #[serde(default)]
+    pub node: String,
     /// The number of its tenant; 0 is the default one.
     #[serde(default)]
     pub tenant: u16,

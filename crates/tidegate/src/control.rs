@@ -6,16 +6,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tidegate_admin::fleet::BrokerAddress;
+use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
-    BanEntry, BanRequest, BanTarget, ClientEntry, ClientsRequest, DrainRequest, DrainStatus, FleetStatus, SlowClient,
-    Story, StoryEvent, Subject, UnbanRequest,
+    BanEntry, BanRecord, BanRequest, BanTarget, BanTerms, ClientEntry, ClientsRequest, DrainRequest, DrainStatus,
+    FleetStatus, KickRequest, SlowClient, Story, StoryEvent, Subject, UnbanRequest,
 };
 use tidegate_console::Unavailable;
-use tidegate_console::api::{Control, ControlError, Homes, reason_entry};
+use tidegate_console::api::{Control, ControlError, Homes, Members, reason_entry};
 use tidegate_engine::{ClientQuery, ClientSummary, Millis, Now, SlowSession, TenantId};
 use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
 
 use crate::homes::HomesApi;
+use crate::members::LinkedMembers;
 use crate::status::BrokerStatus;
 
 pub(crate) use fleet::broker as broker_status;
@@ -28,7 +30,8 @@ impl Control for BrokerStatus {
             Subject::Address(text) => FlightSubject::Address(network(text)?),
         };
         let answer = self.node()?.why(&subject).map_err(|_| Unavailable)?;
-        Ok(Story { events: answer.events.iter().map(story_event).collect(), suppressed: answer.suppressed })
+        let events = answer.events.iter().map(story_event).collect();
+        Ok(Story { events, suppressed: answer.suppressed, ..Story::default() })
     }
 
     fn slow(&self, limit: usize) -> Result<Vec<SlowClient>, ControlError> {
@@ -53,29 +56,94 @@ impl Control for BrokerStatus {
         Ok(node.admission().bans(now).iter().map(|ban| self.ban_entry(now, ban)).collect())
     }
 
-    fn ban(&self, request: &BanRequest) -> Result<u64, ControlError> {
+    fn ban(&self, request: &BanRequest) -> Result<(BanChanged, BanRecord), ControlError> {
         let node = self.node()?;
         let now = node.now();
-        let until = match request.for_seconds {
-            Some(seconds) => now.monotonic.plus(seconds.saturating_mul(1000)),
-            None => Millis::NEVER,
-        };
         let target = self.node_target(&request.target, &request.tenant)?;
-        let reason = request.reason.as_str().into();
-        let ban = Ban { target, reason, origin: BanOrigin::Operator, since: now.unix, until };
-        let closed = node.ban(ban.clone()).map_err(refused)?;
+        let terms = BanTerms {
+            reason: request.reason.clone(),
+            until_ms: request.for_seconds.map(|seconds| now.unix.saturating_add(seconds.saturating_mul(1000))),
+        };
+        let record = BanRecord {
+            target: request.target.clone(),
+            tenant: request.tenant.clone(),
+            changed_ms: node.admission().next_ban_change(now, &target),
+            ban: Some(terms),
+        };
+        let changed = self.change_ban(&record)?;
         let seconds = request.for_seconds;
-        tracing::warn!(banned = %ban.target, why = &*ban.reason, seconds, closed, "an operator banned");
+        tracing::warn!(banned = %target, why = request.reason, seconds, closed = changed.closed, "an operator banned");
+        Ok((changed, record))
+    }
+
+    fn unban(&self, request: &UnbanRequest) -> Result<(BanChanged, BanRecord), ControlError> {
+        let node = self.node()?;
+        let target = self.node_target(&request.target, &request.tenant)?;
+        let record = BanRecord {
+            target: request.target.clone(),
+            tenant: request.tenant.clone(),
+            changed_ms: node.admission().next_ban_change(node.now(), &target),
+            ban: None,
+        };
+        // Where there are no other nodes, the end need not be remembered for them.
+        let changed = match self.members() {
+            Some(_) => self.change_ban(&record)?,
+            None => BanChanged { changed: node.unban(&target).map_err(refused)?, closed: 0 },
+        };
+        if changed.changed {
+            tracing::info!(banned = %target, "an operator ended a ban");
+        }
+        Ok((changed, record))
+    }
+
+    fn change_ban(&self, record: &BanRecord) -> Result<BanChanged, ControlError> {
+        let node = self.node()?;
+        let now = node.now();
+        let target = self.node_target(&record.target, &record.tenant)?;
+        let ban = record.ban.as_ref().map(|terms| Ban {
+            target: target.clone(),
+            reason: terms.reason.as_str().into(),
+            origin: BanOrigin::Operator,
+            since: record.changed_ms,
+            until: terms.until_ms.map_or(Millis::NEVER, |until| now.from_unix(until)),
+        });
+        let change = tidegate_node::BanRecord { target, changed: record.changed_ms, ban };
+        let (changed, closed) = node.apply_ban(change).map_err(refused)?;
+        Ok(BanChanged { changed, closed })
+    }
+
+    fn ban_records(&self) -> Result<Vec<BanRecord>, ControlError> {
+        let node = self.node()?;
+        let now = node.now();
+        let record = |record: tidegate_node::BanRecord| {
+            let (target, tenant) = self.named_target(&record.target);
+            let ban = record.ban.map(|ban| BanTerms {
+                reason: ban.reason.to_string(),
+                until_ms: (ban.until != Millis::NEVER).then(|| now.to_unix(ban.until)),
+            });
+            BanRecord { target, tenant, changed_ms: record.changed, ban }
+        };
+        Ok(node.admission().ban_records(now).into_iter().map(record).collect())
+    }
+
+    fn kick(&self, request: &KickRequest) -> Result<u64, ControlError> {
+        let target = self.node_target(&request.target, &request.tenant)?;
+        let closed = self.node()?.close_connections_of(&target).map_err(|_| Unavailable)?;
+        tracing::info!(%target, closed, "an operator closed connections");
         Ok(closed)
     }
 
-    fn unban(&self, request: &UnbanRequest) -> Result<bool, ControlError> {
-        let target = self.node_target(&request.target, &request.tenant)?;
-        let removed = self.node()?.unban(&target).map_err(refused)?;
-        if removed {
-            tracing::info!(banned = %target, "an operator ended a ban");
-        }
-        Ok(removed)
+    fn node_name(&self) -> String {
+        crate::members::name_of(self)
+    }
+
+    fn members(&self) -> Option<Arc<dyn Members>> {
+        self.cluster_api()?;
+        Some(Arc::new(LinkedMembers::new(self.handle()?.clone())))
+    }
+
+    fn tenant_rank(&self, name: &str) -> usize {
+        self.tenancy().and_then(|tenancy| tenancy.named(name)).map_or(usize::MAX, |tenant| tenant.0.into())
     }
 
     fn homes(&self) -> Option<Arc<dyn Homes>> {
@@ -135,6 +203,7 @@ impl BrokerStatus {
 
     fn client_entry(&self, summary: ClientSummary, address: Option<IpAddr>) -> ClientEntry {
         ClientEntry {
+            node: String::new(),
             tenant: self.tenant_name(summary.tenant),
             connected: summary.connection.is_some(),
             address: address.map(|address| address.to_string()),
@@ -165,18 +234,29 @@ impl BrokerStatus {
     }
 
     fn ban_entry(&self, now: Now, ban: &Ban) -> BanEntry {
-        let tenant = match &ban.target {
-            tidegate_node::BanTarget::Address(_) => TenantId::DEFAULT,
-            tidegate_node::BanTarget::Client(tenant, _) | tidegate_node::BanTarget::User(tenant, _) => *tenant,
-        };
+        let (target, tenant) = self.named_target(&ban.target);
         BanEntry {
-            kind: ban.target.kind().to_owned(),
-            name: ban.target.name(),
-            tenant: self.tenant_name(tenant),
+            kind: target.kind().to_owned(),
+            name: target.name().to_owned(),
+            tenant,
             reason: ban.reason.to_string(),
             origin: ban.origin.label().to_owned(),
             since_ms: ban.since,
             until_ms: (ban.until != Millis::NEVER).then(|| now.to_unix(ban.until)),
+            ..BanEntry::default()
+        }
+    }
+
+    /// Who is banned, with the name of the tenant.
+    fn named_target(&self, target: &tidegate_node::BanTarget) -> (BanTarget, String) {
+        match target {
+            tidegate_node::BanTarget::Address(network) => (BanTarget::Address(network.to_string()), String::new()),
+            tidegate_node::BanTarget::Client(tenant, name) => {
+                (BanTarget::Client(name.to_string()), self.tenant_name(*tenant))
+            }
+            tidegate_node::BanTarget::User(tenant, name) => {
+                (BanTarget::User(name.to_string()), self.tenant_name(*tenant))
+            }
         }
     }
 }
@@ -192,6 +272,7 @@ fn network(text: &str) -> Result<Network, ControlError> {
 fn story_event(event: &FlightEvent) -> StoryEvent {
     StoryEvent {
         at_ms: event.at,
+        node: String::new(),
         kind: event.kind.label().to_owned(),
         shard: event.shard.0,
         client: event.client_id.as_deref().map(str::to_owned),
@@ -205,6 +286,7 @@ fn story_event(event: &FlightEvent) -> StoryEvent {
 
 fn slow_client(slow: SlowSession) -> SlowClient {
     SlowClient {
+        node: String::new(),
         client: slow.client_id,
         tenant: slow.tenant.0,
         connected: slow.connected,

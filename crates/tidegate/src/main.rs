@@ -29,6 +29,7 @@ mod durable;
 mod fleet;
 mod homes;
 mod logging;
+mod members;
 mod mirror;
 mod mqtt_commands;
 mod observer;
