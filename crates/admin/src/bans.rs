@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::read::InvalidRequest;
+use crate::invalid::InvalidRequest;
 use crate::request::{Body, Method, Request, with_query};
 
 /// Longest ban that ends, seconds: a hundred years.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bans::{BanTarget, Closed, TargetFields};
-use crate::read::InvalidRequest;
+use crate::invalid::InvalidRequest;
 use crate::request::{Body, Method, Request};
 
 /// Closes the connections of a client, a user or an address. They may connect again at once.

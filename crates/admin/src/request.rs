@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::read::InvalidRequest;
+use crate::invalid::InvalidRequest;
 
 /// The header that changes of a fleet and a reload need: a web page of another origin cannot send it.
 pub const COMMAND_HEADER: &str = "tidegate-command";

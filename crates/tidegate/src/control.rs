@@ -41,25 +41,25 @@ impl Control for BrokerStatus {
 
     fn clients(&self, request: &ClientsRequest, limit: usize) -> Result<Vec<ClientEntry>, ControlError> {
         let after = match &request.after {
-            Some(client) => Some((self.tenant(&request.after_tenant)?, client.clone())),
+            Some(client) => Some((tenant_of(self, &request.after_tenant)?, client.clone())),
             None => None,
         };
         let (containing, filters) = (request.containing.clone(), request.filters as usize);
         let query = ClientQuery { containing, after, limit, filters };
         let clients = self.node()?.clients(&query).map_err(|_| Unavailable)?;
-        Ok(clients.into_iter().map(|(summary, address)| self.client_entry(summary, address)).collect())
+        Ok(clients.into_iter().map(|(summary, address)| client_entry(self, summary, address)).collect())
     }
 
     fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {
         let node = self.node()?;
         let now = node.now();
-        Ok(node.admission().bans(now).iter().map(|ban| self.ban_entry(now, ban)).collect())
+        Ok(node.admission().bans(now).iter().map(|ban| ban_entry(self, now, ban)).collect())
     }
 
     fn ban(&self, request: &BanRequest) -> Result<(BanChanged, BanRecord), ControlError> {
         let node = self.node()?;
         let now = node.now();
-        let target = self.node_target(&request.target, &request.tenant)?;
+        let target = node_target(self, &request.target, &request.tenant)?;
         let terms = BanTerms {
             reason: request.reason.clone(),
             until_ms: request.for_seconds.map(|seconds| now.unix.saturating_add(seconds.saturating_mul(1000))),
@@ -78,7 +78,7 @@ impl Control for BrokerStatus {
 
     fn unban(&self, request: &UnbanRequest) -> Result<(BanChanged, BanRecord), ControlError> {
         let node = self.node()?;
-        let target = self.node_target(&request.target, &request.tenant)?;
+        let target = node_target(self, &request.target, &request.tenant)?;
         let record = BanRecord {
             target: request.target.clone(),
             tenant: request.tenant.clone(),
@@ -99,7 +99,7 @@ impl Control for BrokerStatus {
     fn change_ban(&self, record: &BanRecord) -> Result<BanChanged, ControlError> {
         let node = self.node()?;
         let now = node.now();
-        let target = self.node_target(&record.target, &record.tenant)?;
+        let target = node_target(self, &record.target, &record.tenant)?;
         let ban = record.ban.as_ref().map(|terms| Ban {
             target: target.clone(),
             reason: terms.reason.as_str().into(),
@@ -116,7 +116,7 @@ impl Control for BrokerStatus {
         let node = self.node()?;
         let now = node.now();
         let record = |record: tidegate_node::BanRecord| {
-            let (target, tenant) = self.named_target(&record.target);
+            let (target, tenant) = named_target(self, &record.target);
             let ban = record.ban.map(|ban| BanTerms {
                 reason: ban.reason.to_string(),
                 until_ms: (ban.until != Millis::NEVER).then(|| now.to_unix(ban.until)),
@@ -127,7 +127,7 @@ impl Control for BrokerStatus {
     }
 
     fn kick(&self, request: &KickRequest) -> Result<u64, ControlError> {
-        let target = self.node_target(&request.target, &request.tenant)?;
+        let target = node_target(self, &request.target, &request.tenant)?;
         let closed = self.node()?.close_connections_of(&target).map_err(|_| Unavailable)?;
         tracing::info!(%target, closed, "an operator closed connections");
         Ok(closed)
@@ -190,73 +190,77 @@ impl BrokerStatus {
     pub(super) fn node(&self) -> Result<&NodeHandle, Unavailable> {
         self.handle().ok_or(Unavailable)
     }
+}
 
-    /// A tenant by its name; the empty name is the default one.
-    fn tenant(&self, name: &str) -> Result<TenantId, ControlError> {
-        let known = self.tenancy().ok_or(Unavailable)?.named(name);
-        known.ok_or_else(|| ControlError::Invalid(format!("there is no tenant `{name}`")))
+/// A tenant by its name; the empty name is the default one.
+fn tenant_of(status: &BrokerStatus, name: &str) -> Result<TenantId, ControlError> {
+    let known = status.tenancy().ok_or(Unavailable)?.named(name);
+    known.ok_or_else(|| ControlError::Invalid(format!("there is no tenant `{name}`")))
+}
+
+fn tenant_name(status: &BrokerStatus, tenant: TenantId) -> String {
+    status.tenancy().map(|tenancy| tenancy.name(tenant)).unwrap_or_default()
+}
+
+fn client_entry(status: &BrokerStatus, summary: ClientSummary, address: Option<IpAddr>) -> ClientEntry {
+    ClientEntry {
+        node: String::new(),
+        tenant: tenant_name(status, summary.tenant),
+        connected: summary.connection.is_some(),
+        address: address.map(|address| address.to_string()),
+        version: summary.version.map(|version| version.to_string()),
+        keep_alive: summary.keep_alive,
+        user: summary.user_name,
+        session_expiry: summary.expiry_seconds,
+        subscriptions: summary.subscriptions,
+        filters: summary.filters,
+        inflight_messages: summary.inflight_messages,
+        queued_messages: summary.queued_messages,
+        queued_bytes: summary.queued_bytes,
+        client: summary.client_id,
     }
+}
 
-    fn tenant_name(&self, tenant: TenantId) -> String {
-        self.tenancy().map(|tenancy| tenancy.name(tenant)).unwrap_or_default()
-    }
-
-    fn client_entry(&self, summary: ClientSummary, address: Option<IpAddr>) -> ClientEntry {
-        ClientEntry {
-            node: String::new(),
-            tenant: self.tenant_name(summary.tenant),
-            connected: summary.connection.is_some(),
-            address: address.map(|address| address.to_string()),
-            version: summary.version.map(|version| version.to_string()),
-            keep_alive: summary.keep_alive,
-            user: summary.user_name,
-            session_expiry: summary.expiry_seconds,
-            subscriptions: summary.subscriptions,
-            filters: summary.filters,
-            inflight_messages: summary.inflight_messages,
-            queued_messages: summary.queued_messages,
-            queued_bytes: summary.queued_bytes,
-            client: summary.client_id,
+/// Whom a ban is about. An address belongs to no tenant.
+fn node_target(
+    status: &BrokerStatus,
+    target: &BanTarget,
+    tenant: &str,
+) -> Result<tidegate_node::BanTarget, ControlError> {
+    let named = || tenant_of(status, tenant);
+    Ok(match target {
+        BanTarget::Address(_) if !tenant.is_empty() => {
+            return Err(ControlError::Invalid("an address belongs to no tenant: leave `tenant` out".to_owned()));
         }
-    }
+        BanTarget::Address(text) => tidegate_node::BanTarget::Address(network(text)?),
+        BanTarget::Client(name) => tidegate_node::BanTarget::Client(named()?, name.as_str().into()),
+        BanTarget::User(name) => tidegate_node::BanTarget::User(named()?, name.as_str().into()),
+    })
+}
 
-    /// Whom a ban is about. An address belongs to no tenant.
-    fn node_target(&self, target: &BanTarget, tenant: &str) -> Result<tidegate_node::BanTarget, ControlError> {
-        let named = || self.tenant(tenant);
-        Ok(match target {
-            BanTarget::Address(_) if !tenant.is_empty() => {
-                return Err(ControlError::Invalid("an address belongs to no tenant: leave `tenant` out".to_owned()));
-            }
-            BanTarget::Address(text) => tidegate_node::BanTarget::Address(network(text)?),
-            BanTarget::Client(name) => tidegate_node::BanTarget::Client(named()?, name.as_str().into()),
-            BanTarget::User(name) => tidegate_node::BanTarget::User(named()?, name.as_str().into()),
-        })
+fn ban_entry(status: &BrokerStatus, now: Now, ban: &Ban) -> BanEntry {
+    let (target, tenant) = named_target(status, &ban.target);
+    BanEntry {
+        kind: target.kind().to_owned(),
+        name: target.name().to_owned(),
+        tenant,
+        reason: ban.reason.to_string(),
+        origin: ban.origin.label().to_owned(),
+        since_ms: ban.since,
+        until_ms: (ban.until != Millis::NEVER).then(|| now.to_unix(ban.until)),
+        ..BanEntry::default()
     }
+}
 
-    fn ban_entry(&self, now: Now, ban: &Ban) -> BanEntry {
-        let (target, tenant) = self.named_target(&ban.target);
-        BanEntry {
-            kind: target.kind().to_owned(),
-            name: target.name().to_owned(),
-            tenant,
-            reason: ban.reason.to_string(),
-            origin: ban.origin.label().to_owned(),
-            since_ms: ban.since,
-            until_ms: (ban.until != Millis::NEVER).then(|| now.to_unix(ban.until)),
-            ..BanEntry::default()
+/// Who is banned, with the name of the tenant.
+fn named_target(status: &BrokerStatus, target: &tidegate_node::BanTarget) -> (BanTarget, String) {
+    match target {
+        tidegate_node::BanTarget::Address(network) => (BanTarget::Address(network.to_string()), String::new()),
+        tidegate_node::BanTarget::Client(tenant, name) => {
+            (BanTarget::Client(name.to_string()), tenant_name(status, *tenant))
         }
-    }
-
-    /// Who is banned, with the name of the tenant.
-    fn named_target(&self, target: &tidegate_node::BanTarget) -> (BanTarget, String) {
-        match target {
-            tidegate_node::BanTarget::Address(network) => (BanTarget::Address(network.to_string()), String::new()),
-            tidegate_node::BanTarget::Client(tenant, name) => {
-                (BanTarget::Client(name.to_string()), self.tenant_name(*tenant))
-            }
-            tidegate_node::BanTarget::User(tenant, name) => {
-                (BanTarget::User(name.to_string()), self.tenant_name(*tenant))
-            }
+        tidegate_node::BanTarget::User(tenant, name) => {
+            (BanTarget::User(name.to_string()), tenant_name(status, *tenant))
         }
     }
 }
