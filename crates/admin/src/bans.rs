@@ -270,7 +270,7 @@ pub struct BanRecord {
     pub ban: Option<BanTerms>,
 }
 
-/// Why somebody is banned, and until when.
+/// The reason of a ban, and its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BanTerms {
     /// Why; may be empty.

@@ -6,7 +6,7 @@
 pub struct InvalidRequest(String);
 
 impl InvalidRequest {
-    /// One with what is wrong.
+    /// One with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -14,9 +14,9 @@
 //! | `POST /api/v1/kick` | [`KickRequest`] | [`Kicked`] |
 //! | `POST /api/v1/reload` | [`ReloadRequest`] | [`Reloaded`] |
 //! | `/api/v1/drain` | [`DrainRequest`], [`GetDrain`], [`EndDrain`] | [`DrainStatus`], [`Done`] |
-//! | `/api/v1/fleet` | [`GetFleet`] and what is in [`fleet`] | [`FleetStatus`], [`Done`] |
-//! | `/api/v1/homes` | what is in [`homes`] | what is in [`homes`] |
-//! | `/api/v1/status`, `/api/v1/plan` of a manager | what is in [`manager`] | JSON |
+//! | `/api/v1/fleet` | [`GetFleet`] and types of [`fleet`] | [`FleetStatus`], [`Done`] |
+//! | `/api/v1/homes` | types of [`homes`] | types of [`homes`] |
+//! | `/api/v1/status`, `/api/v1/plan` of a manager | types of [`manager`] | JSON |
 //!
 //! A request is read strictly: an unknown field, a wrong type and a value out of its range are errors that name the
 //! field. An answer is read leniently: a client ignores fields that it does not know, and fields that were added later

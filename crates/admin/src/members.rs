@@ -79,7 +79,7 @@ pub enum MemberAnswer {
     Refused(String),
 }
 
-/// What a change of a ban has changed on one member.
+/// The effect of a change of a ban on one member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BanChanged {
     /// Whether it changed anything: false when a later change was known, or there was no such ban.
@@ -91,9 +91,9 @@ pub struct BanChanged {
 /// The answers of the members of a cluster, by their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shares<T> {
-    /// Those that answered, with their answers.
+    /// Members that answered, with their answers.
     pub answered: Vec<(String, T)>,
-    /// Those that did not.
+    /// Members that did not answer.
     pub unreachable: Vec<String>,
 }
 
@@ -124,7 +124,7 @@ impl<T> Shares<T> {
         (self.answered, self.unreachable)
     }
 
-    /// The names of those that answered.
+    /// The names of the members that answered.
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.answered.iter().map(|(name, _)| name.clone()).collect();
         names.sort();
@@ -236,7 +236,7 @@ impl Shares<BanChanged> {
 }
 
 impl Shares<Reloaded> {
-    /// The outcome of a reload: that of the member `own`, with those of the others beside it. It counts as applied when
+    /// The outcome of a reload: that of the member `own`, with the outcomes of the others beside it. It counts as applied when
     /// each member that answered has applied its configuration.
     pub fn merge(self, own: &str) -> Reloaded {
         let (answered, unreachable) = self.sorted();

@@ -1,4 +1,4 @@
-//! Reads requests: what is wrong is said with the name of the field.
+//! Reads requests. An error names the field.
 
 use serde::de::DeserializeOwned;
 

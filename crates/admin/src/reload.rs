@@ -21,7 +21,7 @@ impl Request for ReloadRequest {
 pub struct Reloaded {
     /// Whether the new configuration is in force.
     pub applied: bool,
-    /// What was changed, or why nothing was, for a person; several lines.
+    /// The changes, or the reason why there are none, for a person; several lines.
     pub text: String,
     /// Differences within files, a line for each.
     #[serde(default)]
@@ -51,7 +51,7 @@ pub struct NodeReloaded {
     pub node: String,
     /// Whether its new configuration is in force.
     pub applied: bool,
-    /// What was changed there, or why nothing was.
+    /// The changes there, or the reason why there are none.
     pub text: String,
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::invalid::InvalidRequest;
 use crate::request::{Method, Request, with_query};
 
-/// What is asked about.
+/// The subject of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A client id.

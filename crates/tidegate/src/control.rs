@@ -1,6 +1,7 @@
 //! What the admin API asks and tells the node.
 
 mod fleet;
+mod members;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,10 +18,12 @@ use tidegate_engine::{ClientQuery, ClientSummary, Millis, Now, SlowSession, Tena
 use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
 
 use crate::homes::HomesApi;
-use crate::members::LinkedMembers;
 use crate::status::BrokerStatus;
 
+use members::LinkedMembers;
+
 pub(crate) use fleet::broker as broker_status;
+pub(crate) use members::answer_others;
 
 impl Control for BrokerStatus {
     fn why(&self, subject: &Subject) -> Result<Story, ControlError> {
@@ -134,7 +137,7 @@ impl Control for BrokerStatus {
     }
 
     fn node_name(&self) -> String {
-        crate::members::name_of(self)
+        members::name_of(self)
     }
 
     fn members(&self) -> Option<Arc<dyn Members>> {

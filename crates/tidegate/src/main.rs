@@ -29,7 +29,6 @@ mod durable;
 mod fleet;
 mod homes;
 mod logging;
-mod members;
 mod mirror;
 mod mqtt_commands;
 mod observer;
