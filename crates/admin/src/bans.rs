@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::read::InvalidRequest;
+use crate::invalid::InvalidRequest;
 use crate::request::{Body, Method, Request, with_query};
 
 /// Longest ban that ends, seconds: a hundred years.
@@ -11,7 +11,8 @@ pub const MAX_BAN_SECONDS: u64 = 100 * 365 * 24 * 3600;
 const ROUTE: &str = "/api/v1/bans";
 
 /// Who is banned.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BanTarget {
     /// An address or network.
     Address(String),
@@ -118,7 +119,7 @@ impl Request for BanRequest {
 
 /// `DELETE /api/v1/bans`: ends a ban.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "UnbanFields", into = "UnbanFields")]
+#[serde(try_from = "TargetFields", into = "TargetFields")]
 pub struct UnbanRequest {
     /// Who is banned.
     pub target: BanTarget,
@@ -126,10 +127,10 @@ pub struct UnbanRequest {
     pub tenant: String,
 }
 
-/// [`UnbanRequest`] as it is sent.
+/// Who is meant, as it is sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UnbanFields {
+pub(crate) struct TargetFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     address: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,19 +141,30 @@ struct UnbanFields {
     tenant: String,
 }
 
-impl TryFrom<UnbanFields> for UnbanRequest {
-    type Error = InvalidRequest;
+impl TargetFields {
+    pub(crate) fn of(target: BanTarget, tenant: String) -> Self {
+        let (address, client, user) = fields_of(target);
+        Self { address, client, user, tenant }
+    }
 
-    fn try_from(fields: UnbanFields) -> Result<Self, InvalidRequest> {
-        let UnbanFields { address, client, user, tenant } = fields;
-        Ok(Self { target: only_target(address, client, user)?, tenant })
+    /// The target and its tenant.
+    pub(crate) fn target(self) -> Result<(BanTarget, String), InvalidRequest> {
+        Ok((only_target(self.address, self.client, self.user)?, self.tenant))
     }
 }
 
-impl From<UnbanRequest> for UnbanFields {
+impl TryFrom<TargetFields> for UnbanRequest {
+    type Error = InvalidRequest;
+
+    fn try_from(fields: TargetFields) -> Result<Self, InvalidRequest> {
+        let (target, tenant) = fields.target()?;
+        Ok(Self { target, tenant })
+    }
+}
+
+impl From<UnbanRequest> for TargetFields {
     fn from(request: UnbanRequest) -> Self {
-        let (address, client, user) = fields_of(request.target);
-        Self { address, client, user, tenant: request.tenant }
+        Self::of(request.target, request.tenant)
     }
 }
 
@@ -192,6 +204,12 @@ fn fields_of(target: BanTarget) -> (Option<String>, Option<String>, Option<Strin
 pub struct BanList {
     /// All bans, in the order of their targets.
     pub bans: Vec<BanEntry>,
+    /// Nodes of the cluster that answered, or the one broker.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// Nodes of the cluster that did not answer.
+    #[serde(default)]
+    pub unreachable: Vec<String>,
 }
 
 /// A ban in force.
@@ -216,13 +234,73 @@ pub struct BanEntry {
     /// Until when, milliseconds since 1970; `None` is until the ban is removed.
     #[serde(default)]
     pub until_ms: Option<u64>,
+    /// The first node of the cluster that has it, or the one broker.
+    #[serde(default)]
+    pub node: String,
+    /// All nodes that have it.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+}
+
+impl BanEntry {
+    /// Whether both are one ban, perhaps of two nodes. Their ends may differ by what two clocks do.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let facts = |ban: &Self| {
+            let ends = ban.until_ms.is_some();
+            (ban.kind.clone(), ban.name.clone(), ban.tenant.clone(), ban.origin.clone(), ban.reason.clone(), ends)
+        };
+        // Bans of the configuration begin with their process.
+        facts(self) == facts(other) && (self.since_ms == other.since_ms || self.origin == "configuration")
+    }
+}
+
+/// A change of a ban of an operator, as the members of a cluster tell each other of it. Of two changes the one with
+/// the later `changed_ms` holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BanRecord {
+    /// Who is banned, or was.
+    pub target: BanTarget,
+    /// The tenant of the client or user, by name; empty is the default one.
+    #[serde(default)]
+    pub tenant: String,
+    /// When it was changed, milliseconds since 1970.
+    pub changed_ms: u64,
+    /// The ban; `None` when it has ended.
+    #[serde(default)]
+    pub ban: Option<BanTerms>,
+}
+
+/// The reason of a ban, and its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BanTerms {
+    /// Why; may be empty.
+    #[serde(default)]
+    pub reason: String,
+    /// Until when, milliseconds since 1970; `None` is until the ban is removed.
+    #[serde(default)]
+    pub until_ms: Option<u64>,
+}
+
+/// Connections that one node has closed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closed {
+    /// Its name.
+    pub node: String,
+    /// How many.
+    pub closed: u64,
 }
 
 /// A ban is in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Banned {
-    /// Connections that were closed.
+    /// Connections that were closed, on all nodes.
     pub closed: u64,
+    /// Connections that were closed, by node.
+    #[serde(default)]
+    pub nodes: Vec<Closed>,
+    /// Nodes of the cluster that did not answer. They take the ban in when they are linked again.
+    #[serde(default)]
+    pub unreachable: Vec<String>,
 }
 
 /// A ban has ended.
@@ -230,6 +308,9 @@ pub struct Banned {
 pub struct Unbanned {
     /// Always true: where there is no such ban, the request is refused.
     pub removed: bool,
+    /// Nodes of the cluster that did not answer. They take the end of the ban in when they are linked again.
+    #[serde(default)]
+    pub unreachable: Vec<String>,
 }
 
 #[cfg(test)]

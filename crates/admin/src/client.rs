@@ -43,7 +43,7 @@ pub enum ClientError {
     NotAdmin {
         /// The address.
         address: String,
-        /// What is wrong with the answer.
+        /// The fault of the answer.
         problem: String,
     },
 }

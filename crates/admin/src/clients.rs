@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::read::InvalidRequest;
+use crate::invalid::InvalidRequest;
 use crate::request::{Method, Request, with_query};
 
 /// Clients in an answer unless another number is asked for.
@@ -66,6 +66,12 @@ pub struct Clients {
     /// Whether there are more behind the last one.
     #[serde(default)]
     pub more: bool,
+    /// Nodes of the cluster that answered, or the one broker.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// Nodes of the cluster that did not answer.
+    #[serde(default)]
+    pub unreachable: Vec<String>,
 }
 
 /// A client.
@@ -73,6 +79,9 @@ pub struct Clients {
 pub struct ClientEntry {
     /// The client id.
     pub client: String,
+    /// The node of the cluster, or the one broker.
+    #[serde(default)]
+    pub node: String,
     /// The name of its tenant; empty for the default one.
     #[serde(default)]
     pub tenant: String,

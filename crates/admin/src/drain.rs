@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::read::InvalidRequest;
+use crate::invalid::InvalidRequest;
 use crate::request::{Body, Done, Method, Request};
 
 /// Clients sent away per second unless another number is asked for.
@@ -29,14 +29,14 @@ impl Request for GetDrain {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
-    /// What MQTT 5 clients are told to use instead (0x9C), `HOST:PORT`.
+    /// The server reference for MQTT 5 clients (0x9C), `HOST:PORT`.
     #[serde(default)]
     pub server_reference: Option<String>,
     /// Clients per second, 1 to [`MAX_PER_SECOND`].
     #[serde(default = "default_per_second")]
     pub per_second: u32,
     /// Time from the beginning, seconds, 0 to [`MAX_EVICT_AFTER_S`], after which clients of MQTT 3 are closed, too: they
-    /// cannot be told to leave.
+    /// get no server reference.
     #[serde(default)]
     pub evict_after_s: u64,
 }
@@ -86,7 +86,7 @@ pub struct DrainStatus {
     /// Clients still connected, relayed ones included.
     #[serde(default)]
     pub clients: u64,
-    /// Messages accepted and not settled by brokers, and those that sessions are owed.
+    /// Messages accepted and not settled by brokers, and messages that sessions are owed.
     #[serde(default)]
     pub owed: u64,
 }

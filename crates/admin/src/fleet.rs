@@ -128,7 +128,7 @@ pub struct FleetStatus {
     /// Clients that are connected, at home here or relayed to their home.
     #[serde(default)]
     pub clients: u64,
-    /// Their sessions, and those of clients that are away.
+    /// Sessions of clients, connected or away.
     #[serde(default)]
     pub sessions: u64,
     /// Filters that they want, each counted once.
@@ -253,7 +253,7 @@ pub struct BrokerStatus {
     /// Messages received from it so far.
     #[serde(default)]
     pub received: u64,
-    /// Of these, those that had come before.
+    /// Messages received from it more than once.
     #[serde(default)]
     pub duplicates: u64,
     /// Messages delivered to clients without it, which took them and does not bring them back.

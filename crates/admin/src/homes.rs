@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::read::InvalidRequest;
+use crate::invalid::InvalidRequest;
 use crate::request::{Body, Method, Request, with_name};
 
 /// Largest body that brings partitions from another orchestrator, bytes.
@@ -142,7 +142,7 @@ pub struct HomesView {
     /// Moves given up because the new place owed other numbers than the old one.
     #[serde(default)]
     pub owed_mismatches: u64,
-    /// Partitions that began anew here, without anything from their last place.
+    /// Partitions that began empty here, without anything from their last place.
     #[serde(default)]
     pub taken_anew: u64,
     /// Sessions given up for newer copies of them.
@@ -257,7 +257,7 @@ pub struct MoveDone {
     /// Messages that came for them while they moved.
     #[serde(default)]
     pub came_meanwhile: Option<u64>,
-    /// What they were owed when they left.
+    /// Their debts when they left.
     pub owed: Owed,
     /// How long it took, milliseconds.
     pub ms: u64,
@@ -272,7 +272,7 @@ pub struct Owed {
     pub subscriptions: u64,
     /// Subscriptions that have not been brought all of their retained messages.
     pub fetches: u64,
-    /// Messages in queues, those that are in the store alone included.
+    /// Messages in queues, messages that are in the store alone included.
     pub queued: u64,
     /// Messages sent that wait for PUBACK.
     pub await_puback: u64,
@@ -391,12 +391,12 @@ pub struct Arrived {
     pub owed: BTreeMap<u16, Owed>,
 }
 
-/// `POST /api/v1/homes/moves/ID`: brings what came meanwhile, and ends the move.
+/// `POST /api/v1/homes/moves/ID`: brings messages that came meanwhile, and ends the move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Complete<'a> {
     /// The id of the move.
     pub id: &'a str,
-    /// A head and what came meanwhile.
+    /// A head and the messages that came meanwhile.
     pub parcel: &'a [u8],
 }
 
@@ -479,7 +479,7 @@ pub enum MoveState {
     /// The new place serves the partitions.
     #[serde(rename = "completed")]
     Completed,
-    /// Images are there, and what came meanwhile is not.
+    /// Images are there, and messages that came meanwhile are not.
     #[serde(rename = "arriving")]
     Arriving,
     /// Nothing of it will be taken any more.

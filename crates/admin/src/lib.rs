@@ -11,11 +11,12 @@
 //! | `GET /api/v1/bans` | [`ListBans`] | [`BanList`] |
 //! | `POST /api/v1/bans` | [`BanRequest`] | [`Banned`] |
 //! | `DELETE /api/v1/bans` | [`UnbanRequest`] | [`Unbanned`] |
+//! | `POST /api/v1/kick` | [`KickRequest`] | [`Kicked`] |
 //! | `POST /api/v1/reload` | [`ReloadRequest`] | [`Reloaded`] |
 //! | `/api/v1/drain` | [`DrainRequest`], [`GetDrain`], [`EndDrain`] | [`DrainStatus`], [`Done`] |
-//! | `/api/v1/fleet` | [`GetFleet`] and what is in [`fleet`] | [`FleetStatus`], [`Done`] |
-//! | `/api/v1/homes` | what is in [`homes`] | what is in [`homes`] |
-//! | `/api/v1/status`, `/api/v1/plan` of a manager | what is in [`manager`] | JSON |
+//! | `/api/v1/fleet` | [`GetFleet`] and types of [`fleet`] | [`FleetStatus`], [`Done`] |
+//! | `/api/v1/homes` | types of [`homes`] | types of [`homes`] |
+//! | `/api/v1/status`, `/api/v1/plan` of a manager | types of [`manager`] | JSON |
 //!
 //! A request is read strictly: an unknown field, a wrong type and a value out of its range are errors that name the
 //! field. An answer is read leniently: a client ignores fields that it does not know, and fields that were added later
@@ -27,19 +28,27 @@ pub mod clients;
 pub mod drain;
 pub mod fleet;
 pub mod homes;
+mod invalid;
+mod kick;
 pub mod manager;
+pub mod members;
 mod read;
 pub mod reload;
 mod request;
 pub mod slow;
 pub mod why;
 
-pub use bans::{BanEntry, BanList, BanRequest, BanTarget, Banned, ListBans, UnbanRequest, Unbanned};
+pub use bans::{
+    BanEntry, BanList, BanRecord, BanRequest, BanTarget, BanTerms, Banned, Closed, ListBans, UnbanRequest, Unbanned,
+};
 pub use client::{AdminClient, ClientError, read_token};
 pub use clients::{ClientEntry, Clients, ClientsRequest};
 pub use drain::{DrainRequest, DrainStatus, EndDrain, GetDrain};
 pub use fleet::{BrokerState, BrokerStatus, FleetStatus, GetFleet};
-pub use read::{InvalidRequest, read_body, read_query};
+pub use invalid::InvalidRequest;
+pub use kick::{KickRequest, Kicked};
+pub use members::{MemberAnswer, MemberRequest, Shares};
+pub use read::{read_body, read_query};
 pub use reload::{Change, ReloadRequest, Reloaded};
 pub use request::{Body, COMMAND_HEADER, Done, Method, Refusal, Request};
 pub use slow::{SlowClient, SlowClients, SlowRequest};

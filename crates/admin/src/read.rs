@@ -1,24 +1,9 @@
-//! Reads requests: what is wrong is said with the name of the field.
+//! Reads requests. An error names the field.
 
 use serde::de::DeserializeOwned;
 
+use crate::invalid::InvalidRequest;
 use crate::request::Request;
-
-/// A request that no broker carries out.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidRequest(String);
-
-impl InvalidRequest {
-    /// One with what is wrong.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    fn at(path: &str, problem: &str) -> Self {
-        if path.is_empty() || path == "." { Self(problem.to_owned()) } else { Self(format!("`{path}`: {problem}")) }
-    }
-}
 
 /// Reads the JSON body of a request.
 ///
@@ -33,11 +18,11 @@ pub fn read_body<T: Request + DeserializeOwned>(body: &[u8]) -> Result<T, Invali
     let request: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let problem = error.inner();
         if problem.is_syntax() || problem.is_eof() || problem.is_io() {
-            return InvalidRequest(format!("the body is no JSON: {problem}"));
+            return InvalidRequest::new(format!("the body is no JSON: {problem}"));
         }
         InvalidRequest::at(&error.path().to_string(), &problem.to_string())
     })?;
-    reader.end().map_err(|error| InvalidRequest(format!("the body is no JSON: {error}")))?;
+    reader.end().map_err(|error| InvalidRequest::new(format!("the body is no JSON: {error}")))?;
     request.check()?;
     Ok(request)
 }

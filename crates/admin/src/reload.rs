@@ -21,7 +21,7 @@ impl Request for ReloadRequest {
 pub struct Reloaded {
     /// Whether the new configuration is in force.
     pub applied: bool,
-    /// What was changed, or why nothing was, for a person; several lines.
+    /// The changes, or the reason why there are none, for a person; several lines.
     pub text: String,
     /// Differences within files, a line for each.
     #[serde(default)]
@@ -29,6 +29,12 @@ pub struct Reloaded {
     /// Keys whose values have changed.
     #[serde(default)]
     pub changes: Vec<Change>,
+    /// The outcome on each node of the cluster, or of the one broker.
+    #[serde(default)]
+    pub nodes: Vec<NodeReloaded>,
+    /// Nodes of the cluster that did not answer.
+    #[serde(default)]
+    pub unreachable: Vec<String>,
 }
 
 impl Reloaded {
@@ -36,6 +42,17 @@ impl Reloaded {
     pub fn refused(reason: &str) -> Self {
         Self { applied: false, text: format!("{reason}\n"), ..Self::default() }
     }
+}
+
+/// The outcome of a reload on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeReloaded {
+    /// Its name.
+    pub node: String,
+    /// Whether its new configuration is in force.
+    pub applied: bool,
+    /// The changes there, or the reason why there are none.
+    pub text: String,
 }
 
 /// A key of the configuration whose value has changed.

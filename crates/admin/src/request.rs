@@ -1,9 +1,9 @@
-//! What a request is: a method, a path, a body, and the type of its answer.
+//! A request: a method, a path, a body, and the type of its answer.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::read::InvalidRequest;
+use crate::invalid::InvalidRequest;
 
 /// The header that changes of a fleet and a reload need: a web page of another origin cannot send it.
 pub const COMMAND_HEADER: &str = "tidegate-command";
@@ -54,13 +54,13 @@ impl Body<'_> {
 
 /// A request of the admin API.
 pub trait Request {
-    /// What a broker answers when it has done what was asked.
+    /// The answer of a broker that has carried the request out.
     type Answer: DeserializeOwned;
 
     /// The method.
     const METHOD: Method;
 
-    /// The path; a part in braces stands for a name.
+    /// The path; a part in braces is replaced by a name.
     const ROUTE: &'static str;
 
     /// The value of [`COMMAND_HEADER`] that the request needs.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::read::InvalidRequest;
+use crate::invalid::InvalidRequest;
 use crate::request::{Method, Request, with_query};
 
 /// Clients in an answer unless another number is asked for.
@@ -42,6 +42,12 @@ impl Request for SlowRequest {
 pub struct SlowClients {
     /// The clients.
     pub clients: Vec<SlowClient>,
+    /// Nodes of the cluster that answered, or the one broker.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// Nodes of the cluster that did not answer.
+    #[serde(default)]
+    pub unreachable: Vec<String>,
 }
 
 /// A slow client.
@@ -49,6 +55,9 @@ pub struct SlowClients {
 pub struct SlowClient {
     /// The client id.
     pub client: String,
+    /// The node of the cluster, or the one broker.
+    #[serde(default)]
+    pub node: String,
     /// The number of its tenant; 0 is the default one.
     #[serde(default)]
     pub tenant: u16,

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::read::InvalidRequest;
+use crate::invalid::InvalidRequest;
 use crate::request::{Method, Request, with_query};
 
-/// What is asked about.
+/// The subject of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A client id.
@@ -86,6 +86,12 @@ pub struct Story {
     /// Events after the last one that were only counted.
     #[serde(default)]
     pub suppressed: u64,
+    /// Nodes of the cluster that answered, or the one broker.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// Nodes of the cluster that did not answer.
+    #[serde(default)]
+    pub unreachable: Vec<String>,
 }
 
 /// Something that happened.
@@ -96,6 +102,9 @@ pub struct StoryEvent {
     pub at_ms: u64,
     /// What, a word such as `refused`.
     pub kind: String,
+    /// The node of the cluster on which it happened, or the one broker.
+    #[serde(default)]
+    pub node: String,
     /// The number of the shard that recorded it.
     #[serde(default)]
     pub shard: u16,

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use tidegate_admin::{COMMAND_HEADER, Reloaded};
 
-use crate::api::{Access, json};
+use crate::api::{Access, Control, json, reload_everywhere};
 
 /// Whoever can change a running broker. Asked on a thread that may wait.
 pub trait Operations: Send + Sync + 'static {
@@ -34,9 +34,10 @@ impl fmt::Debug for Offered {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// `POST /api/v1/reload`: 200 when the new configuration is in force, 409 when it is wrong and the old one stays.
-pub(crate) async fn reload(
-    State((access, Offered(operations))): State<(Access, Offered)>,
+/// `POST /api/v1/reload`: 200 when the new configuration is in force on each node that answers, 409 when it is wrong on
+/// one of them, where the old one stays.
+pub(crate) async fn reload<S: Control>(
+    State((access, Offered(operations), source)): State<(Access, Offered, Arc<S>)>,
     Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
@@ -48,7 +49,7 @@ pub(crate) async fn reload(
     let Some(operations) = operations else {
         return json(StatusCode::NOT_FOUND, &Reloaded::refused("this broker has nothing to reload"));
     };
-    match tokio::task::spawn_blocking(move || operations.reload()).await {
+    match tokio::task::spawn_blocking(move || reload_everywhere(&*source, &*operations)).await {
         Ok(outcome) if outcome.applied => json(StatusCode::OK, &outcome),
         Ok(outcome) => json(StatusCode::CONFLICT, &outcome),
         Err(_) => {

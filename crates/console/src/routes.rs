@@ -21,7 +21,7 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What somebody who looks around is told of; `/api/v1/reload` is only asked for.
-const PATHS: [&str; 11] = [
+const PATHS: [&str; 12] = [
     "/metrics",
     "/healthz",
     "/readyz",
@@ -29,6 +29,7 @@ const PATHS: [&str; 11] = [
     "/api/v1/slow",
     "/api/v1/clients",
     "/api/v1/bans",
+    "/api/v1/kick",
     "/api/v1/drain",
     "/api/v1/fleet",
     "/api/v1/cluster",
@@ -38,8 +39,11 @@ const PATHS: [&str; 11] = [
 /// All paths of the console.
 pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access, operations: Offered) -> Router {
     let metrics = get(metrics_text::<S>).layer(middleware::from_fn_with_state(access.clone(), api::guard_metrics));
-    let asked =
-        Router::new().route(ReloadRequest::ROUTE, post(operations::reload)).with_state((access.clone(), operations));
+    let asked = Router::new().route(ReloadRequest::ROUTE, post(operations::reload::<S>)).with_state((
+        access.clone(),
+        operations,
+        Arc::clone(&source),
+    ));
     Router::new()
         .merge(api::router::<S>().layer(middleware::from_fn_with_state(access.clone(), api::guard_api)))
         .route("/", get(index))

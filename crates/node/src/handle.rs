@@ -14,7 +14,7 @@ use tidegate_engine::{
 
 use crate::access::AccessFactory;
 use crate::admission::stored_bans::StoredBans;
-use crate::admission::{Admission, Ban, BanError, BanTarget};
+use crate::admission::{Admission, Ban, BanError, BanRecord, BanTarget};
 use crate::clock::Clock;
 use crate::cluster::LinksHandle;
 use crate::flight::{FlightAnswer, FlightSubject};
@@ -217,9 +217,9 @@ impl NodeHandle {
         let target = ban.target.clone();
         self.admission.ban(self.now(), ban)?;
         // The ban holds; a shard that does not answer in time closes its connections all the same.
-        let ended = self.ask_all(|answer| Admin::Enforce { target: target.clone(), answer });
+        let ended = self.close_connections_of(&target);
         self.keep_bans()?;
-        Ok(ended.unwrap_or_default().into_iter().sum())
+        Ok(ended.unwrap_or_default())
     }
 
     /// Ends a ban; says whether there was one, once the store knows.
@@ -230,6 +230,30 @@ impl NodeHandle {
         let there_was_one = self.admission.unban(self.now(), target)?;
         self.keep_bans()?;
         Ok(there_was_one)
+    }
+
+    /// Takes in a change of a ban that all nodes of a cluster share, unless a later one is known, as [`Self::ban`] and
+    /// [`Self::unban`] would. Returns whether it changed anything, and how many connections were closed.
+    ///
+    /// # Errors
+    /// As of [`Self::ban`].
+    pub fn apply_ban(&self, record: BanRecord) -> Result<(bool, u64), BanError> {
+        let banned = record.ban.is_some().then(|| record.target.clone());
+        if !self.admission.apply_ban(self.now(), record)? {
+            return Ok((false, 0));
+        }
+        let ended = banned.and_then(|target| self.close_connections_of(&target).ok());
+        self.keep_bans()?;
+        Ok((true, ended.unwrap_or_default()))
+    }
+
+    /// Closes the connections of a client, a user or an address, without a ban; says how many there were.
+    ///
+    /// # Errors
+    /// When a shard does not answer; it closes them all the same.
+    pub fn close_connections_of(&self, target: &BanTarget) -> Result<u64, NoAnswer> {
+        let ended = self.ask_all(|answer| Admin::Enforce { target: target.clone(), answer })?;
+        Ok(ended.into_iter().sum())
     }
 
     fn keep_bans(&self) -> Result<(), BanError> {

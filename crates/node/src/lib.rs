@@ -55,8 +55,8 @@ pub use access::AccessFactory;
 pub use address::{AddressError, HostPort, ListenAddress, LocalAddress};
 pub use admission::stored_bans::{describe_stored, is_stored_ban};
 pub use admission::{
-    Admission, AdmissionReport, AdmissionSettings, Ban, BanChange, BanError, BanOrigin, BanTarget, MAX_BAN_TEXT,
-    MAX_THRESHOLD, Network, NetworkError, Rate, RecordError, Source, Threshold,
+    Admission, AdmissionReport, AdmissionSettings, Ban, BanChange, BanError, BanOrigin, BanRecord, BanTarget,
+    MAX_BAN_TEXT, MAX_THRESHOLD, Network, NetworkError, Rate, RecordError, Source, Threshold,
 };
 pub use clock::Clock;
 pub use cluster::{

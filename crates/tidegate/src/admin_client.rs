@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tidegate_admin::{AdminClient, ClientError, Request, read_token};
+use tidegate_terminal::{Exit, complain};
 
 /// Time for an answer.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -62,6 +63,19 @@ impl AdminArgs {
 pub(crate) fn json_line<T: serde::Serialize>(answer: &T) -> String {
     // Answers have been read from JSON, so they can be written as JSON.
     serde_json::to_string(answer).unwrap_or_default() + "\n"
+}
+
+/// Whether an answer is of several nodes, so that a person has to be told of which one each entry is.
+pub(crate) fn is_of_several(nodes: &[String], unreachable: &[String]) -> bool {
+    nodes.len() + unreachable.len() > 1
+}
+
+/// Names the nodes that did not answer on standard error; returns the exit code for that.
+pub(crate) fn name_unreachable(nodes: &[String]) -> Exit {
+    for node in nodes {
+        complain(format_args!("node {} did not answer; the rest of the cluster did\n", shown(node)));
+    }
+    if nodes.is_empty() { Exit::Ok } else { Exit::LeftOut }
 }
 
 /// A text of a peer for a terminal: nothing in it moves the cursor or colours what follows.

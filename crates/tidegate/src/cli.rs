@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tidegate_terminal::help::flowing;
 
 use crate::commands::{
-    ban, clients, core, dns, drain, lab, manager, orchestrator, passwd, publish, request, subscribe, up, why,
+    ban, clients, core, dns, drain, kick, lab, manager, orchestrator, passwd, publish, request, subscribe, up, why,
 };
 use crate::config::overrides::{Flags, split_setting};
 
@@ -64,6 +64,7 @@ pub(crate) enum Command {
     Dns(Box<dns::Args>),
     Drain(drain::Args),
     Ban(ban::Args),
+    Kick(kick::Args),
     Passwd(Box<passwd::Args>),
     /// Check, show, explain and convert configurations
     #[command(subcommand)]

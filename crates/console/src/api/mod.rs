@@ -7,13 +7,12 @@
 mod access;
 mod advice;
 mod answers;
-mod bans;
-mod clients;
+mod body;
 mod cluster;
+mod cluster_wide;
 mod fleet;
 mod homes;
-mod slow;
-mod why;
+mod reasons;
 
 use std::sync::Arc;
 
@@ -22,9 +21,10 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::routing::{get, post, put};
 use tidegate_admin::fleet::{BrokerAddress, DrainBroker};
+use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
-    BanEntry, BanRequest, ClientEntry, ClientsRequest, DrainRequest, DrainStatus, FleetStatus, GetFleet,
-    InvalidRequest, Request, SlowClient, SlowRequest, Story, Subject, UnbanRequest, WhyRequest,
+    BanEntry, BanRecord, BanRequest, ClientEntry, ClientsRequest, DrainRequest, DrainStatus, FleetStatus, GetFleet,
+    InvalidRequest, KickRequest, Request, SlowClient, SlowRequest, Story, Subject, UnbanRequest, WhyRequest,
 };
 
 use crate::status::Unavailable;
@@ -32,8 +32,10 @@ use crate::status::Unavailable;
 pub use access::{Access, MIN_TOKEN_LEN, TokenError};
 pub(crate) use access::{guard_api, guard_metrics};
 pub(crate) use answers::json;
+pub(crate) use cluster_wide::reload_everywhere;
+pub use cluster_wide::{Members, answer_member};
 pub use homes::Homes;
-pub use why::reason_entry;
+pub use reasons::reason_entry;
 
 /// Longest body of a request, bytes.
 const MAX_BODY: usize = 256 * 1024;
@@ -86,17 +88,56 @@ pub trait Control: crate::status::StatusSource {
     /// When the broker does not answer.
     fn bans(&self) -> Result<Vec<BanEntry>, ControlError>;
 
-    /// Bans, and closes the connections that the ban is about; says how many.
+    /// Bans, and closes the connections of who is banned. Returns the change for other members, too.
     ///
     /// # Errors
     /// When the broker does not answer, or the ban is not possible.
-    fn ban(&self, request: &BanRequest) -> Result<u64, ControlError>;
+    fn ban(&self, request: &BanRequest) -> Result<(BanChanged, BanRecord), ControlError>;
 
-    /// Ends a ban. Says whether there was one.
+    /// Ends a ban. Returns the change for other members, too.
     ///
     /// # Errors
     /// When the broker does not answer, there is no such tenant, or the configuration bans.
-    fn unban(&self, request: &UnbanRequest) -> Result<bool, ControlError>;
+    fn unban(&self, request: &UnbanRequest) -> Result<(BanChanged, BanRecord), ControlError>;
+
+    /// Takes in a change of a ban by another member.
+    ///
+    /// # Errors
+    /// As of [`Self::ban`] and [`Self::unban`].
+    fn change_ban(&self, record: &BanRecord) -> Result<BanChanged, ControlError>;
+
+    /// Takes in changes of bans by other members. One that is refused is told in the log.
+    fn take_bans(&self, records: &[BanRecord]) {
+        for record in records {
+            if let Err(error) = self.change_ban(record) {
+                let (kind, name) = (record.target.kind(), record.target.name());
+                tracing::warn!(kind, name, %error, "a ban of another node is not in force here");
+            }
+        }
+    }
+
+    /// Bans of operators, and ends of such bans, for other members.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn ban_records(&self) -> Result<Vec<BanRecord>, ControlError>;
+
+    /// Closes connections; says how many.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or there is no such tenant.
+    fn kick(&self, request: &KickRequest) -> Result<u64, ControlError>;
+
+    /// The name of this node, or of the one broker.
+    fn node_name(&self) -> String;
+
+    /// The other members, where this is a node of a cluster. Never waits.
+    fn members(&self) -> Option<Arc<dyn Members>> {
+        None
+    }
+
+    /// The position of a tenant in the order of tenants, in which clients are listed.
+    fn tenant_rank(&self, name: &str) -> usize;
 
     /// The homes of clients, where this is an orchestrator. Never waits.
     fn homes(&self) -> Option<Arc<dyn Homes>> {
@@ -153,6 +194,7 @@ pub trait Control: crate::status::StatusSource {
 
 /// The paths of the API.
 pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
+    let bans = get(cluster_wide::bans::<S>).post(cluster_wide::ban::<S>).delete(cluster_wide::unban::<S>);
     let fleet = Router::new()
         .route(GetFleet::ROUTE, get(fleet::get::<S>))
         .route(BrokerAddress::ROUTE, put(fleet::set_broker::<S>).delete(fleet::remove_broker::<S>))
@@ -160,10 +202,11 @@ pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
         .route(DrainRequest::ROUTE, get(fleet::drain_status::<S>).post(fleet::drain::<S>).delete(fleet::end_drain::<S>))
         .layer(middleware::from_fn(fleet::guard_changes));
     Router::new()
-        .route(WhyRequest::ROUTE, get(why::get::<S>))
-        .route(SlowRequest::ROUTE, get(slow::get::<S>))
-        .route(ClientsRequest::ROUTE, get(clients::get::<S>))
-        .route(BanRequest::ROUTE, get(bans::list::<S>).post(bans::add::<S>).delete(bans::remove::<S>))
+        .route(WhyRequest::ROUTE, get(cluster_wide::why::<S>))
+        .route(SlowRequest::ROUTE, get(cluster_wide::slow::<S>))
+        .route(ClientsRequest::ROUTE, get(cluster_wide::clients::<S>))
+        .route(KickRequest::ROUTE, post(cluster_wide::kick::<S>))
+        .route(BanRequest::ROUTE, bans)
         .merge(fleet)
         .merge(homes::router::<S>())
         .merge(cluster::router::<S>())

@@ -204,10 +204,10 @@ const inUse = (place) => place.contains(document.activeElement);
 async function showSlow() {
   if (inUse(id("slowest"))) return;
   const { clients } = await (await ask("api/v1/slow?limit=20")).json();
-  const rows = clients.map((client) => [link(client.client), client.connected ? "connected" : "away",
+  const rows = clients.map((client) => [link(client.client), client.node, client.connected ? "connected" : "away",
     client.unacknowledged_packet_id === null ? "" : `${whole(client.inflight_messages)}, nothing for ${length(client.waiting_ms / 1000)}`,
     `${whole(client.queued_messages)} (${bytes(client.queued_bytes)})`, whole(client.blocked_publishers)]);
-  table(id("slowest"), [{ title: "Client" }, { title: "", text: true }, { title: "Unacknowledged" }, { title: "Queued" }, { title: "Publishers waiting" }],
+  table(id("slowest"), [{ title: "Client" }, { title: "Node", text: true }, { title: "", text: true }, { title: "Unacknowledged" }, { title: "Queued" }, { title: "Publishers waiting" }],
     rows, "none: all acknowledge in time, and no queue is full");
 }
 
@@ -223,10 +223,10 @@ async function showClients(further) {
   const rows = shown.map((client) => {
     const left = client.subscriptions - client.filters.length;
     const filters = client.filters.join(", ") + (left > 0 && client.filters.length ? ` and ${whole(left)} more` : "");
-    return [link(client.client), client.tenant, client.connected ? client.address || "connected" : "away", client.user || "",
+    return [link(client.client), client.tenant, client.node, client.connected ? client.address || "connected" : "away", client.user || "",
       client.version || "", filters, whole(client.inflight_messages), whole(client.queued_messages)];
   });
-  table(id("clients"), [{ title: "Client" }, { title: "Tenant", text: true }, { title: "From", text: true }, { title: "User", text: true }, { title: "MQTT" },
+  table(id("clients"), [{ title: "Client" }, { title: "Tenant", text: true }, { title: "Node", text: true }, { title: "From", text: true }, { title: "User", text: true }, { title: "MQTT" },
     { title: "Subscriptions", text: true }, { title: "In flight" }, { title: "Queued" }], rows, id("containing").value ? "no such client is there" : "nobody is there yet; try tidegate sub -t '#' -v, and tidegate pub -t hello -m world");
   id("further").hidden = !more;
 }
@@ -237,7 +237,7 @@ async function why() {
   try {
     const story = await (await ask(`api/v1/why?${kind}=${encodeURIComponent(name)}`)).json();
     items = story.events.reverse().map((event) => {
-      const about = [["client", event.client], ["topic", event.topic], ["from", event.address]]
+      const about = [["client", event.client], ["topic", event.topic], ["from", event.address], ["on", event.node]]
         .filter(([word, value]) => value && word !== kind).map(([word, value]) => `, ${word} ${value}`).join("");
       const lines = [`${new Date(event.at_ms).toLocaleString()}  ${event.kind.replaceAll("_", " ")}${about}`];
       if (event.reason) lines.push(`why: ${event.reason.text} (reason ${event.reason.number}, ${event.reason.label})`);

@@ -1,15 +1,17 @@
 //! A broker that is whatever a test says.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use tidegate_admin::fleet::BrokerAddress;
+use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
-    BanEntry, BanRequest, BrokerState, BrokerStatus, ClientEntry, ClientsRequest, DrainRequest, DrainStatus,
-    FleetStatus, SlowClient, Story, StoryEvent, Subject, UnbanRequest,
+    BanEntry, BanRecord, BanRequest, BanTerms, BrokerState, BrokerStatus, ClientEntry, ClientsRequest, DrainRequest,
+    DrainStatus, FleetStatus, KickRequest, MemberAnswer, MemberRequest, Shares, SlowClient, Story, StoryEvent, Subject,
+    UnbanRequest,
 };
-use tidegate_console::api::{Control, ControlError, reason_entry};
+use tidegate_console::api::{Control, ControlError, Members, reason_entry};
 use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, StoreNumbers, Unavailable};
 use tidegate_engine::{Counters, Gauges, Reason};
 
@@ -22,6 +24,30 @@ pub(crate) struct Broker {
     /// Names and addresses, and what else was asked for.
     pub(crate) fleet: Mutex<Vec<(String, String)>>,
     pub(crate) drain: Mutex<Option<DrainRequest>>,
+    /// Other nodes, if there are any.
+    pub(crate) others: Mutex<Option<Others>>,
+}
+
+/// A node `b` that gives these answers, and a node `c` that gives none.
+#[derive(Clone, Default)]
+pub(crate) struct Others {
+    pub(crate) answers: Vec<MemberAnswer>,
+}
+
+impl Members for Others {
+    fn ask(&self, request: &MemberRequest) -> Shares<MemberAnswer> {
+        let is_right = |answer: &&MemberAnswer| {
+            matches!(
+                (request, answer),
+                (MemberRequest::Clients(_), MemberAnswer::Clients(_))
+                    | (MemberRequest::Why(_), MemberAnswer::Why(_))
+                    | (MemberRequest::ChangeBan(_), MemberAnswer::BanChanged(_) | MemberAnswer::Refused(_))
+                    | (MemberRequest::Kick(_), MemberAnswer::Kicked(_))
+            )
+        };
+        let answered = self.answers.iter().find(is_right).map(|answer| ("b".to_owned(), answer.clone()));
+        Shares { answered: answered.into_iter().collect(), unreachable: vec!["c".to_owned()] }
+    }
 }
 
 pub(crate) const READY: u8 = 1;
@@ -112,6 +138,7 @@ impl Control for Broker {
             other => return Err(ControlError::Invalid(format!("{other:?}"))),
         };
         let event = StoryEvent {
+            node: String::new(),
             at_ms: 1_700_000_000_000,
             kind: "refused".to_owned(),
             shard: 1,
@@ -122,11 +149,12 @@ impl Control for Broker {
             detail: String::new(),
             suppressed: 2,
         };
-        Ok(Story { events: vec![event], suppressed: 0 })
+        Ok(Story { events: vec![event], ..Story::default() })
     }
 
     fn slow(&self, limit: usize) -> Result<Vec<SlowClient>, ControlError> {
         let slow = |number: usize| SlowClient {
+            node: String::new(),
             client: format!("slow-{number}"),
             tenant: 0,
             connected: true,
@@ -155,7 +183,7 @@ impl Control for Broker {
         Ok(self.bans.lock().unwrap().clone())
     }
 
-    fn ban(&self, request: &BanRequest) -> Result<u64, ControlError> {
+    fn ban(&self, request: &BanRequest) -> Result<(BanChanged, BanRecord), ControlError> {
         let ban = BanEntry {
             kind: request.target.kind().to_owned(),
             name: request.target.name().to_owned(),
@@ -164,17 +192,48 @@ impl Control for Broker {
             origin: "operator".to_owned(),
             since_ms: 0,
             until_ms: request.for_seconds.map(|seconds| seconds * 1000),
+            ..BanEntry::default()
         };
         self.bans.lock().unwrap().push(ban);
-        Ok(1)
+        let terms = BanTerms { reason: request.reason.clone(), until_ms: None };
+        let (target, tenant) = (request.target.clone(), request.tenant.clone());
+        let record = BanRecord { target, tenant, changed_ms: 1, ban: Some(terms) };
+        Ok((BanChanged { changed: true, closed: 1 }, record))
     }
 
-    fn unban(&self, request: &UnbanRequest) -> Result<bool, ControlError> {
+    fn unban(&self, request: &UnbanRequest) -> Result<(BanChanged, BanRecord), ControlError> {
         let (kind, name) = (request.target.kind(), request.target.name());
         let mut bans = self.bans.lock().unwrap();
         let before = bans.len();
         bans.retain(|ban| ban.kind != kind || ban.name != name || ban.tenant != request.tenant);
-        Ok(bans.len() < before)
+        let changed = BanChanged { changed: bans.len() < before, closed: 0 };
+        let (target, tenant) = (request.target.clone(), request.tenant.clone());
+        Ok((changed, BanRecord { target, tenant, changed_ms: 1, ban: None }))
+    }
+
+    fn change_ban(&self, _: &BanRecord) -> Result<BanChanged, ControlError> {
+        Ok(BanChanged::default())
+    }
+
+    fn ban_records(&self) -> Result<Vec<BanRecord>, ControlError> {
+        Ok(Vec::new())
+    }
+
+    fn kick(&self, _: &KickRequest) -> Result<u64, ControlError> {
+        Ok(2)
+    }
+
+    fn node_name(&self) -> String {
+        "a".to_owned()
+    }
+
+    fn members(&self) -> Option<Arc<dyn Members>> {
+        let others = self.others.lock().unwrap().clone();
+        others.map(|others| Arc::new(others) as Arc<dyn Members>)
+    }
+
+    fn tenant_rank(&self, name: &str) -> usize {
+        name.len()
     }
 
     fn fleet(&self) -> Result<FleetStatus, ControlError> {

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_admin::DrainRequest;
+use tidegate_admin::members::BanChanged;
+use tidegate_admin::{ClientEntry, Clients, DrainRequest, MemberAnswer, Story};
 use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running, metrics};
 
-use broker::{Broker, HUNG, READY, STOPPING, status};
+use broker::{Broker, HUNG, Others, READY, STOPPING, status};
 
 struct Fixture {
     broker: Arc<Broker>,
@@ -160,7 +161,7 @@ fn bans_are_added_listed_and_removed() {
     let fixture = Fixture::start(Limits::default());
     let json = "Content-Type: application/json\r\n";
     let added = fixture.send("POST", "/api/v1/bans", json, r#"{"client": "a/b c", "reason": "why", "for_seconds": 5}"#);
-    assert!(added.ends_with("{\"closed\":1}\n"), "{added}");
+    assert!(added.contains(r#"{"closed":1,"nodes":[{"node":"a","closed":1}],"unreachable":[]}"#), "{added}");
     let listed = fixture.get("/api/v1/bans");
     for part in [r#""name":"a/b c""#, r#""kind":"client""#, r#""until_ms":5000"#, r#""origin":"operator""#] {
         assert!(listed.contains(part), "{part}: {listed}");
@@ -177,6 +178,41 @@ fn bans_are_added_listed_and_removed() {
     assert_eq!(code(&fixture.send("POST", "/api/v1/bans", json, "{}")), "400");
     let long = format!("{{\"client\": \"{}\"}}", "x".repeat(300 * 1024));
     assert_eq!(code(&fixture.send("POST", "/api/v1/bans", json, &long)), "413");
+    fixture.running.stop();
+}
+
+#[test]
+fn a_node_answers_for_all_nodes_and_names_the_silent_ones() {
+    let fixture = Fixture::start(Limits::default());
+    let client = ClientEntry { client: "aa".to_owned(), ..ClientEntry::default() };
+    let answers = vec![
+        MemberAnswer::Clients(Clients { clients: vec![client], ..Clients::default() }),
+        MemberAnswer::Why(Story { suppressed: 3, ..Story::default() }),
+        MemberAnswer::BanChanged(BanChanged { changed: true, closed: 4 }),
+        MemberAnswer::Kicked(5),
+    ];
+    *fixture.broker.others.lock().unwrap() = Some(Others { answers });
+    let clients = fixture.get("/api/v1/clients?limit=1000");
+    for part in [r#""client":"aa","node":"b""#, r#""client":"-0","node":"a""#, r#""unreachable":["c"]"#] {
+        assert!(clients.contains(part), "{part}: {clients}");
+    }
+    let story = fixture.get("/api/v1/why?client=x");
+    assert!(
+        story.contains(r#""suppressed":3,"nodes":["a","b"],"unreachable":["c"]"#) && story.contains(r#""node":"a""#),
+        "{story}"
+    );
+    let json = "Content-Type: application/json\r\n";
+    let banned = fixture.send("POST", "/api/v1/bans", json, r#"{"client": "x"}"#);
+    assert!(banned.contains(r#""closed":5"#) && banned.contains(r#"{"node":"b","closed":4}"#), "{banned}");
+    let kicked = fixture.send("POST", "/api/v1/kick", json, r#"{"client": "x"}"#);
+    assert!(kicked.contains(r#""closed":7"#) && kicked.contains(r#""unreachable":["c"]"#), "{kicked}");
+    assert_eq!(code(&fixture.send("POST", "/api/v1/kick", "", r#"{"client": "x"}"#)), "415");
+    // Only the other node has the ban.
+    assert_eq!(code(&fixture.send("DELETE", "/api/v1/bans?user=y", "", "")), "200");
+    let answers = vec![MemberAnswer::Refused("it is full".to_owned())];
+    *fixture.broker.others.lock().unwrap() = Some(Others { answers });
+    let refused = fixture.send("POST", "/api/v1/bans", json, r#"{"client": "x"}"#);
+    assert!(code(&refused) == "409" && refused.contains("node b: it is full"), "{refused}");
     fixture.running.stop();
 }
 

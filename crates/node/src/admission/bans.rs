@@ -1,6 +1,7 @@
 //! Who may not come in, why, and until when.
 
 mod record;
+mod register;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,8 @@ use tidegate_engine::{Millis, TenantId};
 use super::source::Network;
 
 pub use record::RecordError;
-pub(crate) use record::{decode, encode, key_of};
+pub(crate) use record::{decode, decode_end, encode, key_of};
+pub use register::BanRecord;
 pub(crate) use table::Bans;
 
 /// The target of a ban.

@@ -33,7 +33,7 @@ use self::lag::Overload;
 use self::users::{UserName, Users};
 use self::window::Window;
 
-pub use self::bans::{Ban, BanChange, BanError, BanOrigin, BanTarget, MAX_BAN_TEXT, RecordError};
+pub use self::bans::{Ban, BanChange, BanError, BanOrigin, BanRecord, BanTarget, MAX_BAN_TEXT, RecordError};
 pub use self::bucket::Rate;
 pub(crate) use self::gate::{Gate, ip_of};
 pub(crate) use self::lag::{LoopLag, TooLong};
@@ -340,6 +340,33 @@ impl Admission {
         self.with_bans(|bans| bans.remove(now, target))
     }
 
+    /// Takes in a change of a ban that all nodes of a cluster share, unless a later one is known. Says whether it
+    /// changed anything.
+    ///
+    /// # Errors
+    /// When the ban is refused.
+    pub fn apply_ban(&self, now: Now, record: BanRecord) -> Result<bool, BanError> {
+        let bans = record.ban.is_some();
+        let changed = self.with_bans(|bans| bans.apply(now, record))?;
+        if changed && bans {
+            let operator = BanOrigin::ALL.iter().position(|it| *it == BanOrigin::Operator);
+            if let Some(count) = operator.and_then(|at| self.bans_added.get(at)) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The time to give to the next change of a ban, milliseconds since 1970.
+    pub fn next_ban_change(&self, now: Now, target: &BanTarget) -> u64 {
+        lock(&self.bans).next_change(now, target)
+    }
+
+    /// Bans of operators and their ends, for other nodes.
+    pub fn ban_records(&self, now: Now) -> Vec<BanRecord> {
+        self.with_bans(|bans| bans.records(now))
+    }
+
     /// All active bans, ordered by target.
     pub fn bans(&self, now: Now) -> Vec<Ban> {
         self.with_bans(|bans| bans.list(now))
@@ -350,11 +377,20 @@ impl Admission {
     /// # Errors
     /// When the record cannot be read.
     pub fn restore_ban(&self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RecordError> {
+        if let Some((target, at)) = bans::decode_end(key, value) {
+            lock(&self.bans).restore_end(target, at);
+            return Ok(());
+        }
         let ban = bans::decode(now, key, value)?;
         if let Err(error) = self.with_bans(|bans| bans.restore(now, ban)) {
             tracing::warn!(%error, "a stored ban is left out");
         }
         Ok(())
+    }
+
+    /// Whether [`BanChange::Put`] told of the end of a ban.
+    pub fn is_end_of_ban(key: &[u8], value: &[u8]) -> bool {
+        bans::decode_end(key, value).is_some()
     }
 
     /// A ban as reported by [`BanChange::Put`].

@@ -29,6 +29,9 @@ pub(crate) fn restore(admission: &Admission, now: Now, key: &[u8], value: &[u8])
 /// A pair of a store as a ban; `None` when it is another.
 pub(crate) fn read(now: Now, key: &[u8], value: &[u8]) -> Option<Result<Ban, RecordError>> {
     let (&BAN, key) = key.split_first()? else { return None };
+    if Admission::is_end_of_ban(key, value) {
+        return None;
+    }
     Some(Admission::read_ban(now, key, value))
 }
 
@@ -40,6 +43,9 @@ pub fn is_stored_ban(key: &[u8]) -> bool {
 /// A pair of a store in words for people; `None` when it is not the node's or not of this version.
 pub fn describe_stored(key: &[u8], value: &[u8]) -> Option<String> {
     let (&BAN, key) = key.split_first()? else { return None };
+    if Admission::is_end_of_ban(key, value) {
+        return Some("the end of a ban, remembered for other nodes of the cluster".to_owned());
+    }
     // Times are in the form of the store: since the Unix epoch.
     let clock = Now { monotonic: Millis(0), unix: 0 };
     let ban = Admission::read_ban(clock, key, value).ok()?;

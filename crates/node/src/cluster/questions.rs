@@ -118,6 +118,15 @@ impl Questions {
             let _ = asked.answer.send(answer);
         }
     }
+
+    /// Sends an answer, unless its session is over.
+    pub(super) fn give_answer(session: Option<&mut Session>, number: u64, body: &[u8]) {
+        let Some(session) = session else { return };
+        let Phase::Open(open) = &mut session.phase else { return };
+        open.answering = open.answering.saturating_sub(1);
+        let body = if body.len() > MAX_QUESTION_BYTES { &[] } else { body };
+        session.put(&Frame::Answer { number, body });
+    }
 }
 
 impl Links {
@@ -174,15 +183,6 @@ impl Links {
             session.put(&Frame::Answer { number, body: &[] });
         }
         Ok(())
-    }
-
-    /// Sends an answer, unless its session is over.
-    pub(super) fn give_answer(&mut self, id: SessionId, number: u64, body: &[u8]) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let Phase::Open(open) = &mut session.phase else { return };
-        open.answering = open.answering.saturating_sub(1);
-        let body = if body.len() > MAX_QUESTION_BYTES { &[] } else { body };
-        session.put(&Frame::Answer { number, body });
     }
 }
 

@@ -12,7 +12,7 @@ use tidegate_bus::{Bus, BusError};
 use tidegate_cluster::Former;
 use tidegate_engine::{PartitionId, Partitions, Settings as EngineSettings};
 use tidegate_mirror::{MirrorError, fetch, log_of};
-use tidegate_node::{Ban, NodeHandle, bans_of, images_of};
+use tidegate_node::{Ban, BanOrigin, BanRecord, NodeHandle, bans_of, images_of};
 use tidegate_store::{Durability, RealDisk, Store, keep_all};
 
 use super::memory::{Memory, MemoryFile};
@@ -227,7 +227,14 @@ impl Restorer {
         let count = bans.len();
         for ban in bans {
             let target = ban.target.clone();
-            if let Err(error) = self.node.ban(ban) {
+            let taken = if ban.origin == BanOrigin::Operator {
+                // Its end may be known here.
+                let record = BanRecord { target: ban.target.clone(), changed: ban.since, ban: Some(ban) };
+                self.node.apply_ban(record).map(drop)
+            } else {
+                self.node.ban(ban).map(drop)
+            };
+            if let Err(error) = taken {
                 tracing::warn!(%target, %error, "a ban of a dead node is not in force here");
             }
         }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use tidegate_admin::{BanList, BanRequest, BanTarget, ListBans, UnbanRequest};
 
-use crate::admin_client::{AdminArgs, json_line, shown, time};
+use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, shown, time};
 use crate::config::duration;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
@@ -17,8 +17,9 @@ Examples:
   tidegate ban add user bob --tenant acme
   tidegate ban remove client sensor-17
 
-A ban closes the connections that it is about. A banned address is closed when it connects; a banned client id or user name
+A ban holds on all nodes of a cluster, also on those that are away now and return. It closes the connections that it is about. A banned address is closed when it connects; a banned client id or user name
 is refused with its CONNECT (MQTT 5: 0x8A, MQTT 3: 5). Bans of the configuration are removed there.
+Exit codes: 0 done, 1 not done, 3 done but for nodes that did not answer.
 More: docs/limits.md.";
 
 /// The flags of `tidegate ban`.
@@ -64,7 +65,7 @@ enum Action {
 
 /// Whom a ban is about.
 #[derive(Clone, Debug, ClapArgs)]
-struct Target {
+pub(super) struct Target {
     /// What is banned
     #[arg(value_enum)]
     kind: Kind,
@@ -104,6 +105,23 @@ impl Kind {
     }
 }
 
+impl Target {
+    /// As it is asked for.
+    pub(super) fn asked(&self) -> BanTarget {
+        self.kind.target(self.name.clone())
+    }
+
+    /// The name of the tenant; empty for the default one.
+    pub(super) fn tenant(&self) -> String {
+        self.tenant.clone().unwrap_or_default()
+    }
+
+    /// Its kind and its name.
+    pub(super) fn named(&self) -> (&'static str, &str) {
+        (self.kind.label(), &self.name)
+    }
+}
+
 /// Whole seconds of a length of time.
 fn seconds(text: &str) -> Result<u64, String> {
     let millis = duration::parse(text).filter(|millis| *millis >= 1000 && millis % 1000 == 0);
@@ -113,29 +131,32 @@ fn seconds(text: &str) -> Result<u64, String> {
 /// Does what is asked for.
 pub(crate) fn run(args: &Args) -> Exit {
     let done = match &args.action {
-        Action::List { json, admin } => {
-            admin.send(&ListBans {}).map(|answer| if *json { json_line(&answer) } else { list(&answer) })
-        }
+        Action::List { json, admin } => admin.send(&ListBans {}).map(|answer| {
+            let text = if *json { json_line(&answer) } else { list(&answer) };
+            (text, answer.unreachable)
+        }),
         Action::Add { target, length, reason, admin } => {
             let request = BanRequest {
-                target: target.kind.target(target.name.clone()),
-                tenant: target.tenant.clone().unwrap_or_default(),
+                target: target.asked(),
+                tenant: target.tenant(),
                 reason: reason.clone(),
                 for_seconds: *length,
             };
             admin.send(&request).map(|answer| {
-                let (kind, name) = (target.kind.label(), shown(&target.name));
-                format!("banned {kind} {name}; connections closed: {}\n", answer.closed)
+                let (kind, name) = target.named();
+                let text = format!("banned {kind} {}; connections closed: {}\n", shown(name), answer.closed);
+                (text, answer.unreachable)
             })
         }
         Action::Remove { target, admin } => {
-            let said = format!("the ban of {} {} has ended\n", target.kind.label(), shown(&target.name));
-            let tenant = target.tenant.clone().unwrap_or_default();
-            admin.send(&UnbanRequest { target: target.kind.target(target.name.clone()), tenant }).map(|_| said)
+            let (kind, name) = target.named();
+            let text = format!("the ban of {kind} {} has ended\n", shown(name));
+            let request = UnbanRequest { target: target.asked(), tenant: target.tenant() };
+            admin.send(&request).map(|answer| (text, answer.unreachable))
         }
     };
     match done {
-        Ok(text) => print_and_exit(&text, Exit::Ok),
+        Ok((text, unreachable)) => print_and_exit(&text, name_unreachable(&unreachable)),
         Err(error) => {
             report(&error);
             Exit::Failure
@@ -156,6 +177,10 @@ fn list(answer: &BanList) -> String {
         if !ban.tenant.is_empty() {
             let _ = write!(out, ", tenant {}", shown(&ban.tenant));
         }
+        if is_of_several(&answer.nodes, &answer.unreachable) {
+            let nodes: Vec<String> = ban.nodes.iter().map(|node| shown(node)).collect();
+            let _ = write!(out, ", on {}", nodes.join(", "));
+        }
         let _ = if ban.reason.is_empty() { writeln!(out) } else { writeln!(out, ": {}", shown(&ban.reason)) };
     }
     out
@@ -169,8 +194,13 @@ mod tests {
 
     #[test]
     fn a_list_says_whom_until_when_by_whom_and_why() {
-        let client =
-            BanEntry { kind: "client".into(), name: "a".into(), origin: "operator".into(), ..BanEntry::default() };
+        let client = BanEntry {
+            kind: "client".into(),
+            name: "a".into(),
+            origin: "operator".into(),
+            nodes: vec!["n1".into(), "n2".into()],
+            ..BanEntry::default()
+        };
         let address = BanEntry {
             kind: "address".into(),
             name: "192.0.2.1".into(),
@@ -178,14 +208,16 @@ mod tests {
             reason: "5 failed logins".into(),
             origin: "failed_logins".into(),
             until_ms: Some(0),
+            nodes: vec!["n1".into()],
             ..BanEntry::default()
         };
-        let answer = BanList { bans: vec![client, address] };
+        let answer =
+            BanList { bans: vec![client, address], nodes: vec!["n1".into(), "n2".into()], ..BanList::default() };
         let text = list(&answer);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "client a  until it is removed, by operator");
+        assert_eq!(lines[0], "client a  until it is removed, by operator, on n1, n2");
         assert!(lines[1].starts_with("address 192.0.2.1  until 19"), "{text}");
-        assert!(lines[1].ends_with(", by failed logins, tenant acme: 5 failed logins"), "{text}");
+        assert!(lines[1].ends_with(", by failed logins, tenant acme, on n1: 5 failed logins"), "{text}");
         assert_eq!(list(&BanList::default()), "nobody is banned\n");
     }
 

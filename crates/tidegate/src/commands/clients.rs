@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args as ClapArgs;
 use tidegate_admin::{ClientEntry, Clients, ClientsRequest};
 
-use crate::admin_client::{AdminArgs, json_line, shown};
+use crate::admin_client::{AdminArgs, json_line, name_unreachable, shown};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 const EXAMPLES: &str = "\
@@ -15,8 +15,9 @@ Examples:
   tidegate clients sensor-17 --filters   with what they are subscribed to
   tidegate clients --json                the same for scripts
 
-It looks at every session of the broker, so ask no more often than you read the answer.
-What happened to one of them: `tidegate why client ID`. To close its connection: `tidegate ban add client ID --for 1s`.";
+It looks at every session of the broker, so ask no more often than you read the answer. Any node of a cluster answers for
+all of them; one that does not answer is named, and the exit code is 3.
+What happened to one of them: `tidegate why client ID`. To close its connection: `tidegate kick client ID`.";
 
 /// Subscriptions of each client that are named.
 const FILTERS: u32 = 100;
@@ -46,9 +47,9 @@ pub(crate) struct Args {
 /// Asks the broker and prints its clients.
 pub(crate) fn run(args: &Args) -> Exit {
     match args.admin.send(&request(args)) {
-        Ok(answer) if args.json => print_and_exit(&json_line(&answer), Exit::Ok),
+        Ok(answer) if args.json => print_and_exit(&json_line(&answer), name_unreachable(&answer.unreachable)),
         Ok(answer) => {
-            let exit = print_and_exit(&list(&answer), Exit::Ok);
+            let exit = print_and_exit(&list(&answer), name_unreachable(&answer.unreachable));
             if answer.more {
                 complain(
                     "hint: there are more; raise --limit, name a part of the client id, or go on with --after ID\n",
@@ -77,7 +78,7 @@ fn list(answer: &Clients) -> String {
     if answer.clients.is_empty() {
         return "no such client is there\n".to_owned();
     }
-    let head = ["CLIENT", "FROM", "USER", "MQTT", "SUBSCRIPTIONS", "IN FLIGHT", "QUEUED"].map(str::to_owned);
+    let head = ["CLIENT", "NODE", "FROM", "USER", "MQTT", "SUBSCRIPTIONS", "IN FLIGHT", "QUEUED"].map(str::to_owned);
     let rows: Vec<_> = std::iter::once(head).chain(answer.clients.iter().map(row)).collect();
     let widths: Vec<usize> =
         (0..rows[0].len()).map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or_default()).collect();
@@ -95,11 +96,12 @@ fn list(answer: &Clients) -> String {
     out
 }
 
-fn row(client: &ClientEntry) -> [String; 7] {
+fn row(client: &ClientEntry) -> [String; 8] {
     let or = |text: &Option<String>, other: &str| text.as_deref().map_or_else(|| other.to_owned(), shown);
     let name = shown(&client.client);
     [
         if client.tenant.is_empty() { name } else { format!("{name} of {}", shown(&client.tenant)) },
+        if client.node.is_empty() { "-".to_owned() } else { shown(&client.node) },
         or(&client.address, if client.connected { "-" } else { "away" }),
         or(&client.user, "-"),
         or(&client.version, "-"),
@@ -117,6 +119,7 @@ mod tests {
     fn clients_stand_in_columns_with_their_subscriptions_below() {
         let sensor = ClientEntry {
             client: "sensor\u{1b}".into(),
+            node: "a".into(),
             connected: true,
             address: Some("192.0.2.7".into()),
             version: Some("5.0".into()),
@@ -133,12 +136,12 @@ mod tests {
         assert_eq!(
             list(&answer).lines().collect::<Vec<_>>(),
             [
-                "CLIENT        FROM       USER  MQTT  SUBSCRIPTIONS  IN FLIGHT  QUEUED",
-                "sensor\\u{1b}  192.0.2.7  ann   5.0   2              1          20",
+                "CLIENT        NODE  FROM       USER  MQTT  SUBSCRIPTIONS  IN FLIGHT  QUEUED",
+                "sensor\\u{1b}  a     192.0.2.7  ann   5.0   2              1          20",
                 "    a/#",
                 "    $share/g/b",
-                "b of acme     away       -     -     0              0          0",
-                "c             -          -     -     0              0          0",
+                "b of acme     -     away       -     -     0              0          0",
+                "c             -     -          -     -     0              0          0",
             ]
         );
     }

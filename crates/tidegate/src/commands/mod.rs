@@ -10,6 +10,7 @@ pub(crate) mod core;
 pub(crate) mod dns;
 pub(crate) mod drain;
 pub(crate) mod fleet;
+pub(crate) mod kick;
 pub(crate) mod lab;
 pub(crate) mod manager;
 pub(crate) mod orchestrator;
@@ -43,6 +44,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Why(args)) => why::run(&args).into(),
         Some(Command::Clients(args)) => clients::run(&args).into(),
         Some(Command::Ban(args)) => ban::run(&args).into(),
+        Some(Command::Kick(args)) => kick::run(&args).into(),
         Some(Command::Dns(args)) => dns::run(&args).into(),
         Some(Command::Drain(args)) => drain::run(&args).into(),
         Some(Command::Cert(command)) => cert::run(&command).into(),

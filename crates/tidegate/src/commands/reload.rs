@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tidegate_admin::ReloadRequest;
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
-use crate::admin_client::{AdminArgs, AdminError};
+use crate::admin_client::{AdminArgs, AdminError, name_unreachable};
 
 /// Time within which it must have read its files and answered.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -46,14 +46,13 @@ enum ReloadError {
 /// Exit code 0 when the new configuration is in force, 1 when it is not.
 pub(crate) fn run(args: &Args) -> Exit {
     let done = match &args.pid {
-        Some(path) => {
-            signal(path).map(|pid| (format!("sent SIGHUP to process {pid}; its log says what came of it\n"), true))
-        }
+        Some(path) => signal(path)
+            .map(|pid| (format!("sent SIGHUP to process {pid}; its log says what came of it\n"), true, Vec::new())),
         None => ask(&AdminArgs { admin: args.admin.clone(), token_file: args.token_file.clone() }),
     };
     match done {
-        Ok((text, true)) => print_and_exit(&text, Exit::Ok),
-        Ok((text, false)) => {
+        Ok((text, true, unreachable)) => print_and_exit(&text, name_unreachable(&unreachable)),
+        Ok((text, false, _)) => {
             complain(text);
             Exit::Failure
         }
@@ -78,10 +77,10 @@ fn signal(path: &Path) -> Result<i32, ReloadError> {
     Ok(number)
 }
 
-/// What the broker says, and whether it has done it.
-fn ask(admin: &AdminArgs) -> Result<(String, bool), ReloadError> {
+/// What the broker says, whether it has done it, and nodes of its cluster that did not answer.
+fn ask(admin: &AdminArgs) -> Result<(String, bool, Vec<String>), ReloadError> {
     let outcome = admin.client(ANSWER_TIMEOUT)?.send_either(&ReloadRequest).map_err(AdminError::from)?;
-    Ok((outcome.text, outcome.applied))
+    Ok((outcome.text, outcome.applied, outcome.unreachable))
 }
 
 #[cfg(test)]

@@ -110,6 +110,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let core = crate::context::start(config, &node, &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
+    crate::control::answer_others(&status, &operations, &node.handle())?;
     let bridges = Bridges::start(config, &node, &status)?;
     tell_of_doors(config, has_rules);
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use clap::{Args as ClapArgs, Subcommand};
 use tidegate_admin::{Story, StoryEvent, Subject as Asked, WhyRequest};
 
-use crate::admin_client::{AdminArgs, json_line, shown, time};
+use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, shown, time};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 const EXAMPLES: &str = "\
@@ -18,7 +18,7 @@ Examples:
   tidegate why slow                        which clients read slowly or do not acknowledge, the worst first
   tidegate why client sensor-17 --json     the same for scripts
 
-The broker remembers a bounded number of events since it was started (`[flight]` in the configuration). The log has older
+Any node of a cluster answers for all of them. A broker remembers a bounded number of events since it was started (`[flight]` in the configuration). The log has older
 ones: connections, refusals and denials at level info, dropped and delayed messages at level debug.
 More: docs/why.md.";
 
@@ -73,8 +73,10 @@ pub(crate) fn run(args: &Args) -> Exit {
     };
     let kind = subject.kind();
     match about.admin.send(&WhyRequest(subject)) {
-        Ok(answer) if about.json => print_and_exit(&json_line(&answer), Exit::Ok),
-        Ok(answer) => print_and_exit(&story(kind, &about.name, &answer), Exit::Ok),
+        Ok(answer) => {
+            let text = if about.json { json_line(&answer) } else { story(kind, &about.name, &answer) };
+            print_and_exit(&text, name_unreachable(&answer.unreachable))
+        }
         Err(error) => {
             report(&error);
             Exit::Failure
@@ -112,8 +114,9 @@ fn story(kind: &str, name: &str, answer: &Story) -> String {
         );
     }
     let mut out = format!("{kind} {name}, newest last\n");
+    let several = is_of_several(&answer.nodes, &answer.unreachable);
     for event in &answer.events {
-        add_event(&mut out, kind, event);
+        add_event(&mut out, kind, event, several);
     }
     if answer.suppressed > 0 {
         let _ = writeln!(out, "\nand {} more since then that were only counted", answer.suppressed);
@@ -121,7 +124,7 @@ fn story(kind: &str, name: &str, answer: &Story) -> String {
     out
 }
 
-fn add_event(out: &mut String, kind: &str, event: &StoryEvent) {
+fn add_event(out: &mut String, kind: &str, event: &StoryEvent, several: bool) {
     let mut head = format!("{}  {}", time(event.at_ms), shown(&event.kind).replace('_', " "));
     let facts =
         [("client", "client", &event.client), ("topic", "topic", &event.topic), ("from", "address", &event.address)];
@@ -129,6 +132,9 @@ fn add_event(out: &mut String, kind: &str, event: &StoryEvent) {
         if let Some(value) = value.as_deref().filter(|value| !value.is_empty() && of != kind) {
             let _ = write!(head, ", {word} {}", shown(value));
         }
+    }
+    if several {
+        let _ = write!(head, ", on {}", shown(&event.node));
     }
     let _ = write!(out, "\n{head}\n");
     if let Some(reason) = &event.reason {
@@ -159,6 +165,7 @@ mod tests {
     fn a_story_says_when_what_why_and_what_to_do() {
         let connected = StoryEvent {
             kind: "connected".into(),
+            node: "n1".into(),
             client: Some("c".into()),
             address: Some("192.0.2.1".into()),
             detail: "MQTT 5.0, new session".into(),
@@ -173,18 +180,24 @@ mod tests {
         };
         let full = StoryEvent {
             kind: "queue_full".into(),
+            node: "n1".into(),
             client: Some("c".into()),
             detail: "packet id 7 \u{1b}".into(),
             suppressed: 3,
             reason: Some(reason),
             ..StoryEvent::default()
         };
-        let answer = Story { events: vec![connected, full], suppressed: 2 };
+        let answer = Story {
+            events: vec![connected, full],
+            suppressed: 2,
+            unreachable: vec!["n2".into()],
+            nodes: vec!["n1".into()],
+        };
         let lines: Vec<String> = story("client", "c", &answer).lines().map(str::to_owned).collect();
         assert_eq!(lines[0], "client c, newest last");
-        assert!(lines[2].ends_with("  connected, from 192.0.2.1"), "{lines:?}");
+        assert!(lines[2].ends_with("  connected, from 192.0.2.1, on n1"), "{lines:?}");
         assert_eq!(lines[3], "    what: MQTT 5.0, new session");
-        assert!(lines[5].ends_with("  queue full"), "{lines:?}");
+        assert!(lines[5].ends_with("  queue full, on n1"), "{lines:?}");
         assert_eq!(
             lines[6..],
             [

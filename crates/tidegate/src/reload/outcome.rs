@@ -61,7 +61,7 @@ impl Outcome {
             Self::Refused { .. } => (Vec::new(), Vec::new()),
             Self::Applied { files, changes, .. } => (files.clone(), changes.iter().map(change).collect()),
         };
-        Reloaded { applied: self.is_applied(), text: self.to_string(), files, changes }
+        Reloaded { applied: self.is_applied(), text: self.to_string(), files, changes, ..Reloaded::default() }
     }
 }
 

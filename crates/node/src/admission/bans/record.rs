@@ -12,6 +12,8 @@ use super::{Ban, BanOrigin, BanTarget};
 use crate::admission::source::Network;
 
 const VERSION: u8 = 1;
+/// Version of a value that says that the ban has ended.
+const ENDED: u8 = 2;
 
 /// A record is no ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +52,19 @@ pub(crate) fn encode(now: Now, ban: &Ban) -> (Vec<u8>, Vec<u8>) {
     value.extend_from_slice(&now.to_unix(ban.until).to_be_bytes());
     value.extend_from_slice(ban.reason.as_bytes());
     (key_of(&ban.target), value)
+}
+
+/// The end of a ban as key and value: the time in milliseconds since 1970.
+pub(crate) fn encode_end(target: &BanTarget, at: u64) -> (Vec<u8>, Vec<u8>) {
+    let mut value = vec![ENDED];
+    value.extend_from_slice(&at.to_be_bytes());
+    (key_of(target), value)
+}
+
+/// The end of a ban from key and value; `None` when it is no end.
+pub(crate) fn decode_end(key: &[u8], value: &[u8]) -> Option<(BanTarget, u64)> {
+    let at = value.strip_prefix(&[ENDED])?.try_into().ok()?;
+    Some((target_of(key)?, u64::from_be_bytes(at)))
 }
 
 /// A ban from key and value.

@@ -14,13 +14,15 @@ pub(crate) type OnChange = Box<dyn Fn(&BanChange) + Send + Sync>;
 /// All bans.
 #[derive(Default)]
 pub(crate) struct Bans {
-    limit: usize,
-    by_target: HashMap<BanTarget, Ban>,
+    pub(super) limit: usize,
+    pub(super) by_target: HashMap<BanTarget, Ban>,
     /// Bans with an end, in the order of their ends.
     ends: BTreeSet<(Millis, BanTarget)>,
     /// Prefix lengths of banned networks and how many there are of each, so that an address is looked up once for each.
     prefixes: BTreeMap<u8, usize>,
     on_change: Option<OnChange>,
+    /// Bans that an operator has ended, and when, milliseconds since 1970.
+    pub(super) ended: BTreeMap<BanTarget, u64>,
 }
 
 impl Bans {
@@ -194,7 +196,7 @@ impl Bans {
         self.by_target.len()
     }
 
-    fn tell(&self, change: &BanChange) {
+    pub(super) fn tell(&self, change: &BanChange) {
         if let Some(hook) = &self.on_change {
             hook(change);
         }

@@ -149,7 +149,7 @@ fn a_ban_that_ended_while_the_broker_was_away_is_deleted() {
     assert_eq!((bans.len(), store.lock().unwrap().len()), (0, 0));
     assert_eq!(decode(later, &key, &value[..9]), Err(RecordError::Value));
     assert_eq!(decode(later, b"x", &value), Err(RecordError::Key));
-    assert_eq!(decode(later, &key, &[2, 0]), Err(RecordError::Version(2)));
+    assert_eq!(decode(later, &key, &[3, 0]), Err(RecordError::Version(3)));
 }
 
 #[test]

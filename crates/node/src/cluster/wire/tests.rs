@@ -79,8 +79,8 @@ fn what_is_no_node_is_told_from_a_node_of_another_version() {
     let http = b"GET / HTTP/1.1\r\n";
     assert!(matches!(split_frame(http, MAX_GREETING_BYTES), Err(FrameError::Length { .. })));
     let mut other = written(&Frame::Hello(hello()));
-    other[13] = 12;
-    assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::Version(12)));
+    other[13] = LINK_VERSION as u8 + 1;
+    assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::Version(LINK_VERSION + 1)));
     other[5] = b'T';
     assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::NoNode));
     assert_eq!(split_frame(&[1, 0, 0, 0, 99], MAX_GREETING_BYTES), Err(FrameError::Kind(99)));

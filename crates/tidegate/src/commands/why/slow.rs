@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args as ClapArgs;
 use tidegate_admin::{SlowClients, SlowRequest};
 
-use crate::admin_client::{AdminArgs, json_line, shown};
+use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, shown};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// The flags of `tidegate why slow`.
@@ -24,8 +24,10 @@ pub(crate) struct Args {
 /// Asks the broker and prints who it is.
 pub(super) fn run(args: &Args) -> Exit {
     match args.admin.send(&SlowRequest { limit: args.limit.into() }) {
-        Ok(answer) if args.json => print_and_exit(&json_line(&answer), Exit::Ok),
-        Ok(answer) => print_and_exit(&list(&answer), Exit::Ok),
+        Ok(answer) => {
+            let text = if args.json { json_line(&answer) } else { list(&answer) };
+            print_and_exit(&text, name_unreachable(&answer.unreachable))
+        }
         Err(error) => {
             report(&error);
             Exit::Failure
@@ -38,13 +40,15 @@ fn list(answer: &SlowClients) -> String {
         return "no client is slow: all acknowledge in time, and no queue is full\n".to_owned();
     }
     let mut out = String::new();
+    let several = is_of_several(&answer.nodes, &answer.unreachable);
     for client in &answer.clients {
         let state = if client.connected { "connected" } else { "away" };
         let tenant = match client.tenant {
             0 => String::new(),
             tenant => format!(" of tenant {tenant}"),
         };
-        let _ = writeln!(out, "{}{tenant}, {state}", shown(&client.client));
+        let node = if several { format!(", on {}", shown(&client.node)) } else { String::new() };
+        let _ = writeln!(out, "{}{tenant}, {state}{node}", shown(&client.client));
         if let Some(packet_id) = client.unacknowledged_packet_id {
             let since = match client.waiting_ms / 1000 {
                 // A client that is away cannot acknowledge.
@@ -73,6 +77,7 @@ mod tests {
     fn a_slow_client_is_named_with_packet_id_time_and_what_waits() {
         let reader = SlowClient {
             client: "a\u{1b}".into(),
+            node: "n1".into(),
             connected: true,
             unacknowledged_packet_id: Some(7),
             inflight_messages: 3,
@@ -89,7 +94,7 @@ mod tests {
             queued_bytes: 1000,
             ..SlowClient::default()
         };
-        let answer = SlowClients { clients: vec![reader, away] };
+        let answer = SlowClients { clients: vec![reader, away], ..SlowClients::default() };
         let text = list(&answer);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(

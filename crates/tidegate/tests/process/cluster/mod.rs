@@ -1,5 +1,6 @@
 //! Nodes of a cluster as processes of their own, on a real NATS server.
 
+mod administration;
 mod applications;
 mod core;
 mod failover;

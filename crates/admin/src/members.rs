@@ -1,0 +1,394 @@
+//! What the members of a cluster ask each other, so that each of them answers for all.
+//!
+//! The member that a person asks sends a [`MemberRequest`] to all others, and merges their [`MemberAnswer`]s with its
+//! own by the functions of [`Shares`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::bans::{BanEntry, BanList, BanRecord, Banned, Closed, Unbanned};
+use crate::clients::{ClientEntry, Clients, ClientsRequest};
+use crate::kick::{KickRequest, Kicked};
+use crate::reload::{NodeReloaded, Reloaded};
+use crate::slow::{SlowClients, SlowRequest};
+use crate::why::{Story, WhyRequest};
+
+/// Something that one member asks another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberRequest {
+    /// Its clients.
+    Clients(ClientsRequest),
+    /// What happened there.
+    Why(WhyRequest),
+    /// Its slow clients.
+    Slow(SlowRequest),
+    /// Its bans.
+    Bans,
+    /// Take this change of a ban in.
+    ChangeBan(BanRecord),
+    /// Take these changes of bans in: the two sides of a new link send each other theirs.
+    TakeBans(Vec<BanRecord>),
+    /// Close connections.
+    Kick(KickRequest),
+    /// Read your configuration again.
+    Reload,
+}
+
+impl MemberRequest {
+    /// Requests that bring all these changes of bans, each of at most `max_bytes` as far as single changes allow.
+    pub fn of_bans(records: Vec<BanRecord>, max_bytes: usize) -> Vec<Self> {
+        let mut requests = Vec::new();
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        for record in records {
+            let length = serde_json::to_string(&record).map_or(0, |text| text.len()) + 1;
+            if bytes + length > max_bytes && !part.is_empty() {
+                requests.push(Self::TakeBans(std::mem::take(&mut part)));
+                bytes = 0;
+            }
+            bytes += length;
+            part.push(record);
+        }
+        if !part.is_empty() {
+            requests.push(Self::TakeBans(part));
+        }
+        requests
+    }
+}
+
+/// The answer to a [`MemberRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberAnswer {
+    /// To [`MemberRequest::Clients`].
+    Clients(Clients),
+    /// To [`MemberRequest::Why`].
+    Why(Story),
+    /// To [`MemberRequest::Slow`].
+    Slow(SlowClients),
+    /// To [`MemberRequest::Bans`].
+    Bans(BanList),
+    /// To [`MemberRequest::ChangeBan`].
+    BanChanged(BanChanged),
+    /// To [`MemberRequest::TakeBans`].
+    BansTaken,
+    /// To [`MemberRequest::Kick`]: connections that were closed.
+    Kicked(u64),
+    /// To [`MemberRequest::Reload`].
+    Reloaded(Reloaded),
+    /// The request was not carried out, for this reason.
+    Refused(String),
+}
+
+/// The effect of a change of a ban on one member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BanChanged {
+    /// Whether it changed anything: false when a later change was known, or there was no such ban.
+    pub changed: bool,
+    /// Connections that were closed.
+    pub closed: u64,
+}
+
+/// The answers of the members of a cluster, by their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shares<T> {
+    /// Members that answered, with their answers.
+    pub answered: Vec<(String, T)>,
+    /// Members that did not answer.
+    pub unreachable: Vec<String>,
+}
+
+impl<T> Default for Shares<T> {
+    fn default() -> Self {
+        Self { answered: Vec::new(), unreachable: Vec::new() }
+    }
+}
+
+impl<T> Shares<T> {
+    /// The answers of one kind. The first answer of another kind is the error, with its member.
+    ///
+    /// # Errors
+    /// When a member refused, or answered something else.
+    pub fn only<U>(self, kind: impl Fn(T) -> Result<U, String>) -> Result<Shares<U>, String> {
+        let mut answered = Vec::with_capacity(self.answered.len());
+        for (node, answer) in self.answered {
+            let answer = kind(answer).map_err(|why| format!("node {node}: {why}"))?;
+            answered.push((node, answer));
+        }
+        Ok(Shares { answered, unreachable: self.unreachable })
+    }
+
+    /// In the order of names.
+    fn sorted(mut self) -> (Vec<(String, T)>, Vec<String>) {
+        self.answered.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.unreachable.sort();
+        (self.answered, self.unreachable)
+    }
+
+    /// The names of the members that answered.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.answered.iter().map(|(name, _)| name.clone()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Shares<Clients> {
+    /// One page of at most `limit` clients, in the order of tenants, as `rank` has it, client ids and nodes. A client
+    /// that is on several nodes is never cut in two: a page may be longer by as many entries as there are nodes.
+    pub fn merge(self, limit: usize, rank: impl Fn(&str) -> usize) -> Clients {
+        let nodes = self.names();
+        let (answered, unreachable) = self.sorted();
+        let mut more = answered.iter().any(|(_, share)| share.more);
+        let named = answered.into_iter().flat_map(|(node, share)| {
+            share.clients.into_iter().map(move |client| ClientEntry { node: node.clone(), ..client })
+        });
+        let mut clients: Vec<ClientEntry> = named.collect();
+        let same =
+            |one: &ClientEntry, other: &ClientEntry| (&one.tenant, &one.client) == (&other.tenant, &other.client);
+        clients.sort_by(|one, other| {
+            let key = |client: &ClientEntry| (rank(&client.tenant), client.client.clone(), client.node.clone());
+            key(one).cmp(&key(other))
+        });
+        let mut end = limit.min(clients.len());
+        while end > 0 && end < clients.len() && same(&clients[end - 1], &clients[end]) {
+            end += 1;
+        }
+        more |= end < clients.len();
+        clients.truncate(end);
+        Clients { clients, more, nodes, unreachable }
+    }
+}
+
+impl Shares<SlowClients> {
+    /// The worst clients of all members, at most `limit`.
+    pub fn merge(self, limit: usize) -> SlowClients {
+        let nodes = self.names();
+        let (answered, unreachable) = self.sorted();
+        let named = answered.into_iter().flat_map(|(node, share)| {
+            share.clients.into_iter().map(move |client| crate::SlowClient { node: node.clone(), ..client })
+        });
+        let mut clients: Vec<_> = named.collect();
+        clients.sort_by_key(|slow| std::cmp::Reverse((slow.waiting_ms, slow.queued_messages)));
+        clients.truncate(limit);
+        SlowClients { clients, nodes, unreachable }
+    }
+}
+
+impl Shares<Story> {
+    /// What happened on all members, oldest first by their clocks.
+    pub fn merge(self) -> Story {
+        let nodes = self.names();
+        let (answered, unreachable) = self.sorted();
+        let suppressed = answered.iter().map(|(_, share)| share.suppressed).sum();
+        let named = answered.into_iter().flat_map(|(node, share)| {
+            share.events.into_iter().map(move |event| crate::StoryEvent { node: node.clone(), ..event })
+        });
+        let mut events: Vec<_> = named.collect();
+        events.sort_by_key(|event| event.at_ms);
+        Story { events, suppressed, nodes, unreachable }
+    }
+}
+
+impl Shares<BanList> {
+    /// The bans of all members. One that several have is one entry: `node` is the first of them, `nodes` are all.
+    pub fn merge(self) -> BanList {
+        let nodes = self.names();
+        let (answered, unreachable) = self.sorted();
+        let mut bans: Vec<BanEntry> = Vec::new();
+        for (node, share) in answered {
+            for ban in share.bans {
+                match bans.iter_mut().find(|known| known.is_same(&ban)) {
+                    Some(known) => known.nodes.push(node.clone()),
+                    None => bans.push(BanEntry { node: node.clone(), nodes: vec![node.clone()], ..ban }),
+                }
+            }
+        }
+        bans.sort_by(|one, other| (&one.kind, &one.name, &one.tenant).cmp(&(&other.kind, &other.name, &other.tenant)));
+        BanList { bans, nodes, unreachable }
+    }
+}
+
+impl Shares<BanChanged> {
+    fn closed(self) -> (u64, Vec<Closed>, Vec<String>) {
+        let (answered, unreachable) = self.sorted();
+        let nodes: Vec<Closed> =
+            answered.into_iter().map(|(node, share)| Closed { node, closed: share.closed }).collect();
+        (nodes.iter().map(|share| share.closed).sum(), nodes, unreachable)
+    }
+
+    /// The outcome of a ban.
+    pub fn banned(self) -> Banned {
+        let (closed, nodes, unreachable) = self.closed();
+        Banned { closed, nodes, unreachable }
+    }
+
+    /// The outcome of closing connections.
+    pub fn kicked(self) -> Kicked {
+        let (closed, nodes, unreachable) = self.closed();
+        Kicked { closed, nodes, unreachable }
+    }
+
+    /// The outcome of the end of a ban; `removed` is false when no member had it.
+    pub fn unbanned(self) -> Unbanned {
+        let (answered, unreachable) = self.sorted();
+        Unbanned { removed: answered.iter().any(|(_, share)| share.changed), unreachable }
+    }
+}
+
+impl Shares<Reloaded> {
+    /// The outcome of a reload: that of the member `own`, with the outcomes of the others beside it. It counts as applied when
+    /// each member that answered has applied its configuration.
+    pub fn merge(self, own: &str) -> Reloaded {
+        let (answered, unreachable) = self.sorted();
+        let mut merged = Reloaded { applied: true, unreachable, ..Reloaded::default() };
+        let several = answered.len() + merged.unreachable.len() > 1;
+        for (node, share) in answered {
+            merged.applied &= share.applied;
+            if several {
+                merged.text.extend(["node ", &node, ": ", &share.text]);
+            } else {
+                merged.text.clone_from(&share.text);
+            }
+            if node == own {
+                (merged.files, merged.changes) = (share.files, share.changes);
+            }
+            merged.nodes.push(NodeReloaded { node, applied: share.applied, text: share.text });
+        }
+        merged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SlowClient, StoryEvent};
+
+    fn shares<T>(answered: Vec<(&str, T)>, unreachable: &[&str]) -> Shares<T> {
+        Shares {
+            answered: answered.into_iter().map(|(node, share)| (node.to_owned(), share)).collect(),
+            unreachable: unreachable.iter().map(|node| (*node).to_owned()).collect(),
+        }
+    }
+
+    fn clients(ids: &[&str], more: bool) -> Clients {
+        let entry = |id: &&str| ClientEntry { client: (*id).to_owned(), ..ClientEntry::default() };
+        Clients { clients: ids.iter().map(entry).collect(), more, ..Clients::default() }
+    }
+
+    fn ids(page: &Clients) -> Vec<String> {
+        page.clients.iter().map(|client| format!("{}@{}", client.client, client.node)).collect()
+    }
+
+    #[test]
+    fn pages_of_clients_are_one_page_in_order() {
+        let all = shares(vec![("c", clients(&["1", "5"], false)), ("a", clients(&["2", "3"], true))], &["d", "b"]);
+        let page = all.merge(3, |_| 0);
+        assert_eq!(ids(&page), ["1@c", "2@a", "3@a"]);
+        assert_eq!((page.more, page.unreachable), (true, vec!["b".to_owned(), "d".to_owned()]));
+        let last = shares(vec![("a", clients(&["1"], false)), ("b", clients(&["2"], false))], &[]).merge(2, |_| 0);
+        assert_eq!((ids(&last).len(), last.more), (2, false));
+    }
+
+    #[test]
+    fn a_client_on_two_nodes_is_not_cut_in_two() {
+        let both = shares(vec![("a", clients(&["1", "2"], false)), ("b", clients(&["1"], false))], &[]);
+        let page = both.merge(1, |_| 0);
+        assert_eq!((ids(&page), page.more), (vec!["1@a".to_owned(), "1@b".to_owned()], true));
+        assert!(Shares::<Clients>::default().merge(5, |_| 0).clients.is_empty());
+    }
+
+    #[test]
+    fn tenants_come_in_their_own_order() {
+        let of = |tenant: &str| ClientEntry { client: "c".into(), tenant: tenant.into(), ..ClientEntry::default() };
+        let share = |tenant: &str| Clients { clients: vec![of(tenant)], ..Clients::default() };
+        let page =
+            shares(vec![("a", share("alpha")), ("b", share("zulu"))], &[]).merge(9, |name| (name == "alpha").into());
+        assert_eq!(page.clients.iter().map(|client| client.tenant.as_str()).collect::<Vec<_>>(), ["zulu", "alpha"]);
+    }
+
+    #[test]
+    fn a_story_is_one_in_the_order_of_time() {
+        let event = |at_ms| StoryEvent { at_ms, ..StoryEvent::default() };
+        let story = |times: &[u64]| Story {
+            events: times.iter().map(|at| event(*at)).collect(),
+            suppressed: 2,
+            ..Story::default()
+        };
+        let merged = shares(vec![("b", story(&[1, 4])), ("a", story(&[2]))], &["c"]).merge();
+        let told: Vec<_> = merged.events.iter().map(|event| (event.at_ms, event.node.as_str())).collect();
+        assert_eq!(told, [(1, "b"), (2, "a"), (4, "b")]);
+        assert_eq!((merged.suppressed, merged.unreachable), (4, vec!["c".to_owned()]));
+        assert_eq!(merged.nodes, ["a", "b"]);
+    }
+
+    #[test]
+    fn the_slowest_of_all_nodes_are_kept() {
+        let slow = |ms: u64| SlowClient { waiting_ms: ms, ..SlowClient::default() };
+        let list = |times: &[u64]| SlowClients {
+            clients: times.iter().map(|ms| slow(*ms)).collect(),
+            ..SlowClients::default()
+        };
+        let merged = shares(vec![("a", list(&[9, 1])), ("b", list(&[5]))], &[]).merge(2);
+        let told: Vec<_> = merged.clients.iter().map(|slow| (slow.waiting_ms, slow.node.as_str())).collect();
+        assert_eq!(told, [(9, "a"), (5, "b")]);
+    }
+
+    #[test]
+    fn a_ban_of_all_nodes_is_one_entry() {
+        let ban =
+            |name: &str, origin: &str| BanEntry { name: name.into(), origin: origin.into(), ..BanEntry::default() };
+        let list = |bans: Vec<BanEntry>| BanList { bans, ..BanList::default() };
+        let (a, b) = (list(vec![ban("x", "operator")]), list(vec![ban("x", "operator"), ban("w", "flapping")]));
+        let merged = shares(vec![("b", b), ("a", a)], &[]).merge();
+        assert_eq!(merged.bans.len(), 2);
+        assert_eq!((merged.bans[0].name.as_str(), &merged.bans[0].nodes[..]), ("w", &["b".to_owned()][..]));
+        assert_eq!((merged.bans[1].node.as_str(), merged.bans[1].nodes.len()), ("a", 2));
+    }
+
+    #[test]
+    fn outcomes_are_added_up() {
+        let changed = |changed, closed| BanChanged { changed, closed };
+        let banned = shares(vec![("a", changed(true, 1)), ("b", changed(true, 2))], &["c"]).banned();
+        assert_eq!((banned.closed, banned.nodes.len(), banned.unreachable.len()), (3, 2, 1));
+        assert!(shares(vec![("a", changed(false, 0)), ("b", changed(true, 0))], &[]).unbanned().removed);
+        assert!(!shares(vec![("a", changed(false, 0))], &[]).unbanned().removed);
+        let reloaded = |applied| Reloaded { applied, text: "t\n".into(), ..Reloaded::default() };
+        let merged = shares(vec![("b", reloaded(false)), ("a", reloaded(true))], &[]).merge("a");
+        assert_eq!((merged.applied, merged.text.as_str()), (false, "node a: t\nnode b: t\n"));
+        let alone = shares(vec![("a", reloaded(true))], &[]).merge("a");
+        assert_eq!((alone.applied, alone.text.as_str(), alone.nodes.len()), (true, "t\n", 1));
+    }
+
+    #[test]
+    fn many_bans_go_in_several_requests() {
+        let record = |name: String| BanRecord {
+            target: crate::BanTarget::Client(name),
+            tenant: String::new(),
+            changed_ms: 1,
+            ban: None,
+        };
+        let records: Vec<BanRecord> = (0..10).map(|number| record(number.to_string())).collect();
+        let requests = MemberRequest::of_bans(records.clone(), 200);
+        assert!(requests.len() > 1);
+        let mut all = Vec::new();
+        for request in requests {
+            assert!(serde_json::to_string(&request).unwrap().len() <= 220);
+            let MemberRequest::TakeBans(part) = request else { unreachable!() };
+            all.extend(part);
+        }
+        assert_eq!(all, records);
+        assert_eq!(MemberRequest::of_bans(vec![record("x".repeat(500))], 200).len(), 1);
+        assert_eq!(MemberRequest::of_bans(Vec::new(), 200), []);
+    }
+
+    #[test]
+    fn a_refusal_of_one_node_is_named() {
+        let answers = shares(vec![("a", MemberAnswer::Kicked(1)), ("b", MemberAnswer::Refused("no".into()))], &[]);
+        let refused = answers.only(|answer| match answer {
+            MemberAnswer::Kicked(closed) => Ok(closed),
+            MemberAnswer::Refused(why) => Err(why),
+            _ => Err("another answer".to_owned()),
+        });
+        assert_eq!(refused.unwrap_err(), "node b: no");
+    }
+}

@@ -1,0 +1,191 @@
+//! Requests that a node of a cluster answers for all nodes: it carries them out itself, asks the others, and merges.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use tidegate_admin::members::{BanChanged, MemberAnswer, MemberRequest, Shares};
+use tidegate_admin::{
+    BanList, BanRequest, Banned, Clients, ClientsRequest, KickRequest, Kicked, Reloaded, SlowClients, SlowRequest,
+    Story, UnbanRequest, Unbanned, WhyRequest, read_body, read_query,
+};
+
+use super::answers::answer;
+use super::body::not_json;
+use super::{Control, ControlError, waiting};
+use crate::operations::Operations;
+
+/// The other members of a cluster.
+pub trait Members: Send + Sync {
+    /// Asks all of them, and waits for their answers for a bounded time.
+    fn ask(&self, request: &MemberRequest) -> Shares<MemberAnswer>;
+}
+
+pub(super) async fn clients<S: Control>(State(source): State<Arc<S>>, RawQuery(query): RawQuery) -> Response {
+    let request = read_query::<ClientsRequest>(query.as_deref());
+    answer(waiting(move || all_clients(&*source, request?)).await)
+}
+
+fn all_clients<S: Control>(source: &S, request: ClientsRequest) -> Result<Clients, ControlError> {
+    let limit = request.limit as usize;
+    let own = page(source, &request)?;
+    let shares = ask_all(source, &MemberRequest::Clients(request), MemberAnswer::Clients(own));
+    let shares = shares.only(|share| match share {
+        MemberAnswer::Clients(clients) => Ok(clients),
+        other => Err(refusal_of(other)),
+    });
+    Ok(shares.map_err(ControlError::Refused)?.merge(limit, |tenant| source.tenant_rank(tenant)))
+}
+
+/// A page of the clients of this process.
+fn page<S: Control>(source: &S, request: &ClientsRequest) -> Result<Clients, ControlError> {
+    let limit = request.limit as usize;
+    // One more tells whether there are more.
+    let mut clients = source.clients(request, limit + 1)?;
+    let more = clients.len() > limit;
+    clients.truncate(limit);
+    Ok(Clients { clients, more, ..Clients::default() })
+}
+
+pub(super) async fn why<S: Control>(State(source): State<Arc<S>>, RawQuery(query): RawQuery) -> Response {
+    let request = read_query::<WhyRequest>(query.as_deref());
+    answer(waiting(move || whole_story(&*source, request?)).await)
+}
+
+fn whole_story<S: Control>(source: &S, request: WhyRequest) -> Result<Story, ControlError> {
+    let own = source.why(&request.0)?;
+    let shares = ask_all(source, &MemberRequest::Why(request), MemberAnswer::Why(own));
+    let shares = shares.only(|share| match share {
+        MemberAnswer::Why(story) => Ok(story),
+        other => Err(refusal_of(other)),
+    });
+    Ok(shares.map_err(ControlError::Refused)?.merge())
+}
+
+pub(super) async fn slow<S: Control>(State(source): State<Arc<S>>, RawQuery(query): RawQuery) -> Response {
+    let request = read_query::<SlowRequest>(query.as_deref());
+    answer(waiting(move || all_slow(&*source, request?)).await)
+}
+
+fn all_slow<S: Control>(source: &S, request: SlowRequest) -> Result<SlowClients, ControlError> {
+    let limit = request.limit as usize;
+    let own = SlowClients { clients: source.slow(limit)?, ..SlowClients::default() };
+    let shares = ask_all(source, &MemberRequest::Slow(request), MemberAnswer::Slow(own));
+    let shares = shares.only(|share| match share {
+        MemberAnswer::Slow(slow) => Ok(slow),
+        other => Err(refusal_of(other)),
+    });
+    Ok(shares.map_err(ControlError::Refused)?.merge(limit))
+}
+
+pub(super) async fn bans<S: Control>(State(source): State<Arc<S>>) -> Response {
+    answer(waiting(move || all_bans(&*source)).await)
+}
+
+fn all_bans<S: Control>(source: &S) -> Result<BanList, ControlError> {
+    let own = BanList { bans: source.bans()?, ..BanList::default() };
+    let shares = ask_all(source, &MemberRequest::Bans, MemberAnswer::Bans(own)).only(|share| match share {
+        MemberAnswer::Bans(bans) => Ok(bans),
+        other => Err(refusal_of(other)),
+    });
+    Ok(shares.map_err(ControlError::Refused)?.merge())
+}
+
+pub(super) async fn ban<S: Control>(State(source): State<Arc<S>>, headers: HeaderMap, body: Bytes) -> Response {
+    if let Some(refused) = not_json(&headers) {
+        return refused;
+    }
+    let request = read_body::<BanRequest>(&body);
+    answer(waiting(move || ban_everywhere(&*source, &request?)).await)
+}
+
+fn ban_everywhere<S: Control>(source: &S, request: &BanRequest) -> Result<Banned, ControlError> {
+    let (changed, record) = source.ban(request)?;
+    let shares = ask_all(source, &MemberRequest::ChangeBan(record), MemberAnswer::BanChanged(changed));
+    Ok(changes(shares)?.banned())
+}
+
+pub(super) async fn unban<S: Control>(State(source): State<Arc<S>>, RawQuery(query): RawQuery) -> Response {
+    let request = read_query::<UnbanRequest>(query.as_deref());
+    answer(waiting(move || unban_everywhere(&*source, &request?)).await)
+}
+
+fn unban_everywhere<S: Control>(source: &S, request: &UnbanRequest) -> Result<Unbanned, ControlError> {
+    let (changed, record) = source.unban(request)?;
+    let shares = ask_all(source, &MemberRequest::ChangeBan(record), MemberAnswer::BanChanged(changed));
+    let outcome = changes(shares)?.unbanned();
+    if outcome.removed { Ok(outcome) } else { Err(ControlError::Refused("there is no such ban".to_owned())) }
+}
+
+pub(super) async fn kick<S: Control>(State(source): State<Arc<S>>, headers: HeaderMap, body: Bytes) -> Response {
+    if let Some(refused) = not_json(&headers) {
+        return refused;
+    }
+    let request = read_body::<KickRequest>(&body);
+    answer(waiting(move || kick_everywhere(&*source, request?)).await)
+}
+
+fn kick_everywhere<S: Control>(source: &S, request: KickRequest) -> Result<Kicked, ControlError> {
+    let own = source.kick(&request)?;
+    let shares = ask_all(source, &MemberRequest::Kick(request), MemberAnswer::Kicked(own));
+    Ok(changes(shares)?.kicked())
+}
+
+/// What members have changed.
+fn changes(shares: Shares<MemberAnswer>) -> Result<Shares<BanChanged>, ControlError> {
+    let shares = shares.only(|share| match share {
+        MemberAnswer::BanChanged(changed) => Ok(changed),
+        MemberAnswer::Kicked(closed) => Ok(BanChanged { changed: closed > 0, closed }),
+        other => Err(refusal_of(other)),
+    });
+    shares.map_err(|why| ControlError::Refused(format!("{why}; it was carried out on the other nodes")))
+}
+
+/// Reloads on all nodes.
+pub(crate) fn reload_everywhere<S: Control>(source: &S, operations: &dyn Operations) -> Reloaded {
+    let own = MemberAnswer::Reloaded(operations.reload());
+    let shares = ask_all(source, &MemberRequest::Reload, own).only(|share| match share {
+        MemberAnswer::Reloaded(outcome) => Ok(outcome),
+        other => Ok(Reloaded::refused(&refusal_of(other))),
+    });
+    match shares {
+        Ok(shares) => shares.merge(&source.node_name()),
+        Err(why) => Reloaded::refused(&why),
+    }
+}
+
+/// The answers of all members, this one's included.
+fn ask_all<S: Control>(source: &S, request: &MemberRequest, own: MemberAnswer) -> Shares<MemberAnswer> {
+    let mut shares = source.members().map(|members| members.ask(request)).unwrap_or_default();
+    shares.answered.push((source.node_name(), own));
+    shares
+}
+
+fn refusal_of(share: MemberAnswer) -> String {
+    match share {
+        MemberAnswer::Refused(why) => why,
+        _ => "it answers something else than it was asked; do all nodes have the same release?".to_owned(),
+    }
+}
+
+/// Answers another member for this process alone.
+pub fn answer_member<S: Control>(source: &S, operations: &dyn Operations, request: MemberRequest) -> MemberAnswer {
+    let answered = match request {
+        MemberRequest::Clients(request) => page(source, &request).map(MemberAnswer::Clients),
+        MemberRequest::Why(WhyRequest(subject)) => source.why(&subject).map(MemberAnswer::Why),
+        MemberRequest::Slow(request) => source
+            .slow(request.limit as usize)
+            .map(|clients| MemberAnswer::Slow(SlowClients { clients, ..SlowClients::default() })),
+        MemberRequest::Bans => source.bans().map(|bans| MemberAnswer::Bans(BanList { bans, ..BanList::default() })),
+        MemberRequest::ChangeBan(record) => source.change_ban(&record).map(MemberAnswer::BanChanged),
+        MemberRequest::TakeBans(records) => {
+            source.take_bans(&records);
+            Ok(MemberAnswer::BansTaken)
+        }
+        MemberRequest::Kick(request) => source.kick(&request).map(MemberAnswer::Kicked),
+        MemberRequest::Reload => Ok(MemberAnswer::Reloaded(operations.reload())),
+    };
+    answered.unwrap_or_else(|error| MemberAnswer::Refused(error.to_string()))
+}
