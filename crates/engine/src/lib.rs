@@ -122,6 +122,7 @@ pub use orchestrator::uplink::{
     DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
     UplinkState,
 };
+pub use publish::origin::{HUB_CLIENT_PREFIX, ORIGIN_PROPERTY};
 pub use records::{ApplicationMessage, RecordTicket};
 pub use service::InnerPublication;
 pub use session::tail::ReadFailure;

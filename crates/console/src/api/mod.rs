@@ -8,6 +8,8 @@
 //! | `GET /api/v1/bans` | all bans |
 //! | `POST /api/v1/bans` with `{"client": ID, "reason": TEXT, "for_seconds": N}` (or `user`, `address`) | bans |
 //! | `DELETE /api/v1/bans?client=ID` (or `user`, `address`) | ends a ban |
+//! | `GET /api/v1/hub` | how pipelines do |
+//! | `POST /api/v1/hub/NAME/pause`, `.../resume` | pauses a pipeline, or has it go on |
 //! | `GET /api/v1/fleet` | an orchestrator's brokers |
 //! | `PUT /api/v1/fleet/brokers/NAME` with `{"address": "mqtt://HOST:PORT"}` | adds a broker |
 //! | `POST /api/v1/fleet/brokers/NAME/drain` | gives a broker nothing any more |
@@ -26,6 +28,7 @@ mod clients;
 mod cluster;
 mod fleet;
 mod homes;
+mod hub;
 mod slow;
 mod why;
 
@@ -114,6 +117,23 @@ pub trait Control: crate::status::StatusSource {
         None
     }
 
+    /// How its pipelines do, as an object from name to numbers.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn hub(&self) -> Result<serde_json::Value, ControlError> {
+        Ok(serde_json::Value::Object(serde_json::Map::new()))
+    }
+
+    /// Pauses a pipeline, or has it go on.
+    ///
+    /// # Errors
+    /// When there is none of the name.
+    fn pause_pipeline(&self, name: &str, paused: bool) -> Result<(), ControlError> {
+        let _ = paused;
+        Err(ControlError::Invalid(format!("there is no pipeline `{name}`")))
+    }
+
     /// An orchestrator's brokers.
     ///
     /// # Errors
@@ -170,6 +190,7 @@ pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
         .route("/api/v1/drain", get(fleet::drain_status::<S>).post(fleet::drain::<S>).delete(fleet::end_drain::<S>))
         .merge(homes::router::<S>())
         .merge(cluster::router::<S>())
+        .merge(hub::router::<S>())
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 

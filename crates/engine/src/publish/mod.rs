@@ -7,6 +7,7 @@ pub(crate) mod deliver;
 pub(crate) mod dispatch;
 pub(crate) mod fan_out;
 pub(crate) mod layouts;
+pub(crate) mod origin;
 mod store_full;
 mod to_shell;
 pub(crate) mod turn_share;
@@ -99,6 +100,9 @@ impl Engine {
         }
         if raw.properties.is_empty() {
             let slot = self.slot_of(tenant, raw.topic)?;
+            if self.cache.traits(slot).is_for_hub {
+                return self.publish_with_properties(now, key, session, tenant, &raw);
+            }
             let forwarding = Forwarding { properties: &[], expires_at: self.expiry_of(now, slot, Millis::NEVER) };
             self.publish(now, key, session, tenant, slot, &raw, &forwarding);
             return Ok(());

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::PROPERTY;
+use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
@@ -37,11 +38,17 @@ impl Engine {
         let expires_at = self.expiry_of(now, slot, expires_at);
         let mut forwarded = std::mem::take(&mut self.scratch_properties);
         forwarded.clear();
+        let is_for_hub = self.cache.traits(slot).is_for_hub;
+        if is_for_hub {
+            self.append_origin(now, session, raw.retain, &mut forwarded);
+        }
         if tenant == TenantId::UPLINK {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
             properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
             self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
+        } else if is_for_hub && !self.cache.traits(slot).is_address {
+            properties.copy_forwardable_without(&[ORIGIN_PROPERTY], &mut forwarded);
         } else if !self.cache.traits(slot).is_address {
             properties.copy_forwardable(&mut forwarded);
         } else {

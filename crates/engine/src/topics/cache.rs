@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::addresses::{is_address, is_for_applications, is_report};
 use crate::hash::hash_bytes;
 use crate::ids::{SessionKey, TenantId};
+use crate::publish::origin::is_for_hub;
 use crate::session::overflow::may_reject;
 use crate::session::priority::TopicPriority;
 use crate::settings::Settings;
@@ -88,6 +89,8 @@ pub(crate) struct TopicTraits {
     pub is_record: bool,
     /// Whether its messages are handed to the shell as well, since nodes say something of themselves there.
     pub is_report: bool,
+    /// Whether pipelines of the hub get its messages, and are told who published them.
+    pub is_for_hub: bool,
 }
 
 impl TopicTraits {
@@ -296,6 +299,7 @@ impl Cached {
             is_address: is_address(settings, topic),
             is_record: tenant == TenantId::DEFAULT && is_for_applications(settings, topic),
             is_report: tenant == TenantId::DEFAULT && is_report(settings, topic),
+            is_for_hub: tenant == TenantId::DEFAULT && is_for_hub(settings, topic),
         };
     }
 }
