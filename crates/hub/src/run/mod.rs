@@ -221,9 +221,11 @@ fn start(settings: &PipelineSettings, files: &FileSinks, shared: Shared) -> Resu
     let (tell, outcomes) = mpsc::channel();
     let sinks: Vec<&SinkSettings> = settings.to.iter().chain(&settings.dead_letter).collect();
     let mut lanes = Vec::new();
-    for (number, sink) in core.lanes().enumerate() {
-        let sink = sinks[sink];
-        let opened = sink.open(files).map_err(|why| HubError::Sink { sink: sink.name.clone(), why })?;
+    let places: Vec<usize> = core.lanes().collect();
+    for (number, place) in places.iter().enumerate() {
+        let sink = sinks[*place];
+        let before = places[..number].iter().filter(|other| *other == place).count();
+        let opened = sink.open(files, before).map_err(|why| HubError::Sink { sink: sink.name.clone(), why })?;
         let (to_lane, batches) = mpsc::channel();
         let lane = Lane { number, sink: opened, batches, outcomes: tell.clone(), waker: waker.clone() };
         let running = shared.running.clone();

@@ -87,15 +87,15 @@ impl SinkKind {
 }
 
 impl SinkSettings {
-    /// Makes the sink of one lane. Nothing is opened yet.
+    /// Makes the sink of one of its lanes, counted from 0. Nothing is opened yet.
     ///
     /// # Errors
     /// In words, when its settings are of no use or a file that they name cannot be read.
-    pub fn open(&self, files: &FileSinks) -> Result<Box<dyn Sink>, String> {
+    pub fn open(&self, files: &FileSinks, lane: usize) -> Result<Box<dyn Sink>, String> {
         Ok(match &self.kind {
             SinkKind::File(settings) => Box::new(files.open(settings)),
             SinkKind::Http(settings) => Box::new(http::HttpSink::new(settings)?),
-            SinkKind::Mqtt(settings) => Box::new(mqtt::MqttSink::new(settings)?),
+            SinkKind::Mqtt(settings) => Box::new(mqtt::MqttSink::new(settings, lane)?),
             SinkKind::Postgres(settings) => Box::new(postgres::PostgresSink::new(settings)?),
             SinkKind::Nats(settings) => Box::new(nats::NatsSink::new(settings)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),

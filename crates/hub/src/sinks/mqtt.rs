@@ -43,12 +43,17 @@ pub(super) struct MqttSink {
 }
 
 impl MqttSink {
-    pub(super) fn new(settings: &MqttSettings) -> Result<Self, String> {
+    pub(super) fn new(settings: &MqttSettings, lane: usize) -> Result<Self, String> {
+        let mut settings = settings.clone();
+        if lane > 0 {
+            // Two connections of one client id would end each other.
+            settings.client_id = format!("{}-{lane}", settings.client_id);
+        }
         if let Some(topic) = &settings.topic {
             TopicNameBuf::new(topic.as_str()).map_err(|error| format!("the topic `{topic}`: {error}"))?;
         }
-        let driver = driver(settings).map_err(|error| error.to_string())?;
-        Ok(Self { settings: settings.clone(), driver, connected: false })
+        let driver = driver(&settings).map_err(|error| error.to_string())?;
+        Ok(Self { settings, driver, connected: false })
     }
 
     fn topic(&self, record: &Record) -> Result<TopicNameBuf, SinkError> {

@@ -115,7 +115,7 @@ impl Config {
         let client_id = format!("{}{}{}", way.prefix, pipeline.name, way.suffix);
         let named = |name: &String| {
             let sink = self.sinks.iter().find(|sink| sink.name == *name);
-            sink.ok_or_else(|| format!("there is no sink `{name}`"))?.settings(&format!("{client_id}.{name}"))
+            sink.ok_or_else(|| format!("there is no sink `{name}`"))?.settings(&sink_client_id(&pipeline.name, name))
         };
         let dead_letter = match (&pipeline.dead_letter, &pipeline.dead_letter_topic) {
             (Some(name), _) => Some(named(name)?),
@@ -142,6 +142,13 @@ impl Config {
             dead_letter,
         })
     }
+}
+
+/// The client id at another broker, different for pipelines of one name on two machines.
+fn sink_client_id(pipeline: &str, sink: &str) -> String {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let machine = machine.trim();
+    format!("hub.{}.{pipeline}.{sink}", if machine.is_empty() { "tidegate" } else { machine })
 }
 
 /// Dead letters go back to the broker that the messages come from.

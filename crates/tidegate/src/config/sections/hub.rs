@@ -74,7 +74,8 @@ section! {
         qos: u8 = 1, in Kind::Integer(Range::of(1, 2));
         /// Whether it is published with RETAIN (`mqtt`).
         retain: bool = false, in Kind::Boolean;
-        /// The client id (`mqtt`); empty is made of the names of pipeline and sink.
+        /// The client id (`mqtt`); empty is made of the names of this machine, of the pipeline and
+        /// of the sink. With `parallel` a number follows.
         client_id: String = String::new(), in Kind::Text { max_len: 1024 };
         /// The stream (`nats`), which is made when it is not there.
         stream: String = "TIDEGATE".to_owned(), in Kind::Text { max_len: 256 };
