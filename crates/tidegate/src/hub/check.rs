@@ -88,6 +88,14 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
     if sink.kind == SinkType::Postgres && sink.table.is_empty() {
         missing("table", "readings");
     }
+    let is_secret = |header: &&String| {
+        let name = header.split(':').next().unwrap_or_default().trim().to_lowercase();
+        ["authorization", "proxy-authorization", "cookie"].contains(&name.as_str())
+    };
+    if sink.headers.0.iter().any(|header| is_secret(&header)) {
+        let problem = Problem::new("`sink.headers` must hold no secret, since it is shown");
+        found.push(("headers", problem.hint("write it into a file, and name that with `authorization_file`")));
+    }
     if sink.retry_max < sink.retry_min {
         found.push(("retry_max", Problem::new("`sink.retry_max` must be at least `sink.retry_min`")));
     }
@@ -203,6 +211,7 @@ mod tests {
             ("to = [\"archive\", \"db\"]", "", "without a sink"),
             ("path = \"out/readings.ndjson\"", "", "needs `sink.path`"),
             ("table = \"readings\"", "", "needs `sink.table`"),
+            ("table = \"readings\"", "table = \"r\"\nheaders = \"Authorization: Bearer x\"", "must hold no secret"),
             ("url = \"postgres://u:p@127.0.0.1:5432/r\"", "", "needs `sink.url`"),
             ("name = \"db\"", "name = \"archive\"", "two sinks have the name `archive`"),
             ("name = \"hot\"", "", "a pipeline without a name"),
@@ -211,7 +220,7 @@ mod tests {
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"x\"", "no sink `x`"),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"db\"\ndead_letter_topic = \"d\"", "one of both"),
             ("kind = \"postgres\"", "kind = \"postgre\"", "did you mean \"postgres\"?"),
-            ("name = \"hot\"", "name = \"hot\"\n[orchestrator]\nenabled = true", "tidegate hub"),
+            ("[[sink]]", "[orchestrator]\nenabled = true\n[[sink]]", "tidegate hub"),
         ] {
             let found = findings(&RIGHT.replacen(change, to, 1));
             assert!(found.contains(said), "{said}: {found}");
@@ -223,7 +232,7 @@ mod tests {
     #[test]
     fn a_bad_statement_is_shown_with_line_and_caret() {
         let found = findings(&RIGHT.replace("WHERE payload.temp", "WHERE temp"));
-        assert!(found.contains("tidegate.toml:13:68"), "{found}");
+        assert!(found.contains("tidegate.toml:13:69"), "{found}");
         let lines: Vec<&str> = found.lines().collect();
         let at = |line: &str, text: &str| line.find(text);
         let (statement, marks) = (lines[3], lines[4]);
