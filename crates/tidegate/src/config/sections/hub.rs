@@ -168,7 +168,7 @@ section! {
         /// Bytes that wait at most.
         max_bytes: Bytes = Bytes(1024 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
         /// What happens when as much waits: `block`, `drop-oldest`, `drop-newest` or `reject`, as with
-        /// [full queues](queues.md).
+        /// [full queues](waiting.md).
         on_full: OverflowPolicy = OverflowPolicy::Block, in Kind::OneOf(<OverflowPolicy as Words>::WORDS);
         /// Messages above QoS 0 that the pipeline works on at once; the others wait.
         window: u16 = 1000, in Kind::Integer(Range::of(1, 65_535));
