@@ -12,7 +12,7 @@ pub enum Format {
     Json,
     /// CBOR (RFC 8949).
     Cbor,
-    /// MessagePack.
+    /// `MessagePack`.
     MessagePack,
     /// Bytes: text where they are UTF-8, base64 where they are not.
     Raw,

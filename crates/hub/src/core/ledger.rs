@@ -31,6 +31,15 @@ pub(super) enum Arrival<D> {
     Settled(Option<D>),
 }
 
+/// What one more confirmation means for a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Confirmed<D> {
+    /// Other sinks do not have it yet.
+    Waits,
+    /// All have it: it is to be acknowledged, if it can be.
+    Done(Option<D>),
+}
+
 /// The ledger.
 #[derive(Debug)]
 pub(super) struct Ledger<D> {
@@ -93,14 +102,14 @@ impl<D> Ledger<D> {
         number
     }
 
-    /// One more sink has a message. With the last of them it is done: then this gives the token.
-    pub(super) fn confirm(&mut self, number: u64) -> Option<Option<D>> {
-        let entry = self.entries.get_mut(&number)?;
+    /// One more sink has a message.
+    pub(super) fn confirm(&mut self, number: u64) -> Confirmed<D> {
+        let Some(entry) = self.entries.get_mut(&number) else { return Confirmed::Waits };
         entry.pending = entry.pending.saturating_sub(1);
         if entry.pending > 0 {
-            return None;
+            return Confirmed::Waits;
         }
-        let entry = self.entries.remove(&number)?;
+        let Some(entry) = self.entries.remove(&number) else { return Confirmed::Waits };
         self.bytes = self.bytes.saturating_sub(entry.size);
         if let Some(id) = entry.id {
             self.by_id.remove(&id);
@@ -108,7 +117,7 @@ impl<D> Ledger<D> {
                 self.remember(id);
             }
         }
-        Some(entry.token)
+        Confirmed::Done(entry.token)
     }
 
     fn remember(&mut self, id: String) {

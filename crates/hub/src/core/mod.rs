@@ -17,7 +17,7 @@ use serde_json::Value;
 
 pub use self::lane::{Batching, Outcome};
 use self::lane::{Item, Lane};
-use self::ledger::{Arrival, Ledger, NewEntry};
+use self::ledger::{Arrival, Confirmed, Ledger, NewEntry};
 use crate::message::Message;
 use crate::record::Record;
 use crate::steps::Steps;
@@ -200,7 +200,7 @@ impl<D> Core<D> {
                     fields: message.fields(crate::Format::Json),
                     ..Record::default()
                 };
-                self.fail(now, Item { entry, record: Arc::new(record) }, why, true);
+                self.fail(now, &Item { entry, record: Arc::new(record) }, why, true);
             }
         }
     }
@@ -214,7 +214,7 @@ impl<D> Core<D> {
     }
 
     /// A message is not delivered. It goes where dead letters go, if it may.
-    fn fail(&mut self, now: u64, item: Item, why: String, may_be_kept: bool) {
+    fn fail(&mut self, now: u64, item: &Item, why: String, may_be_kept: bool) {
         self.numbers.failed += 1;
         let dead = self.first_lanes[self.settings.sinks.len()];
         let lane = self.lanes.get_mut(dead).filter(|_| may_be_kept);
@@ -229,7 +229,7 @@ impl<D> Core<D> {
     }
 
     fn confirm(&mut self, entry: u64, delivered: bool) {
-        if let Some(token) = self.ledger.confirm(entry) {
+        if let Confirmed::Done(token) = self.ledger.confirm(entry) {
             self.numbers.delivered += u64::from(delivered);
             self.actions.extend(token.map(Action::Acknowledge));
         }
@@ -253,7 +253,7 @@ impl<D> Core<D> {
             self.confirm(entry, lane != dead);
         }
         if let Some((item, why)) = settled.poison {
-            self.fail(now, item, why, lane != dead);
+            self.fail(now, &item, why, lane != dead);
         }
     }
 

@@ -207,12 +207,11 @@ impl Source {
         let at = properties.user_properties.iter().position(|(name, _)| name == ORIGIN_PROPERTY);
         let origin = at.and_then(|at| Origin::parse(&properties.user_properties.remove(at).1));
         let lasting_id = origin.is_some();
-        let (id, timestamp, client_id) = match origin {
-            Some(Origin { id, timestamp, client_id }) => (id, timestamp, Some(client_id)),
-            None => {
-                self.next_id += 1;
-                (format!("{}-{}", self.id_prefix, self.next_id), wall_clock(), None)
-            }
+        let (id, timestamp, client_id) = if let Some(Origin { id, timestamp, client_id }) = origin {
+            (id, timestamp, Some(client_id))
+        } else {
+            self.next_id += 1;
+            (format!("{}-{}", self.id_prefix, self.next_id), wall_clock(), None)
         };
         Message {
             id,

@@ -1,4 +1,4 @@
-//! Points of InfluxDB in its line protocol over HTTP. Numbers, truth values and text of a record are fields; the topic
+//! Points of `InfluxDB` in its line protocol over HTTP. Numbers, truth values and text of a record are fields; the topic
 //! and, if it is selected, `clientid` are tags.
 
 use std::fmt::Write;
@@ -82,7 +82,7 @@ impl InfluxSink {
 fn flatten<'a>(name: &str, value: &'a Value, take: &mut dyn FnMut(&str, &'a Value)) {
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(field, value)| flatten(&format!("{name}.{field}"), value, take))
+            fields.iter().for_each(|(field, value)| flatten(&format!("{name}.{field}"), value, take));
         }
         value => take(name, value),
     }

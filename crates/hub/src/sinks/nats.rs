@@ -1,4 +1,4 @@
-//! A stream of JetStream: each record is published with its id, by which the server drops what comes a second time, and
+//! A stream of `JetStream`: each record is published with its id, by which the server drops what comes a second time, and
 //! the batch is done when the stream has acknowledged all of it.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A table of PostgreSQL. Fields of a record are columns; `message_id` is the primary key, so that a message that comes
+//! A table of `PostgreSQL`. Fields of a record are columns; `message_id` is the primary key, so that a message that comes
 //! again replaces its own row. A batch is one statement, and so all of it or nothing.
 
 use std::collections::BTreeSet;
@@ -69,12 +69,12 @@ impl PostgresSink {
         let open = self.open(&rows)?;
         let fields: BTreeSet<&String> = rows.iter().flat_map(Map::keys).collect();
         for field in fields {
-            let values = rows.iter().filter_map(|row| row.get(field));
+            let mut values = rows.iter().filter_map(|row| row.get(field));
             if open.columns.contains(field) || open.columns.len() >= MAX_COLUMNS {
                 continue;
             }
             // Of which type it is, only a value can tell.
-            let Some(kind) = values.filter_map(kind).next() else { continue };
+            let Some(kind) = values.find_map(kind) else { continue };
             let add = format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {} {kind}", quoted(field));
             open.client.batch_execute(&add).map_err(|error| judge(&error))?;
             open.columns.insert(field.clone());
@@ -113,7 +113,7 @@ fn connect(config: &Config, table: &str, timeout: Duration, rows: &[Map<String, 
     client.batch_execute(&limit).map_err(|error| judge(&error))?;
     let fields: BTreeSet<&String> = rows.iter().flat_map(Map::keys).filter(|field| *field != ID).collect();
     let column = |field: &&String| {
-        let kind = rows.iter().filter_map(|row| kind(row.get(*field)?)).next()?;
+        let kind = rows.iter().find_map(|row| kind(row.get(*field)?))?;
         Some(format!(", {} {kind}", quoted(field)))
     };
     let columns: String = fields.iter().filter_map(column).collect();

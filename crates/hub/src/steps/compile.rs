@@ -73,6 +73,14 @@ pub(super) fn compile(expr: &Expr, depth: usize) -> Result<Node, StepError> {
                 otherwise: else_result.as_deref().map(boxed).transpose()?,
             }
         }
+        _ => return called(expr, depth),
+    })
+}
+
+/// Functions, also those that SQL writes in words of their own.
+fn called(expr: &Expr, depth: usize) -> Result<Node, StepError> {
+    let inner = |expr: &Expr| compile(expr, depth + 1);
+    Ok(match expr {
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: operand, data_type, .. } => {
             Node::Call(cast(expr, data_type)?, vec![inner(operand)?])
         }

@@ -167,9 +167,8 @@ impl Function {
                 Value::Array(parts.map(Value::from).collect())
             }
             Self::Contains => match (first, second) {
-                (Value::Array(items), wanted) => items.contains(wanted).into(),
                 // In EMQX the list stands second.
-                (wanted, Value::Array(items)) => items.contains(wanted).into(),
+                (Value::Array(items), wanted) | (wanted, Value::Array(items)) => items.contains(wanted).into(),
                 _ => text.contains(&text_of(second)).into(),
             },
             Self::StartsWith => text.starts_with(&text_of(second)).into(),
@@ -193,7 +192,7 @@ impl Function {
             Self::Rfc3339 => {
                 let time = number_of(first)?.clamp(0.0, 2.5e14);
                 let is_seconds = text_of(second).starts_with("second") || second.is_null() && time < 1e11;
-                Value::String(rfc3339(if is_seconds { time * 1_000.0 } else { time } as u64))
+                Value::String(rfc3339(unsigned(if is_seconds { time * 1_000.0 } else { time })))
             }
             Self::JsonDecode => serde_json::from_str(&text).map_err(|error| format!("it is not JSON: {error}"))?,
             Self::Base64Encode => bounded(STANDARD.encode(text))?,
@@ -219,6 +218,11 @@ fn whole(number: f64) -> Result<Value, String> {
     if number.abs() < 9e15 { Ok(Value::from(number as i64)) } else { real(number) }
 }
 
+/// The whole part of a number, 0 below it.
+fn unsigned(number: f64) -> u64 {
+    u64::try_from(number as i64).unwrap_or_default()
+}
+
 fn extreme(greatest: bool, values: Vec<Value>) -> Value {
     let better = |one: &Value, other: &Value| {
         order(one, other).is_some_and(|order| if greatest { order.is_gt() } else { order.is_lt() })
@@ -236,7 +240,7 @@ fn now_in(now: u64, unit: Option<&Value>) -> Value {
 
 /// From a place, counted from 0 as in EMQX, and so many characters.
 fn substr(text: &str, from: &Value, len: Option<&Value>) -> Result<Value, String> {
-    let place = |value: &Value| number_of(value).map(|number| number.clamp(0.0, 1e9) as usize);
+    let place = |value: &Value| number_of(value).map(|number| usize::try_from(unsigned(number)).unwrap_or(usize::MAX));
     let characters = text.chars().skip(place(from)?);
     Ok(match len {
         Some(len) => characters.take(place(len)?).collect::<String>().into(),

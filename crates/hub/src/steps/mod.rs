@@ -190,13 +190,13 @@ impl Steps {
         }
         let mut fields = match &self.sql {
             None => message.fields(self.format),
-            Some(sql) => match sql.row(&environment).map_err(at("sql"))? {
-                Some(row) => row,
-                None => {
+            Some(sql) => {
+                let Some(row) = sql.row(&environment).map_err(at("sql"))? else {
                     shown("sql", Value::Null);
                     return Ok(None);
-                }
-            },
+                };
+                row
+            }
         };
         let object = |fields: &[(String, Value)]| Value::Object(fields.iter().cloned().collect());
         if self.sql.is_some() {

@@ -92,7 +92,7 @@ fn expressions_give_what_sql_says() {
         ("now_timestamp('millisecond')", json!(1_772_323_201_500_u64)),
         ("max(payload.a, payload.b)", json!(7)),
         ("json_decode('[1]')", json!([1])),
-        ("9223372036854775807 + 1", json!(9.223_372_036_854_775_8e18)),
+        ("9223372036854775807 + 1", json!(9.223_372_036_854_776e18)),
     ] {
         assert_eq!(value(expression, &payload), Ok(expected), "{expression}");
     }

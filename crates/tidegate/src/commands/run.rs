@@ -77,8 +77,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let Some(Kept { store, mirrored }) = open_store(config, &status, &mut signals)? else { return Ok(Exit::Ok) };
     // A reload compares with what was written; everything else needs the numbers that tenants have.
     let written = config;
-    let (config, door) = crate::hub::with_door(settle(written, mirrored.as_ref())?)?;
-    let config = &config;
+    let (config, door) = &settle(written, mirrored.as_ref())?;
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
     let brokers = Brokers::default();
     let asker = crate::orchestrator::asker(&config.orchestrator.name, brokers.clone());
@@ -219,12 +218,12 @@ fn start_node(
     Ok(node)
 }
 
-/// The configuration as it is used: with numbers for tenants, a name for an orchestrator, and listeners for clients
-/// that others relay.
-fn settle(written: &Config, mirrored: Option<&Mirrored>) -> Result<Config, String> {
+/// The configuration as it is used: with numbers for tenants, a name for an orchestrator, listeners for clients that
+/// others relay, and one for pipelines.
+fn settle(written: &Config, mirrored: Option<&Mirrored>) -> Result<(Config, Option<Door>), String> {
     let config = crate::mirror::settle(written, mirrored)?;
     let config = crate::orchestrator::with_relay(crate::orchestrator::with_name(&config)?)?;
-    crate::cluster::with_relay(config)
+    crate::hub::with_door(crate::cluster::with_relay(config)?)
 }
 
 /// Closes everything.
