@@ -108,6 +108,16 @@ class Packages(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("it needs a static program", done.stderr)
 
+    def test_an_unknown_target_is_answered_by_those_that_exist(self):
+        done = run(ROOT / "package", "--target", "mips-unknown-linux-gnu")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("armv7-unknown-linux-musleabihf", done.stderr)
+
+    def test_zig_is_not_given_what_it_refuses(self):
+        for given, kept in {"-m64": "", "--target=arm": "", "-march=rv64gc": "", "-O2": "-O2", "-static-pie": "-static-pie"}.items():
+            shown = run(ROOT / "deploy/package/zig-cc", given, env={**os.environ, "ZIG": shutil.which("echo"), "ZIG_TARGET": "arm-linux"})
+            self.assertEqual(shown.stdout.strip(), f"cc -target arm-linux {kept}".strip())
+
     def test_an_unknown_kind_is_answered_by_those_that_exist(self):
         done = run(ROOT / "package", "snap")
         self.assertEqual(done.returncode, 2)

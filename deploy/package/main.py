@@ -5,8 +5,8 @@ import os
 import pathlib
 import sys
 
-from tidegate_packages import archive, debian, image, npm, sbom, wheel
-from tidegate_packages.release import PackageError, Release, build
+from tidegate_packages import archive, debian, image, npm, sbom, toolchain, wheel
+from tidegate_packages.release import PackageError, Release
 
 KINDS = {"tar": archive.write, "deb": debian.write, "wheel": wheel.write, "npm": npm.write, "image": image.write, "sbom": sbom.write}
 
@@ -15,6 +15,8 @@ examples:
   ./package                          build the broker, then every package
   ./package deb                      only the Debian package
   ./package --profile release        build faster, with less optimisation
+  ./package --target armv7-unknown-linux-musleabihf
+                                     packages for a Raspberry Pi 2
   ./package --binary FILE            package a program that was built before
 
 The same commit and toolchain give the same bytes: times come from the commit, entries are sorted, owners are root.
@@ -22,10 +24,11 @@ The same commit and toolchain give the same bytes: times come from the commit, e
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog="./package", description="Build packages of Tidegate for this machine.", epilog=HELP,
+    parser = argparse.ArgumentParser(prog="./package", description="Build packages of Tidegate, for this machine or another processor.", epilog=HELP,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"what to build: {', '.join(KINDS)} [default: all]")
     parser.add_argument("--profile", default="dist", help="the profile of Cargo that builds the broker [default: dist]")
+    parser.add_argument("--target", choices=sorted(toolchain.TARGETS), metavar="TARGET", help=f"the target: {', '.join(toolchain.TARGETS)} [default: this machine's]")
     parser.add_argument("--binary", type=pathlib.Path, metavar="FILE", help="package this program instead of building one")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("target/dist"), metavar="DIR", help="where packages go [default: target/dist]")
     parser.add_argument("--fast", action="store_true", help="compress little: for trying, not for publishing")
@@ -45,8 +48,11 @@ def write_sums(out):
 
 def main():
     options = arguments()
-    binary = options.binary or build(options.profile)
-    release = Release.of(binary, level=1 if options.fast else 9)
+    target = options.target or ""
+    if not options.binary:
+        chain = toolchain.find(options.target)
+        options.binary, target = chain.build(options.profile), chain.target
+    release = Release.of(options.binary, 1 if options.fast else 9, target)
     # Every archive takes its times from this, dpkg-deb too.
     os.environ["SOURCE_DATE_EPOCH"] = str(release.time)
     options.out.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,8 @@ pub struct Settings {
     /// How long a member may take to release a partition that it is losing; then it is taken away. Shorter than
     /// `lease`.
     pub max_release_time: Duration,
-    /// Copies of each log and lease on the servers: 1 where one server is the whole bus, 3 where three or more are.
+    /// Copies of each log and lease on the servers, 1 to 5; 0 is three where the bus has at least three servers, and
+    /// one elsewhere.
     pub replicas: u8,
     /// Where the embedded bus keeps its logs; in memory without it. Other backends do not look at it.
     pub directory: Option<PathBuf>,
@@ -51,6 +52,20 @@ pub struct Settings {
     pub tls_identity: Option<TlsIdentity>,
     /// How user and password are proved to Kafka.
     pub sasl: Sasl,
+}
+
+/// Copies that a bus keeps where several servers are there and nothing else was asked for.
+const USUAL_REPLICAS: u8 = 3;
+
+impl Settings {
+    /// How many copies are made of a log on a bus of so many servers.
+    pub(crate) fn copies(&self, servers: usize) -> u8 {
+        match self.replicas {
+            0 if servers >= usize::from(USUAL_REPLICAS) => USUAL_REPLICAS,
+            0 => 1,
+            asked => asked,
+        }
+    }
 }
 
 /// What a process shows of itself over TLS.
@@ -99,7 +114,7 @@ impl Default for Settings {
             max_ahead_bytes: 8 * 1024 * 1024,
             lease: USUAL_LEASE,
             max_release_time: Duration::from_secs(5),
-            replicas: 1,
+            replicas: 0,
             directory: None,
             max_embedded_bytes: 1024 * 1024 * 1024,
             tls_ca: None,
@@ -139,7 +154,12 @@ impl Settings {
         in_range("lease", millis(self.lease), 200..=day, "200 ms to a day")?;
         let release = "1 ms to the lease";
         in_range("max_release_time", millis(self.max_release_time), 1..=millis(self.lease), release)?;
-        in_range("replicas", u64::from(self.replicas), 1..=5, "1 to 5")?;
+        in_range(
+            "replicas",
+            u64::from(self.replicas),
+            0..=5,
+            "1 to 5, or 0 for as many as the servers allow, at most 3",
+        )?;
         if is_name(&self.prefix) {
             Ok(())
         } else {

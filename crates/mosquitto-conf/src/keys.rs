@@ -277,7 +277,7 @@ pub const KEYS: &[Key] = &[
         "users, rules, plugins and `allow_anonymous` belong to the listener above them",
     ),
     part("persistence", false, Part::Persistence, "`store.directory`"),
-    changed("persistence_file", "a data directory has files of its own; what is in Mosquitto's file is not read"),
+    changed("persistence_file", "a data directory has files of its own; `tidegate store import --mosquitto` takes Mosquitto's file over"),
     part("persistence_location", false, Part::Persistence, "`store.directory`"),
     broker(
         "persistent_client_expiration",

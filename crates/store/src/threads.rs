@@ -17,8 +17,10 @@ use crate::{Commits, Durability, OpenError};
 /// Pause before what the disk refused is tried again; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How often a full disk is asked whether it still is.
+/// How often the free space of a full disk is measured.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
+/// How often the free space is measured while nothing is written: other programs may fill the disk.
+const IDLE_PAUSE: Duration = Duration::from_secs(5);
 /// Pause before a failed merge is tried again; it doubles up to the longest.
 const FIRST_MERGE_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_MERGE_PAUSE: Duration = Duration::from_secs(60);
@@ -121,14 +123,14 @@ struct Wait {
 
 impl Wait {
     /// How long to wait for batches.
-    fn longest(&self, shared: &Shared) -> Option<Duration> {
+    fn longest(&self, shared: &Shared) -> Duration {
         if self.more && self.retry.is_none() {
-            return Some(Duration::ZERO);
+            return Duration::ZERO;
         }
-        let full = shared.status.is_full().then_some(FULL_PAUSE);
+        let measure = if shared.status.is_full() { FULL_PAUSE } else { IDLE_PAUSE };
         let checkpoint = self.checkpoint.filter(|_| self.retry.is_none());
         let times = [self.retry, self.sync, checkpoint].into_iter().flatten();
-        times.map(|time| time.saturating_duration_since(Instant::now())).chain(full).min()
+        times.map(|time| time.saturating_duration_since(Instant::now())).fold(measure, Duration::min)
     }
 
     fn pauses(&self) -> bool {
@@ -175,19 +177,15 @@ impl Wait {
         if self.checkpoint.is_none_or(|time| time > Instant::now()) || writer.has_work() {
             return;
         }
-        // One attempt for each time that something came: an idle store keeps no timer.
+        // One attempt for each time that something came.
         self.checkpoint = None;
         writer.checkpoint();
     }
 }
 
 /// Takes batches that wait, as many as make a group; waits for the first one.
-fn receive(writer: &mut JournalWriter, receiver: &Receiver<Message>, longest: Option<Duration>) -> Woken {
-    let first = match longest {
-        None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        Some(longest) => receiver.recv_timeout(longest),
-    };
-    let mut next = match first {
+fn receive(writer: &mut JournalWriter, receiver: &Receiver<Message>, longest: Duration) -> Woken {
+    let mut next = match receiver.recv_timeout(longest) {
         Ok(message) => Some(message),
         Err(RecvTimeoutError::Timeout) => return Woken::Time,
         Err(RecvTimeoutError::Disconnected) => return Woken::Stop,

@@ -28,7 +28,7 @@ def lay_out(release, root):
     for name, path in {"systemd/tidegate.service": "lib/systemd/system/tidegate.service", "debian/tidegate.toml": CONFIGURATION}.items():
         place(root / path, (ROOT / "deploy" / name).read_bytes())
     for shell, path in COMPLETIONS.items():
-        place(root / path, run(str(release.binary.resolve()), "completions", shell).encode())
+        place(root / path, release.answer("completions", shell).encode())
     place(root / "usr/share/doc/tidegate/copyright", (ROOT / "LICENSE").read_bytes())
     size = sum(file.stat().st_size for file in root.rglob("*") if file.is_file()) // 1024
     place(root / "DEBIAN/control", control(release, size).encode())

@@ -1,19 +1,19 @@
 """The program that is packaged, and what every package says of it."""
 import dataclasses
-import json
-import os
 import pathlib
-import re
+import platform
+import shutil
 import struct
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SUMMARY = "An MQTT broker for the Internet of Things, in one binary"
 LICENSE = "Apache-2.0"
-MUSL = "x86_64-unknown-linux-musl"
 # The parts of a triple that package managers name in their own way.
 DEBIAN_NAMES = {"x86_64": "amd64", "aarch64": "arm64", "armv7": "armhf", "riscv64": "riscv64"}
 NODE_NAMES = {"x86_64": "x64", "aarch64": "arm64", "armv7": "arm", "riscv64": "riscv64"}
+# What QEMU calls a machine, where it is another name.
+EMULATORS = {"armv7": "arm"}
 MACHINES = {62: "x86_64", 183: "aarch64", 40: "armv7", 243: "riscv64"}
 # The type of a program header that names the dynamic linker.
 PT_INTERP = 3
@@ -34,23 +34,6 @@ def run(*command, **options):
     return done.stdout
 
 
-def build(profile):
-    """Builds the broker as a static program: with musl where its target is installed, else with the C library of this machine."""
-    sysroot = pathlib.Path(run("rustc", "--print", "sysroot").strip())
-    host = re.search(r"host: (\S+)", run("rustc", "-vV")).group(1)
-    has_musl = host.startswith("x86_64") and (sysroot / "lib/rustlib" / MUSL).is_dir()
-    target = MUSL if has_musl else host
-    if not has_musl:
-        print(f"the target {MUSL} is not installed: building a static program for {host}", flush=True)
-    # Without a target, the flags would reach build scripts and macros, which cannot be static.
-    command = ["cargo", "build", "--locked", "--profile", profile, "--target", target, "-p", "tidegate"]
-    flags = {"RUSTFLAGS": f"-C target-feature=+crt-static --remap-path-prefix={ROOT}=/tidegate"}
-    if subprocess.run(command, cwd=ROOT, env={**os.environ, **flags}).returncode != 0:
-        raise PackageError(f"`{' '.join(command)}` failed")
-    target_directory = json.loads(run("cargo", "metadata", "--format-version", "1", "--no-deps"))["target_directory"]
-    return pathlib.Path(target_directory) / target / {"dev": "debug"}.get(profile, profile) / "tidegate"
-
-
 @dataclasses.dataclass(frozen=True)
 class Release:
     """A program with its version."""
@@ -67,23 +50,28 @@ class Release:
     level: int
 
     @classmethod
-    def of(cls, binary, level):
-        """Reads the program."""
+    def of(cls, binary, level, target=""):
+        """Reads the program; `target` is what it was built for, where that is known."""
         binary = pathlib.Path(binary)
         if not binary.is_file():
             raise PackageError(f"{binary} is no file")
         machine, is_static = read_elf(binary)
         try:
-            version = run(str(binary.resolve()), "--version").split()[-1]
+            version = run(*command_of(binary, machine), "--version").split()[-1]
             time = int(run("git", "log", "-1", "--format=%ct"))
         except (IndexError, ValueError) as error:
             raise PackageError(f"{binary} does not answer --version as tidegate does") from error
-        return cls(binary, version, machine, is_static, MUSL in binary.parts, time, level)
+        return cls(binary, version, machine, is_static, "-musl" in target, time, level)
 
     @property
     def triple(self):
         """The target of Rust, as file names have it."""
-        return f"{self.machine}-unknown-linux-{'musl' if self.is_musl else 'gnu'}"
+        hard = "eabihf" if self.machine == "armv7" else ""
+        return f"{self.machine}-unknown-linux-{'musl' if self.is_musl else 'gnu'}{hard}"
+
+    def answer(self, *arguments):
+        """What the program prints."""
+        return run(*command_of(self.binary, self.machine), *arguments)
 
     @property
     def debian_architecture(self):
@@ -92,6 +80,17 @@ class Release:
     @property
     def node_architecture(self):
         return NODE_NAMES[self.machine]
+
+
+def command_of(binary, machine):
+    """How a program is started here: by itself, or by QEMU where it is for another processor."""
+    program = str(binary.resolve())
+    if machine == platform.machine():
+        return [program]
+    emulator = f"qemu-{EMULATORS.get(machine, machine)}-static"
+    if not shutil.which(emulator):
+        raise PackageError(f"{binary} is for {machine}, and {emulator} is not installed (Debian: qemu-user-static)")
+    return [emulator, program]
 
 
 def read_elf(path):

@@ -211,7 +211,7 @@ impl Admin {
         let value = |name| config.get(name).and_then(|entry| entry.value.clone()).unwrap_or_default();
         let min_in_sync = value(MIN_IN_SYNC).parse().unwrap_or(1);
         let is_kept_right = value("cleanup.policy").contains("compact") == (topic.spec.keep == Keep::LatestOfKey);
-        let is_right = is_kept_right && min_in_sync >= in_sync(self.common.settings.replicas);
+        let is_right = is_kept_right && min_in_sync >= in_sync(self.common.settings.copies(there.brokers));
         if !is_right && !believes {
             return Err(Failure::Doubtful);
         }
@@ -225,13 +225,24 @@ impl Admin {
         Ok(())
     }
 
+    /// How many copies a topic gets.
+    fn copies(&self) -> KafkaResult<u8> {
+        match self.common.settings.replicas {
+            0 => {
+                let brokers = self.consumer.fetch_metadata(None, ANSWER_WITHIN)?.brokers().len();
+                Ok(self.common.settings.copies(brokers))
+            }
+            asked => Ok(asked),
+        }
+    }
+
     /// The topic of live messages: they are for those who listen now, and a topic has to keep something.
     pub(super) fn create_live(&self, deadline: Instant) -> Result<(), BusError> {
         let name = self.common.live_topic();
-        let replicas = TopicReplication::Fixed(i32::from(self.common.settings.replicas));
-        let new = NewTopic::new(&name, 1, replicas).set("cleanup.policy", "delete");
-        let new = [new.set("retention.ms", "60000").set("segment.ms", "60000")];
         self.until(deadline, || {
+            let replicas = TopicReplication::Fixed(i32::from(self.copies()?));
+            let new = NewTopic::new(&name, 1, replicas).set("cleanup.policy", "delete");
+            let new = [new.set("retention.ms", "60000").set("segment.ms", "60000")];
             self.ask_for(&new)?.pop().unwrap_or_else(|| Err(Failure::Again("no topic was made".to_owned())))?;
             // It exists when all brokers say so.
             self.found(&name).map(drop)
@@ -240,7 +251,7 @@ impl Admin {
 
     /// Makes topics, but for those that are there. An outcome for each of them, in their order.
     fn make(&self, topics: &[Topic<'_>]) -> KafkaResult<Vec<Result<(), Failure>>> {
-        let copies = self.common.settings.replicas;
+        let copies = self.copies()?;
         let in_sync = in_sync(copies).to_string();
         let new: Vec<NewTopic<'_>> = topics.iter().map(|topic| topic.with(copies, &in_sync)).collect();
         self.ask_for(&new)
@@ -284,8 +295,8 @@ impl Admin {
     /// Says what of a topic is less safe than it could be, or was asked for. It may have been made by others, or when
     /// there were fewer brokers.
     fn warn_of_few_copies(&self, topic: &str, found: &Found, min_in_sync: usize) {
-        let (asked, copies) = (usize::from(self.common.settings.replicas), found.copies);
-        let least = in_sync(self.common.settings.replicas);
+        let wanted = self.common.settings.copies(found.brokers);
+        let (asked, copies, least) = (usize::from(wanted), found.copies, in_sync(wanted));
         if copies < asked {
             tracing::warn!(
                 topic,

@@ -1,33 +1,36 @@
-//! How many copies there are of what is kept, where that is fewer than people mean.
+//! Warnings about streams with fewer copies than the servers allow.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-/// From so many servers on, one copy is less than people mean.
+/// From this number of servers on, one copy is fewer than the servers allow.
 const MANY_SERVERS: usize = 3;
 
-/// What a stream's copies lack.
+/// Why a stream has too few copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
-    /// One is asked for, and there are servers for more.
+    /// The settings ask for one, and there are servers for more.
     One,
-    /// There are fewer than are asked for: the stream is older than the setting.
+    /// The stream has fewer than the settings ask for: it is older than the setting, or than the other servers.
     Fewer { copies: u64, asked: u8 },
 }
 
-/// By what JetStream says of a stream, in a cluster of which so many servers are known.
+/// Judges the copies of a stream by JetStream's description of it. `asked` is what a new stream would get.
 fn lack(stream: &Value, asked: u8, servers: usize) -> Option<Lack> {
-    // A server by itself is in a cluster without a name.
-    let is_clustered = stream["cluster"]["name"].as_str().is_some_and(|name| !name.is_empty());
     match stream["config"]["num_replicas"].as_u64() {
         Some(copies) if copies < u64::from(asked) => Some(Lack::Fewer { copies, asked }),
-        _ if asked == 1 && is_clustered && servers >= MANY_SERVERS => Some(Lack::One),
+        _ if asked == 1 && is_clustered(stream) && servers >= MANY_SERVERS => Some(Lack::One),
         _ => None,
     }
 }
 
-/// Tells of it, once while the process runs.
+/// Whether the server that answered belongs to a cluster. A single server names none.
+fn is_clustered(stream: &Value) -> bool {
+    stream["cluster"]["name"].as_str().is_some_and(|name| !name.is_empty())
+}
+
+/// Logs each kind of warning once while the process runs.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     told_of_one: AtomicBool,

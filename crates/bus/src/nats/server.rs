@@ -1,5 +1,6 @@
 //! The servers as the tasks see them: whether they are there, and requests that wait until they are.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +24,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const STREAM_NOT_FOUND: u64 = 10_059;
 /// JetStream's number for a stream that is there already.
 const STREAM_EXISTS: u64 = 10_058;
+/// JetStream's numbers for a stream that is to have more copies than there are servers for.
+const TOO_FEW_SERVERS: [u64; 3] = [10_005, 10_023, 10_074];
 /// JetStream's number for a message that is not there.
 pub(super) const NO_MESSAGE_FOUND: u64 = 10_037;
 /// What a message is known by when it is sent again.
@@ -152,12 +155,25 @@ impl Server {
     }
 
     async fn create_stream(&self, spec: &LogSpec, place: &Place, deadline: Instant) -> Result<(), Failure> {
-        let config = self.config(spec, place);
+        let servers = self.servers();
+        let mut config = self.config(spec, place, self.settings.copies(servers));
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
         let found = match self.info(place, deadline).await {
             Ok(found) => found,
             Err(Failure::Refused { code: STREAM_NOT_FOUND, .. }) => {
-                match self.ask(deadline, format!("STREAM.CREATE.{stream}"), &config).await {
+                let create = format!("STREAM.CREATE.{stream}");
+                let mut made = self.ask(deadline, create.clone(), &config).await;
+                if matches!(made, Err(Failure::Refused { code, .. }) if TOO_FEW_SERVERS.contains(&code))
+                    && self.is_guess()
+                {
+                    tracing::warn!(
+                        servers,
+                        "the bus announces several addresses and has fewer servers for streams; a stream gets one copy (set `bus_replicas` to choose)"
+                    );
+                    config = self.config(spec, place, 1);
+                    made = self.ask(deadline, create, &config).await;
+                }
+                match made {
                     Ok(made) => {
                         self.look_at_copies(&made);
                         return Ok(());
@@ -182,13 +198,25 @@ impl Server {
     }
 
     fn look_at_copies(&self, stream: &Value) {
-        // Servers of a cluster tell of each other, unless they are told not to.
-        let servers = self.named.max(self.client.server_info().connect_urls.len());
-        self.copies.look(stream, self.settings.replicas, servers);
+        let servers = self.servers();
+        self.copies.look(stream, self.settings.copies(servers), servers);
     }
 
-    fn config(&self, spec: &LogSpec, place: &Place) -> Value {
-        let Settings { prefix, replicas, max_waiting_time, .. } = &*self.settings;
+    /// How many servers the bus has, as far as they are known.
+    fn servers(&self) -> usize {
+        // Servers of a cluster announce each other unless that is switched off, and may be named in the address.
+        let announced: HashSet<_> = self.client.server_info().connect_urls.into_iter().collect();
+        self.named.max(announced.len())
+    }
+
+    /// Whether the number of servers, and so that of copies, is a guess from the addresses that a server announces: one
+    /// server may announce several. Servers that the address of the bus names are certain, and are waited for.
+    fn is_guess(&self) -> bool {
+        self.settings.replicas == 0 && self.settings.copies(self.named) == 1
+    }
+
+    fn config(&self, spec: &LogSpec, place: &Place, replicas: u8) -> Value {
+        let Settings { prefix, max_waiting_time, .. } = &*self.settings;
         let claims = if spec.writers == Writers::Owner { ROOM_FOR_CLAIMS } else { 0 };
         // An append is repeated no longer than it may wait.
         let window = (*max_waiting_time * 2).as_nanos();

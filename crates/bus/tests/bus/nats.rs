@@ -54,6 +54,7 @@ impl Outages for Nats {
 
 mod reading;
 mod servers;
+mod several;
 mod strangers;
 
 mod promises {

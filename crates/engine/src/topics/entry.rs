@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub(super) tenant: TenantId,
 }
 
-const _: () = assert!(size_of::<Entry>() == 48, "an entry is the main cost of an idle client");
+const _: () = assert!(size_of::<Entry>() <= 48, "an entry is the main cost of an idle client");
 
 #[derive(Debug, Default)]
 struct More {

@@ -23,6 +23,14 @@ tells an import whether all of them are there. What is exported holds what clien
 keep it as private as the store.
 Exit codes: 0 done, 1 something could not be read or written; with --salvage, 1 when something was skipped.";
 
+const IMPORT: &str = "\
+Examples:
+  tidegate store import data < backup.jsonl
+  tidegate store import data --mosquitto /var/lib/mosquitto/mosquitto.db
+Of Mosquitto, sessions, subscriptions and retained messages are taken. Messages that wait for clients are not:
+let the clients fetch them from Mosquitto first. Stop Mosquitto before, so that the file is complete.
+Exit codes: 0 done, 1 something could not be read or written, 2 the file is no mosquitto.db, 3 something was left out.";
+
 /// What can be done with a data directory.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
@@ -45,7 +53,8 @@ pub(crate) enum StoreCommand {
         #[arg(long)]
         salvage: bool,
     },
-    /// Read lines of JSON from standard input, as `export` writes them, into an empty directory
+    /// Make a data directory of lines of JSON from standard input, as `export` writes them, or of a mosquitto.db
+    #[command(after_help = IMPORT)]
     Import {
         /// The data directory: empty, or not there yet
         directory: std::path::PathBuf,
@@ -53,6 +62,9 @@ pub(crate) enum StoreCommand {
         /// there
         #[arg(long)]
         incomplete: bool,
+        /// Take the sessions, subscriptions and retained messages of a stopped Mosquitto from this file
+        #[arg(long, value_name = "FILE", conflicts_with = "incomplete")]
+        mosquitto: Option<std::path::PathBuf>,
     },
 }
 
@@ -64,7 +76,8 @@ pub(crate) fn run(command: &StoreCommand) -> Exit {
         StoreCommand::Export { directory, salvage } => {
             with_disk(directory, |disk| export::run(&disk, directory, *salvage))
         }
-        StoreCommand::Import { directory, incomplete } => import::run(directory, *incomplete),
+        StoreCommand::Import { directory, mosquitto: Some(file), .. } => import::run_mosquitto(directory, file),
+        StoreCommand::Import { directory, incomplete, .. } => import::run(directory, *incomplete),
     }
 }
 

@@ -39,9 +39,9 @@ section! {
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--bus";
         /// What names on the bus begin with, so that several clusters can share one.
         prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
-        /// Copies of what the cluster keeps on the bus: 1 where one server is the whole bus, 3 where there are three or
-        /// more. It holds for logs that are made from now on; see [the bus](bus.md#several-servers).
-        bus_replicas: u8 = 1, in Kind::Integer(Range::of(1, 5));
+        /// Copies of each log of the cluster on the bus. It holds for logs that are made from now on; see
+        /// [the bus](bus.md#several-servers).
+        bus_replicas: u8 = 0, in Kind::Integer(Range::of(1, 5).or_zero("3 where the bus has at least three servers, else 1"));
         /// Whether the bus has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`.
         bus_tls: bool = false, in Kind::Boolean;
         /// A file (PEM) of authorities that the certificates of the bus come from: for NATS beside those that the

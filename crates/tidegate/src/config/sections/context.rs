@@ -120,10 +120,9 @@ section! {
         bus_sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
         /// What names on the bus begin with.
         bus_prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
-        /// Copies of what is kept on the bus: 1 where one server is the whole bus, 3 where there are three or more. It
-        /// holds for logs that are made from now on, whichever gateway or service makes them: give all of them the
-        /// same.
-        bus_replicas: u8 = 1, in Kind::Integer(Range::of(1, 5));
+        /// Copies of each log on the bus. It holds for logs that are made from now on, whichever gateway or service
+        /// makes them: give all of them the same value.
+        bus_replicas: u8 = 0, in Kind::Integer(Range::of(1, 5).or_zero("3 where the bus has at least three servers, else 1"));
         /// How long a service, or a gateway that shares records, may be silent on the bus until others take its work
         /// over. `"auto"` is 10 s, and 30 s on Kafka, as `cluster.lease` is. Give all services and gateways the same.
         lease: Lease = Lease::Auto, in Kind::Lease(Range::of(500, HOUR));

@@ -16,8 +16,8 @@ section! {
         name: String = String::new(), in Kind::Name { empty: true }, flag "--mirror-name";
         /// What names on the bus begin with.
         prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
-        /// Copies on the servers: 1 where there is one server, 3 where there are three or more.
-        replicas: u8 = 1, in Kind::Integer(Range::of(1, 5));
+        /// Copies of each log on the servers of the bus. It holds for logs that are made from now on.
+        replicas: u8 = 0, in Kind::Integer(Range::of(1, 5).or_zero("3 where the bus has at least three servers, else 1"));
         /// Whether NATS has to be spoken to over TLS.
         tls: bool = false, in Kind::Boolean;
         /// A file (PEM) of authorities that the certificates of the servers come from, beside those that the system

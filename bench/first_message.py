@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""How long it takes from nothing to the first delivered message: by a package, or from source.
+
+    ./package wheel npm tar
+    bench/first_message.py target/dist/*.whl target/dist/*.tgz target/dist/*.tar.gz
+    bench/first_message.py source
+
+A package is installed into an empty directory by pip, npm or tar. `source` clones this repository, and builds it with README's first command in
+a target directory of its own and, with --empty-registry, with a copy of Cargo's configuration that holds no downloaded crates. Then the broker
+starts, `tidegate sub` subscribes, `tidegate pub` publishes, and the message has to arrive. Prints the seconds of each part.
+"""
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# From source, a build on a slow machine.
+PATIENCE = 3600
+
+
+def run(*command, **options):
+    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE, **options)
+
+
+def install_wheel(file, folder):
+    run(sys.executable, "-m", "venv", folder / "venv")
+    run(folder / "venv/bin/pip", "install", "-q", "--no-index", "--no-deps", file)
+    return folder / "venv/bin/tidegate"
+
+
+def install_npm(file, folder):
+    run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, file)
+    return folder / "node_modules/.bin/tidegate"
+
+
+def install_archive(file, folder):
+    run("tar", "-xzf", file, "-C", folder)
+    return next(path for path in folder.rglob("tidegate") if path.is_file() and os.access(path, os.X_OK))
+
+
+def build_source(folder, empty_registry):
+    clone = folder / "tidegate"
+    run("git", "clone", "-q", "--no-local", ROOT, clone)
+    environment = dict(os.environ)
+    environment.pop("CARGO_TARGET_DIR", None)
+    if empty_registry:
+        home = folder / "cargo"
+        home.mkdir()
+        known = pathlib.Path(environment.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
+        for name in ("config.toml", "config"):
+            if (known / name).exists():
+                shutil.copy(known / name, home)
+        environment["CARGO_HOME"] = str(home)
+    run("cargo", "build", "--release", "--locked", cwd=clone, env=environment)
+    return clone / "target/release/tidegate"
+
+
+def deliver(program):
+    """Seconds until a message that was published has arrived."""
+    began = time.monotonic()
+    broker = subprocess.Popen([program, "--listen", "127.0.0.1:0", "--admin", "off", "--log", "warn"], stdout=subprocess.PIPE, text=True)
+    try:
+        ready = broker.stdout.readline()
+        port = ready.split("mqtt://127.0.0.1:")[1].split()[0]
+        # Retained, so that it arrives whichever of the two connects first.
+        reader = subprocess.Popen([program, "sub", "-p", port, "-t", "first", "-C", "1"], stdout=subprocess.PIPE, text=True)
+        run(program, "pub", "-p", port, "-t", "first", "-m", "message", "-r", "-q", "1")
+        arrived, _ = reader.communicate(timeout=60)
+        if arrived.strip() != "message":
+            sys.exit(f"the message did not arrive: {arrived!r}")
+        return time.monotonic() - began
+    finally:
+        broker.terminate()
+        broker.wait(60)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="+", help="a wheel, an npm package, an archive, or `source`")
+    parser.add_argument("--empty-registry", action="store_true", help="download the crates, too")
+    arguments = parser.parse_args()
+    for what in arguments.what:
+        with tempfile.TemporaryDirectory(prefix="tidegate-first-") as name:
+            folder = pathlib.Path(name)
+            began = time.monotonic()
+            file = pathlib.Path(what).resolve()
+            if what == "source":
+                program = build_source(folder, arguments.empty_registry)
+            elif what.endswith(".whl"):
+                program = install_wheel(file, folder)
+            elif what.endswith(".tgz"):
+                program = install_npm(file, folder)
+            elif what.endswith(".tar.gz"):
+                program = install_archive(file, folder)
+            else:
+                parser.error(f"{what} is neither a wheel, an npm package, an archive nor `source`")
+            installed = time.monotonic() - began
+            delivered = deliver(program)
+            print(f"{file.name}: {installed:.1f} s to install, {delivered:.2f} s to the first message, {installed + delivered:.1f} s in all")
+
+
+main()

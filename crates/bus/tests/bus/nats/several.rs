@@ -1,0 +1,65 @@
+//! Three servers of NATS that are one cluster.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+
+use tidegate_bus::{Append, LogSpec, Position};
+
+use super::Nats;
+use crate::Deployment;
+use crate::client::{Client, log, place, text};
+
+/// Free ports, all different.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+/// Three servers with routes to each other. The first two become ready before the third exists.
+fn three() -> [Nats; 3] {
+    let routes = free_ports::<3>();
+    let all = routes.map(|port| format!("nats://127.0.0.1:{port}")).join(",");
+    [0, 1, 2].map(|number: usize| {
+        Nats::start_with(|_| {
+            let own = format!("nats://127.0.0.1:{}", routes[number]);
+            let options =
+                ["-js", "-n", &format!("n{number}"), "--cluster_name", "c", "--cluster", &own, "--routes", &all];
+            options.map(ToOwned::to_owned).to_vec()
+        })
+    })
+}
+
+/// JetStream's answer to a request, JSON.
+fn ask(nats: &Nats, subject: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", nats.port)).unwrap();
+    let request = format!("CONNECT {{\"verbose\":false}}\r\nSUB answer 1\r\nPUB {subject} answer 0\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    lines.by_ref().find(|line| line.starts_with("MSG answer")).unwrap();
+    lines.next().unwrap()
+}
+
+#[test]
+fn three_servers_keep_three_copies_without_being_asked() {
+    let mut servers = three();
+    // One is named; it announces the others.
+    let client = Client(servers[0].bus());
+    client.create(LogSpec::shared(log("open"), 1)).unwrap();
+    client.append(&place("open", 0), Append::new("kept")).unwrap();
+    let streams = ask(&servers[1], "$JS.API.STREAM.LIST");
+    assert!(streams.contains("\"num_replicas\":3"), "{streams}");
+    servers[0].kill();
+    let client = Client(servers[1].bus());
+    client.create(LogSpec::shared(log("open"), 1)).unwrap();
+    let mut reader = client.reader(&place("open", 0), Position::START);
+    assert_eq!(reader.take(1).unwrap().iter().map(text).collect::<Vec<_>>(), ["kept"]);
+}
+
+#[test]
+fn one_server_keeps_one_copy() {
+    let server = Nats::start();
+    let client = Client(server.bus());
+    client.create(LogSpec::shared(log("open"), 1)).unwrap();
+    let streams = ask(&server, "$JS.API.STREAM.LIST");
+    assert!(streams.contains("\"num_replicas\":1"), "{streams}");
+}

@@ -1,0 +1,184 @@
+"""The Helm chart: what it renders in each mode, and a broker that runs with it."""
+
+import base64
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from ruamel.yaml import YAML
+
+from broker import BINARY, PATIENCE, ROOT, free_ports
+
+CHART = ROOT / "deploy" / "helm" / "tidegate"
+HELM = os.environ.get("HELM", str(ROOT / "target" / "servers" / "bin" / "helm"))
+MODES = {
+    "broker": [],
+    "cluster": ["bus.address=nats://nats:4222"],
+    "fleet": [],
+    "mobile": ["bus.address=nats://nats:4222", "mobile.groups=x"],
+}
+
+
+def helm(*arguments):
+    return subprocess.run([HELM, *arguments], capture_output=True, text=True, timeout=PATIENCE)
+
+
+def render(*settings, mode="broker"):
+    """The objects of a release `sea` by kind and name."""
+    values = [f"mode={mode}", *MODES[mode], *settings]
+    done = helm("template", "sea", str(CHART), "--set", ",".join(values))
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    documents = [document for document in YAML(typ="safe").load_all(done.stdout) if document]
+    return {(document["kind"], document["metadata"]["name"]): document for document in documents}
+
+
+def pod_specs(objects):
+    for (kind, name), document in objects.items():
+        if kind in ("StatefulSet", "Deployment"):
+            yield name, document["spec"]["template"]["spec"]
+
+
+class Rendered(unittest.TestCase):
+    def test_lint_finds_nothing(self):
+        for mode, settings in MODES.items():
+            done = helm("lint", "--strict", str(CHART), "--set", ",".join([f"mode={mode}", *settings]))
+            self.assertEqual(done.returncode, 0, f"{mode}: {done.stdout}{done.stderr}")
+
+    def test_every_reference_of_a_pod_exists(self):
+        for mode in MODES:
+            objects = render("serviceMonitor.enabled=true", mode=mode)
+            for name, spec in pod_specs(objects):
+                volumes = {volume["name"]: volume for volume in spec["volumes"]} if "volumes" in spec else {}
+                claims = objects.get(("StatefulSet", name), {}).get("spec", {}).get("volumeClaimTemplates", [])
+                known = set(volumes) | {claim["metadata"]["name"] for claim in claims}
+                for container in spec["containers"] + spec.get("initContainers", []):
+                    for mount in container.get("volumeMounts", []):
+                        self.assertIn(mount["name"], known, f"{mode}: {name}")
+                    for variable in container.get("env", []):
+                        secret = variable.get("valueFrom", {}).get("secretKeyRef")
+                        if secret:
+                            self.assertIn(secret["key"], objects["Secret", secret["name"]]["data"])
+                for volume in volumes.values():
+                    if "secret" in volume:
+                        self.assertIn(("Secret", volume["secret"]["secretName"]), objects, f"{mode}: {name}")
+                    if "configMap" in volume:
+                        self.assertIn(("ConfigMap", volume["configMap"]["name"]), objects, f"{mode}: {name}")
+                    if "persistentVolumeClaim" in volume:
+                        claim = volume["persistentVolumeClaim"]["claimName"]
+                        self.assertIn(("PersistentVolumeClaim", claim), objects, f"{mode}: {name}")
+
+    def test_every_selector_finds_a_pod(self):
+        for mode in MODES:
+            objects = render("serviceMonitor.enabled=true", mode=mode)
+            pods = [
+                document["spec"]["template"]["metadata"]["labels"]
+                for (kind, _), document in objects.items()
+                if kind in ("StatefulSet", "Deployment")
+            ]
+            for (kind, name), document in objects.items():
+                spec = document.get("spec", {})
+                selector = {"Service": spec.get("selector"), "PodDisruptionBudget": spec.get("selector", {}).get("matchLabels")}.get(kind)
+                if kind == "NetworkPolicy":
+                    selector = spec["podSelector"]["matchLabels"]
+                if selector:
+                    self.assertTrue(any(selector.items() <= labels.items() for labels in pods), f"{mode}: {kind} {name}")
+
+    def test_pods_run_without_rights(self):
+        for mode in MODES:
+            for name, spec in pod_specs(render(mode=mode)):
+                self.assertTrue(spec["securityContext"]["runAsNonRoot"], name)
+                for container in spec["containers"] + spec.get("initContainers", []):
+                    self.assertTrue(container["securityContext"]["readOnlyRootFilesystem"], name)
+                    self.assertEqual(container["securityContext"]["capabilities"]["drop"], ["ALL"], name)
+
+    def test_what_cannot_work_is_refused(self):
+        refused = {
+            "mode=cluster": "bus.address",
+            "mode=mobile": "bus.address",
+            "mode=other": "mode",
+            "auth.allowAnonymous=true,auth.existingSecret=x": "auth.allowAnonymous",
+            "tls.existingSecret=a,tls.certManager.enabled=true": "exclude each other",
+            "tls.certManager.enabled=true": "issuerRef",
+            "autentication.users=x": "autentication",
+        }
+        for settings, word in refused.items():
+            done = helm("template", "sea", str(CHART), "--set", settings)
+            self.assertNotEqual(done.returncode, 0, settings)
+            self.assertIn(word, done.stderr)
+
+    def test_tls_closes_the_plain_port(self):
+        for settings in (["tls.existingSecret=x"], ["tls.certManager.enabled=true", "tls.certManager.issuerRef.name=y"]):
+            ports = render(*settings)["Service", "sea-tidegate"]["spec"]["ports"]
+            self.assertEqual([port["port"] for port in ports], [8883])
+
+
+class Running(unittest.TestCase):
+    """The configuration of each mode, with the paths and ports of this machine."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tidegate-helm-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def here(self, text, ports):
+        for path in ("/etc/tidegate", "/run/tidegate", "/var/lib/tidegate"):
+            text = text.replace(path, f"{self.folder}{path}")
+        return re.sub(r"0\.0\.0\.0:(\d+)", lambda found: f"127.0.0.1:{ports[found[1]]}", text)
+
+    def prepare(self, objects):
+        """Writes what the pod's volumes contain, and runs its init containers."""
+        ports = dict(zip(("1883", "9001", "18083"), free_ports(3)))
+        for folder in ("etc/tidegate/admin", "etc/tidegate/cluster", "run/tidegate", "var/lib/tidegate"):
+            (self.folder / folder).mkdir(parents=True)
+        secrets = {"admin": "token", "cluster": "secret"}
+        for part, key in secrets.items():
+            secret = objects.get(("Secret", f"sea-tidegate-{part}"))
+            if secret:
+                file = self.folder / "etc/tidegate" / part / key
+                file.write_bytes(base64.b64decode(secret["data"][key]))
+                file.chmod(0o600)
+        config = self.folder / "tidegate.toml"
+        config.write_text(self.here(objects["ConfigMap", "sea-tidegate"]["data"]["tidegate.toml"], ports))
+        users = objects["Secret", "sea-tidegate-users"]["data"]
+        for container in objects["StatefulSet", "sea-tidegate"]["spec"]["template"]["spec"]["initContainers"]:
+            key = container["env"][0]["valueFrom"]["secretKeyRef"]["key"]
+            password = base64.b64decode(users[key]).decode()
+            arguments = [self.here(word, ports).replace("$(PASSWORD)", password) for word in container["args"]]
+            subprocess.run([BINARY, *arguments], check=True, timeout=PATIENCE, capture_output=True)
+        return config, ports, {user: base64.b64decode(word).decode() for user, word in users.items()}
+
+    def test_each_configuration_is_accepted(self):
+        for mode in MODES:
+            objects = render("websocket=true", mode=mode)
+            config, _, _ = self.prepare(objects)
+            added = {"cluster": ["--node", "sea-0", "--bus", "nats://127.0.0.1:1"]}.get(mode, [])
+            done = subprocess.run([BINARY, "config", "check", config], capture_output=True, text=True, timeout=PATIENCE)
+            self.assertEqual(done.returncode, 0, f"{mode} {added}: {done.stdout}{done.stderr}")
+            shutil.rmtree(self.folder)
+            self.folder.mkdir()
+
+    def test_a_broker_admits_the_users_of_the_release(self):
+        users = "auth.users[0].name=gauge,auth.users[0].password=tide-table,auth.users[1].name=pump,auth.users[1].password=low-water"
+        config, ports, users = self.prepare(render(users))
+        self.assertEqual(users, {"gauge": "tide-table", "pump": "low-water"})
+        broker = subprocess.Popen([BINARY, "run", "--config", config], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(broker.wait, PATIENCE)
+        self.addCleanup(broker.stdout.close)
+        self.addCleanup(broker.kill)
+        self.assertIn("ready", broker.stdout.readline())
+
+        def publish(*login):
+            command = [BINARY, "pub", "-p", ports["1883"], "-t", "gate", "-m", "open", "-q", "1", *login]
+            return subprocess.run(map(str, command), capture_output=True, timeout=PATIENCE).returncode
+
+        self.assertEqual(publish("-u", "pump", "-P", "low-water"), 0)
+        self.assertNotEqual(publish("-u", "pump", "-P", "high-water"), 0)
+        self.assertNotEqual(publish(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
