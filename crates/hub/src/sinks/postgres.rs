@@ -15,6 +15,8 @@ use crate::record::Record;
 
 /// The column of the message's id.
 const ID: &str = "message_id";
+/// Silence after which the server is asked whether it is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Columns that a table may get.
 const MAX_COLUMNS: usize = 256;
 
@@ -49,6 +51,8 @@ impl PostgresSink {
         let mut config =
             Config::from_str(&settings.url).map_err(|error| format!("the URL of the database: {error}"))?;
         config.connect_timeout(settings.timeout).application_name("tidegate-hub");
+        // A server that has vanished without a word is noticed.
+        config.tcp_user_timeout(settings.timeout).keepalives_idle(KEEP_ALIVE);
         if settings.table.is_empty() {
             return Err("it has no `table`".to_owned());
         }
