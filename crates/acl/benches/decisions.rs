@@ -1,4 +1,4 @@
-//! What a decision costs, in nanoseconds, the fastest of some rounds: `cargo bench -p tidegate-acl`.
+//! The time of a decision, in nanoseconds, the fastest of some rounds: `cargo bench -p tidegate-acl`.
 
 #![allow(
     clippy::print_stdout,
@@ -14,7 +14,7 @@ use std::time::Instant;
 use tidegate_acl::{Compiled, Compiler, Effect, Request, RulesBuilder, Subject};
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
-/// Rounds of which the fastest counts, so that what else runs on the machine does not.
+/// Rounds. The fastest counts, which removes the load of other processes.
 const ROUNDS: u32 = 200;
 /// Decisions in a round.
 const DECISIONS: u32 = 10_000;
@@ -87,7 +87,7 @@ fn measure(name: &str, compiled: &Compiled, topic: &str) {
     println!("{name:<44} {publish:>6.1}ns {receive:>10.1}ns {subscribe:>10.1}ns");
 }
 
-/// What a connection costs: the view of one more client of a known kind.
+/// The cost of a connection: the view of one more client of a known kind.
 fn compile(count: usize) {
     let mut text = String::new();
     for topic in numbered(count, |name| format!("devices/{name}/#")) {

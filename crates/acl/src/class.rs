@@ -1,4 +1,4 @@
-//! What is the same for all clients to which the same rules apply: their rules without placeholders.
+//! The part of a view that is shared by all clients with the same rules: the rules without placeholders.
 
 use crate::rule::{Effect, QosSet, RuleId};
 use crate::rules::Rules;
@@ -52,7 +52,7 @@ impl Class {
 }
 
 impl Trie {
-    /// Adds what a topic of a rule says about messages.
+    /// Adds the effect of a rule's topics on messages.
     pub(crate) fn add(&mut self, topics: Topics<'_>, entry: u32, publishing: bool, effect: Effect) {
         match topics {
             Topics::Everything => self.insert_everything(entry),
@@ -63,8 +63,8 @@ impl Trie {
     }
 }
 
-/// Whether a topic that is meant exactly says something about a message: about publishing when it has no wildcards,
-/// about receiving what an allowed subscription to it brings.
+/// Whether a topic of a rule for exact filters also decides about messages: about publishing when it has no wildcards,
+/// about receiving the messages of a subscription that it allows.
 pub(crate) fn names_messages(filter: &str, publishing: bool, effect: Effect) -> bool {
     if publishing { !filter.contains(['+', '#']) } else { effect == Effect::Allow }
 }

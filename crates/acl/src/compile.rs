@@ -1,4 +1,4 @@
-//! The rules as they stand for one client.
+//! The rules compiled for one client.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,10 +20,10 @@ use crate::trie::Trie;
 /// Topics of a client's own that are compared one by one; more are indexed.
 const OWN_UNINDEXED: usize = 16;
 
-/// Classes that are remembered before those that nobody uses any more are looked for.
+/// Number of classes at which unused ones are searched and dropped.
 const CLASSES_BEFORE_SWEEP: usize = 64;
 
-/// Makes [`Compiled`] views, and shares between them what is the same. One for each thread.
+/// Compiles [`Compiled`] views, and shares equal parts between them. One for each thread.
 #[derive(Debug)]
 pub struct Compiler {
     rules: Arc<Rules>,
@@ -36,14 +36,14 @@ struct Classes {
     sweep_at: usize,
 }
 
-/// The rules as they stand for one client. Small; what it shares with other clients is counted once.
+/// The rules compiled for one client. Small; parts shared with other clients are counted once.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     rules: Arc<Rules>,
     class: Arc<Class>,
     /// Topics that were filled in for this client, in the order of the rules.
     own: Box<[Own]>,
-    /// What few clients have.
+    /// Fields that few clients need.
     rare: Option<Box<Rare>>,
 }
 
@@ -122,7 +122,7 @@ impl Compiler {
         self.classes.borrow().known.len()
     }
 
-    /// The view of one client. To be made anew when anything about the subject changes.
+    /// The view of one client. Compile it again when anything about the subject changes.
     pub fn compile(&self, subject: &Subject<'_>) -> Compiled {
         let applying =
             if subject.superuser || subject.granted.is_some() { Vec::new() } else { self.rules.applying(subject) };
@@ -193,8 +193,8 @@ impl Rare {
 }
 
 impl Compiled {
-    /// Whether the client may do something. No allocation; for publishing and receiving it takes time with the levels
-    /// of the topic, not with the number of rules.
+    /// Whether the client may do something. It does not allocate. For publishing and receiving, its time depends on the
+    /// levels of the topic, not on the number of rules.
     pub fn decide(&self, request: &Request<'_>) -> Decision {
         if let Some(decision) = self.rare.as_ref().and_then(|rare| rare.decide(request)) {
             return decision;
@@ -248,7 +248,7 @@ impl Compiled {
         self.own.iter().position(applies).and_then(|place| u32::try_from(place).ok())
     }
 
-    /// What the earlier of two rules decides: that of a shared entry, or that of one of the client's own.
+    /// The decision of the earlier of two rules: a shared one and one of the client's own.
     fn earlier_of(&self, shared: Option<u32>, own: Option<u32>) -> Decision {
         let shared = shared.and_then(|entry| self.class.entries.get(entry as usize));
         let own = own.and_then(|own| self.own.get(own as usize));

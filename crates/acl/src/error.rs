@@ -40,9 +40,9 @@ impl fmt::Display for Place {
 pub struct RuleProblem {
     /// Where.
     pub place: Place,
-    /// What.
+    /// The message.
     pub message: String,
-    /// What to write instead.
+    /// The proposed correction.
     pub fix: String,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for RuleProblem {
     }
 }
 
-/// Why a file of rules is refused. None of its rules is used then.
+/// Why a file of rules is refused. None of its rules is then used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// It is larger than [`MAX_FILE_BYTES`](crate::MAX_FILE_BYTES).
@@ -83,7 +83,7 @@ pub enum LoadError {
     /// Rules are wrong; at least one problem is listed, in the order of the file.
     #[error("{}", list(problems))]
     Wrong {
-        /// What is wrong.
+        /// The problems found.
         problems: Vec<RuleProblem>,
     },
 }
@@ -98,7 +98,7 @@ pub(crate) fn text<'a>(file: &Arc<str>, bytes: &'a [u8]) -> Result<&'a str, Load
     if bytes.len() > crate::MAX_FILE_BYTES {
         return Err(LoadError::TooLarge { file: Arc::clone(file), bytes: bytes.len() });
     }
-    // What some editors, of Windows above all, put before a text is none of it.
+    // Some editors, of Windows above all, put a byte order mark before the text.
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     std::str::from_utf8(bytes)
         .map_err(|error| LoadError::NotText { file: Arc::clone(file), offset: error.valid_up_to() })

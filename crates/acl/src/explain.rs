@@ -11,11 +11,11 @@ use crate::subscription::{Saying, Step, Topics, Walk};
 /// A decision and how it came about.
 #[derive(Clone, Debug)]
 pub struct Explanation<'a> {
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
     /// The rule that decided, if one did.
     pub rule: Option<&'a RuleRef>,
-    /// The rules that were asked before, in their order; all of them when none decided.
+    /// The rules that did not decide, in their order; all rules if none decided.
     pub passed_over: Vec<PassedOver<'a>>,
 }
 
@@ -28,7 +28,7 @@ pub struct PassedOver<'a> {
     pub why: Verdict,
 }
 
-/// What a single rule has to do with a request.
+/// The result of a single rule for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It decides.
@@ -37,11 +37,11 @@ pub enum Verdict {
     OtherClient(&'static str),
     /// It is about another action, QoS or retain flag.
     OtherAction,
-    /// None of its topics is the one asked for.
+    /// None of its topics matches the request.
     OtherTopic,
     /// A value that it asks for is missing, empty or holds `+`, `#`, `/` or a null character, and it would allow.
     NoValue,
-    /// It is about some of what the filter can match, and messages are looked at one by one.
+    /// It covers only a part of the filter's topics, so messages are checked one by one.
     SomeMessages,
 }
 
@@ -115,7 +115,7 @@ impl Rules {
     }
 }
 
-/// What a rule that holds for a client has to do with a message.
+/// The result, for a message, of a rule that holds for the client.
 fn about_message(rule: &Rule, subject: &Subject<'_>, request: &Request<'_>, topic: &str) -> Verdict {
     if !rule.is_about(request) {
         return Verdict::OtherAction;
@@ -133,7 +133,7 @@ fn about_message(rule: &Rule, subject: &Subject<'_>, request: &Request<'_>, topi
     verdict
 }
 
-/// What a rule that holds for a client says to a subscription; an error is why it says nothing.
+/// The effect, on a subscription, of a rule that holds for the client; an error says why it has none.
 fn ask_about_subscription(
     rule: &Rule,
     id: crate::RuleId,

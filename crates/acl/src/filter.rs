@@ -1,10 +1,10 @@
 //! Topic filters as sets of topic names: whether one holds another.
 //!
-//! The text is that of valid filters (without `$share/GROUP/`). Nothing is allocated.
+//! Filters are valid, and without `$share/GROUP/`. The functions do not allocate.
 
 /// Whether every topic name that `asked` can match is matched by `rule`.
 ///
-/// `a/#` covers `a` and `a/+/c`; `+` does not cover `#`; a rule that begins with a wildcard covers nothing below `$`
+/// `a/#` covers `a` and `a/+/c`. `+` does not cover `#`. A rule that begins with a wildcard covers no topic below `$`
 /// ([MQTT-4.7.2-1]).
 pub fn covers(rule: &str, asked: &str) -> bool {
     let mut wanted = asked.split('/');
@@ -33,7 +33,7 @@ pub(crate) fn matches(filter: &str, topic: &str) -> bool {
     if matches!(filter.first(), Some(b'+' | b'#')) && topic.first() == Some(&b'$') {
         return false;
     }
-    // Wildcards stand alone in their levels, so a `+` or `#` always begins one.
+    // A wildcard fills its level, so a `+` or `#` always begins one.
     let (mut rest, mut left) = (filter, topic);
     loop {
         match (rest.split_first(), left.split_first()) {

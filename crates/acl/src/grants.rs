@@ -1,4 +1,4 @@
-//! What a token or an external authority allows a client to do.
+//! Rights that a token or an external authority grants to a client.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::rule::{Actions, Effect, QosSet, Rule, RuleId, RuleRef, Subscribing, W
 use crate::subject::Subject;
 use crate::subscription::{Saying, Step, Walk};
 
-/// What a token or an external authority allows a client to do: rules for this client alone, which replace all others.
-/// The first that applies decides; what none is about is denied.
+/// Rights that a token or an external authority grants to a client: rules for this client alone, which replace all
+/// others. The first rule that applies decides; without one, the request is denied.
 #[derive(Clone, Debug)]
 pub struct Grants {
     rules: Arc<[Rule]>,
@@ -21,12 +21,12 @@ pub struct Grants {
 /// One of these rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantedRule {
-    /// What it decides.
+    /// Whether it allows or denies.
     pub effect: Effect,
-    /// What it is about.
+    /// The action that it covers.
     pub action: GrantedAction,
-    /// The topic filter. Besides the placeholders of a rules file, `%c` is the client id and `%u` the user name. Where
-    /// it is no filter, the rule allows nothing or denies everything.
+    /// The topic filter. Besides the placeholders of a rules file, `%c` is the client id and `%u` the user name. With
+    /// an invalid filter the rule allows no topic or denies every topic.
     pub filter: String,
     /// Whether a subscription to exactly this filter is meant.
     pub literal: bool,
@@ -36,12 +36,12 @@ pub struct GrantedRule {
     pub retain: Option<bool>,
 }
 
-/// What a granted rule is about.
+/// The action that a granted rule covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantedAction {
     /// Publishing.
     Publish,
-    /// Subscribing, and receiving what that brings.
+    /// Subscribing, and receiving the messages of the subscription.
     Subscribe,
     /// Both.
     All,
@@ -54,7 +54,7 @@ impl Grants {
         Self { rules: (1..).zip(granted).filter_map(|(number, it)| rule(&file, number, it)).collect() }
     }
 
-    /// All of these topics may be published to and subscribed to, and nothing else.
+    /// Allows publishing and subscribing to these topics only.
     pub fn lists(publish: &[String], subscribe: &[String]) -> Self {
         let granted = |topics: &[String], action| -> Vec<GrantedRule> {
             let rule = |filter: &String| GrantedRule {
@@ -96,7 +96,7 @@ fn rule(file: &Arc<str>, line: u32, granted: &GrantedRule) -> Option<Rule> {
     })
 }
 
-/// Grants as they stand for one client.
+/// Grants compiled for one client.
 #[derive(Clone, Debug)]
 pub(crate) struct Granted {
     rules: Arc<[Rule]>,

@@ -1,18 +1,18 @@
-//! Who may do what: rules, compiled, and the explanation of which one decided.
+//! Access control: rules, their compiled form, and the explanation of a decision.
 //!
-//! Rules come from Mosquitto's acl file ([`mosquitto`]) and from a rules file of our own ([`rules_file`]); both become
+//! Rules come from Mosquitto's acl file ([`mosquitto`]) and from a rules file of our own ([`rules_file`]). Both become
 //! one ordered list, [`Rules`], in which the first rule that applies decides. A [`Compiler`] makes a [`Compiled`] view
-//! of it for each client when it connects: only the rules that can apply to it, with its names filled in. That view
-//! answers in nanoseconds, without reading a file, a clock or anything random. [`Rules::explain`] answers the same
-//! question slowly and says why.
+//! for each client when it connects: only the rules that can apply to it, with its names filled in. A view decides in
+//! nanoseconds and reads no file, clock or random number. [`Rules::explain`] answers the same question slowly, with its
+//! reason.
 //!
-//! What holds whatever the rules say:
+//! Guarantees that no rule can change:
 //!
-//! - A value with `+`, `#`, `/` or U+0000, an empty value and a missing one never widen a rule: an allowing rule with
-//!   such a value in it allows nothing, a denying one denies all that it could have meant (CVE-2017-7650).
-//! - A filter may be subscribed to only if what it can match is allowed, not if some of it is; except under Mosquitto's
-//!   acl file, which is asked for each message instead ([`Decision::filtered`]).
-//! - No rule, no right: where there are rules, what none of them allows is denied.
+//! - A value with `+`, `#`, `/` or U+0000, an empty value and a missing one never widen a rule. An allowing rule with
+//!   such a value allows no topic; a denying one denies all topics that it could mean (CVE-2017-7650).
+//! - A subscription is allowed only if all topics of its filter are allowed. Mosquitto's acl file differs: there each
+//!   message is checked instead ([`Decision::filtered`]).
+//! - Where rules exist, a request that no rule allows is denied.
 
 mod class;
 mod compile;

@@ -1,4 +1,4 @@
-//! Bounds of what is read; beyond each of them a file is refused as a whole.
+//! Limits of the files of rules. A file beyond a limit is refused as a whole.
 
 /// Largest file of rules, bytes.
 pub const MAX_FILE_BYTES: usize = 4 * 1024 * 1024;

@@ -12,18 +12,18 @@
 //! pattern write sensors/%u/#
 //! ```
 //!
-//! What a client may do is looked up in this order: the denials of its `user` section (or of the part before the first
-//! `user` line when it has no user name), what that section allows, the denials among the patterns, what patterns
-//! allow. What is not found is denied. A line begins with its keyword, words are separated by spaces, a `#` in the
-//! first column begins a comment, and a topic may hold spaces when its access is written before it.
+//! A request is checked in this order: the denials of the client's `user` section (of the part before the first `user`
+//! line for a client without a user name), the section's permissions, the denials among the patterns, the permissions
+//! of patterns. A request without a match is denied. A line begins with its keyword, words are separated by spaces, a
+//! `#` in the first column begins a comment, and a topic may contain spaces when its access is written before it.
 //!
 //! `read` is about messages, not about subscriptions: Mosquitto lets every client subscribe to every filter and looks
 //! at each message before it delivers it. So do we, with one difference: a subscription that could never bring anything
 //! is refused, so that its owner learns of it. `write` is about publishing.
 //!
-//! When the client id or the user name of a client holds `+` or `#` and there are patterns, none of them allows it
-//! anything. One that holds `/`, is empty, or would make a pattern begin with `$` fits no pattern that allows, and
-//! every pattern that denies (CVE-2017-7650).
+//! If the client id or the user name contains `+` or `#`, no pattern allows the client anything. If it contains `/`, is
+//! empty, or would make a pattern begin with `$`, no allowing pattern matches and every denying pattern does
+//! (CVE-2017-7650).
 
 use std::sync::Arc;
 
@@ -139,7 +139,7 @@ impl<'a> Parser<'a> {
             return Err(self.problem(number, line, "", message, "write it behind the access, as in `topic read a/#`"));
         };
         let behind = behind.trim_matches(|c: char| c.is_ascii_whitespace());
-        // With one word only that word is the topic, even when it reads like an access.
+        // A single word is the topic, even when it reads like an access.
         let (access, topic) = if behind.is_empty() { ("readwrite", first) } else { (first, behind) };
         let (effect, actions) = match access {
             "read" => (Effect::Allow, Actions { publish: false, ..Actions::ALL }),
@@ -200,7 +200,7 @@ impl<'a> Parser<'a> {
 
     fn warn_of_plain_pattern(&mut self, number: u32, line: &str, topic: &str) {
         let message = if topic.contains("%c") || topic.contains("%u") {
-            "`%c` and `%u` are replaced only when they are a whole level; this one stands for itself"
+            "`%c` and `%u` are replaced only when they are a whole level; this one is taken literally"
         } else {
             "this pattern has neither `%c` nor `%u`, so it holds for all clients"
         };
@@ -223,7 +223,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The first word of a line and what follows it.
+/// The first word of a line and the rest of the line.
 fn word(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start_matches(' ');
     if text.is_empty() {

@@ -8,7 +8,7 @@ use crate::rule::Effect;
 use crate::subject::Subject;
 use crate::subscription::Topics;
 
-/// A topic filter in which values of the client may stand.
+/// A topic filter with placeholders for values of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     pieces: Pieces,
@@ -18,7 +18,7 @@ pub(crate) struct Pattern {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pieces {
-    /// Nothing to fill in.
+    /// A filter without placeholders.
     Plain(Box<str>),
     /// Text and values in turn.
     Filled(Box<[Piece]>),
@@ -32,7 +32,7 @@ enum Piece {
     Value(Placeholder),
 }
 
-/// What is filled in.
+/// The value of a placeholder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Placeholder {
     ClientId,
@@ -44,7 +44,7 @@ pub(crate) enum Placeholder {
     Claim(Box<str>),
 }
 
-/// A pattern as it stands for one client.
+/// A pattern filled in for one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Filled<'a> {
     /// This filter, the same for all clients.
@@ -73,7 +73,7 @@ pub(crate) enum PatternError {
 }
 
 impl PatternError {
-    /// What to write instead.
+    /// The proposed correction.
     pub(crate) const fn fix(self) -> &'static str {
         match self {
             Self::Topic(_) => "write a topic filter, with `+` and `#` alone in their levels",
@@ -140,7 +140,7 @@ impl Pattern {
     }
 
     fn of(text: &str, pieces: Vec<Piece>, exact: bool) -> Result<Self, PatternError> {
-        // Filled with a harmless value it must be a filter; what is filled in later has no `/`, `+` or `#` in it.
+        // Filled with a harmless value the pattern must be a valid filter; later values contain no `/`, `+` or `#`.
         let sample: String = pieces
             .iter()
             .map(|piece| match piece {
@@ -169,8 +169,8 @@ impl Pattern {
         }
     }
 
-    /// The pattern as it stands for a client. When a value is missing, empty or dangerous, what allows shrinks to
-    /// nothing and what denies grows to all that could have been meant.
+    /// Fills the pattern in for a client. When a value is missing, empty or dangerous, an allowing pattern matches no
+    /// topic and a denying one matches all topics that it could mean.
     pub(crate) fn fill(&self, subject: &Subject<'_>, effect: Effect) -> Filled<'_> {
         let pieces = match &self.pieces {
             Pieces::Plain(text) => return Filled::Plain(text),
@@ -191,7 +191,7 @@ impl Pattern {
     }
 }
 
-/// What remains of a pattern whose text is known as far as `before`.
+/// The result for a pattern whose text is known only up to `before`.
 fn unfillable(before: &str, effect: Effect) -> Filled<'static> {
     match (effect, before.rfind('/')) {
         (Effect::Allow, _) => Filled::Nothing,
@@ -249,8 +249,8 @@ impl Placeholder {
         })
     }
 
-    /// The client's value, when it can stand in a filter without meaning more than itself; `first` where the filter
-    /// begins with it, and a `$` would lead to topics that wildcards do not match.
+    /// The client's value, if it has no special meaning in a filter. `first` is set where the filter begins with the
+    /// value: there a `$` would lead to topics that wildcards do not match.
     fn value<'a>(&self, subject: &Subject<'a>, first: bool) -> Option<&'a str> {
         let value = match self {
             Self::ClientId => Some(subject.client_id),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn dangerous_missing_and_empty_values_shrink_what_allows_and_grow_what_denies() {
+    fn dangerous_values_shrink_permissions_and_grow_denials() {
         for value in ["+", "#", "a/b", "a+", "#b", "", "\0"] {
             assert_eq!(filled("a/${clientid}/x", value, Effect::Allow), "NOTHING");
             assert_eq!(filled("a/${clientid}/x", value, Effect::Deny), "a/#");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_topic_is_refused_with_a_fix() {
+    fn an_invalid_topic_is_refused_with_a_fix() {
         for (text, error) in [
             ("", PatternError::Topic(TopicError::Empty)),
             ("a/#/b", PatternError::Topic(TopicError::MisplacedMultiLevelWildcard)),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_of_mosquittos_is_replaced_only_when_it_is_nothing_but_the_placeholder() {
+    fn mosquitto_replaces_a_placeholder_only_as_a_whole_level() {
         let subject = Subject { user_name: Some("u"), ..Subject::anonymous("c") };
         for (text, expected) in [("%c/%u/x", "c/u/x"), ("a/x%c/%cc", "a/x%c/%cc"), ("%u", "u"), ("a//%c", "a//c")] {
             let pattern = Pattern::mosquitto(text).unwrap();

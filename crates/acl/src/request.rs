@@ -1,10 +1,10 @@
-//! What somebody wants to do, and what came of it.
+//! Requests of clients, and decisions about them.
 
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
 use crate::rule::RuleId;
 
-/// Something that a client wants to do.
+/// A request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// Publish a message, or leave it as a will.
@@ -18,7 +18,7 @@ pub enum Request<'a> {
     },
     /// Subscribe. Of a shared subscription the filter behind the group counts.
     Subscribe {
-        /// To what.
+        /// The filter.
         filter: TopicFilter<'a>,
         /// With which QoS at most.
         qos: QoS,
@@ -35,11 +35,10 @@ pub enum Request<'a> {
 pub struct Decision {
     /// Whether it may.
     pub allowed: bool,
-    /// For a subscription that is allowed: whether some of what the filter can match is not, so that each message must
-    /// be asked for with [`Request::Receive`] before it is delivered. Where it is `false` every such request would be
-    /// allowed.
+    /// For an allowed subscription: whether some topics of the filter are not allowed, so that each message must be
+    /// checked with [`Request::Receive`] before its delivery. If `false`, every such check would succeed.
     pub filtered: bool,
-    /// What decided.
+    /// The origin of the decision.
     pub by: DecidedBy,
 }
 
@@ -53,14 +52,14 @@ impl Decision {
     }
 }
 
-/// What decided.
+/// The origin of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
-    /// This rule; [`Rules::rule`](crate::Rules::rule) says where it stands.
+    /// This rule; [`Rules::rule`](crate::Rules::rule) gives its file and line.
     Rule(RuleId),
     /// The client is a superuser.
     Superuser,
-    /// What its token or an external authority grants ([`Grants`](crate::Grants)), or does not.
+    /// The grants of its token or of an external authority ([`Grants`](crate::Grants)).
     Grants,
     /// No rule applied.
     Default,

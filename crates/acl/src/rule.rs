@@ -1,4 +1,4 @@
-//! One rule: for whom it holds, for which actions and topics, and what it decides.
+//! One rule: its clients, its actions and topics, and its effect.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::subject::Subject;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u32);
 
-/// What a rule decides.
+/// The effect of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effect {
     /// It is allowed.
@@ -23,7 +23,7 @@ pub enum Effect {
     Deny,
 }
 
-/// Where a rule stands.
+/// The file and line of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleRef {
     /// The file, as its name was given.
@@ -40,13 +40,13 @@ impl fmt::Display for RuleRef {
     }
 }
 
-/// What a rule is about.
+/// The actions that a rule covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Actions {
     pub(crate) publish: bool,
     /// To subscribe.
     pub(crate) subscribe: bool,
-    /// To receive what a subscription brings.
+    /// Receiving the messages of a subscription.
     pub(crate) receive: bool,
 }
 
@@ -75,9 +75,9 @@ impl QosSet {
 /// How a rule answers to a SUBSCRIBE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subscribing {
-    /// By all that the filter can match: it must be covered to be allowed, and what is denied must not be among it.
+    /// By the whole filter: all its topics must be allowed, and none denied.
     Whole,
-    /// By each message, as Mosquitto does: it is allowed if some of what the filter can match is allowed.
+    /// By each message, as in Mosquitto: the subscription is allowed if some topics of the filter are.
     ByMessage,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Rule {
     pub(crate) effect: Effect,
     pub(crate) who: Who,
     pub(crate) actions: Actions,
-    /// Only messages that are to be retained, or only those that are not.
+    /// Only retained messages, or only other ones.
     pub(crate) retain: Option<bool>,
     pub(crate) qos: QosSet,
     pub(crate) subscribing: Subscribing,
@@ -111,7 +111,7 @@ impl Rule {
         self.actions.receive && (self.effect == Effect::Allow || !self.asks_for_delivery())
     }
 
-    /// Whether a request's action, retain flag and QoS are those of this rule; the topic is not looked at.
+    /// Whether a request's action, retain flag and QoS match this rule. It ignores the topic.
     pub(crate) fn is_about(&self, request: &Request<'_>) -> bool {
         match *request {
             Request::Publish { qos, retain, .. } => self.is_about_publishing() && self.takes(qos, retain),
@@ -120,13 +120,13 @@ impl Rule {
         }
     }
 
-    /// Whether a message's QoS and retain flag are those of this rule.
+    /// Whether a message's QoS and retain flag match this rule.
     pub(crate) fn takes(&self, qos: QoS, retain: bool) -> bool {
         self.qos.has(qos) && self.retain.is_none_or(|wanted| wanted == retain)
     }
 }
 
-/// For whom a rule holds: all that is said must be so.
+/// The clients for which a rule holds: all conditions must be met.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Who {
     /// One of these user names.
@@ -135,11 +135,11 @@ pub(crate) struct Who {
     pub(crate) anonymous: Option<bool>,
     /// Whether the client id or the user name holds a `+` or `#`.
     pub(crate) wild_name: bool,
-    /// What is asked for rarely.
+    /// Rarely used conditions.
     pub(crate) more: Option<Box<More>>,
 }
 
-/// An attribute and the values of which one must be there.
+/// An attribute and its accepted values; one must be present.
 pub(crate) type Attribute = (Box<str>, Box<[Name]>);
 
 /// Further conditions.
@@ -183,7 +183,7 @@ fn one_of(names: Option<&[Name]>, value: Option<&str>) -> bool {
     names.is_none_or(|names| value.is_some_and(|value| names.iter().any(|name| name.is(value))))
 }
 
-/// Whether a name holds what would be a wildcard in a topic filter.
+/// Whether a name contains a wildcard of topic filters.
 fn is_wild(name: &str) -> bool {
     name.contains(['+', '#'])
 }

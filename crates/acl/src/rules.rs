@@ -10,7 +10,7 @@ use crate::rule::{Effect, Name, Rule, RuleId, RuleRef};
 use crate::subject::Subject;
 use crate::{mosquitto, rules_file};
 
-/// The rules of a broker. The first that applies decides; where none does, the default.
+/// The rules of a broker. The first rule that applies decides; without one, the default does.
 #[derive(Debug, Default)]
 pub struct Rules {
     list: Box<[Rule]>,
@@ -21,12 +21,12 @@ pub struct Rules {
     general: Vec<u32>,
 }
 
-/// Something in a file that is allowed but probably not meant.
+/// A construct that is allowed but probably not intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// Where.
     pub place: Place,
-    /// What, and what to write instead.
+    /// The message, with the proposed correction.
     pub message: String,
 }
 
@@ -52,7 +52,7 @@ impl RulesBuilder {
     /// Adds the rules of a rules file; see [`rules_file`].
     ///
     /// # Errors
-    /// When anything in it is wrong; nothing is added then.
+    /// When the file has any error; no rule is then added.
     pub fn rules_file(&mut self, name: &str, bytes: &[u8]) -> Result<(), LoadError> {
         let name: Arc<str> = name.into();
         let rules = rules_file::parse(&name, bytes)?;
@@ -62,7 +62,7 @@ impl RulesBuilder {
     /// Adds the rules of Mosquitto's acl file; see [`mosquitto`].
     ///
     /// # Errors
-    /// When anything in it is wrong; nothing is added then.
+    /// When the file has any error; no rule is then added.
     pub fn mosquitto_file(&mut self, name: &str, bytes: &[u8]) -> Result<(), LoadError> {
         let name: Arc<str> = name.into();
         let (rules, mut warnings) = mosquitto::parse(&name, bytes)?;
@@ -79,12 +79,12 @@ impl RulesBuilder {
         Ok(())
     }
 
-    /// What was found in the files that is probably not meant.
+    /// The warnings about the files.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// The rules; `default` decides what none of them is about.
+    /// The rules; `default` decides requests that no rule covers.
     pub fn build(self, default: Effect) -> Rules {
         let mut rules = Rules { list: self.list.into(), default, ..Rules::default() };
         for (id, rule) in (0..).zip(&rules.list) {
@@ -123,7 +123,7 @@ impl Rules {
         RulesBuilder::new().build(Effect::Allow)
     }
 
-    /// Where a rule stands.
+    /// The file and line of a rule.
     pub fn rule(&self, id: RuleId) -> Option<&RuleRef> {
         self.get(id).map(|rule| &rule.place)
     }
@@ -138,7 +138,7 @@ impl Rules {
         self.list.is_empty()
     }
 
-    /// What is decided where no rule applies.
+    /// The decision where no rule applies.
     pub fn default_effect(&self) -> Effect {
         self.default
     }

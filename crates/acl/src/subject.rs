@@ -1,4 +1,4 @@
-//! Who wants to do something.
+//! The client whose request is decided.
 
 use std::fmt;
 
@@ -15,19 +15,19 @@ pub struct Subject<'a> {
     pub tenant: &'a str,
     /// The name of the listener that it came through.
     pub listener: &'a str,
-    /// The common name of its certificate, if it showed one that was checked.
+    /// The common name of its certificate, if a verified one was presented.
     pub certificate_cn: Option<&'a str>,
-    /// What authentication found out about it, such as the claims of its token: names and values. Of several values of
-    /// one name the first fills in placeholders.
+    /// Attributes found by authentication, such as the claims of its token: names and values. If a name has several
+    /// values, the first fills in placeholders.
     pub attributes: &'a [(String, String)],
     /// Whether no rule holds for it.
     pub superuser: bool,
-    /// What a token or an external authority allows it to do; replaces all rules.
+    /// Rights granted by a token or an external authority; they replace all rules.
     pub granted: Option<&'a Grants>,
 }
 
 impl<'a> Subject<'a> {
-    /// An anonymous client of the default tenant, of which nothing else is known.
+    /// An anonymous client of the default tenant, with nothing but its id.
     pub const fn anonymous(client_id: &'a str) -> Self {
         Self {
             client_id,
@@ -47,7 +47,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Attributes come from tokens and may be anything, so they are counted, not shown.
+/// Attributes come from tokens and may be secret, so they are counted, not shown.
 impl fmt::Debug for Subject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subject")

@@ -1,6 +1,6 @@
-//! Filters of one client, ordered: which of those that match a topic name comes first.
+//! Filters of one client, ordered: finds the first one that matches a topic name.
 
-/// Filters by their levels. What was put in under a lower number wins.
+/// Filters by their levels. The filter inserted under the lowest number wins.
 #[derive(Debug)]
 pub(crate) struct Trie {
     /// The first is the root.
@@ -13,7 +13,7 @@ pub(crate) struct Trie {
 struct Node {
     /// Children by their level, sorted.
     children: Vec<(Box<str>, u32)>,
-    /// The child for any level; 0, which is the root, where there is none.
+    /// The child for any level; 0, which is the root, means no child.
     any: u32,
     /// Entries that end here, ascending.
     here: Vec<u32>,
@@ -125,8 +125,8 @@ impl<F: Fn(u32) -> bool> Search<'_, F> {
         }
     }
 
-    /// Looks at a node with what is left of the topic; `plain` where wildcards do not match. As deep as the deepest
-    /// filter, however many levels the topic has.
+    /// Visits a node with the rest of the topic; `plain` where wildcards do not match. The depth is bounded by the
+    /// deepest filter, not by the topic.
     fn walk(&mut self, at: u32, topic: Option<&str>, plain: bool) {
         let nodes = self.nodes;
         let Some(node) = nodes.get(at as usize) else { return };

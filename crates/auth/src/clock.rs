@@ -1,11 +1,11 @@
-//! What time it is, as something that a test hands in.
+//! The clock, as a trait that tests replace.
 
 use std::fmt;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A source of time.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Milliseconds since an unknown moment. It never goes back.
+    /// Milliseconds since an unspecified moment. It never goes back.
     fn monotonic_ms(&self) -> u64;
 
     /// Milliseconds since 1970 (UTC), as far as the machine knows.
@@ -35,7 +35,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that only moves when the test moves it.
 #[cfg(test)]
 #[derive(Debug, Default)]
 pub(crate) struct HandClock {
@@ -44,7 +44,7 @@ pub(crate) struct HandClock {
 
 #[cfg(test)]
 impl HandClock {
-    /// What its Unix time is at the beginning.
+    /// Its initial Unix time.
     pub(crate) const UNIX_START_MS: u64 = 1_700_000_000_000;
 
     pub(crate) fn advance(&self, ms: u64) {

@@ -1,4 +1,4 @@
-//! What a provider, and in the end the chain, says about a request.
+//! The decision of a provider, and of the chain, about a request.
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub enum Decision {
     Allow(Identity),
     /// The client is refused.
     Deny(Refusal),
-    /// The provider has nothing to say about such a client; the next one is asked. A chain never answers with this.
+    /// The provider does not decide about this client; the next one is asked. A chain never returns this.
     Ignore,
 }
 
@@ -16,7 +16,7 @@ pub enum Decision {
 pub struct Identity {
     /// The name of the provider that let it in.
     pub provider: String,
-    /// The user that rules are about from now on. It may differ from what CONNECT says.
+    /// The user name that rules use from now on. It may differ from that of CONNECT.
     pub user_name: Option<String>,
     /// The client id, when the provider dictates it.
     pub client_id: Option<String>,
@@ -24,10 +24,10 @@ pub struct Identity {
     pub tenant: Option<String>,
     /// Whether rules do not apply.
     pub superuser: bool,
-    /// What else is known and may be used in rules, such as claims of a token or fields of a certificate. At most
+    /// Further attributes for rules, such as claims of a token or fields of a certificate. At most
     /// [`Identity::MAX_ATTRIBUTES`].
     pub attributes: Vec<(String, String)>,
-    /// What the client may do, when the provider says that, too.
+    /// The rights of the client, when the provider grants them, too.
     pub rules: Option<AclClaims>,
     /// When the connection must end, in milliseconds since 1970 (UTC).
     pub expires_at: Option<u64>,
@@ -40,7 +40,7 @@ impl Identity {
     pub const MAX_RULES: usize = 256;
 }
 
-/// What a client may do, in rules of which the first that fits decides. When none fits, the action is not allowed.
+/// The rights of a client, as rules: the first that matches decides. Without a match, the action is denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AclClaims {
     /// The rules, at most [`Identity::MAX_RULES`].
@@ -52,12 +52,12 @@ pub struct AclClaims {
 pub struct AclRule {
     /// Whether it allows or forbids.
     pub allow: bool,
-    /// What it is about.
+    /// The action that it covers.
     pub action: AclAction,
     /// The topic filter as it was given. `%c`, `%u`, `${clientid}` and `${username}` are to be replaced by client id
     /// and user name, as whole text that never adds levels or wildcards.
     pub filter: String,
-    /// Whether the filter is taken as it is, wildcards and all, instead of what it matches.
+    /// Whether the filter is compared literally, with its wildcards, instead of matched.
     pub literal: bool,
     /// QoS 0, 1 and 2: for which of them it holds.
     pub qos: [bool; 3],
@@ -65,7 +65,7 @@ pub struct AclRule {
     pub retain: Option<bool>,
 }
 
-/// What a rule of [`AclClaims`] is about.
+/// The action that a rule of [`AclClaims`] covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AclAction {
     /// Publishing.
@@ -79,7 +79,7 @@ pub enum AclAction {
 /// Why a client is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What the client is told.
+    /// The reason sent to the client.
     pub kind: RefusalKind,
     /// The name of the provider that decided; empty when the chain did.
     pub provider: String,
@@ -102,20 +102,20 @@ impl Refusal {
 /// Kinds of refusal, each with its own reason code towards the client (MQTT 5, 3.2.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalKind {
-    /// User name or password are wrong, or nobody knows them: 0x86.
+    /// The user name or password is wrong or unknown: 0x86.
     BadCredentials,
     /// It is clear who the client is, and it may not come in: 0x87.
     NotAuthorized,
     /// The client is banned: 0x8A.
     Banned,
-    /// Nobody could find out in time: 0x88. The client may try again.
+    /// No decision was possible in time: 0x88. The client may try again.
     Unavailable,
-    /// No provider speaks this method of enhanced authentication: 0x8C.
+    /// No provider supports this method of enhanced authentication: 0x8C.
     BadMethod,
 }
 
 impl RefusalKind {
-    /// A word for logs and metrics.
+    /// A label for logs and metrics.
     pub fn label(self) -> &'static str {
         match self {
             Self::BadCredentials => "bad-credentials",

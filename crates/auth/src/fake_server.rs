@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use serde_json::Value;
 
-/// A server on a local port that gives the answers that a test has laid ready, and tells what it was asked.
+/// A server on a local port that gives prepared answers and reports the requests.
 pub(crate) struct FakeServer {
     address: SocketAddr,
     pub(crate) answers: Sender<String>,
@@ -16,7 +16,7 @@ pub(crate) struct FakeServer {
 pub(crate) struct Question {
     /// In lower case.
     pub(crate) head: String,
-    /// `null` when there is none.
+    /// `null` for an empty body.
     pub(crate) body: Value,
     /// Which connection it came on, counted from 1.
     pub(crate) connection: u32,
@@ -49,7 +49,7 @@ impl FakeServer {
     }
 }
 
-/// Serves one connection until its client closes it, or an empty answer is to be given; nothing when the test is over.
+/// Serves one connection until the client closes it, an empty answer is next, or the test ends.
 fn serve(stream: &TcpStream, connection: u32, answers: &Receiver<String>, asked: &Sender<Question>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {

@@ -1,5 +1,5 @@
-//! HTTP towards other servers, blocking, on the threads of the chain. Nothing is followed, nothing is unbounded, and
-//! the environment's proxies are left alone.
+//! A blocking HTTP client for other servers, on the threads of the chain. It follows no redirects, bounds every read,
+//! and ignores the proxy settings of the environment.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const MAX_AUTHORITIES: usize = 1024;
 /// Why a server cannot be asked, or has not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The URL is none.
+    /// The URL is invalid.
     #[error("`{0}` is no URL of a server; write http://HOST:PORT/PATH or https://HOST/PATH")]
     Url(String),
     /// The URL holds a password, which would be shown in logs.
@@ -46,7 +46,7 @@ pub enum FetchError {
         /// Why.
         problem: String,
     },
-    /// The system trusts nobody.
+    /// The system has no certificate authorities.
     #[error(
         "the system has no certificate authorities to trust; install them (ca-certificates), or name a file with ca_file"
     )]
@@ -66,7 +66,7 @@ pub(crate) struct Server {
     url: String,
 }
 
-/// What a server has answered.
+/// The answer of a server.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -74,7 +74,7 @@ pub(crate) struct Reply {
 }
 
 impl Server {
-    /// Checks the URL and prepares TLS. Nothing is sent yet.
+    /// Checks the URL and prepares TLS. It sends nothing yet.
     pub(crate) fn new(url: &str, ca_file: Option<&Path>, connections: usize) -> Result<Self, FetchError> {
         let secure = check(url)?;
         let tls = if secure { tls(ca_file)? } else { TlsConfig::default() };
@@ -94,7 +94,7 @@ impl Server {
         Ok(Self { agent, url: url.to_owned() })
     }
 
-    /// Gets what is there.
+    /// Sends a GET request.
     pub(crate) fn get(&self, timeout: Duration) -> Result<Reply, FetchError> {
         let request = self.agent.get(&self.url).config().timeout_global(Some(timeout)).build();
         reply(request.call())
@@ -131,7 +131,7 @@ pub(crate) fn check_header(name: &str, value: &Secret) -> Result<(), FetchError>
 
 /// Whether it is a URL that can be asked; true when with TLS.
 fn check(url: &str) -> Result<bool, FetchError> {
-    // What is asked for may hold a token.
+    // The query may contain a token.
     let wrong = || FetchError::Url(url.split('?').next().unwrap_or_default().to_owned());
     if url.split_once("://").is_some_and(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or("").contains('@')) {
         return Err(FetchError::UserInfo);
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_url_of_a_server_is_refused() {
+    fn an_invalid_url_is_refused() {
         for wrong in ["", "x", "/path", "ftp://host/", "http://", "mqtt://host", "http:///x", "https://ho st/"] {
             assert!(check(wrong).is_err(), "{wrong}");
         }

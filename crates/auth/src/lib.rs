@@ -5,11 +5,11 @@
 //! reconnect storm, requests that are the same and under way at once are decided once, and whatever does not fit is
 //! refused as [`RefusalKind::Unavailable`] instead of waiting without bound.
 //!
-//! The first provider that does not [ignore](Decision::Ignore) a request decides about it; when all ignore it, nobody
-//! comes in. Whether somebody without credentials is let in at all is for the caller to say, before it asks.
+//! The first provider that does not [ignore](Decision::Ignore) a request decides about it. When all ignore it, the
+//! client is refused. The caller decides, before it asks, whether a client without credentials is accepted.
 //!
-//! `chain` asks and remembers, `provider` is the seam and `providers` has a file or folder for each, [`password`]
-//! hashes and reads files of users, `fetch` speaks HTTP to other servers, `settings` is what a chain is made from.
+//! `chain` asks and remembers, `provider` is the interface and `providers` has a file or folder for each, [`password`]
+//! hashes and reads files of users, `fetch` speaks HTTP to other servers, `settings` configures a chain.
 
 mod chain;
 mod clock;

@@ -1,4 +1,4 @@
-//! A bound on how much of something happens at once.
+//! A limit on concurrent work.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Permits {
     bytes: u64,
     state: Mutex<State>,
-    /// Somebody has come to the front, or something was given back.
+    /// A waiter has reached the front, or permits were returned.
     changed: Condvar,
 }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_needs_much_is_not_overtaken() {
+    fn a_large_request_is_not_overtaken() {
         let permits = Permits::with_bytes(8, 100);
         let first = permits.acquire_bytes(60, Duration::ZERO);
         std::thread::scope(|scope| {

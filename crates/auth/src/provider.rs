@@ -1,4 +1,4 @@
-//! What a provider is.
+//! The interface of a provider.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use std::time::Duration;
 use crate::decision::{Decision, Identity, Refusal, RefusalKind};
 use crate::request::Request;
 
-/// What a provider has at hand while it decides.
+/// The context of a decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
-    /// The time left for this request. Whoever waits, waits no longer.
+    /// The time left for this request: the longest that the provider may wait.
     pub(crate) left: Duration,
 }
 
 /// One provider of a chain.
 pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
-    /// Decides about a request. It may take its time, up to what the context says.
+    /// Decides about a request, within the time of the context.
     fn decide(&self, request: &Request, context: Context) -> Decision;
 
-    /// Begins enhanced authentication, if it speaks the method.
+    /// Begins enhanced authentication, if the provider supports the method.
     fn begin(&self, request: &Request) -> Option<Box<dyn Mechanism>> {
         let _ = request;
         None
     }
 
-    /// How long its decisions may be remembered; none for as long as the chain remembers any.
+    /// How long its decisions may be cached; `None` for the limit of the chain.
     fn cache_ttl(&self) -> Option<Duration> {
         None
     }
@@ -36,7 +36,7 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// The users that it has, each with a digest of what is kept about it, for a comparison at a reload.
+    /// Its users, each with a digest of its stored data, to be compared at a reload.
     fn users(&self) -> Option<Vec<(String, u64)>> {
         None
     }
@@ -44,17 +44,17 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
 
 /// A method of enhanced authentication at work.
 pub(crate) trait Mechanism: fmt::Debug + Send {
-    /// Takes what the client sent.
+    /// Processes the client's data.
     fn step(&mut self, data: &[u8]) -> Step;
 }
 
-/// What follows from what a client sent.
+/// The next action in an exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// The client gets this in an AUTH with reason code 0x18, and its answer goes to [`Exchange::step`].
     Continue(Vec<u8>),
-    /// It is decided. What there is still to say to a client that is let in goes into CONNACK, or into AUTH with reason
-    /// code 0x00 after a re-authentication.
+    /// The exchange is decided. Final data for an accepted client is sent in CONNACK, or in AUTH with reason code 0x00
+    /// after a re-authentication.
     Done(Decision, Option<Vec<u8>>),
 }
 
@@ -64,9 +64,9 @@ pub struct Exchange {
     mechanism: Box<dyn Mechanism>,
     /// Steps that are left.
     steps: u32,
-    /// What the client is already, when it authenticates again.
+    /// The current identity of a client that re-authenticates.
     current: Option<Identity>,
-    /// The epoch of the chain's providers, and what it was when the exchange began.
+    /// The epoch of the chain's providers, and its value when the exchange began.
     epoch: Arc<AtomicU64>,
     began: u64,
 }
@@ -97,8 +97,8 @@ impl Exchange {
         }
     }
 
-    /// Who authenticates again must be who it was: MQTT has no way to become somebody else within a connection. And who
-    /// was removed by a reload meanwhile does not come in.
+    /// A re-authentication must keep the identity: MQTT has no way to change the user within a connection. A user that
+    /// a reload removed meanwhile is refused.
     fn finish(&self, decision: Decision, data: Option<Vec<u8>>) -> Step {
         if matches!(decision, Decision::Allow(_)) && self.epoch.load(Ordering::Acquire) != self.began {
             let why = "the providers were replaced meanwhile";

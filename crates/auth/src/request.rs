@@ -1,4 +1,4 @@
-//! What a client says about itself.
+//! The credentials of a client.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ impl Secret {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The bytes. Whoever copies them is responsible for the copy.
+    /// The bytes. The caller must erase any copy of them.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -33,31 +33,31 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The credentials of a CONNECT and where it comes from.
+/// The credentials and the origin of a CONNECT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The name of the listener.
     pub listener: String,
     /// The tenant of the listener.
     pub tenant: u32,
-    /// The client id, as assigned if the client gave none.
+    /// The client id, as assigned by the server if the client gave none.
     pub client_id: String,
     /// The user name of CONNECT [MQTT-3.1.3-11].
     pub user_name: Option<String>,
     /// The password of CONNECT.
     pub password: Option<Secret>,
-    /// Where the connection comes from; none for a socket of this machine.
+    /// The address of the client; `None` for a local socket.
     pub peer: Option<SocketAddr>,
-    /// The client's certificate. It has been verified: whoever fills this in has checked its chain.
+    /// The client's certificate. The caller has verified its chain.
     pub certificate: Option<ClientCertificate>,
     /// The host name that the client asked for in its TLS handshake.
     pub sni: Option<String>,
-    /// What an MQTT 5 client sends for enhanced authentication.
+    /// The data of an MQTT 5 client for enhanced authentication.
     pub enhanced: Option<Enhanced>,
 }
 
 impl Request {
-    /// About what it holds in memory, bytes.
+    /// Its approximate size in memory, bytes.
     pub fn bytes(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let texts = |texts: &[String]| texts.iter().map(|text| text.len() + size_of::<String>()).sum::<usize>();
@@ -80,7 +80,7 @@ impl Request {
     }
 }
 
-/// What a verified certificate says about its owner.
+/// The owner named by a verified certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The common name of its subject.
@@ -105,7 +105,7 @@ pub struct Enhanced {
 }
 
 impl fmt::Debug for Enhanced {
-    /// Leaves the data out: what a method puts there may be a secret.
+    /// Leaves the data out, since a method may put a secret there.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Enhanced").field("method", &self.method).finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! What a chain is made from.
+//! The settings of a chain.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::request::Secret;
 pub struct ChainSettings {
     /// The providers, in the order in which they are asked. Without any, everybody is refused.
     pub providers: Vec<ProviderSettings>,
-    /// Threads that decide, at least 1. Those that wait for other servers do nothing meanwhile.
+    /// Threads that decide, at least 1. A thread that waits for another server is blocked.
     pub threads: usize,
     /// Passwords that are hashed at once, at least 1. It bounds processor time.
     pub hashing: usize,
     /// Memory of all passwords that are hashed at once, bytes. A file with a hash that needs more is refused; beyond it
     /// a request waits.
     pub hash_memory: u64,
-    /// Requests that wait at once, including those that wait for the same answer; beyond it a request is refused as
-    /// unavailable.
+    /// Requests that may wait at once, including duplicates that wait for the same answer. A request beyond the limit
+    /// is refused as unavailable.
     pub queue: usize,
     /// Bytes of all requests that wait; beyond it a request is refused as unavailable.
     pub queue_bytes: usize,
@@ -45,10 +45,10 @@ impl Default for ChainSettings {
     }
 }
 
-/// The cache of decisions. It holds no password, only keyed hashes of what was asked.
+/// The cache of decisions. It contains no password, only keyed hashes of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// Clients that were let in and are remembered; 0 remembers nobody.
+    /// Accepted clients in the cache; 0 disables it for them.
     pub entries: usize,
     /// How long, unless a provider or a token says less.
     pub ttl: Duration,
@@ -76,11 +76,11 @@ pub struct ProviderSettings {
     pub name: String,
     /// The listeners that it is asked for; empty for all.
     pub listeners: Vec<String>,
-    /// What it is.
+    /// The kind, with its settings.
     pub kind: ProviderKind,
 }
 
-/// What a provider does.
+/// The kinds of providers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderKind {
     /// User names and hashes of passwords in a file.
@@ -114,26 +114,26 @@ pub struct ScramSettings {
 /// Signed tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtSettings {
-    /// Where the keys come from.
+    /// The source of the keys.
     pub keys: JwtKeys,
     /// Algorithms that are taken; empty for all that fit the keys.
     pub algorithms: Vec<String>,
     /// Which field of CONNECT holds the token.
     pub token: TokenPlace,
-    /// What `iss` must be.
+    /// The required `iss`.
     pub issuer: Option<String>,
-    /// What `aud` must hold.
+    /// The required value in `aud`.
     pub audience: Option<String>,
     /// Whether a token without `exp` is refused.
     pub require_expiry: bool,
     /// How far clocks may be apart.
     pub leeway: Duration,
-    /// The claim that becomes the user name; a token without it is refused. With none, the user name stays as it is.
+    /// The claim that becomes the user name; a token without it is refused. `None` keeps the user name.
     pub user_claim: Option<String>,
-    /// The claim that the client id must be equal to; a token without it is refused. In a claim's text `%u` stands for
+    /// The claim that must equal the client id; a token without it is refused. In the claim's text `%u` is replaced by
     /// the user name.
     pub client_id_claim: Option<String>,
-    /// The claim that holds what the client may do. A token without it leaves that to the rules.
+    /// The claim with the rights of the client. A token without it leaves them to the rules.
     pub acl_claim: Option<String>,
     /// The claim that names the tenant.
     pub tenant_claim: Option<String>,
@@ -166,7 +166,7 @@ pub fn is_algorithm(name: &str) -> bool {
     providers::is_algorithm(name)
 }
 
-/// Where the keys of tokens come from.
+/// The source of the keys of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JwtKeys {
     /// A file whose content, without a line feed at its end, is the shared secret of HS256, HS384 and HS512. At least
@@ -203,7 +203,7 @@ pub enum TokenPlace {
 /// A server that is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
-    /// Where a POST goes.
+    /// The URL of the POST.
     pub url: String,
     /// Headers that go along, such as a bearer token.
     pub headers: Vec<(String, Secret)>,
@@ -215,9 +215,9 @@ pub struct HttpSettings {
     pub breaker_failures: u32,
     /// For how long; then one request tries again.
     pub breaker_pause: Duration,
-    /// What happens to clients meanwhile.
+    /// The decision for clients while the server is unreachable.
     pub unreachable: WhenUnreachable,
-    /// How long an answer that lets somebody in is remembered, at most the cache's own time.
+    /// How long an accepting answer is cached, at most the cache's own time.
     pub cache_ttl: Duration,
     /// Authorities to trust instead of the system's, PEM.
     pub ca_file: Option<PathBuf>,
@@ -249,11 +249,11 @@ pub struct FleetSettings {
     pub timeout: Duration,
     /// Questions that are under way at once, at least 1.
     pub concurrency: usize,
-    /// How long an answer that lets somebody in is remembered, at most the cache's own time.
+    /// How long an accepting answer is cached, at most the cache's own time.
     pub cache_ttl: Duration,
 }
 
-/// What happens to a client when a server cannot be asked about it.
+/// The decision about a client when a server cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenUnreachable {
     /// It is refused as unavailable and may try again.
@@ -265,9 +265,9 @@ pub enum WhenUnreachable {
 /// Client certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateSettings {
-    /// What becomes the user name.
+    /// The source of the user name.
     pub user_name: NameSource,
-    /// What the client id becomes; `None` leaves it as CONNECT says.
+    /// The source of the client id; `None` keeps that of CONNECT.
     pub client_id: Option<NameSource>,
 }
 
@@ -286,7 +286,7 @@ pub enum NameSource {
     Fingerprint,
 }
 
-/// Why a chain cannot be made. Nothing of it takes effect then.
+/// Why a chain cannot be created. No part of it takes effect.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// Two providers have the same name.
@@ -297,7 +297,7 @@ pub enum SettingsError {
     Provider {
         /// Its name.
         provider: String,
-        /// What is wrong and what to do.
+        /// The problem, with its remedy.
         problem: ProviderError,
     },
     /// The system gives no random numbers.

@@ -1,5 +1,5 @@
-//! Opens many MQTT connections over QUIC, holds them, and says how long each took: what `bench/quic.py` measures a
-//! broker with.
+//! Opens many MQTT connections over QUIC, holds them, and prints how long each took. `bench/quic.py` measures brokers
+//! with it.
 //!
 //! `quic_load HOST:PORT CA_FILE COUNT PER_SECOND WINDOW` opens `COUNT` connections, `PER_SECOND` of them each second
 //! (0: as many as `WINDOW` allows), at most `WINDOW` of them at once before their CONNACK (0: any number). Each
@@ -29,7 +29,7 @@ type Failure = Box<dyn Error>;
 
 /// Bytes of the CONNACK of MQTT 3.1.1 and the SUBACK behind it.
 const ANSWERS: usize = 9;
-/// Buffers of the socket in the kernel, bytes, as far as it allows: the generator must not lose what it measures.
+/// Buffers of the socket in the kernel, bytes, as far as it allows: the generator must not lose packets itself.
 const SOCKET_BUFFER: usize = 8 << 20;
 /// Datagrams taken in one go.
 const DATAGRAMS_PER_TURN: usize = 256;
@@ -45,7 +45,7 @@ struct Client {
     received: usize,
     /// How long it took until it was up, or that it is lost.
     state: State,
-    /// Its timer as it stands in the heap.
+    /// The deadline of its current entry in the heap.
     due: Option<Instant>,
 }
 
@@ -122,7 +122,7 @@ impl Load {
         self.serve(number)
     }
 
-    /// Works off what has happened to a client, and sends what it has to send.
+    /// Processes the events of a client, and sends its pending packets.
     fn serve(&mut self, number: usize) -> Result<(), Failure> {
         let Some(client) = self.clients.get_mut(number) else { return Ok(()) };
         let before = client.state;
@@ -167,7 +167,7 @@ impl Load {
         Ok(())
     }
 
-    /// Takes what the socket has, waiting for it no longer than this.
+    /// Receives from the socket, and waits at most this long.
     fn receive(&mut self, wait: Duration) -> Result<(), Failure> {
         let mut buffer = [0; 2_048];
         for count in 0..DATAGRAMS_PER_TURN {
@@ -259,7 +259,7 @@ fn main() -> Result<(), Failure> {
         let _ = io::stdin().read_to_end(&mut Vec::new());
         end.store(true, Ordering::Relaxed);
     });
-    let (began, mut told) = (Instant::now(), false);
+    let (began, mut reported) = (Instant::now(), false);
     while !ended.load(Ordering::Relaxed) {
         let passed = began.elapsed().as_micros() * u128::from(per_second) / 1_000_000;
         let due = if per_second == 0 { count } else { usize::try_from(passed).unwrap_or(count) };
@@ -271,8 +271,8 @@ fn main() -> Result<(), Failure> {
         let pause = if load.clients.len() < count { Duration::from_millis(1) } else { LONGEST_PAUSE };
         load.receive(next.map_or(pause, |next| next.min(pause)))?;
         load.run_timers()?;
-        if !told && load.clients.len() == count && load.opening == 0 {
-            told = true;
+        if !reported && load.clients.len() == count && load.opening == 0 {
+            reported = true;
             load.tell("up", began.elapsed().as_secs_f64());
         }
     }

@@ -1,4 +1,4 @@
-//! Topic Aliases of one connection: those that the server sets, and those that the client sets.
+//! Topic Aliases of one connection, in both directions.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -19,8 +19,8 @@ impl InboundAliases {
         Self { topics: BTreeMap::new(), maximum }
     }
 
-    /// The topic of a PUBLISH packet that has an alias: sets the alias when there is a topic, and looks it up
-    /// when there is none ([MQTT-3.3.2-7]).
+    /// The topic of a PUBLISH packet with an alias: sets the alias if the packet has a topic, and looks it up otherwise
+    /// ([MQTT-3.3.2-7]).
     pub(crate) fn resolve(
         &mut self,
         topic: Option<TopicNameBuf>,

@@ -28,21 +28,21 @@ use requests::Request;
 enum Phase {
     /// There is no transport.
     Closed,
-    /// The CONNECT packet is on its way; the CONNACK is due by then.
+    /// The CONNECT packet was sent; the CONNACK must arrive by the deadline.
     Connecting { deadline: Instant },
     /// The server has accepted the connection.
     Connected,
-    /// The connection is over; what is left of the output is still worth writing, nothing is read.
+    /// The connection is over; the rest of the output is still written, input is ignored.
     Ending,
 }
 
 /// An MQTT client without a transport and without a clock.
 ///
-/// Its owner opens a transport and calls [`Client::open`], then moves bytes: what the transport reads to
-/// [`Client::handle_input`], and [`Client::output`] to the transport, telling [`Client::advance_output`] how much was
-/// written. When [`Client::next_deadline`] has come it calls [`Client::handle_deadline`]. After each call
-/// [`Client::poll_event`] may have news. When [`Client::wants_close`] and the output is written, or the transport
-/// ends, it closes the transport and calls [`Client::handle_closed`]; it may then open another one.
+/// Its owner opens a transport and calls [`Client::open`]. It passes the bytes read to [`Client::handle_input`], writes
+/// those of [`Client::output`], and reports the number written with [`Client::advance_output`]. At
+/// [`Client::next_deadline`] it calls [`Client::handle_deadline`]. After each call [`Client::poll_event`] may return
+/// events. When [`Client::wants_close`] is true and the output is written, or the transport ends, the owner closes the
+/// transport and calls [`Client::handle_closed`]; it may then open another one.
 ///
 /// Messages of QoS 1 and 2 and the state of their delivery outlive connections. `now` must never go back.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub struct Client {
     id: String,
     phase: Phase,
     connection: ConnectionNumber,
-    /// What the server takes, by the CONNACK of the present connection.
+    /// The server's limits, by the CONNACK of the present connection.
     server: ServerLimits,
     keep_alive: KeepAlive,
     inbound_aliases: InboundAliases,
@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// What the client was told.
+    /// The client's options.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -130,7 +130,7 @@ impl Client {
         self.phase == Phase::Ending
     }
 
-    /// When [`Client::handle_deadline`] is to be called, if nothing happens before.
+    /// When to call [`Client::handle_deadline`], if no other call comes before.
     pub fn next_deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Connecting { deadline } => Some(deadline),
@@ -139,7 +139,7 @@ impl Client {
         }
     }
 
-    /// Does what the time demands: pings, or gives the connection up. It may be called too early.
+    /// Handles a deadline: pings, or gives the connection up. Calling it too early has no effect.
     pub fn handle_deadline(&mut self, now: Instant) {
         match self.phase {
             Phase::Connecting { deadline } if now >= deadline => {
@@ -288,8 +288,8 @@ fn owned_pairs(pairs: &tidegate_mqtt::UserProperties<'_>) -> Vec<(String, String
     pairs.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// What answers where no MQTT is spoken, as far as its first bytes tell: a TLS alert, or a line of HTTP. Neither can
-/// begin a packet of a server.
+/// The protocol of a server that is not an MQTT server, as far as its first bytes show: a TLS alert, or a line of HTTP.
+/// No packet of an MQTT server begins like either.
 fn another_protocol(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x15, 0x03, ..] => Some("TLS"),

@@ -1,4 +1,4 @@
-//! Why the client refuses a request, and what a server does wrong.
+//! Refused requests of the owner, and protocol errors of servers.
 
 use tidegate_mqtt::{DecodeError, EncodeError, FrameError, PacketId, PacketType, QoS, ReasonCode, TopicError};
 
@@ -39,7 +39,7 @@ pub enum PublishError {
     TopicAliasTooGreat {
         /// The alias.
         alias: u16,
-        /// The server's Topic Alias Maximum; 0 when it takes none.
+        /// The server's Topic Alias Maximum; 0 when it accepts none.
         maximum: u16,
     },
     /// As many messages or bytes are waiting as [`Options`](crate::Options) allows.
@@ -59,13 +59,13 @@ pub enum RequestError {
     /// A topic filter is invalid.
     #[error("the topic filter {0}")]
     InvalidTopicFilter(#[from] TopicError),
-    /// What the request says does not exist before MQTT 5.0.
+    /// The request uses a feature that needs MQTT 5.0.
     #[error("{what} need MQTT 5.0")]
     NeedsV5 {
-        /// What that is.
+        /// The feature.
         what: &'static str,
     },
-    /// The server has said that it has no such subscriptions.
+    /// The server does not support such subscriptions.
     #[error("{}", .0.text())]
     NotSupported(ReasonCode),
     /// All 65,535 packet identifiers are in use.
@@ -76,7 +76,7 @@ pub enum RequestError {
     Encode(#[from] EncodeError),
 }
 
-/// What a server does wrong. The client closes the connection then.
+/// A protocol error of the server. The client then closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The stream of bytes cannot be split into packets.
@@ -85,13 +85,13 @@ pub enum ProtocolError {
     /// A packet is malformed.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// What answers CONNECT is no MQTT: the port is that of another protocol.
+    /// The answer to CONNECT is not MQTT: the port belongs to another protocol.
     #[error("the server speaks {speaks} on this port, not MQTT")]
     AnotherProtocol {
-        /// What it speaks: `TLS` or `HTTP`.
+        /// The server's protocol: `TLS` or `HTTP`.
         speaks: &'static str,
     },
-    /// The packet is one that only clients send, or that cannot come now.
+    /// A packet that only clients send, or that is not allowed in this state.
     #[error("the server sent {packet} out of place")]
     UnexpectedPacket {
         /// The packet.
@@ -100,7 +100,7 @@ pub enum ProtocolError {
     /// The server says that it has a session although the client asked for a new one ([MQTT-3.2.2-2]).
     #[error("the server resumed a session although a new one was asked for")]
     SessionNotAskedFor,
-    /// An acknowledgement is not the one that the message waits for.
+    /// An acknowledgement of the wrong type for the message.
     #[error("the server sent {packet} for packet identifier {packet_id}, which waits for something else")]
     WrongAcknowledgement {
         /// The packet.
@@ -132,7 +132,7 @@ pub enum ProtocolError {
         /// The client's Topic Alias Maximum.
         maximum: u16,
     },
-    /// A Topic Alias stands for no topic yet.
+    /// A Topic Alias was used before it was set.
     #[error("the server used topic alias {alias} without a topic")]
     UnknownTopicAlias {
         /// The alias.

@@ -1,10 +1,10 @@
-//! What a client tells its owner.
+//! Events of a client for its owner.
 
 use tidegate_mqtt::{PacketId, PacketType, ReasonCode};
 
 use crate::{Message, ProtocolError, Publish, PublishError, ServerLimits};
 
-/// Something that the owner of a client learns. [`Client::poll_event`](crate::Client::poll_event) gives them in order.
+/// An event for the owner of a client. [`Client::poll_event`](crate::Client::poll_event) returns them in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The server has accepted the connection.
@@ -41,28 +41,28 @@ pub struct PublishToken(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestToken(pub(crate) u64);
 
-/// What the server's CONNACK says.
+/// The content of the server's CONNACK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connected {
-    /// The server goes on with an earlier session: its subscriptions exist, and nothing that was owed is lost.
+    /// The server resumed an earlier session: its subscriptions exist, and no unsettled message is lost.
     pub session_present: bool,
-    /// The Client Identifier of the session, be it the client's own or one that the server has assigned.
+    /// The Client Identifier of the session: the client's own, or assigned by the server.
     pub client_id: String,
-    /// The Keep Alive that holds, in seconds; 0 for none.
+    /// The effective Keep Alive, in seconds; 0 for none.
     pub keep_alive: u16,
     /// How long the session outlives the connection, in seconds, when the server has changed it (MQTT 5.0).
     pub session_expiry_interval: Option<u32>,
-    /// What the server takes.
+    /// The server's limits.
     pub limits: ServerLimits,
     /// The basis of Response Topics, when it was asked for.
     pub response_information: Option<String>,
     /// Another server to use.
     pub server_reference: Option<String>,
-    /// Something for people to read.
+    /// The Reason String, for people.
     pub reason_string: Option<String>,
     /// Pairs of the server's own.
     pub user_properties: Vec<(String, String)>,
-    /// What the authentication method ends with.
+    /// The final data of the authentication method.
     pub authentication_data: Option<Vec<u8>>,
 }
 
@@ -85,12 +85,12 @@ pub enum Disconnected {
     TransportClosed,
 }
 
-/// What a server says when it refuses or closes a connection.
+/// The server's reason for refusing or closing a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dismissal {
     /// Why. For a Connect Return Code before MQTT 5.0 the Reason Code that says the same.
     pub reason_code: ReasonCode,
-    /// Something for people to read.
+    /// The Reason String, for people.
     pub reason_string: Option<String>,
     /// Another server to use.
     pub server_reference: Option<String>,
@@ -107,7 +107,7 @@ pub struct Published {
     pub packet_id: Option<PacketId>,
     /// How it went; 0x80 or greater when the server refuses the message. Always success before MQTT 5.0.
     pub reason_code: ReasonCode,
-    /// Something for people to read.
+    /// The Reason String, for people.
     pub reason_string: Option<String>,
     /// The message, where the server refuses it; its owner may publish it once more.
     pub refused: Option<Box<Publish>>,
@@ -118,7 +118,7 @@ pub struct Published {
 pub struct Undelivered {
     /// The token that [`Client::publish`](crate::Client::publish) gave for it.
     pub token: PublishToken,
-    /// The message; `None` for one of QoS 0 of which the client has only the encoded bytes left.
+    /// The message; `None` for one of QoS 0 that exists only as encoded bytes.
     pub publish: Option<Publish>,
     /// Why.
     pub cause: UndeliveredCause,
@@ -147,7 +147,7 @@ pub struct RequestAnswer {
     pub packet_id: PacketId,
     /// One code for each Topic Filter, in order: the granted QoS or the reason of a failure.
     pub reason_codes: Vec<ReasonCode>,
-    /// Something for people to read.
+    /// The Reason String, for people.
     pub reason_string: Option<String>,
     /// Pairs of the server's own.
     pub user_properties: Vec<(String, String)>,
@@ -156,11 +156,11 @@ pub struct RequestAnswer {
 /// A step of an authentication exchange that the server has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authentication {
-    /// Whether the exchange goes on ([`ReasonCode::ContinueAuthentication`]) or is over ([`ReasonCode::Success`]).
+    /// Whether the exchange continues ([`ReasonCode::ContinueAuthentication`]) or is over ([`ReasonCode::Success`]).
     pub reason_code: ReasonCode,
-    /// What the method exchanges.
+    /// Data of the authentication method.
     pub data: Option<Vec<u8>>,
-    /// Something for people to read.
+    /// The Reason String, for people.
     pub reason_string: Option<String>,
 }
 
@@ -175,7 +175,7 @@ pub struct Trace {
     pub detail: String,
 }
 
-/// Which way a packet goes.
+/// The direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the server.

@@ -15,20 +15,20 @@ struct Unacknowledged {
     bytes: usize,
     /// The connection on which the owner got it.
     given_on: ConnectionNumber,
-    /// What the owner says of it, once it has.
+    /// The owner's decision, once it is made.
     verdict: Option<ReasonCode>,
 }
 
-/// What is to be done with a message of QoS 1 or 2.
+/// The action for a message of QoS 1 or 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// Give it to the owner.
     Deliver,
-    /// The owner has it and has not acknowledged it yet: do nothing.
+    /// The owner has it and has not acknowledged it yet: no action.
     Known,
     /// The owner had it long ago: acknowledge it by a PUBREC.
     Received,
-    /// It is beyond the Receive Maximum and beyond what is tolerated.
+    /// It exceeds the Receive Maximum and the tolerance.
     TooMany,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Window {
     pub(crate) bytes_beyond: usize,
 }
 
-/// An acknowledgement that is due.
+/// An acknowledgement to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acknowledge {
     /// PUBACK.
@@ -52,7 +52,7 @@ pub(crate) enum Acknowledge {
     ExactlyOnce(PacketId, ReasonCode),
 }
 
-/// The state of all incoming messages. What it holds is bounded by the number of Packet Identifiers.
+/// The state of all incoming messages. Its size is bounded by the number of Packet Identifiers.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     /// In the order of arrival on the present connection, which is the order of acknowledgements
@@ -65,8 +65,8 @@ pub(crate) struct Incoming {
     /// Messages of QoS 2 that the owner has from an earlier connection and that the server will send again, since
     /// they were not acknowledged there.
     held: BTreeMap<PacketId, Unacknowledged>,
-    /// Messages of QoS 2 for which a PUBREC was sent and the PUBREL is due, and whether each counts against the
-    /// Receive Maximum of the present connection. They outlive the connection, so that nothing is delivered twice.
+    /// Messages of QoS 2 whose PUBREC was sent and whose PUBREL has not arrived, and whether each counts against the
+    /// Receive Maximum of the present connection. They outlive the connection, so that no message is delivered twice.
     received: BTreeMap<PacketId, bool>,
     /// How many messages count against the Receive Maximum.
     counted: usize,
@@ -77,9 +77,9 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// A new connection goes on with the session.
+    /// A new connection resumes the session.
     pub(crate) fn resume(&mut self) {
-        // The server sends again what was not acknowledged. At QoS 1 the owner gets it again.
+        // The server sends unacknowledged messages again. At QoS 1 the owner gets them again.
         for entry in std::mem::take(&mut self.unacknowledged) {
             if entry.qos == QoS::ExactlyOnce {
                 self.held.insert(entry.packet_id, entry);
@@ -93,7 +93,7 @@ impl Incoming {
         self.counted = 0;
     }
 
-    /// The session is gone.
+    /// The session was lost.
     pub(crate) fn clear(&mut self) {
         *self = Self { beyond: self.beyond, ..Self::default() };
     }
@@ -159,7 +159,7 @@ impl Incoming {
         }
     }
 
-    /// The next acknowledgement to send. Those of messages that arrived later wait.
+    /// The next acknowledgement to send. Those of later messages wait.
     pub(crate) fn next_acknowledgement(&mut self) -> Option<Acknowledge> {
         let entry = *self.unacknowledged.front()?;
         let verdict = entry.verdict?;
@@ -179,7 +179,7 @@ impl Incoming {
         Some(Acknowledge::AtLeastOnce(entry.packet_id, verdict))
     }
 
-    /// The server releases a Packet Identifier; whether it was one that waited for that.
+    /// The server releases a Packet Identifier. Returns whether it was waiting for that.
     pub(crate) fn release(&mut self, packet_id: PacketId) -> bool {
         let counts = self.received.remove(&packet_id);
         self.counted -= usize::from(counts == Some(true));

@@ -1,8 +1,8 @@
-//! Keep Alive: when to ping, and when silence means that the server is gone.
+//! Keep Alive: when to ping, and after how much silence the server counts as lost.
 
 use std::time::{Duration, Instant};
 
-/// What is to be done now.
+/// The action to take now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
@@ -43,12 +43,12 @@ impl KeepAlive {
         self.ping_sent = None;
     }
 
-    /// When [`KeepAlive::due`] has something to say next; `None` when Keep Alive is off.
+    /// When [`KeepAlive::due`] next returns an action; `None` when Keep Alive is off.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let interval = self.interval?;
         let ping = self.last_sent + interval;
         Some(match self.ping_sent {
-            // No second ping goes out while the first is unanswered.
+            // No second ping is sent while the first is unanswered.
             Some(ping_sent) => ping_sent + interval,
             None => ping,
         })

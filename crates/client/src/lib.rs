@@ -1,16 +1,15 @@
-//! An MQTT client for MQTT 3.1, 3.1.1 and 5.0: for the command line, and for whatever speaks to other brokers.
+//! An MQTT client for MQTT 3.1, 3.1.1 and 5.0: for the command line, and for connections to other brokers.
 //!
-//! - [`Client`] is the protocol without any I/O: bytes and the time go in, bytes and [`Event`]s come out. It keeps
-//!   the session over connections, so that no message of QoS 1 is lost and none of QoS 2 arrives twice, whatever
-//!   happens to the transport.
+//! - [`Client`] is the protocol without any I/O: it takes bytes and the time, and returns bytes and [`Event`]s. It
+//!   keeps the session over connections: no message of QoS 1 is lost and none of QoS 2 arrives twice, whatever happens
+//!   to the transport.
 //! - [`net`] drives a `Client` over a socket, for programs that may block.
 //!
-//! Nothing that a server sends makes the client panic or grow without bound; see [`Options`] for the limits.
-//! Identifiers such as [MQTT-3.3.1-2] are those of the MQTT 5.0 standard unless 3.1.1 is named.
+//! No input from a server makes the client panic or grow without bound; see [`Options`] for the limits. Identifiers
+//! such as [MQTT-3.3.1-2] are those of the MQTT 5.0 standard unless 3.1.1 is named.
 //!
-//! `client` takes what comes and gives out what is due; around it `options` (before CONNECT), `outgoing` and `incoming`
-//! (messages that are not settled), `keep_alive`, `aliases`, `packet_ids`, `limits` (of the server), `event` and
-//! `error`.
+//! `client` handles input and deadlines. Its parts are `options` (before CONNECT), `outgoing` and `incoming` (unsettled
+//! messages), `keep_alive`, `aliases`, `packet_ids`, `limits` (of the server), `event` and `error`.
 
 mod aliases;
 mod client;

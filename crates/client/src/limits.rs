@@ -1,4 +1,4 @@
-//! What a server takes.
+//! Limits of a server.
 
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -6,7 +6,7 @@ use tidegate_mqtt::{ConnAckProperties, MAX_PACKET_SIZE, QoS, ReasonCode, TopicFi
 
 use crate::PublishError;
 
-/// What the server of the present connection takes, by its CONNACK. Before MQTT 5.0 it takes everything.
+/// Limits of the server, by the CONNACK of the present connection. Before MQTT 5.0 there are none.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "these are independent properties of CONNACK, each a flag there, too"
@@ -17,7 +17,7 @@ pub struct ServerLimits {
     pub receive_maximum: u16,
     /// The largest packet that it takes, in bytes.
     pub maximum_packet_size: u32,
-    /// The greatest Topic Alias that it takes; 0 for none.
+    /// The greatest Topic Alias that it accepts; 0 for none.
     pub topic_alias_maximum: u16,
     /// The greatest QoS of messages that it takes.
     pub maximum_qos: QoS,
@@ -32,7 +32,7 @@ pub struct ServerLimits {
 }
 
 impl ServerLimits {
-    /// What a server takes that names no limit.
+    /// The limits of a server that names none.
     pub const NONE: Self = Self {
         receive_maximum: u16::MAX,
         maximum_packet_size: MAX_PACKET_SIZE,

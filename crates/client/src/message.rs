@@ -10,7 +10,7 @@ use crate::TopicNameBuf;
 /// before).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageProperties {
-    /// What the payload is, by its publisher's word.
+    /// The Payload Format Indicator, as set by the publisher.
     pub payload_format: Option<PayloadFormat>,
     /// Message Expiry Interval, in seconds: for how long the message is worth delivering.
     pub message_expiry: Option<u32>,
@@ -18,7 +18,7 @@ pub struct MessageProperties {
     pub content_type: Option<String>,
     /// Where a response is to be published.
     pub response_topic: Option<TopicNameBuf>,
-    /// What tells a requester which request a response is for.
+    /// Identifies the request that a response answers.
     pub correlation_data: Option<Vec<u8>>,
     /// Pairs of a name and a value, in order; names may repeat.
     pub user_properties: Vec<(String, String)>,
@@ -27,7 +27,7 @@ pub struct MessageProperties {
 /// An application message that the server sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What the message was published to; a Topic Alias has been resolved.
+    /// The topic of the message; a Topic Alias has been resolved.
     pub topic: TopicNameBuf,
     /// The application message itself.
     pub payload: Vec<u8>,
@@ -39,18 +39,18 @@ pub struct Message {
     pub dup: bool,
     /// The Packet Identifier of this delivery; `None` at QoS 0.
     pub packet_id: Option<PacketId>,
-    /// What the publisher says of the message.
+    /// The properties that the publisher set.
     pub properties: MessageProperties,
     /// The identifiers of the subscriptions that match, in the server's order.
     pub subscription_identifiers: Vec<u32>,
     /// The Topic Alias that the server used or set, if any.
     pub topic_alias: Option<NonZeroU16>,
-    /// What [`Client::acknowledge`](crate::Client::acknowledge) takes; `None` at QoS 0.
+    /// The handle for [`Client::acknowledge`](crate::Client::acknowledge); `None` at QoS 0.
     pub delivery: Option<Delivery>,
 }
 
-/// One delivery of a message of QoS 1 or 2, to be acknowledged. It holds for the connection that the message
-/// came by; acknowledging it on a later one does nothing, since the server delivers the message again there.
+/// One delivery of a message of QoS 1 or 2, to be acknowledged. It is valid on the connection that delivered the
+/// message. On a later connection it has no effect, since the server delivers the message again there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     pub(crate) packet_id: PacketId,

@@ -1,4 +1,4 @@
-//! What a client is told before it connects.
+//! The options of a client.
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tidegate_mqtt::{
 use crate::publish::borrowed_pairs;
 use crate::{MessageProperties, OpenError, TopicNameBuf};
 
-/// Who the client is, what it asks of the server, and the limits that it keeps.
+/// The client's identity, its requests to the server, and its own limits.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The version of the protocol.
     pub version: Version,
-    /// Say before MQTT 5.0, by the protocol level, that the client is a bridge of another broker. Some servers know
-    /// that, and send it nothing of its own, and messages as retained as they were published; others refuse it.
+    /// Mark the client as a bridge of another broker, with the protocol level before MQTT 5.0. Some servers then send
+    /// it none of its own messages, and keep RETAIN as published; others refuse it.
     pub bridge: bool,
     /// The Client Identifier; empty asks the server to assign one, which needs `clean_start` before MQTT 5.0
     /// and does not exist in MQTT 3.1.
@@ -142,12 +142,11 @@ pub enum Acknowledgement {
     /// The client, as soon as it has put the message into its events.
     #[default]
     Automatic,
-    /// Its owner, by [`Client::acknowledge`](crate::Client::acknowledge), once it has done with the message what
-    /// must not be lost.
+    /// Its owner, with [`Client::acknowledge`](crate::Client::acknowledge), once it has processed the message.
     Manual,
 }
 
-/// The properties of a CONNECT packet (MQTT 5.0). What is absent has the default that is told here.
+/// The properties of a CONNECT packet (MQTT 5.0). An absent property has the default given at its field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectProperties {
     /// How long the session outlives the connection, in seconds, `u32::MAX` for ever; absent: 0.
@@ -161,20 +160,20 @@ pub struct ConnectProperties {
     pub topic_alias_maximum: Option<u16>,
     /// Ask for Response Information.
     pub request_response_information: Option<bool>,
-    /// Ask for Reason Strings and User Properties where something failed; absent: yes.
+    /// Accept Reason Strings and User Properties in packets that report a failure; absent: yes.
     pub request_problem_information: Option<bool>,
     /// Pairs of a name and a value, in order.
     pub user_properties: Vec<(String, String)>,
     /// The name of the authentication method.
     pub authentication_method: Option<String>,
-    /// What the authentication method sends first; only with a method.
+    /// Initial data of the authentication method; only with a method.
     pub authentication_data: Option<Vec<u8>>,
 }
 
 /// The message that the server publishes when the connection ends without a DISCONNECT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Will {
-    /// What to publish to.
+    /// The topic of the will.
     pub topic: TopicNameBuf,
     /// The message itself, at most 65,535 bytes.
     pub payload: Vec<u8>,
@@ -184,7 +183,7 @@ pub struct Will {
     pub retain: bool,
     /// Will Delay Interval: how long after the connection the message is published, in seconds (MQTT 5.0).
     pub delay_interval: Option<u32>,
-    /// What to say of the message (MQTT 5.0).
+    /// The properties of the will (MQTT 5.0).
     pub properties: MessageProperties,
 }
 

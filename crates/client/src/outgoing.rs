@@ -1,4 +1,4 @@
-//! Messages on their way to the server: those that wait to be sent, and those that wait to be acknowledged.
+//! Messages to the server: queued ones, and unacknowledged ones.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,17 +6,16 @@ use tidegate_mqtt::PacketId;
 
 use crate::{Publish, PublishToken};
 
-/// Where a message stands among all that were sent, first to last; packets are sent again in this order
-/// ([MQTT-4.6.0-1]).
+/// The position of a message among all sent ones; packets are sent again in this order ([MQTT-4.6.0-1]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Order(u64);
 
-/// What a message that has been sent waits for.
+/// The packet that a sent message waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// A PUBACK at QoS 1, a PUBREC at QoS 2.
     Publish,
-    /// The server has taken the message over; a PUBREL was sent and the PUBCOMP is due.
+    /// A PUBREC has arrived and a PUBREL was sent; the PUBCOMP has not arrived.
     Release,
 }
 
@@ -31,7 +30,7 @@ pub(crate) struct InFlight {
     counts: bool,
 }
 
-/// What is to be sent again after a session was resumed.
+/// A packet to be sent again after a session was resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resume {
     /// The PUBLISH packet, with DUP.
@@ -70,12 +69,12 @@ impl Outgoing {
         self.queued_bytes
     }
 
-    /// Whether nothing waits at all.
+    /// Whether no message is queued or unacknowledged.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.in_flight.is_empty()
     }
 
-    /// A new connection goes on with the session: everything in flight is to be sent again.
+    /// A new connection resumes the session: all messages in flight are sent again.
     pub(crate) fn resume(&mut self) {
         for entry in self.in_flight.values_mut() {
             entry.counts = false;
@@ -84,7 +83,7 @@ impl Outgoing {
         self.resume_from = (!self.in_flight.is_empty()).then_some(Order::default());
     }
 
-    /// What is to be sent again next, unless `window` messages are under way.
+    /// The next packet to send again, unless `window` messages are in flight.
     pub(crate) fn next_resume(&mut self, window: usize) -> Option<Resume> {
         let from = self.resume_from?;
         let Some((&order, entry)) = self.in_flight.range_mut(from..).next() else {
@@ -104,7 +103,7 @@ impl Outgoing {
         Some(resume)
     }
 
-    /// Whether something has still to be sent again, before anything new.
+    /// Whether packets must be sent again before new ones.
     pub(crate) fn is_resuming(&self) -> bool {
         self.resume_from.is_some()
     }
@@ -132,7 +131,7 @@ impl Outgoing {
         Some((token, publish))
     }
 
-    /// Takes messages out of the queue, wherever they stand in it.
+    /// Removes messages from any place of the queue.
     pub(crate) fn withdraw(&mut self, mut wanted: impl FnMut(PublishToken) -> bool) {
         let queued_bytes = &mut self.queued_bytes;
         self.queue.retain(|(token, publish)| {

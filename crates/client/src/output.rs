@@ -20,7 +20,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// What is to be written next.
+    /// The bytes to write next.
     pub(crate) fn pending(&self) -> &[u8] {
         self.bytes.get(self.written..).unwrap_or(&[])
     }
@@ -30,7 +30,7 @@ impl Output {
         &mut self.bytes
     }
 
-    /// What has been appended since the buffer had `len` bytes.
+    /// The bytes appended since the buffer had `len` bytes.
     pub(crate) fn since(&self, len: usize) -> &[u8] {
         self.bytes.get(len..).unwrap_or(&[])
     }
@@ -52,14 +52,14 @@ impl Output {
                 self.bytes = Vec::new();
             }
         } else if self.written >= KEEP_CAPACITY && self.written > self.bytes.len() / 2 {
-            // What is moved is less than what was written, so the cost per byte stays constant.
+            // Fewer bytes are moved than were written, so the cost per byte stays constant.
             self.dropped += self.written as u64;
             self.bytes.drain(..self.written);
             self.written = 0;
         }
     }
 
-    /// The next QoS 0 message of which all bytes have been written.
+    /// The next QoS 0 message that was written completely.
     pub(crate) fn pop_written(&mut self) -> Option<PublishToken> {
         let position = self.dropped + self.written as u64;
         match self.at_most_once.front() {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_survive_the_dropping_of_what_was_written() {
+    fn positions_survive_the_dropping_of_written_bytes() {
         let mut output = Output::default();
         output.buffer().extend(std::iter::repeat_n(0, 3 * KEEP_CAPACITY));
         output.note_at_most_once(PublishToken(1));

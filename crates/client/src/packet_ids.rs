@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use tidegate_mqtt::PacketId;
 
-/// The Packet Identifiers of what the client has sent and the server has not settled: messages, SUBSCRIBE and
-/// UNSUBSCRIBE packets share them ([MQTT-2.2.1-3]). At most 65,535.
+/// The Packet Identifiers of unsettled packets of the client: messages, SUBSCRIBE and UNSUBSCRIBE packets share them
+/// ([MQTT-2.2.1-3]). At most 65,535.
 #[derive(Debug)]
 pub(crate) struct PacketIds {
     used: BTreeSet<PacketId>,
@@ -31,7 +31,7 @@ impl PacketIds {
         Some(candidate)
     }
 
-    /// Gives an identifier back. One that is not in use stays so.
+    /// Releases an identifier. An unused one stays unused.
     pub(crate) fn release(&mut self, packet_id: PacketId) {
         self.used.remove(&packet_id);
     }
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_is_skipped_after_the_wrap() {
+    fn used_identifiers_are_skipped_after_the_wrap() {
         let mut ids = PacketIds::new();
         for number in 1..=u16::MAX {
             assert_eq!(ids.allocate(), Some(id(number)));

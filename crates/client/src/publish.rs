@@ -9,7 +9,7 @@ use crate::{MessageProperties, PublishError, TopicNameBuf};
 /// A message to be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
-    /// What to publish to.
+    /// The topic.
     pub topic: TopicNameBuf,
     /// The application message itself.
     pub payload: Vec<u8>,
@@ -17,10 +17,10 @@ pub struct Publish {
     pub qos: QoS,
     /// Ask the server to keep the message as the topic's retained one; an empty payload removes that.
     pub retain: bool,
-    /// What to say of the message; needs MQTT 5.0 unless empty.
+    /// The properties of the message; they need MQTT 5.0 unless empty.
     pub properties: MessageProperties,
-    /// A number that stands for the topic on this connection, 1 to the server's Topic Alias Maximum. The first
-    /// message that uses it carries the topic, later ones with the same topic the number alone. MQTT 5.0 only.
+    /// A number that replaces the topic on this connection, 1 to the server's Topic Alias Maximum. The first message
+    /// that uses it carries the topic, later ones with the same topic the number alone. MQTT 5.0 only.
     pub topic_alias: Option<NonZeroU16>,
 }
 
@@ -51,7 +51,7 @@ impl Publish {
         self
     }
 
-    /// What the message counts for in a bound of bytes.
+    /// The size of the message for a limit in bytes.
     pub(crate) fn cost(&self) -> usize {
         let properties = &self.properties;
         let pairs = properties.user_properties.iter();
@@ -63,7 +63,7 @@ impl Publish {
             + user_properties
     }
 
-    /// Whether the message says something that only MQTT 5.0 can.
+    /// Whether the message uses a feature that needs MQTT 5.0.
     pub(crate) fn needs_v5(&self) -> bool {
         self.topic_alias.is_some() || self.properties != MessageProperties::default()
     }
@@ -100,7 +100,7 @@ impl Publish {
     }
 }
 
-/// What differs from one sending of a message to the next.
+/// The fields that differ between two sendings of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) packet_id: Option<PacketId>,

@@ -1,4 +1,4 @@
-//! What the client subscribes to.
+//! Subscriptions of the client.
 
 use std::num::NonZeroU32;
 
@@ -18,7 +18,7 @@ pub struct SubscribeRequest {
 }
 
 impl SubscribeRequest {
-    /// Whether the request says something that only MQTT 5.0 can, and what.
+    /// The feature of the request that needs MQTT 5.0, if any.
     pub(crate) fn needs_v5(&self) -> Option<&'static str> {
         if self.subscription_identifier.is_some() || !self.user_properties.is_empty() {
             return Some("properties");
@@ -46,7 +46,7 @@ pub struct DisconnectRequest {
     /// A new Session Expiry Interval, in seconds; it must stay 0 if it was 0 in the CONNECT packet
     /// (section 3.14.2.2.2).
     pub session_expiry_interval: Option<u32>,
-    /// Something for people to read.
+    /// The Reason String, for people.
     pub reason_string: Option<String>,
     /// Pairs of a name and a value, in order.
     pub user_properties: Vec<(String, String)>,

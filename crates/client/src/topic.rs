@@ -2,7 +2,7 @@
 
 use tidegate_mqtt::{TopicError, TopicFilter, TopicName};
 
-/// A valid Topic Name: what a message is published to.
+/// A valid Topic Name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicNameBuf(String);
 
@@ -41,7 +41,7 @@ impl std::fmt::Display for TopicNameBuf {
     }
 }
 
-/// A valid Topic Filter: what a subscription asks for, `$share/GROUP/FILTER` included.
+/// A valid Topic Filter, `$share/GROUP/FILTER` included.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicFilterBuf(String);
 
@@ -63,8 +63,8 @@ impl TopicFilterBuf {
         &self.0
     }
 
-    /// Whether messages on `topic` match the filter ([MQTT-4.7.2-1] included). A shared subscription matches
-    /// what its filter proper matches.
+    /// Whether messages on `topic` match the filter ([MQTT-4.7.2-1] included). A shared subscription matches the topics
+    /// of its FILTER.
     pub fn matches(&self, topic: &TopicNameBuf) -> bool {
         match (self.as_filter(), topic.as_name()) {
             (Ok(filter), Ok(name)) => filter.matches(name),
@@ -72,7 +72,7 @@ impl TopicFilterBuf {
         }
     }
 
-    /// Whether there is a topic that both match. A shared subscription matches what its filter proper matches.
+    /// Whether some topic matches both. A shared subscription matches the topics of its FILTER.
     pub fn overlaps(&self, other: &Self) -> bool {
         match (self.as_filter(), other.as_filter()) {
             (Ok(one), Ok(other)) => tidegate_mqtt::topic::overlaps(one.proper().as_str(), other.proper().as_str()),

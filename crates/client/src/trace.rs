@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tidegate_mqtt::{Packet, PacketId, ReasonCode, Version, split_frame};
 
-/// The most telling fields of the packet in `bytes`; empty when there is none.
+/// The most important fields of the packet in `bytes`; empty when it cannot be decoded.
 pub(crate) fn describe_bytes(version: Version, bytes: &[u8]) -> Option<(Packet<'_>, String)> {
     let frame = split_frame(bytes, u32::MAX).ok()??;
     let packet = Packet::decode(version, &frame).ok()?;

@@ -24,7 +24,7 @@ mod routes;
 mod server;
 mod status;
 
-pub use operations::{OperationOutcome, Operations};
+pub use operations::Operations;
 pub use server::{Console, ConsoleError, Limits, Running};
 pub use status::{
     AdmissionStatus, BridgeNumbers, ClusterNumbers, CoreNumbers, HomesNumbers, Logins, Phase, PipelineNumbers,

@@ -10,28 +10,14 @@ use std::sync::Arc;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
+use tidegate_admin::{COMMAND_HEADER, Reloaded};
 
-use crate::api::Access;
-use crate::routes::text;
-
-/// The header that says that the request is meant, with the name of the operation.
-const COMMAND: &str = "tidegate-command";
-
-const JSON: &str = "application/json";
+use crate::api::{Access, json};
 
 /// Whoever can change a running broker. Asked on a thread that may wait.
 pub trait Operations: Send + Sync + 'static {
     /// Reads the configuration anew and puts it in force as a whole or not at all.
-    fn reload(&self) -> OperationOutcome;
-}
-
-/// What came of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OperationOutcome {
-    /// Whether it was done.
-    pub done: bool,
-    /// What is said about it, a JSON object.
-    pub json: String,
+    fn reload(&self) -> Reloaded;
 }
 
 /// The operations of a console, if it has any.
@@ -57,23 +43,19 @@ pub(crate) async fn reload(
     if !access.is_proved(&headers)
         && let Some(reason) = refusal(peer, &headers, "reload")
     {
-        return text(StatusCode::FORBIDDEN, JSON, refused(reason));
+        return json(StatusCode::FORBIDDEN, &Reloaded::refused(reason));
     }
     let Some(operations) = operations else {
-        return text(StatusCode::NOT_FOUND, JSON, refused("this broker has nothing to reload"));
+        return json(StatusCode::NOT_FOUND, &Reloaded::refused("this broker has nothing to reload"));
     };
     match tokio::task::spawn_blocking(move || operations.reload()).await {
-        Ok(OperationOutcome { done: true, json }) => text(StatusCode::OK, JSON, json),
-        Ok(OperationOutcome { done: false, json }) => text(StatusCode::CONFLICT, JSON, json),
+        Ok(outcome) if outcome.applied => json(StatusCode::OK, &outcome),
+        Ok(outcome) => json(StatusCode::CONFLICT, &outcome),
         Err(_) => {
-            text(StatusCode::INTERNAL_SERVER_ERROR, JSON, refused("the reload did not come to its end; see the log"))
+            let outcome = Reloaded::refused("the reload did not come to its end; see the log");
+            json(StatusCode::INTERNAL_SERVER_ERROR, &outcome)
         }
     }
-}
-
-/// The reasons are ours and need no escapes.
-fn refused(reason: &str) -> String {
-    format!("{{\"applied\":false,\"text\":\"{reason}\\n\",\"changes\":[]}}")
 }
 
 fn refusal(peer: SocketAddr, headers: &HeaderMap, command: &str) -> Option<&'static str> {
@@ -86,7 +68,7 @@ fn refusal(peer: SocketAddr, headers: &HeaderMap, command: &str) -> Option<&'sta
     if !value(header::HOST.as_str()).is_some_and(names_loopback) {
         return Some("the request must name a loopback host, such as 127.0.0.1");
     }
-    if value(COMMAND) != Some(command) || headers.contains_key(header::ORIGIN) {
+    if value(COMMAND_HEADER) != Some(command) || headers.contains_key(header::ORIGIN) {
         return Some("the request must have the header `Tidegate-Command: reload` and come from no web page");
     }
     None
@@ -118,22 +100,22 @@ mod tests {
     #[test]
     fn this_machine_may_ask() {
         for host in ["127.0.0.1:18083", "localhost", "[::1]:18083", "127.1.2.3"] {
-            assert!(asked("127.0.0.1:5", &[("host", host), (COMMAND, "reload")]), "{host}");
+            assert!(asked("127.0.0.1:5", &[("host", host), (COMMAND_HEADER, "reload")]), "{host}");
         }
-        assert!(asked("[::1]:5", &[("host", "localhost:1"), (COMMAND, "reload")]));
-        assert!(asked("[::ffff:127.0.0.1]:5", &[("host", "localhost:1"), (COMMAND, "reload")]));
+        assert!(asked("[::1]:5", &[("host", "localhost:1"), (COMMAND_HEADER, "reload")]));
+        assert!(asked("[::ffff:127.0.0.1]:5", &[("host", "localhost:1"), (COMMAND_HEADER, "reload")]));
     }
 
     #[test]
     fn nobody_else_may_and_no_web_page() {
-        assert!(!asked("192.0.2.1:5", &[("host", "127.0.0.1"), (COMMAND, "reload")]));
+        assert!(!asked("192.0.2.1:5", &[("host", "127.0.0.1"), (COMMAND_HEADER, "reload")]));
         assert!(!asked("127.0.0.1:5", &[("host", "127.0.0.1")]));
-        assert!(!asked("127.0.0.1:5", &[("host", "127.0.0.1"), (COMMAND, "stop")]));
+        assert!(!asked("127.0.0.1:5", &[("host", "127.0.0.1"), (COMMAND_HEADER, "stop")]));
         // A name that leads to loopback is what a rebound DNS name looks like.
-        assert!(!asked("127.0.0.1:5", &[("host", "evil.example"), (COMMAND, "reload")]));
-        assert!(!asked("127.0.0.1:5", &[("host", "127.0.0.1.evil.example:80"), (COMMAND, "reload")]));
-        assert!(!asked("127.0.0.1:5", &[(COMMAND, "reload")]));
-        let origin = [("host", "127.0.0.1"), (COMMAND, "reload"), ("origin", "http://127.0.0.1:18083")];
+        assert!(!asked("127.0.0.1:5", &[("host", "evil.example"), (COMMAND_HEADER, "reload")]));
+        assert!(!asked("127.0.0.1:5", &[("host", "127.0.0.1.evil.example:80"), (COMMAND_HEADER, "reload")]));
+        assert!(!asked("127.0.0.1:5", &[(COMMAND_HEADER, "reload")]));
+        let origin = [("host", "127.0.0.1"), (COMMAND_HEADER, "reload"), ("origin", "http://127.0.0.1:18083")];
         assert!(!asked("127.0.0.1:5", &origin));
     }
 }

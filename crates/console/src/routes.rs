@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use tidegate_admin::{ReloadRequest, Request};
 
 use crate::api::{self, Access, Control, ControlError};
 use crate::metrics;
@@ -38,7 +39,7 @@ const PATHS: [&str; 11] = [
 pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access, operations: Offered) -> Router {
     let metrics = get(metrics_text::<S>).layer(middleware::from_fn_with_state(access.clone(), api::guard_metrics));
     let asked =
-        Router::new().route("/api/v1/reload", post(operations::reload)).with_state((access.clone(), operations));
+        Router::new().route(ReloadRequest::ROUTE, post(operations::reload)).with_state((access.clone(), operations));
     Router::new()
         .merge(api::router::<S>().layer(middleware::from_fn_with_state(access.clone(), api::guard_api)))
         .route("/", get(index))

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use crate::api::BrokerStatus;
+use tidegate_admin::BrokerStatus;
 use tidegate_engine::{Counters, Gauges, Reason};
 
 /// Where a broker is in its life.

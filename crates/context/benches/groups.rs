@@ -1,4 +1,4 @@
-//! What it costs to keep 100,000 nodes in 50 groups: `cargo bench -p tidegate-context`.
+//! The cost of evaluating 100,000 nodes for 50 groups: `cargo bench -p tidegate-context`.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -61,19 +61,20 @@ fn main() {
     let before = memory_kib();
     for round in 0..3 {
         let contexts: Vec<String> = (0..NODES).map(|node| context(node, round)).collect();
-        let (began, mut told): (_, Vec<GroupAdvertisement>) = (Instant::now(), Vec::new());
+        let (began, mut changed): (_, Vec<GroupAdvertisement>) = (Instant::now(), Vec::new());
         for (node, context) in contexts.iter().enumerate() {
-            told.extend(table.context(&format!("node-{node}"), u64::from(round), context.as_bytes()).ok().flatten());
+            changed.extend(table.context(&format!("node-{node}"), u64::from(round), context.as_bytes()).ok().flatten());
         }
         let took = began.elapsed();
         let applying = Instant::now();
-        let changes: usize = told.iter().map(|told| members.apply(told).map_or(0, |changes| changes.len())).sum();
+        let changes: usize =
+            changed.iter().map(|change| members.apply(change).map_or(0, |changes| changes.len())).sum();
         println!(
-            "round {round}: {NODES} nodes x {groups} groups: {:.2} s, {:.1} us per context, {:.2} million rules/s, {} told, {changes} applied in {:.2} s",
+            "round {round}: {NODES} nodes x {groups} groups: {:.2} s, {:.1} us per context, {:.2} million rules/s, {} advertised, {changes} applied in {:.2} s",
             took.as_secs_f64(),
             took.as_secs_f64() * 1e6 / f64::from(NODES),
             f64::from(NODES) * f64::from(groups) / took.as_secs_f64() / 1e6,
-            told.len(),
+            changed.len(),
             applying.elapsed().as_secs_f64(),
         );
     }

@@ -1,8 +1,8 @@
-//! Expressions of an operator (CEL), with a bound on what they may cost and no way to end a thread.
+//! Expressions of an operator (CEL), with a bounded cost, and without a way to end a thread.
 //!
-//! An expression comes from a file of the operator, what it looks at from nodes. So its own size is limited when it is
-//! read, and that of a context before it is looked at: a comprehension may not stand in the body of another one, so the
-//! work is at most the size of the expression times that of the context.
+//! An expression comes from a file of the operator, its input from nodes. So its size is limited when it is read, and
+//! the size of a context before evaluation. A comprehension must not be nested in another one, so the work is at most
+//! the size of the expression times that of the context.
 
 mod names;
 
@@ -23,7 +23,7 @@ pub const MAX_EXPRESSION_DEPTH: usize = 48;
 /// Most comprehensions (`all`, `exists`, `exists_one`, `map`, `filter`) in an expression.
 pub const MAX_COMPREHENSIONS: usize = 4;
 
-/// Why an expression was refused, or gave nothing.
+/// Why an expression was refused, or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpressionError {
     /// Not CEL.
@@ -32,17 +32,17 @@ pub enum ExpressionError {
     /// Beyond a limit.
     #[error("the expression is too large: {0}; split it into several groups")]
     TooLarge(&'static str),
-    /// A name that nothing goes by.
+    /// An unknown name.
     #[error(
         "the expression names `{name}`, and there is no such thing; it can look at `{variable}`, such as `{variable}.{name}`"
     )]
     Name {
         /// The name.
         name: String,
-        /// What it could look at.
+        /// The known variable.
         variable: &'static str,
     },
-    /// A function that is none.
+    /// An unknown function.
     #[error("there is no function `{0}` in expressions")]
     Function(String),
     /// It failed for these values.
@@ -51,9 +51,9 @@ pub enum ExpressionError {
     /// Another type than asked for.
     #[error("the expression gives {got}, where {wanted} is needed")]
     Type {
-        /// What it gave.
+        /// The type of the result.
         got: String,
-        /// What was needed.
+        /// The expected type.
         wanted: &'static str,
     },
 }
@@ -64,7 +64,7 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()
 #[derive(Debug)]
 pub struct Expression(Program);
 
-/// What an expression may look at.
+/// The variables of an expression.
 pub struct Variables(Context<'static, 'static>);
 
 impl std::fmt::Debug for Variables {
@@ -95,7 +95,7 @@ impl Expression {
     /// Reads an expression that looks at one variable.
     ///
     /// # Errors
-    /// When it is not CEL, beyond a limit, or has names that nothing goes by.
+    /// When it is not CEL, is beyond a limit, or has unknown names.
     pub fn new(text: &str, variable: &'static str) -> Result<Self, ExpressionError> {
         Self::over(text, &[variable])
     }
@@ -140,12 +140,12 @@ impl Expression {
         let empty = Variables::of("context", &serde_json::Value::Object(serde_json::Map::new()));
         match expression.truth(&empty) {
             Err(error @ ExpressionError::Type { .. }) => Err(error),
-            // Most fail, since what they look at is not there.
+            // Most fail, since these variables are empty.
             Ok(_) | Err(_) => Ok(expression),
         }
     }
 
-    /// Whether something is true of the variables.
+    /// Whether the expression is true for the variables.
     ///
     /// # Errors
     /// When the expression fails (a field that is not there, types that do not fit) or gives no truth value.
@@ -159,7 +159,7 @@ impl Expression {
     /// A number for the variables: at least 0 and finite.
     ///
     /// # Errors
-    /// When the expression fails or gives no such number.
+    /// When the expression fails, or its result is not a finite number.
     pub fn number(&self, variables: &Variables) -> Result<f64, ExpressionError> {
         let value = self.value(variables)?;
         let number = match value {
@@ -201,7 +201,7 @@ fn compile(text: &str) -> Result<Program, String> {
     })
 }
 
-/// The library that evaluates is not ours: should it panic, the expression has failed, and nothing else.
+/// The evaluating library is not ours: if it panics, the expression fails and the service continues.
 fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     contain(work).map_err(|error| brief(&format!("the evaluation broke off: {error}")))
 }
@@ -230,7 +230,7 @@ fn depth(text: &str) -> usize {
     deepest.max(signs)
 }
 
-/// What an expression consists of.
+/// The size of an expression.
 #[derive(Debug, Default)]
 struct Size {
     parts: usize,
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nothing_goes_by_are_refused_when_an_expression_is_read() {
+    fn unknown_names_are_refused_when_an_expression_is_read() {
         let name = |text: &str| match Expression::condition(text) {
             Err(ExpressionError::Name { name, .. } | ExpressionError::Function(name)) => name,
             other => format!("{other:?}"),

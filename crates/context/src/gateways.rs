@@ -11,7 +11,7 @@ pub const MAX_GATEWAYS: usize = 1_024;
 /// Why a report was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportRefused {
-    /// Too many gateways, a name that is none, or a period of 0.
+    /// Too many gateways, an invalid name, or a period of 0.
     Invalid,
     /// One of an earlier life, or that came before.
     Outdated,
@@ -24,16 +24,16 @@ pub struct GatewayLoad {
     pub report: LoadReport,
     /// When the first report of this life of the gateway arrived.
     pub began: Duration,
-    /// When it arrived; `None` when it is from before this service listened, which says nothing of now.
+    /// When it arrived; `None` for a report from before this service listened, which says nothing about the present.
     pub arrived: Option<Duration>,
 }
 
-/// How a gateway stands.
+/// The state of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It reports and takes nodes.
     Active,
-    /// It reports and is about to go: it takes nobody, and its nodes are moved.
+    /// It reports that it is about to leave: it accepts no nodes, and its nodes are moved.
     Draining,
     /// It has missed more windows than allowed, or was never heard.
     Inactive,
@@ -47,7 +47,7 @@ pub struct LoadTable {
 }
 
 impl LoadTable {
-    /// A gateway is inactive when nothing came for this many of its periods, at least 1.
+    /// A gateway is inactive when no report came for this many of its periods, at least 1.
     pub fn new(missed_windows: u32) -> Self {
         Self { gateways: BTreeMap::new(), missed_windows: missed_windows.max(1) }
     }
@@ -71,8 +71,8 @@ impl LoadTable {
         Ok(())
     }
 
-    /// Whether a report is one of before. Lives are numbered by the clock of the gateway, which may have been put back
-    /// before it was started again: so an earlier number is taken for a new life where the known one is silent.
+    /// Whether a report is from an earlier life. Lives are numbered by the clock of the gateway, which may have been
+    /// set back before a restart. So an earlier number counts as a new life if the known life is silent.
     fn is_outdated(&self, known: &GatewayLoad, arrived: Option<Duration>, report: &LoadReport) -> bool {
         let other_life = known.report.life != report.life;
         let is_silent = arrived.is_some_and(|arrived| self.judge(arrived, known) == Standing::Inactive);
@@ -84,7 +84,7 @@ impl LoadTable {
         self.gateways.contains_key(gateway)
     }
 
-    /// How a gateway stands now.
+    /// The current state of a gateway.
     pub fn standing(&self, now: Duration, gateway: &str) -> Standing {
         self.gateways.get(gateway).map_or(Standing::Inactive, |load| self.judge(now, load))
     }
@@ -104,12 +104,12 @@ impl LoadTable {
         }
     }
 
-    /// All gateways with how they stand, by name.
+    /// All gateways with their states, by name.
     pub fn all(&self, now: Duration) -> impl Iterator<Item = (&GatewayLoad, Standing)> {
         self.gateways.values().map(move |load| (load, self.judge(now, load)))
     }
 
-    /// The longest time between two reports of a gateway, as they say themselves; nothing where none has reported.
+    /// The longest time between two reports of a gateway, by their own statements; `None` before the first report.
     pub fn longest_period(&self) -> Option<Duration> {
         self.gateways.values().map(|load| Duration::from_millis(load.report.period_ms)).max()
     }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_from_before_says_nothing_of_now() {
+    fn reports_from_before_the_start_do_not_count() {
         let mut table = LoadTable::new(3);
         table.report(None, report("a", 1, 1)).unwrap();
         assert_eq!(table.standing(s(0), "a"), Standing::Inactive);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_starts_again_with_its_clock_put_back_is_taken_when_its_former_life_is_silent() {
+    fn a_restart_with_an_earlier_clock_is_accepted_after_silence() {
         let mut table = LoadTable::new(3);
         table.report(Some(s(1)), report("a", 5_000, 9)).unwrap();
         assert_eq!(table.report(Some(s(4)), report("a", 70, 1)), Err(ReportRefused::Outdated));

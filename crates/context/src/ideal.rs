@@ -3,11 +3,11 @@
 
 use crate::real::{real, whole};
 
-/// The ideal numbers for the scores of all gateways, in their order. `None` is a gateway that shall have nobody: an
-/// inactive or a draining one.
+/// The ideal numbers of nodes for the scores of all gateways, in their order. `None` is a gateway that shall have no
+/// nodes: an inactive or a draining one.
 ///
-/// Scores that are negative or not finite count as 0. When all scores are 0, everybody has the same share. When there
-/// is nobody to take nodes, nobody has any: then the sum is 0.
+/// A negative or infinite score counts as 0. When all scores are 0, all gateways have the same share. Without a gateway
+/// that accepts nodes, all numbers and their sum are 0.
 pub fn ideal_numbers(nodes: u64, scores: &[Option<f64>]) -> Vec<u64> {
     let weight = |score: &Option<f64>| score.map(|score| if score.is_finite() { score.max(0.0) } else { 0.0 });
     let mut weights: Vec<Option<f64>> = scores.iter().map(weight).collect();
@@ -29,7 +29,7 @@ pub fn ideal_numbers(nodes: u64, scores: &[Option<f64>]) -> Vec<u64> {
     ideal
 }
 
-/// Gives what is left to those with the largest remainders, or takes what rounding has given too much.
+/// Adds the remaining nodes to the gateways with the largest remainders, or removes the excess of rounding.
 fn settle(nodes: u64, ideal: &mut [u64], order: &[usize]) {
     let mut sum: u64 = ideal.iter().sum();
     for place in order.iter().cycle().take_while(|_| !order.is_empty()) {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_remainders_get_what_is_left() {
+    fn the_largest_remainders_get_the_remaining_nodes() {
         assert_eq!(ideal_numbers(10, &[Some(1.0), Some(1.0), Some(1.0)]), [4, 3, 3]);
         assert_eq!(ideal_numbers(100, &[Some(0.5), Some(0.3), Some(0.2)]), [50, 30, 20]);
         assert_eq!(ideal_numbers(7, &[Some(1.0), Some(2.0), Some(4.0)]), [1, 2, 4]);
@@ -98,7 +98,7 @@ mod tests {
         }
 
         #[test]
-        fn nobody_is_more_than_one_node_off(nodes in 0_u64..100_000, scores in proptest::collection::vec(0.001_f64..100.0, 1..20)) {
+        fn no_gateway_is_more_than_one_node_off(nodes in 0_u64..100_000, scores in proptest::collection::vec(0.001_f64..100.0, 1..20)) {
             let total: f64 = scores.iter().sum();
             let given: Vec<_> = scores.iter().copied().map(Some).collect();
             for (score, ideal) in scores.iter().zip(ideal_numbers(nodes, &given)) {

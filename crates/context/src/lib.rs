@@ -1,14 +1,14 @@
 //! The core for mobile nodes: points of access, latency, balancing and groups by context, as services on the bus.
 //!
-//! What decides is pure: it has neither a clock nor a bus, and is tested on a virtual clock. `docs/context.md` says
-//! what is told under which name, and what each service promises.
+//! The decisions are pure: they use neither a clock nor a bus, and are tested on a virtual clock. `docs/context.md`
+//! describes the topics, and the guarantees of each service.
 //!
 //! - What goes over the bus: `register` (topics), [`messages`], [`records`] (messages of applications), `partition`.
 //! - Points of access: `points` (the manager), `gateways` (load reports), [`ranking`] and `ideal` (how many nodes each
 //!   should have), `reallocation` (who is handed over).
 //! - Latency: [`latency`] (pings), `ping_reconfig` (the length of their window).
 //! - Groups: [`groups`] (definers and memberships), `expression` (an operator's conditions, with bounds), `topics`
-//!   (where nodes say what they are).
+//!   (topics on which nodes publish contexts).
 //! - Around all of it: [`service`], the threads of gateways, managers, definers and applications.
 
 mod expression;

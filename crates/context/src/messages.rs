@@ -1,5 +1,5 @@
-//! What the services tell each other (`CTX-62`), as JSON. Fields that a reader does not know are left out of account,
-//! so that later ones can be added.
+//! Messages between the services (`CTX-62`), as JSON. Readers ignore unknown fields, so that later versions can add
+//! some.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct PayloadError {
     why: String,
 }
 
-/// Longest part of an error of JSON that is told: it may show a text of any length in which it has found a mistake.
+/// Longest part of a JSON error that is reported: it may quote a text of any length.
 const SHOWN_CHARACTERS: usize = 160;
 
 /// A payload with a name, as the register has it.
@@ -29,7 +29,7 @@ pub trait Payload: Serialize + DeserializeOwned {
     /// Reads one.
     ///
     /// # Errors
-    /// When it is something else.
+    /// When the payload is invalid.
     fn read(bytes: &[u8]) -> Result<Self, PayloadError> {
         let shown = |error: serde_json::Error| error.to_string().chars().take(SHOWN_CHARACTERS).collect();
         serde_json::from_slice(bytes).map_err(|error| PayloadError { what: Self::NAME, why: shown(error) })
@@ -37,7 +37,7 @@ pub trait Payload: Serialize + DeserializeOwned {
 
     /// Its bytes.
     fn write(&self) -> Vec<u8> {
-        // These are structures of texts and numbers, of which each has its JSON.
+        // These structures of texts and numbers always have a JSON form.
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
@@ -70,7 +70,7 @@ pub struct PingConfig {
     pub window_ms: u64,
 }
 
-/// What a gateway carries (`CTX-45`), at a fixed period.
+/// The load of a gateway (`CTX-45`), at a fixed period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadReport {
     /// The name of the gateway.
@@ -99,11 +99,11 @@ pub struct LoadReport {
     pub max_connections: u64,
     /// Bytes that wait in queues.
     pub queue_bytes: u64,
-    /// Whether it is about to go: it gets nobody, and its nodes are moved.
+    /// Whether it is about to leave: it gets no nodes, and its nodes are moved.
     #[serde(default)]
     pub draining: bool,
-    /// Whether it is a node of a cluster: which of its nodes has a client's session follows from the client id, so
-    /// nobody is handed over to or from it.
+    /// Whether it is a node of a cluster. There the client id determines the node that has a session, so no client is
+    /// handed over to or from it.
     #[serde(default)]
     pub clustered: bool,
 }
@@ -113,7 +113,7 @@ pub struct LoadReport {
 pub struct NodeLink {
     /// Its client id.
     pub id: String,
-    /// How long its pong of the last round took, microseconds; left out when none came in time.
+    /// The time of its pong in the last round, microseconds; left out when none came in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pong_us: Option<u64>,
     /// Round trip of its transport (TCP, QUIC), microseconds; left out when it is not known.
@@ -157,7 +157,7 @@ pub struct ListedGateway {
     pub nodes: u64,
     /// How many it should have.
     pub ideal: u64,
-    /// What its pongs say.
+    /// The statistics of its pongs.
     pub statistics: ConnectionStatistics,
 }
 
@@ -185,8 +185,8 @@ pub struct Handover {
     pub at_ms: u64,
 }
 
-/// In which groups nodes are, as one definer sees it (`CTX-59`). One about a single node has `node` and `groups`; one
-/// with `members` says all that the definer knows, and replaces what it said before.
+/// The groups of nodes, by one definer (`CTX-59`). An advertisement for a single node has `node` and `groups`. One with
+/// `members` has the whole state of the definer, and replaces its earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupAdvertisement {
     /// Who says so.
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payloads_are_read_as_they_were_written_and_later_fields_do_no_harm() {
+    fn payloads_are_read_back_and_unknown_fields_ignored() {
         let config = PingConfig { gateway: "gw-1".into(), interval_ms: 10_000, window_ms: 2_000 };
         assert_eq!(PingConfig::read(&config.write()).unwrap(), config);
         let later = br#"{"gateway":"gw-1","interval_ms":1,"window_ms":2,"since":"later"}"#;

@@ -1,4 +1,4 @@
-//! Which partition a node belongs to: the one that Kafka's own clients choose for a key, so that they and we agree.
+//! The partition of a node: chosen like Kafka's own clients choose it for a key, so that both agree.
 
 /// The partition of a key, as the default partitioner of Kafka's Java client has it: murmur2, without its sign, modulo
 /// the number of partitions. 0 for a log without partitions.
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_is_one_of_those_that_there_are() {
+    fn a_partition_is_below_the_number_of_partitions() {
         assert_eq!(partition_of(b"abc", 1), 0);
         assert_eq!(partition_of(b"abc", 0), 0);
         assert!((0..100_u8).all(|key| partition_of(&[key], 8) < 8));

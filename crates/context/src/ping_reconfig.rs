@@ -1,5 +1,5 @@
-//! The length of the pong window follows the ping rate of the whole network (`CTX-51`, `CTX-52`), so that a slow
-//! network is not taken for one whose nodes have gone.
+//! The length of the pong window follows the ping rate of the whole network (`CTX-51`, `CTX-52`), so that nodes of a
+//! slow network do not count as lost.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl std::fmt::Display for RateFactor {
 pub struct ReconfigSettings {
     /// Whether it is at all.
     pub enabled: bool,
-    /// Ascending intervals; what is above the last one keeps the window.
+    /// Ascending intervals; a rate above the last one keeps the window.
     pub factors: Vec<RateFactor>,
     /// The shortest window.
     pub floor: Duration,
@@ -70,7 +70,7 @@ pub enum ReconfigError {
     /// A text that is no rate with its factor.
     #[error("`{text}` is no ping rate with its factor; write for example `50%: 2`")]
     Text {
-        /// What it is.
+        /// The text.
         text: String,
     },
     /// Rates that do not ascend within 0 to 1.
@@ -120,7 +120,7 @@ impl PingReconfig {
         Ok(Self { settings, streak: 0 })
     }
 
-    /// The window after a round with this ping rate of the whole network; `None` when nobody was pinged.
+    /// The window after a round with this ping rate of the whole network; `None` when no node was pinged.
     pub fn next(&mut self, window: Duration, rate: Option<f64>) -> Duration {
         let Some(rate) = rate.filter(|_| self.settings.enabled) else { return window };
         let interval = self.settings.factors.iter().find(|factor| rate <= factor.up_to);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_disabled_and_waits_for_nobody() {
+    fn it_can_be_disabled_and_never_waits() {
         assert_eq!(reconfig(|settings| settings.enabled = false).unwrap().next(SECOND, Some(0.0)), SECOND);
         assert_eq!(reconfig(|_| {}).unwrap().next(SECOND, None), SECOND);
     }

@@ -1,6 +1,6 @@
 //! Counts as real numbers.
 
-/// A count as a real number. What is counted here stays below 2^53, where this is exact.
+/// A count as a real number. Counts here stay below 2^53, where this is exact.
 #[expect(clippy::cast_precision_loss, reason = "counts of nodes, bytes and microseconds stay below 2^53")]
 pub(crate) fn real(count: u64) -> f64 {
     count as f64

@@ -1,9 +1,9 @@
-//! Who is handed over to whom, so that every gateway comes to its ideal number without nodes going to and fro
-//! (`CTX-42`, `CTX-44`).
+//! Decides which nodes are handed over to which gateway, so that every gateway reaches its ideal number without
+//! oscillation (`CTX-42`, `CTX-44`).
 //!
-//! What keeps churn down: nothing begins before a gateway is off its ideal by `start`; what has begun goes on until all
-//! are within `stop`; a cycle covers only part of the gap (`gain`), since scores that depend on the number of nodes
-//! answer each move; a cycle moves `max_per_cycle` at most; and a node that was moved is left alone for `cooldown`.
+//! Five settings keep churn low. A reallocation begins when a gateway is off its ideal by `start`, and continues until
+//! all are within `stop`. A cycle covers only part of the gap (`gain`), since scores that depend on the number of nodes
+//! respond to each move. A cycle moves `max_per_cycle` at most. A moved node is not moved again for `cooldown`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::real::{real, whole};
 pub struct ReallocationSettings {
     /// Part of its ideal number by which a gateway has to be off before anybody is moved.
     pub start: f64,
-    /// Part of the ideal number within which all gateways have to be until nobody is moved any more; below `start`.
+    /// Part of the ideal number within which all gateways have to be for a reallocation to end; below `start`.
     pub stop: f64,
     /// Part of a gap that one cycle covers, above 0 and up to 1. With scores that fall as nodes come, 1 swings to and
     /// fro.
@@ -46,7 +46,7 @@ pub struct Holder<'a> {
     pub ideal: u64,
     /// Who is connected to it, in an order of preference for being moved.
     pub connected: Vec<&'a str>,
-    /// Whether it is about to go: then all of its nodes are moved, also those that were moved lately.
+    /// Whether it is about to leave: then all of its nodes are moved, also recently moved ones.
     pub leaving: bool,
 }
 
@@ -110,7 +110,7 @@ impl Reallocation {
         for (place, holder) in holders.iter().enumerate() {
             missing.push((place, wanted(holder.ideal.saturating_sub(holder.nodes))));
         }
-        // The one that lacks most is filled first.
+        // The gateway that lacks most is filled first.
         missing.sort_by_key(|(place, missing)| (std::cmp::Reverse(*missing), *place));
         let mut seats = missing.into_iter().flat_map(|(place, missing)| (0..missing).map(move |_| place));
         let mut moves = Vec::new();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_gap_moves_nobody_until_it_grows() {
+    fn a_small_gap_moves_no_node_until_it_grows() {
         let mut reallocation = Reallocation::new(settings()).unwrap();
         let (a, b) = (names("a", 1010), names("b", 990));
         assert!(reallocation.cycle(Duration::ZERO, &[holder(&a, 1000), holder(&b, 1000)]).is_empty());
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(reallocation.cycle(Duration::ZERO, &[holder(&a, 1000), holder(&b, 1000)]).len(), 30);
         let (a, b) = (names("x", 1010), names("y", 990));
         let begun = reallocation.cycle(Duration::ZERO, &[holder(&a, 1000), holder(&b, 1000)]);
-        assert_eq!(begun.len(), 10, "what has begun goes on until all are within `stop`");
+        assert_eq!(begun.len(), 10, "a reallocation continues until all are within `stop`");
     }
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_is_moved_from_below_or_to_above_its_ideal(
+        fn no_node_is_moved_from_below_or_to_above_its_ideal(
             counts in proptest::collection::vec((0_usize..200, 0.0_f64..1.0), 2..8), gain in 0.1_f64..=1.0,
         ) {
             let nodes: Vec<Vec<String>> = counts.iter().enumerate().map(|(n, (count, _))| names(&format!("{n}-"), *count)).collect();

@@ -1,6 +1,6 @@
-//! The register of topics (`CTX-62`): under which name what is told on the bus, and how it is kept.
+//! The register of topics (`CTX-62`): their names, contents and retention.
 //!
-//! The names are those of the study. What stands before them is the prefix of the bus (`PREFIX.NAME` on Kafka).
+//! The names are those of the study, after the prefix of the bus (`PREFIX.NAME` on Kafka).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tidegate_bus::{LogName, LogSpec, NameError};
 pub enum Topic {
     /// A gateway has come. Key: gateway.
     HelloPoA,
-    /// What a gateway carries. Key: gateway.
+    /// The load of a gateway. Key: gateway.
     LoadReport,
     /// Who is connected to a gateway. Key: `gateway/part`.
     ConnectionReport,
@@ -25,13 +25,13 @@ pub enum Topic {
     ContextReport,
     /// Groups of nodes. Key: `definer/node`, or the definer for whole reports.
     GroupAdvertisement,
-    /// What nodes publish for applications. Key: node.
+    /// Messages of nodes for applications. Key: node.
     AppModel,
-    /// What applications send to a node. Key: node.
+    /// Messages of applications to a node. Key: node.
     PrivateMessageTopic,
-    /// What applications send to a group. Key: group.
+    /// Messages of applications to a group. Key: group.
     GroupMessageTopic,
-    /// What applications send to all nodes.
+    /// Messages of applications to all nodes.
     BroadcastMessageTopic,
     /// Records of the three before that are no messages.
     RejectedRecords,
@@ -58,7 +58,7 @@ impl Default for RecordLimits {
 }
 
 impl Topic {
-    /// Those that say how things stand.
+    /// Topics with states.
     pub const ALL: [Self; 8] = [
         Self::HelloPoA,
         Self::LoadReport,
@@ -79,7 +79,7 @@ impl Topic {
         Self::RejectedRecords,
         Self::DeliveryPositions,
     ];
-    /// Those that applications write and nodes get.
+    /// Topics from applications to nodes.
     pub const TO_NODES: [Self; 3] = [Self::PrivateMessageTopic, Self::GroupMessageTopic, Self::BroadcastMessageTopic];
 
     /// Its name.
@@ -118,8 +118,8 @@ impl Topic {
         if self.is_partitioned() { of_nodes } else { 1 }
     }
 
-    /// Its log. Everybody may append. The latest record of each key is kept, so that whoever comes later knows how
-    /// things stand, or all of them for as long as `limits` say.
+    /// Its log. All clients of the bus may append. The latest record of each key is kept, so that a later reader gets
+    /// the current state, or all records for as long as `limits` say.
     ///
     /// # Errors
     /// Never, as far as names of logs go.

@@ -1,4 +1,4 @@
-//! Where nodes say something of themselves: topics of the core's own, and others that are looked at as well (`CTX-31`).
+//! Topics on which nodes publish their state: those of the core, and other configured ones (`CTX-31`).
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// Longest pattern, bytes.
 const MAX_PATTERN_BYTES: usize = 512;
-/// The level of a pattern that a node's name stands at.
+/// The level of a pattern that contains the node's name.
 const NODE: &str = "{node}";
 
 /// Why a pattern was refused.
@@ -20,10 +20,10 @@ pub struct TopicPatternError {
     pub pattern: String,
 }
 
-/// What a message says of nodes.
+/// The content of a message about nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// A node's context; empty when the node has gone for good.
+    /// A node's context; empty when the node has left for good.
     Context {
         /// The node.
         node: String,
@@ -52,7 +52,7 @@ struct Pattern {
     within: Within,
 }
 
-/// The topics on which nodes say something of themselves.
+/// The topics on which nodes publish their state.
 #[derive(Clone, Debug)]
 pub struct ContextTopics {
     prefix: String,
@@ -60,10 +60,10 @@ pub struct ContextTopics {
 }
 
 impl ContextTopics {
-    /// Those of the core with the given prefix, `PREFIX/context/NODE` and `PREFIX/GroupAdvertisement/DEFINER`;
-    /// `payloads`, whose messages are contexts as far as they are JSON objects; and `properties`, whose messages may
-    /// carry one in a user property. The node is what stands at the level `{node}`, or whoever publishes where a
-    /// pattern has none.
+    /// The topics of the core with the given prefix, `PREFIX/context/NODE` and `PREFIX/GroupAdvertisement/DEFINER`;
+    /// `payloads`, whose messages are contexts if they are JSON objects; and `properties`, whose messages may carry a
+    /// context in a user property. The node is the name at the level `{node}`, or the publisher if a pattern has no
+    /// such level.
     ///
     /// # Errors
     /// When one is no pattern.
@@ -80,14 +80,14 @@ impl ContextTopics {
         own.into_iter().chain(self.patterns.iter().map(Pattern::filter)).collect()
     }
 
-    /// Whether a message of a client is one on the core's own topics, with the given prefix, that nobody can use: a
-    /// context that is no JSON object, or an advertisement that is none.
+    /// Whether a client's message on the core's own topics, with the given prefix, is unusable: a context that is not a
+    /// JSON object, or an invalid advertisement.
     pub fn is_unusable(prefix: &str, topic: &str, payload: &[u8]) -> bool {
         let own = Self { prefix: prefix.to_owned(), patterns: Vec::new() };
         own.read("", topic, None, payload.to_vec()).is_some_and(|said| said.check().is_err())
     }
 
-    /// What a message says. `carried` is the value of its first user property `context`.
+    /// Reads a message. `carried` is the value of its first user property `context`.
     pub fn read(&self, publisher: &str, topic: &str, carried: Option<&str>, payload: Vec<u8>) -> Option<Said> {
         let own = topic.strip_prefix(&self.prefix).and_then(|rest| rest.strip_prefix('/'));
         match own.and_then(|rest| rest.split_once('/')) {
@@ -134,7 +134,7 @@ impl Pattern {
         levels.collect::<Vec<_>>().join("/")
     }
 
-    /// Of which node a topic is, where it matches.
+    /// The node of a topic, if it matches.
     fn node(&self, topic: &str, publisher: &str) -> Option<String> {
         let (mut node, mut levels) = (None, topic.split('/'));
         for wanted in &self.levels {
@@ -162,8 +162,8 @@ pub(crate) fn is_object(text: &[u8]) -> bool {
     text.trim_ascii_start().first() == Some(&b'{') && serde_json::from_slice::<Readable>(text).is_ok()
 }
 
-/// A value of JSON that is looked at and not kept. Serde's own value of this kind passes over texts that are no UTF-8,
-/// numbers that are none, and nesting without end: a definer would refuse them later, when nobody hears of it any more.
+/// A JSON value that is validated and not kept. Serde's own value of this kind accepts invalid UTF-8, invalid numbers
+/// and unlimited nesting: a definer would refuse them later, without notice to the publisher.
 struct Readable;
 
 impl<'de> Deserialize<'de> for Readable {
@@ -214,12 +214,11 @@ impl<'de> Visitor<'de> for Readable {
     }
 }
 
-/// Characters of a name that a level of a topic cannot hold, and what stands for them. That of `%` itself is the last
-/// to be read.
+/// Characters of a name that a level of a topic cannot contain, and their escapes. That of `%` itself is decoded last.
 const ESCAPED: [(&str, &str); 4] = [("/", "%2F"), ("+", "%2B"), ("#", "%23"), ("%", "%25")];
 
-/// A level of a topic as the name that it stands for: `%2F`, `%2B`, `%23` and `%25` are `/`, `+`, `#` and `%`, also
-/// with small letters, as in the broker's addresses.
+/// The name in a level of a topic: `%2F`, `%2B`, `%23` and `%25` are `/`, `+`, `#` and `%`, also with small letters, as
+/// in the broker's addresses.
 pub fn name_of(level: &str) -> String {
     let upper = level.replace("%2f", "%2F").replace("%2b", "%2B");
     ESCAPED.iter().fold(upper, |text, (plain, escape)| text.replace(escape, plain))
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_use_is_known_on_the_topics_of_the_core_only() {
+    fn unusable_messages_are_known_on_core_topics_only() {
         let unusable = |topic: &str, text: &str| ContextTopics::is_unusable("a/ctx", topic, text.as_bytes());
         assert!(unusable("a/ctx/context/n", "[]") && !unusable("a/ctx/context/n", "{}"));
         assert!(
@@ -268,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn other_topics_are_read_for_whom_they_name_or_for_whoever_publishes() {
+    fn other_topics_name_the_node_or_mean_the_publisher() {
         let topics = topics(&["vehicle/{node}/position", "telemetry/#"], &["ctx/to/app/+/#"]);
         assert_eq!(topics.filters()[2..], ["vehicle/+/position", "telemetry/#", "ctx/to/app/+/#"]);
         let read = |topic: &str, carried, text: &str| topics.read("truck", topic, carried, text.into());
         assert_eq!(read("vehicle/7/position", None, r#"{"x":1}"#), context("7", r#"{"x":1}"#));
         assert_eq!(read("telemetry/engine/heat", None, "{}"), context("truck", "{}"));
-        assert_eq!(read("telemetry", None, "{}"), context("truck", "{}"), "`#` also stands for no level");
+        assert_eq!(read("telemetry", None, "{}"), context("truck", "{}"), "`#` also matches no level");
         for (topic, text) in [
             ("vehicle/7/position", "[1]"),
             ("vehicle/7/position", ""),
@@ -284,12 +283,12 @@ mod tests {
             assert_eq!(read(topic, None, text), None, "{topic} {text}");
         }
         assert_eq!(read("ctx/to/app/dispatch", Some(r#"{"x":2}"#), "{}"), context("truck", r#"{"x":2}"#));
-        assert_eq!(read("ctx/to/app/dispatch", None, "{}"), None, "there, only what is carried counts");
+        assert_eq!(read("ctx/to/app/dispatch", None, "{}"), None, "there, only the user property counts");
         assert_eq!(topics.read("", "telemetry", None, b"{}".into()), None, "the broker itself is no node");
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn an_invalid_pattern_is_refused() {
         for wrong in ["", "$SYS/#", "a/#/b", "a+/b", "a/{node}/{node}", "{id}/x", "a{node}", &"x".repeat(513)] {
             assert!(ContextTopics::new("ctx", &[wrong.to_owned()], &[]).is_err(), "{wrong}");
         }

@@ -1,4 +1,4 @@
-//! What a server has done, in numbers that only grow.
+//! Counters of a server; they only grow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ macro_rules! labelled {
 }
 
 labelled! {
-    /// What is asked for.
+    /// The kinds of queries.
     QueryKind {
         /// A: an address of IPv4.
         A = "a",
@@ -46,7 +46,7 @@ labelled! {
 }
 
 labelled! {
-    /// What was answered.
+    /// The kinds of answers.
     AnswerKind {
         /// At least one record.
         Records = "records",
@@ -88,7 +88,7 @@ labelled! {
 }
 
 labelled! {
-    /// What else happened.
+    /// Other events.
     Event {
         /// A connection was taken.
         TcpAccepted = "tcp_accepted",
@@ -97,14 +97,14 @@ labelled! {
         /// A connection was closed, since its next query or the taking of an answer took too long, or it had lived long
         /// enough.
         TcpTimedOut = "tcp_timed_out",
-        /// No endpoint was healthy, and one that is not was named.
+        /// No endpoint was healthy, and an unhealthy one was named.
         LeastBad = "least_bad",
-        /// Nobody knows where the asker is, and its turn decided.
+        /// The location of the asker was unknown, so the endpoints took turns.
         PlaceUnknown = "place_unknown",
     }
 }
 
-/// What a server has done since it started. Reading is cheap and never waits.
+/// The counters of a server since it started. Reading is cheap and never waits.
 #[derive(Debug, Default)]
 pub struct Counters {
     queries: [AtomicU64; QueryKind::ALL.len()],

@@ -1,4 +1,4 @@
-//! What a zone names: the endpoints of a fleet.
+//! The endpoints of a fleet, which a zone names.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ pub enum NameError {
     Reserved(String),
 }
 
-/// Why a number is not what it should be.
+/// Why a number is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum NumberError {
     /// A load outside 0 to 1.
@@ -48,7 +48,7 @@ impl EndpointName {
     /// Takes 1 to 63 letters, digits and inner hyphens; upper case becomes lower case.
     ///
     /// # Errors
-    /// When it is something else, or `mqtt`, which is the name for all endpoints.
+    /// When the name is invalid, or is `mqtt`, the name for all endpoints.
     pub fn new(text: &str) -> Result<Self, NameError> {
         let fits = (1..=LABEL_BYTES).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -89,8 +89,8 @@ impl Load {
         if (0.0..=1.0).contains(&part) { Ok(Self(part)) } else { Err(NumberError::Load(part)) }
     }
 
-    /// The nearest load to a measured number; what is no number counts as a full load, so that nothing is sent where
-    /// nothing is known.
+    /// The nearest load to a measured number. NaN counts as a full load, so that no client is sent to an endpoint of
+    /// unknown load.
     pub fn saturating(part: f64) -> Self {
         Self(if part.is_nan() { 1.0 } else { part.clamp(0.0, 1.0) })
     }
@@ -108,12 +108,12 @@ pub struct Endpoint {
     pub name: EndpointName,
     /// Where it is; at least one, at most 16. Of several of one family each answer holds one, in turns.
     pub addresses: Vec<IpAddr>,
-    /// Its port for MQTT, 1 to 65535; told by SRV alone.
+    /// Its port for MQTT, 1 to 65535; only SRV answers contain it.
     pub port: u16,
     /// Its port for MQTT over TLS; without one it is not among the answers for `_secure-mqtt._tcp`.
     pub secure_port: Option<u16>,
-    /// Its share with [`Policy::Weighted`](crate::Policy::Weighted), beside the others' weights. One with 0 gets
-    /// nothing while another one has more.
+    /// Its weight with [`Policy::Weighted`](crate::Policy::Weighted), relative to the others' weights. One with 0 is
+    /// not named while another one has more.
     pub weight: u16,
     /// How busy it is, for [`Policy::LeastLoaded`](crate::Policy::LeastLoaded).
     pub load: Load,

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use crate::settings::Limits;
 
-/// Budgets in the table. Networks that fall on one share it; which do is chance, chosen anew by each process, so nobody
-/// can aim at another one. 12 bytes each.
+/// Budgets in the table. Networks with the same hash share one; each process chooses its hash at random, so an attacker
+/// cannot aim at another network. 12 bytes each.
 const BUDGETS: usize = 1 << 16;
 
 /// Parts of a query that a budget counts in.
@@ -22,7 +22,7 @@ pub(crate) enum Transport {
     Tcp,
 }
 
-/// What becomes of a query.
+/// The decision about a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is answered.
@@ -33,7 +33,7 @@ pub(crate) enum Verdict {
     Drop,
 }
 
-/// The network of an address: /24 of IPv4, /56 of IPv6, which is what one subscriber usually has.
+/// The network of an address: /24 of IPv4, /56 of IPv6, the usual size of one subscriber's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Network(u128);
 
@@ -47,7 +47,7 @@ impl Network {
     }
 }
 
-/// What one network has left.
+/// The remaining budget of one network.
 #[derive(Clone, Copy, Debug, Default)]
 struct Budget {
     /// Thousandths of queries that were spent and have not come back yet.
@@ -58,8 +58,7 @@ struct Budget {
     over: u32,
 }
 
-/// The table of budgets. It never grows, and what is in it is never thrown out to make room, so a flood from many
-/// forged addresses cannot reset the budget of one.
+/// The table of budgets. It never grows and never evicts, so a flood from many forged addresses cannot reset a budget.
 #[derive(Debug)]
 pub(crate) struct Budgets {
     table: Box<[Budget]>,
@@ -77,7 +76,7 @@ impl Budgets {
             hasher: RandomState::new(),
             start: now,
             per_second: u64::from(limits.queries_per_second),
-            // What is spent has to fit its 32 bits.
+            // The budget has to fit 32 bits.
             burst: u64::from(limits.burst.clamp(1, 1_000_000)) * PARTS,
             slip: limits.slip,
         }
@@ -88,7 +87,7 @@ impl Budgets {
         // Even places are for UDP, odd ones for TCP.
         let place = (self.hasher.hash_one(network) as usize % (BUDGETS / 2)) * 2 + transport as usize;
         let Some(budget) = self.table.get_mut(place) else { return Verdict::Pass };
-        // After 49 days the clock begins anew, and a budget is full a little early or late, once.
+        // After 49 days the clock wraps around, and a budget is full a little early or late, once.
         let now_ms = now.saturating_duration_since(self.start).as_millis() as u32;
         let rest = u64::from(now_ms.wrapping_sub(budget.at_ms));
         // Queries per second are thousandths of queries per millisecond.
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes_then_every_second_query_slips_and_time_gives_it_back() {
+    fn a_burst_passes_then_queries_slip_until_time_refills_it() {
         let (mut budgets, start) = budgets(10, 3, 2);
         let mut ask = |after_ms| {
             let at = start + Duration::from_millis(after_ms);

@@ -5,16 +5,16 @@
 //! which [`Endpoint`]s there are; the next query sees the change. Each answer holds one address, chosen by a [`Policy`]
 //! among the healthy ones. It asks no other server and answers for no other zone.
 //!
-//! | name | what it has |
+//! | name | records |
 //! | --- | --- |
 //! | the zone, and `mqtt` below it | A and AAAA: one address of the endpoint that the policy chose |
 //! | `_mqtt._tcp`, `_secure-mqtt._tcp` | SRV: the endpoint that the policy chose, with its addresses beside it |
 //! | the name of an endpoint | A and AAAA: where that endpoint is, healthy or not, until it drains |
 //! | the zone | SOA and NS |
 //!
-//! What is not of the zone is refused, what the zone does not have is answered with NXDOMAIN or an empty answer and the
-//! SOA (RFC 2308), and ANY with HINFO (RFC 8482). Packets that are no queries are dropped or answered with FORMERR;
-//! they are counted in [`Counters`], as is everything else.
+//! A query for another zone is refused. A name that the zone does not have is answered with NXDOMAIN or an empty answer
+//! and the SOA (RFC 2308), and ANY with HINFO (RFC 8482). Malformed packets are dropped or answered with FORMERR.
+//! [`Counters`] counts all of these.
 //!
 //! `server` has the sockets, `wire` the packets, `zone` the names, `policy` the choice, `places` and `location` where
 //! askers are, `flood` how much a network may ask.

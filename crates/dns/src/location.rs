@@ -37,7 +37,7 @@ impl Location {
         self.longitude
     }
 
-    /// The way along a great circle, km. It is off by up to 0.5 %, since the earth is taken for a sphere.
+    /// The great-circle distance, km. The error is up to 0.5 %, since the earth is taken for a sphere.
     pub fn distance_km(self, other: Self) -> f64 {
         let (from, to) = (self.latitude.to_radians(), other.latitude.to_radians());
         let north = ((to - from) / 2.0).sin().powi(2);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_those_of_an_atlas() {
+    fn distances_agree_with_an_atlas() {
         let (rome, berlin) = (at(41.9028, 12.4964), at(52.5200, 13.4050));
         assert!((rome.distance_km(berlin) - 1184.0).abs() < 5.0, "{}", rome.distance_km(berlin));
         assert!(rome.distance_km(rome) < 0.001);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_on_the_earth_is_refused() {
+    fn coordinates_off_the_earth_are_refused() {
         assert!(Location::new(90.1, 0.0).is_err());
         assert!(Location::new(0.0, -180.1).is_err());
         assert!(Location::new(f64::NAN, 0.0).is_err());

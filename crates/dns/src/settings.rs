@@ -1,4 +1,4 @@
-//! What a server is told at its start.
+//! The settings of a server.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -78,11 +78,11 @@ impl Default for Ttl {
     }
 }
 
-/// What is answered while endpoints exist and none of them is healthy.
+/// The answer while endpoints exist and none of them is healthy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NoneHealthy {
-    /// One of those that are not, except draining ones: a probe that is wrong about all of them, as when its own
-    /// network is broken, does not make the fleet vanish. The default.
+    /// An unhealthy endpoint that is not draining. If the probe itself is at fault, as with a broken network, the fleet
+    /// stays reachable. The default.
     #[default]
     LeastBad,
     /// SERVFAIL: clients try again or ask another server of the zone.
@@ -98,16 +98,16 @@ pub struct NameServer {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Bounds of what a server takes.
+/// The limits of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Queries per second of one network (/24 of IPv4, /56 of IPv6), over UDP and over TCP each; 0 for no limit. What
-    /// is above is dropped, or answered as [`slip`](Self::slip) says.
+    /// Queries per second of one network (/24 of IPv4, /56 of IPv6), over UDP and over TCP each; 0 for no limit. A
+    /// query above it is dropped, or answered as [`slip`](Self::slip) says.
     pub queries_per_second: u32,
     /// Queries that a network may ask at once after a rest, at least 1.
     pub burst: u32,
-    /// Over UDP, every how-many-th query above the limit is answered with an invitation to ask over TCP, so that a
-    /// client whose address is abused by others still gets its answer; 0 for none. Over TCP the connection is closed.
+    /// Over UDP, every n-th query above the limit is answered with the TC bit, so that a client whose address is forged
+    /// by others can ask over TCP; 0 for none. Over TCP the connection is closed.
     pub slip: u32,
     /// TCP connections at once; a further one is closed.
     pub tcp_connections: usize,
@@ -134,7 +134,7 @@ impl Default for Limits {
     }
 }
 
-/// What a server is told at its start.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The zone that it answers for.
@@ -144,16 +144,16 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// How an endpoint is chosen.
     pub policy: Policy,
-    /// How long an answer may be kept, also that something does not exist.
+    /// How long an answer may be cached, a negative one included.
     pub ttl: Ttl,
-    /// What is answered when none is healthy.
+    /// The answer when no endpoint is healthy.
     pub none_healthy: NoneHealthy,
     /// The servers of the zone, for NS and SOA, at most 13. Empty: `ns` in the zone, at those addresses of `listen`
     /// that name one interface.
     pub name_servers: Vec<NameServer>,
     /// Where askers are, for [`Policy::Nearest`].
     pub places: Places,
-    /// Bounds of what it takes.
+    /// The limits.
     pub limits: Limits,
     /// Where turns begin, so that several servers of a zone do not all begin with the same endpoint; `None` for chance.
     pub seed: Option<u64>,

@@ -37,8 +37,8 @@ pub enum ZoneError {
         /// How many it has.
         number: usize,
     },
-    /// One has an address that nobody can connect to.
-    #[error("endpoint `{name}` is at {address}, where nobody can connect to: give it the address of one machine")]
+    /// An endpoint has an address that no client can connect to.
+    #[error("endpoint `{name}` is at {address}, which no client can connect to: give it the address of one machine")]
     NotAMachine {
         /// The endpoint.
         name: EndpointName,
@@ -50,7 +50,7 @@ pub enum ZoneError {
     Port(EndpointName),
 }
 
-/// What an answer names.
+/// The records that an answer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// An address of IPv4.
@@ -102,20 +102,20 @@ impl Chosen {
     }
 }
 
-/// What came of a choice.
+/// The result of a choice.
 #[derive(Clone, Debug)]
 pub(crate) enum Choice {
     /// A healthy one.
     Healthy(Chosen),
-    /// None is healthy, this is one of the others.
+    /// None is healthy; this is an unhealthy one.
     LeastBad(Chosen),
-    /// Endpoints can be named, none of which has what is wanted.
+    /// Eligible endpoints exist, but none offers the wanted service or family.
     NotOffered,
     /// No endpoint can be named.
-    Nobody,
+    Unavailable,
 }
 
-/// Those that have what is wanted, as places.
+/// The indices of endpoints that offer the wanted service or family.
 #[derive(Debug, Default)]
 struct Candidates {
     healthy: Vec<usize>,
@@ -134,7 +134,7 @@ struct State {
 }
 
 impl State {
-    /// What an endpoint has, and one turn more for the families that an answer names.
+    /// The records of an endpoint; the turn of each named address family advances.
     fn chosen(&mut self, place: usize, v4: bool, v6: bool) -> Chosen {
         let turns = self.turns.get_mut(place).map_or([0; 2], |turns| {
             let before = *turns;
@@ -159,7 +159,7 @@ struct Shared {
     none_healthy: NoneHealthy,
     /// Labels below the zone that name its servers.
     servers: BTreeSet<String>,
-    /// Held for one choice or one change, never while something is waited for.
+    /// Held for one choice or one change, never across a wait.
     state: Mutex<State>,
 }
 
@@ -180,8 +180,8 @@ impl Zone {
         Self(Arc::new(Shared { none_healthy: settings.none_healthy, servers, state: Mutex::new(state) }))
     }
 
-    /// Says which endpoints there are, all of them; the next query is answered by them. Whose turn it is goes on where
-    /// names stay. At most 4,096.
+    /// Replaces all endpoints; the next query is answered by the new ones. Turns continue for names that stay. At most
+    /// 4,096.
     ///
     /// # Errors
     /// When one of them cannot be named; then those before stay.
@@ -246,7 +246,7 @@ impl Zone {
         let least_bad = !healthy_at_all && self.0.none_healthy == NoneHealthy::LeastBad;
         let can_be_named = healthy_at_all || (least_bad && others_at_all);
         if !can_be_named {
-            return Choice::Nobody;
+            return Choice::Unavailable;
         }
         let (Some(candidates), Some(chooser)) = (candidates.get(wanted as usize), choosers.get_mut(wanted as usize))
         else {
@@ -272,7 +272,7 @@ impl Zone {
     }
 }
 
-/// Those that have what is wanted and do not drain.
+/// Endpoints that offer the wanted service or family and do not drain.
 fn candidates(endpoints: &[Endpoint], wanted: Wanted) -> Candidates {
     let mut found = Candidates::default();
     for (place, endpoint) in endpoints.iter().enumerate() {

@@ -5,8 +5,12 @@
 //! were allowed: when new rules come, those of every other epoch are asked for again, in bounded steps, and what is no
 //! longer allowed ends, and what waits and may not be delivered any more is withdrawn.
 
+use crate::addresses::Nodes;
+use crate::desk::Desk;
+use crate::topics::RouteCache;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use tidegate_mqtt::{QoS, Will};
 
@@ -15,8 +19,9 @@ use crate::connection::Allowed;
 use crate::connection::identity::Identity;
 use crate::engine::Engine;
 use crate::event::Attempt;
-use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
+use crate::ids::{ListenerId, SessionKey, TenantId};
 use crate::now::Now;
+use crate::publish::inbound::Inbound;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::telling::reason::Reason;
@@ -112,84 +117,17 @@ impl Engine {
         self.index.change_rights();
     }
 
-    fn subject(&self, key: SessionKey) -> Option<Subject<'_>> {
-        let session = self.desk.sessions.get(key.0)?;
-        Some(subject_of(session))
-    }
-
-    #[inline]
-    pub(crate) fn may_publish(&self, key: SessionKey, topic: &str, qos: QoS, retain: bool) -> bool {
-        if self.rules.access.is_none() && self.settings.addresses.is_none() {
+    /// Whether a message on its way in may be published. A yes is remembered.
+    pub(crate) fn may_publish_inbound(&mut self, it: &Inbound<'_>) -> bool {
+        if self.rules.is_known_to_be_allowed(&self.desk, &self.cache, it) {
             return true;
         }
-        self.subject(key).is_some_and(|subject| self.subject_may_publish(subject, topic, qos, retain))
-    }
-
-    fn subject_may_publish(&self, who: Subject<'_>, topic: &str, qos: QoS, retain: bool) -> bool {
-        let guarded = self.is_guarded_for_publishers(topic, who.client_id);
-        let allowed = self.rules.access.as_ref().is_none_or(|access| access.may_publish(who, topic, qos, retain));
-        allowed && (!guarded || self.has_right(who, Right::Publish { topic, qos, retain }))
-    }
-
-    /// The same for the topic of a route, remembering the last answer that was yes.
-    #[inline]
-    pub(crate) fn may_publish_to(
-        &mut self,
-        key: ConnectionKey,
-        session: SessionKey,
-        slot: RouteSlot,
-        qos: QoS,
-        retain: bool,
-    ) -> bool {
-        if self.rules.access.is_none() && self.settings.addresses.is_none() {
-            return true;
-        }
-        let bits = qos.bits() | u8::from(retain) << 2;
-        let asked = Allowed { slot, fills: self.cache.fills(), bits, epoch: self.rules.epoch() };
-        let connection = self.desk.connections.get(key);
-        if connection.and_then(|connection| connection.extra.as_ref()?.allowed) == Some(asked) {
-            return true;
-        }
-        let allowed = self.may_publish(session, self.cache.get(slot).0, qos, retain);
-        if let Some(connection) = self.desk.connections.get_mut(key).filter(|_| allowed) {
+        let allowed = self.publisher_may((it.key, it.session), self.cache.get(it.slot).0, it.raw.qos, it.raw.retain);
+        let asked = self.rules.asked(&self.cache, it);
+        if let Some(connection) = self.desk.connections.get_mut(it.key).filter(|_| allowed) {
             connection.extra_mut().allowed = Some(asked);
         }
         allowed
-    }
-
-    /// Whether a session may be sent messages of a topic.
-    pub(crate) fn may_receive(&self, key: SessionKey, topic: &str) -> bool {
-        let readers = Readers::of(&self.rules, &self.settings, topic);
-        if readers.are_all_allowed() {
-            return true;
-        }
-        self.desk.sessions.get(key.0).is_some_and(|session| readers.may_be_sent(key, session))
-    }
-
-    /// Leaves those out of a route that may not be sent messages of its topic. The route counts them with each message;
-    /// that they do not get it is told whenever the route is made.
-    pub(crate) fn keep_receivers(&mut self, slot: RouteSlot) {
-        let (rules, settings) = (&self.rules, &self.settings);
-        if Readers::of(rules, settings, self.cache.get(slot).0).are_all_allowed() {
-            return;
-        }
-        let topic = self.cache.get(slot).0.to_owned();
-        let mut readers = Readers::of(rules, settings, &topic);
-        if let Some(Address::Group(name)) = &readers.address {
-            readers.members = Some(self.nodes.members(self.cache.tenant(slot), name));
-        }
-        let sessions = &self.desk.sessions;
-        let mut withheld = Vec::new();
-        self.cache.retain(slot, |_, key| {
-            let may = sessions.get(key.0).is_some_and(|session| readers.may_be_sent(key, session));
-            if !may && withheld.len() < WITHHELD_TOLD {
-                withheld.push(key);
-            }
-            may
-        });
-        for key in withheld {
-            self.desk.tell_withheld(key, &topic);
-        }
     }
 
     /// A client is back: what it subscribed to and what waits for it was allowed by the rules of that time.
@@ -199,23 +137,6 @@ impl Engine {
         if self.rules.access.is_some() && old {
             self.recheck_session(now, key, epoch);
         }
-    }
-
-    /// The same for a client that has no session yet.
-    pub(crate) fn may_leave_will(&self, subject: Subject<'_>, will: &Will<'_>) -> bool {
-        let topic = will.topic.as_str();
-        self.subject_may_publish(subject, topic, will.qos, will.retain)
-    }
-
-    pub(crate) fn may_subscribe(&self, key: SessionKey, filter: &str, qos: QoS, shared: bool) -> bool {
-        let guarded = shared && self.is_guarded_for_groups(filter);
-        if self.rules.access.is_none() && !guarded {
-            return true;
-        }
-        let Some(subject) = self.subject(key) else { return false };
-        let access = self.rules.access.as_ref();
-        access.is_none_or(|access| access.may_subscribe(subject, filter, qos, shared))
-            && (!guarded || self.has_right(subject, Right::Subscribe { filter, qos }))
     }
 
     /// Asks for the subscriptions of some more sessions again. Those of brokers are no client's: rules were asked when
@@ -252,17 +173,17 @@ impl Engine {
         for filter in session.filters.iter() {
             let qos = self.index.subscriber(filter, key).map_or(QoS::AtMostOnce, |subscriber| subscriber.options.qos());
             let text = self.index.filter(filter).unwrap_or_default();
-            if !self.may_subscribe(key, text, qos, false) {
+            if !self.rules.may_subscribe(&self.desk, key, text, qos, false) {
                 ended.push(text.to_owned());
             }
         }
         for membership in session.rare.iter().flat_map(|rare| &rare.memberships) {
             let qos = crate::topics::SubscriberOptions::from_bits(membership.member.options).qos();
-            if !self.may_subscribe(key, &membership.filter, qos, true) {
+            if !self.rules.may_subscribe(&self.desk, key, &membership.filter, qos, true) {
                 ended.push(format!("$share/{}/{}", membership.share, membership.filter));
             }
         }
-        self.withdraw_waiting(key);
+        self.rules.withdraw_waiting(&mut self.desk, key);
         for filter in ended {
             if let Ok(filter) = tidegate_mqtt::TopicFilter::new(&filter) {
                 self.unsubscribe(now, key, filter);
@@ -271,16 +192,119 @@ impl Engine {
             }
         }
     }
+}
+
+impl Rules {
+    #[inline]
+    pub(crate) fn may_publish(&self, desk: &Desk, key: SessionKey, topic: &str, qos: QoS, retain: bool) -> bool {
+        if self.access.is_none() && desk.settings.addresses.is_none() {
+            return true;
+        }
+        desk.sessions
+            .get(key.0)
+            .map(subject_of)
+            .is_some_and(|subject| self.subject_may_publish(&desk.settings, subject, topic, qos, retain))
+    }
+
+    pub(crate) fn subject_may_publish(
+        &self,
+        settings: &Arc<Settings>,
+        who: Subject<'_>,
+        topic: &str,
+        qos: QoS,
+        retain: bool,
+    ) -> bool {
+        let guarded = settings.is_guarded_for_publishers(topic, who.client_id);
+        let allowed = self.access.as_ref().is_none_or(|access| access.may_publish(who, topic, qos, retain));
+        allowed && (!guarded || self.has_right(who, Right::Publish { topic, qos, retain }))
+    }
+
+    /// Whether somebody may read the retained message of a topic, as a subscriber to the topic could.
+    pub(crate) fn subject_may_read(&self, settings: &Settings, who: Subject<'_>, topic: &str) -> bool {
+        let readers = Readers::of(self, settings, topic);
+        let may_subscribe = |access: &dyn Access| access.may_subscribe(who, topic, QoS::ExactlyOnce, false);
+        self.access().is_none_or(may_subscribe) && readers.may_be_told(who)
+    }
+
+    /// True if no rules have to be asked whether a message may be published: there are none, or the last one of this
+    /// publisher was allowed and was the same in all that rules look at.
+    #[inline]
+    pub(crate) fn is_known_to_be_allowed(&self, desk: &Desk, cache: &RouteCache, it: &Inbound<'_>) -> bool {
+        if self.access.is_none() && desk.settings.addresses.is_none() {
+            return true;
+        }
+        let connection = desk.connections.get(it.key);
+        connection.and_then(|connection| connection.extra.as_ref()?.allowed) == Some(self.asked(cache, it))
+    }
+
+    /// What the rules are asked about a message.
+    #[inline]
+    fn asked(&self, cache: &RouteCache, it: &Inbound<'_>) -> Allowed {
+        let bits = it.raw.qos.bits() | u8::from(it.raw.retain) << 2;
+        Allowed { slot: it.slot, fills: cache.fills(), bits, epoch: self.epoch() }
+    }
+
+    /// Whether a session may be sent messages of a topic.
+    pub(crate) fn may_receive(&self, desk: &Desk, key: SessionKey, topic: &str) -> bool {
+        let readers = Readers::of(self, &desk.settings, topic);
+        if readers.are_all_allowed() {
+            return true;
+        }
+        desk.sessions.get(key.0).is_some_and(|session| readers.may_be_sent(key, session))
+    }
+
+    /// Leaves those out of a route that may not be sent messages of its topic. The route counts them with each message;
+    /// that they do not get it is told whenever the route is made.
+    pub(crate) fn keep_receivers(&mut self, desk: &mut Desk, cache: &mut RouteCache, nodes: &Nodes, slot: RouteSlot) {
+        let (rules, settings) = (self, &desk.settings);
+        if Readers::of(rules, settings, cache.get(slot).0).are_all_allowed() {
+            return;
+        }
+        let topic = cache.get(slot).0.to_owned();
+        let mut readers = Readers::of(rules, settings, &topic);
+        if let Some(Address::Group(name)) = &readers.address {
+            readers.members = Some(nodes.members(cache.tenant(slot), name));
+        }
+        let sessions = &desk.sessions;
+        let mut withheld = Vec::new();
+        cache.retain(slot, |_, key| {
+            let may = sessions.get(key.0).is_some_and(|session| readers.may_be_sent(key, session));
+            if !may && withheld.len() < WITHHELD_TOLD {
+                withheld.push(key);
+            }
+            may
+        });
+        for key in withheld {
+            desk.tell_withheld(key, &topic);
+        }
+    }
+
+    /// The same for a client that has no session yet.
+    pub(crate) fn may_leave_will(&self, settings: &Arc<Settings>, subject: Subject<'_>, will: &Will<'_>) -> bool {
+        let topic = will.topic.as_str();
+        self.subject_may_publish(settings, subject, topic, will.qos, will.retain)
+    }
+
+    pub(crate) fn may_subscribe(&self, desk: &Desk, key: SessionKey, filter: &str, qos: QoS, shared: bool) -> bool {
+        let guarded = shared && desk.settings.is_guarded_for_groups(filter);
+        if self.access.is_none() && !guarded {
+            return true;
+        }
+        let Some(subject) = desk.sessions.get(key.0).map(subject_of) else { return false };
+        let access = self.access.as_ref();
+        access.is_none_or(|access| access.may_subscribe(subject, filter, qos, shared))
+            && (!guarded || self.has_right(subject, Right::Subscribe { filter, qos }))
+    }
 
     /// Takes back what waits for a client that may not be sent it any more.
-    fn withdraw_waiting(&mut self, key: SessionKey) {
-        let queue = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()).map(|flow| &flow.queue);
-        let withdrawn = |delivery: &crate::session::Delivery| !self.may_receive(key, delivery.message.topic());
+    fn withdraw_waiting(&mut self, desk: &mut Desk, key: SessionKey) {
+        let queue = desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()).map(|flow| &flow.queue);
+        let withdrawn = |delivery: &crate::session::Delivery| !self.may_receive(desk, key, delivery.message.topic());
         if !queue.is_some_and(|queue| queue.iter().any(withdrawn)) {
             return;
         }
-        let (rules, settings) = (&self.rules, &self.settings);
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let (rules, settings) = (self, &desk.settings);
+        let Some(session) = desk.sessions.get_mut(key.0) else { return };
         let Some(mut flow) = session.flow.take() else { return };
         let (stay, back): (Vec<_>, Vec<_>) = std::mem::take(&mut flow.queue)
             .into_iter()
@@ -290,11 +314,11 @@ impl Engine {
         flow.queue = stay.into_iter().collect();
         session.flow = Some(flow);
         for delivery in back {
-            self.desk.forget_queued(delivery.cost());
-            self.desk.forget_stored(stored, delivery.number);
-            self.desk.drop_for(Reason::NotAuthorized, key, delivery.message.topic());
+            desk.forget_queued(delivery.cost());
+            desk.forget_stored(stored, delivery.number);
+            desk.drop_for(Reason::NotAuthorized, key, delivery.message.topic());
         }
-        self.desk.after_refill(key);
+        desk.after_refill(key);
     }
 }
 
@@ -343,7 +367,12 @@ impl<'a> Readers<'a> {
         if addressed && self.members.is_none_or(|members| members.contains(&key.0)) {
             return true;
         }
-        let (subject, topic) = (subject_of(session), self.topic);
+        self.may_be_told(subject_of(session))
+    }
+
+    /// The same for somebody to whom it is not addressed.
+    fn may_be_told(&self, subject: Subject<'_>) -> bool {
+        let topic = self.topic;
         let allowed = self.on_delivery.is_none_or(|rules| rules.may_receive(subject, topic));
         let needed = || self.rules.is_some_and(|rules| rules.has_right(subject, Right::Receive { topic }));
         allowed && (!self.guarded || needed())

@@ -4,6 +4,7 @@
 use crate::connection::{Answer, Connection, Phase};
 use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
 use crate::ids::{ConnectionKey, SessionKey};
+use crate::principals::PRINCIPAL_LISTENER;
 use crate::publish::admission::Reserving;
 use crate::session::{BlockedPublisher, Session, Standing, Will};
 use crate::settings::OverflowPolicy;
@@ -42,17 +43,20 @@ impl Engine {
             self.audit_session(&mut found, SessionKey(key), session);
             self.audit_flow(&mut found, SessionKey(key), session);
         }
-        self.groups.audit((self.place.shard, &self.roster), &self.desk, &mut |what| found.0.push(what));
+        self.groups.audit((self.place.shard, &self.links.roster), &self.desk, &mut |what| found.0.push(what));
         self.desk.tenants.audit(&self.desk, &mut |what| found.0.push(what));
-        self.retained.audit(&mut |what| found.0.push(what));
+        self.retained.values.audit(&mut |what| found.0.push(what));
         self.audit_admissions(&mut |what| found.0.push(what));
+        self.observers.audit(&mut |what| found.0.push(what));
+        self.audit_principals(&mut |what| found.0.push(what));
         found.0
     }
 
     fn audit_sums(&self, found: &mut Findings) {
         let desk = &self.desk;
         let input: usize = desk.connections.iter().map(|(_, connection)| input_len(connection)).sum();
-        found.equal("input_bytes", desk.input_bytes, input as u64);
+        let input = input as u64 + self.principals.held_bytes();
+        found.equal("input_bytes", desk.input_bytes, input);
         let flows = || desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
         found.equal("queued_messages", desk.queued_messages, flows().map(|flow| flow.queue.len() as u64).sum());
         let queued = flows().flat_map(|flow| &flow.queue).map(crate::session::Delivery::cost).sum();
@@ -63,10 +67,10 @@ impl Engine {
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
-        let elsewhere = desk.uplinks.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
+        let elsewhere = self.uplinks.settlement.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
         let lists = aliases + runs + outgoing;
-        let held = elsewhere + input as u64 + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
+        let held = elsewhere + input + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
         found.equal("memory", desk.memory, held);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);
@@ -116,14 +120,15 @@ impl Engine {
         found.equal(
             "timers",
             desk.timers.len() as u64,
-            (of_connections + of_sessions + of_queues + of_sys + desk.uplinks.timers()) as u64,
+            (of_connections + of_sessions + of_queues + of_sys + self.uplinks.timers()) as u64,
         );
     }
 
     fn audit_connection(&self, found: &mut Findings, key: ConnectionKey, connection: &Connection) {
         let session = connection.session.and_then(|session| self.desk.sessions.get(session.0));
         let bound = session.is_some_and(|session| session.connection == Some(key));
-        found.holds(bound == (connection.phase == Phase::Open), || format!("{key:?} and its session do not agree"));
+        let open = connection.phase == Phase::Open && connection.listener != PRINCIPAL_LISTENER;
+        found.holds(bound == open, || format!("{key:?} and its session do not agree"));
         let reads = connection.output_len() > self.settings.limits.output_high_water as usize / 2;
         let waits = connection.is_parked() || reads || connection.phase == Phase::Closing;
         found.holds(!connection.paused || waits, || format!("{key:?} is not read and nothing will change that"));
@@ -140,7 +145,11 @@ impl Engine {
             let waits = |rate: &crate::limits::rate::Rate| rate.waits_until != crate::now::Millis::NEVER;
             let slowed = extra.rate.as_deref().is_some_and(waits);
             let short = self.desk.overload.holds(&publisher) || self.desk.loop_lag.holds(&publisher);
-            let short = short || self.turn_share.holds(key) || self.desk.uplinks.holds(key) || extra.suspended;
+            let short = short
+                || self.observers.holds(key)
+                || self.turn_share.holds(key)
+                || self.uplinks.holds(key)
+                || extra.suspended;
             let asked = !parked.askers.is_empty() || matches!(extra.reserving, Reserving::Asked(_));
             let missed = self.groups.dealers.waiting.contains(&key) || self.links.holds(key);
             found.holds(held > 0 || slowed || short || asked || missed, || {
@@ -151,7 +160,7 @@ impl Engine {
 
     fn audit_session(&self, found: &mut Findings, key: SessionKey, session: &Session) {
         let name = || format!("{:?}", session.client_id);
-        found.holds(self.desk.find_session(session.tenant, &session.client_id) == Some(key), || {
+        found.holds(self.desk.sessions.find_session(session.tenant, &session.client_id) == Some(key), || {
             format!("{} is not found by name", name())
         });
         let connection = session.connection.and_then(|key| self.desk.connections.get(key));

@@ -3,10 +3,10 @@
 //! The desk hands packets to outputs and messages to queues. It knows nothing of topics: who gets a message is decided
 //! before it is asked.
 
+use crate::session::table::Sessions;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use hashbrown::HashTable;
 use tidegate_mqtt::PacketType;
 
 use crate::addresses::{Receipts, Tallies};
@@ -15,22 +15,21 @@ use crate::cluster::transfer::Transfers;
 use crate::connection::output::{Output, OutputPool};
 use crate::connection::to_write::ToWrite;
 use crate::connection::{Connection, Phase};
-use crate::durable::{Crossings, Journal, Key, SessionRecord, put_subscription};
+use crate::durable::{Crossings, Journal, Key};
 use crate::event::Event;
-use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, ListenerId, Partitions, Place, SessionKey, ShardId, TenantId};
 use crate::limits::loop_lag::LoopLag;
 use crate::limits::overload::Overload;
 use crate::limits::rate::Published;
 use crate::limits::tenants::TenantUses;
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::{UplinkKey, Uplinks};
+use crate::orchestrator::uplink::UplinkKey;
 use crate::publish::dead_letter::DeadLetters;
 use crate::session::overflow::OverflowRules;
 use crate::session::reservations::Reservations;
 use crate::session::{BlockedPublisher, Session, Will};
 use crate::settings::{Holding, ListenerSettings, Settings};
-use crate::slab::{GenSlab, Slab};
+use crate::slab::GenSlab;
 use crate::telling::Telling;
 use crate::telling::counters::Counters;
 use crate::telling::reason::Reason;
@@ -109,8 +108,7 @@ pub(crate) struct Desk {
     pub moving: Partitions,
     /// What arrives for them.
     pub transfers: Transfers,
-    pub sessions: Slab<Session>,
-    by_client: HashTable<u32>,
+    pub sessions: Sessions,
     /// Connections with output.
     pub to_write: ToWrite,
     pub events: VecDeque<Event>,
@@ -160,8 +158,6 @@ pub(crate) struct Desk {
     pub crossings: Crossings,
     /// QoS 2 messages that cross between nodes.
     pub exchanges: Exchanges,
-    /// The brokers of a fleet, where there is one.
-    pub uplinks: Uplinks,
 }
 
 impl Desk {
@@ -189,8 +185,7 @@ impl Desk {
             connections: GenSlab::default(),
             moving: Partitions::NONE,
             transfers: Transfers::new(shard),
-            sessions: Slab::default(),
-            by_client: HashTable::new(),
+            sessions: Sessions::default(),
             to_write: ToWrite::default(),
             events: VecDeque::new(),
             pool: OutputPool::default(),
@@ -220,7 +215,6 @@ impl Desk {
             to_read: VecDeque::new(),
             crossings: Crossings::default(),
             exchanges: Exchanges::new(0, Place::ALONE),
-            uplinks: Uplinks::default(),
         }
     }
 
@@ -229,32 +223,11 @@ impl Desk {
         self.settings.listeners.get(usize::from(listener.0))
     }
 
-    /// The session of a client id.
-    pub(crate) fn find_session(&self, tenant: TenantId, client_id: &str) -> Option<SessionKey> {
-        let sessions = &self.sessions;
-        self.by_client
-            .find(hash_name(tenant, client_id), |key| {
-                sessions.get(*key).is_some_and(|session| session.tenant == tenant && &*session.client_id == client_id)
-            })
-            .map(|key| SessionKey(*key))
-    }
-
-    /// Whether a session is that of the client whose id has this hash.
-    pub(crate) fn is_named(&self, key: SessionKey, hash: u64) -> bool {
-        self.sessions.get(key.0).is_some_and(|session| hash_name(session.tenant, &session.client_id) == hash)
-    }
-
     /// Adds a session. The caller has made sure that its client id is new.
     pub(crate) fn insert_session(&mut self, session: Session) -> SessionKey {
-        let hash = hash_name(session.tenant, &session.client_id);
         self.memory += session.will().map_or(0, Will::cost);
         self.tenants.add(session.tenant, Holding::Sessions);
-        let key = self.sessions.insert(session);
-        let sessions = &self.sessions;
-        self.by_client.insert_unique(hash, key, |key| {
-            sessions.get(*key).map_or(0, |session| hash_name(session.tenant, &session.client_id))
-        });
-        SessionKey(key)
+        SessionKey(self.sessions.insert(session))
     }
 
     /// Removes a session from its tables.
@@ -269,10 +242,6 @@ impl Desk {
             self.journal.delete(Key::Will(stored));
         }
         self.tenants.release(session.tenant, Holding::Sessions, 1);
-        let hash = hash_name(session.tenant, &session.client_id);
-        if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key.0) {
-            entry.remove();
-        }
         Some(session)
     }
 
@@ -340,41 +309,6 @@ impl Desk {
         }
     }
 
-    /// Stores a session as it is now, if it is one that lasts and anything is stored at all; one that does not last any
-    /// more is forgotten by the store.
-    pub(crate) fn store_session(&mut self, key: SessionKey) {
-        if !self.journal.is_on() {
-            return;
-        }
-        let Some(session) = self.sessions.get_mut(key.0) else { return };
-        // What waits in the store alone can only be read as long as its session is there.
-        let reads = session.flow.as_ref().is_some_and(|flow| flow.tail.is_some());
-        if !session.lasts() && !reads {
-            if let Some(stored) = session.stored.take() {
-                self.journal.delete(Key::Session(stored));
-            }
-            return;
-        }
-        let stored = *session.stored.get_or_insert_with(|| self.journal.new_session());
-        let now = self.journal.now;
-        self.journal.put(Key::Session(stored), |out| SessionRecord::write_session(out, now, session));
-    }
-
-    /// Stores a subscription under the filter that its client gave.
-    pub(crate) fn store_subscription(&mut self, key: SessionKey, filter: &str, options: u8, subscription_id: u32) {
-        let stored = self.sessions.get(key.0).and_then(|session| session.stored);
-        if let Some(stored) = stored {
-            self.journal.put(Key::Subscription(stored, filter), |out| put_subscription(out, options, subscription_id));
-        }
-    }
-
-    /// Forgets a subscription in the store.
-    pub(crate) fn forget_subscription(&mut self, key: SessionKey, filter: &str) {
-        if let Some(stored) = self.sessions.get(key.0).and_then(|session| session.stored) {
-            self.journal.delete(Key::Subscription(stored, filter));
-        }
-    }
-
     /// Sets the one timer that a connection has.
     pub(crate) fn set_connection_timer(&mut self, key: ConnectionKey, deadline: Millis) {
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -409,7 +343,7 @@ impl Desk {
         self.memory += will.as_ref().map_or(0, Will::cost);
         let before = std::mem::replace(&mut session.rare_mut().will, will);
         self.memory -= before.as_ref().map_or(0, Will::cost);
-        self.store_will(key);
+        self.sessions.store_will(&mut self.journal, key);
         before
     }
 
@@ -428,20 +362,11 @@ impl Desk {
         if connection.phase == Phase::Open { connection.session } else { None }
     }
 
-    /// Whether a session outlives the process.
-    pub(crate) fn is_stored(&self, key: SessionKey) -> bool {
-        self.sessions.get(key.0).is_some_and(|session| session.stored.is_some())
-    }
-
     /// Gives memory back after a peak.
     pub(crate) fn shrink(&mut self) {
         self.pool.clear();
         self.connections.shrink();
         self.sessions.shrink();
-        self.sessions.values_mut().for_each(Session::shrink);
-        let sessions = &self.sessions;
-        self.by_client
-            .shrink_to_fit(|key| sessions.get(*key).map_or(0, |session| hash_name(session.tenant, &session.client_id)));
         self.to_write.shrink();
         self.events.shrink_to_fit();
         self.to_read.shrink_to_fit();

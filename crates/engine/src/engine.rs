@@ -1,5 +1,7 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
+use crate::groups::dealing::dealing;
+use crate::retained::fetch::fetching;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,30 +9,28 @@ use crate::access::Rules;
 use crate::addresses::Nodes;
 use crate::cluster::exchanges::Exchanges;
 use crate::cluster::outgoing::Outgoing;
-use crate::cluster::roster::{Roster, Shards};
+use crate::cluster::peers::Peers;
 use crate::connection::output::Output;
 use crate::connection::{Connection, Phase, Preset};
 use crate::desk::{Desk, Timer, high_water};
-use crate::durable::{JournalBatch, Replay, Restoration};
+use crate::durable::JournalBatch;
+use crate::durable::Recovery;
 use crate::event::Event;
 use crate::groups::Groups;
-use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId, TenantId};
-use crate::image::{Ahead, Rest};
+use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId, TenantId};
+use crate::image::Handover;
 use crate::link::{Batch, Links};
-use crate::message::MessageRef;
 use crate::now::{Millis, Now};
+use crate::observers::Observers;
 use crate::orchestrator::homes::HomesInForce;
 use crate::orchestrator::uplink::Uplinks;
-use crate::orchestrator::uplink::id::SeenIds;
+use crate::principals::Principals;
 use crate::publish::admission::Admissions;
 use crate::publish::fan_out::FanOuts;
 use crate::publish::layouts::Layouts;
 use crate::publish::turn_share::TurnShare;
-use crate::records::Awaited;
-use crate::retained::Retained;
+use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
-use crate::retained::removed::Removed;
-use crate::retained::strays::Strays;
 use crate::session::Flow;
 use crate::settings::Settings;
 use crate::telling::counters::{Counters, Gauges};
@@ -42,12 +42,10 @@ use crate::topics::{Route, RouteCache, SubscriptionIndex};
 ///
 /// In which order a shell calls what, the [crate's page](crate) tells. It is built on its shard's thread and stays
 /// there.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) settings: Arc<Settings>,
     pub(crate) place: Place,
-    pub(crate) roster: Roster,
     pub(crate) desk: Desk,
     pub(crate) index: SubscriptionIndex,
     pub(crate) cache: RouteCache,
@@ -57,29 +55,21 @@ pub struct Engine {
     pub(crate) scratch_properties: Vec<u8>,
     pub(crate) layouts: Layouts,
     pub(crate) links: Links,
-    pub(crate) retained: Retained<MessageRef>,
-    /// Topics whose retained message was removed.
-    pub(crate) removed: Removed,
-    /// Retained messages that are kept here in place of other nodes.
-    pub(crate) strays: Strays,
+    pub(crate) retained: RetainedStore,
     pub(crate) fetches: Fetches,
     pub(crate) groups: Groups,
     /// Which sessions are those of mobile nodes, and their groups.
     pub(crate) nodes: Nodes,
+    /// The brokers of a fleet, where there is one.
+    pub(crate) uplinks: Uplinks,
     pub(crate) sys: Sys,
     pub(crate) rules: Rules,
-    /// Announcements of interest that other shards have not confirmed yet.
-    pub(crate) interest_under_way: u64,
-    /// Shards of other nodes that do not know yet all that is wanted here.
-    pub(crate) welcomes: u64,
-    /// Shards of other nodes that are no more, and what was wanted there is still owed.
-    pub(crate) gone: Shards,
-    /// Whether there are nodes, dead ones or such that have come back, of which is not known what is wanted there.
-    pub(crate) is_blind: bool,
-    /// Those of them that are back, and of which not everything is known yet.
-    pub(crate) returning: Shards,
-    /// Shards of other nodes that have told all that is wanted there.
-    pub(crate) heard: Shards,
+    /// What the shards of other nodes know of this one, and this one of them.
+    pub(crate) peers: Peers,
+    /// What an earlier process has left, while it is taken in.
+    pub(crate) recovery: Recovery,
+    /// Partitions that move to another process, or have come from one.
+    pub(crate) handover: Handover,
     /// For client ids that the server assigns.
     pub(crate) assigned: AssignedNames,
     pub(crate) stopping: bool,
@@ -87,37 +77,19 @@ pub struct Engine {
     pub(crate) redirecting: Option<Redirecting>,
     /// Which partitions are worked here.
     pub(crate) homes: HomesInForce,
-    /// What arrives for partitions that move away.
-    pub(crate) rest: Option<Box<Rest>>,
-    /// Which messages had come when partitions arrived here.
-    pub(crate) arrived: Option<Box<SeenIds>>,
-    /// Messages that those have got before their broker has brought them.
-    pub(crate) ahead: Ahead,
-    /// Whether a partition is being moved out: the sessions of its connections go on elsewhere.
-    pub(crate) exporting: bool,
     /// Messages for which other shards were asked for room.
     pub(crate) admissions: Admissions,
-    /// The PUBLISH at hand has to wait, and its publisher is parked.
-    pub(crate) held_back: bool,
     /// Messages that some of their receivers have got.
     pub(crate) fan_outs: FanOuts,
     /// What the present turn has delivered.
     pub(crate) turn_share: TurnShare,
-    /// What a store holds, while it is taken in.
-    pub(crate) restoration: Option<Restoration>,
-    /// What an earlier process left on its way between shards, until all shards know of each other.
-    pub(crate) replay: Option<Replay>,
-    /// Numbers of such, and where they had arrived, until all shards have delivered them.
-    pub(crate) replayed: Vec<(u64, Vec<Place>)>,
-    /// Other shards that have taken in what the store holds for them.
-    pub(crate) others_restored: u16,
-    /// Other shards that have delivered what was left on its way.
-    pub(crate) others_replayed: u16,
     /// Sessions and packet ids of pings that were not acknowledged so far; whether they are of this round, so that what
     /// acknowledges them is told.
     pub(crate) pings: BTreeMap<(u32, u16), bool>,
-    /// What the shell has given and wants to know more of.
-    pub(crate) awaited: Awaited,
+    /// Who must have messages before they are acknowledged.
+    pub(crate) observers: Observers,
+    /// Who publishes without a session.
+    pub(crate) principals: Principals,
     /// Messages that are owed to all nodes and that nobody sends again.
     pub(crate) outgoing: Outgoing,
     /// Whether [`Engine::work_off`] is running.
@@ -147,14 +119,10 @@ impl Engine {
     /// constants.
     pub fn new(settings: Arc<Settings>, place: Place, seed: u64, now: Now) -> Self {
         assert!(place.shards <= MAX_SHARDS && place.shard.0 < place.shards, "no such place: {place:?}");
-        let mut retained = Retained::new(settings.retained.max_messages, settings.retained.max_bytes);
         let mut desk = Desk::new(Arc::clone(&settings), place.shard, now);
-        desk.uplinks = Uplinks::new(settings.uplinks.clone(), seed);
         desk.exchanges = Exchanges::new(seed, place);
-        retained.limit_tenants(&settings);
         Self {
             place,
-            roster: Roster::alone(place),
             desk,
             index: SubscriptionIndex::default(),
             cache: RouteCache::new(Arc::clone(&settings)),
@@ -162,39 +130,26 @@ impl Engine {
             scratch_properties: Vec::new(),
             layouts: Layouts::default(),
             links: Links::new(place, settings.limits.shard_link_bytes),
-            retained,
-            removed: Removed::default(),
-            strays: Strays::default(),
+            retained: RetainedStore::new(&settings),
             fetches: Fetches::new(settings.retained.step),
             groups: Groups::new(seed, place),
             nodes: Nodes::default(),
+            uplinks: Uplinks::new(settings.uplinks.clone(), seed, place),
             sys: Sys::new(now),
             rules: Rules::default(),
-            interest_under_way: 0,
-            welcomes: 0,
-            gone: Shards::default(),
-            is_blind: false,
-            returning: Shards::default(),
-            heard: Shards::default(),
+            peers: Peers::default(),
+            recovery: Recovery::default(),
+            handover: Handover::default(),
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
             redirecting: None,
             homes: HomesInForce::default(),
-            rest: None,
-            arrived: None,
-            ahead: Ahead::default(),
-            exporting: false,
             admissions: Admissions::default(),
-            held_back: false,
             fan_outs: FanOuts::default(),
             turn_share: TurnShare::default(),
-            restoration: None,
-            replay: None,
-            replayed: Vec::new(),
-            others_restored: 0,
-            others_replayed: 0,
             pings: BTreeMap::new(),
-            awaited: Awaited::default(),
+            observers: Observers::of_settings(&settings),
+            principals: Principals::default(),
             outgoing: Outgoing::default(),
             working_off: false,
             settings,
@@ -352,26 +307,26 @@ impl Engine {
         {
             return Millis(0);
         }
-        if self.replay.is_some() {
+        if self.recovery.replay.is_some() {
             // Other shards' subscribers are not known yet, and what is published now would not reach them.
             return Millis::NEVER;
         }
-        self.desk.timers.next().min(self.retained.next_expiry())
+        self.desk.timers.next().min(self.retained.values.next_expiry())
     }
 
     /// Does what is due and counts no silence, a bounded part of it at a time.
     pub fn handle_timers(&mut self, now: Now) {
         self.desk.journal.now = now;
-        let timers = if self.replay.is_some() { 0 } else { TIMERS_PER_TURN };
+        let timers = if self.recovery.replay.is_some() { 0 } else { TIMERS_PER_TURN };
         for _ in 0..timers {
             let Some((_, timer)) = self.desk.timers.pop_due(now.monotonic) else { break };
             self.handle_timer(now, timer);
         }
-        self.retained.expire(now.monotonic, RETAINED_EXPIRED_PER_TURN);
-        self.forget_expired();
+        self.retained.values.expire(now.monotonic, RETAINED_EXPIRED_PER_TURN);
+        self.retained.forget_expired(&mut self.desk);
         self.recheck_rights(now);
         self.begin_turn(now);
-        self.run_fetches(now);
+        fetching!(self).run_fetches(now);
         self.after_frame(now);
     }
 
@@ -384,7 +339,7 @@ impl Engine {
             Timer::Expiry(session) => self.handle_expiry_timer(now, session),
             Timer::SessionEnd(session) => self.handle_session_timer(now, session),
             Timer::LoopLag => self.handle_loop_lag_timer(now),
-            Timer::Deals => self.handle_deal_timer(now),
+            Timer::Deals => dealing!(self).handle_deal_timer(now),
             Timer::Sys => self.publish_sys(now),
             Timer::Receipts => self.handle_receipts_timer(),
             Timer::Uplink(key) => self.handle_uplink_timer(now, key),
@@ -400,17 +355,17 @@ impl Engine {
     /// What there is at this moment.
     pub fn gauges(&self) -> Gauges {
         let desk = &self.desk;
-        let uplinks = &desk.uplinks;
-        let connected = desk.sessions_connected - uplinks.connected() as u64;
+        let uplinks = &self.uplinks;
+        let connected = desk.sessions_connected - uplinks.brokers.connected() as u64;
         let inflight = desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
         Gauges {
-            connections: desk.connections.len() as u64,
+            connections: (desk.connections.len() - self.principals.len()) as u64,
             sessions_connected: connected,
-            sessions_disconnected: (desk.sessions.len() - uplinks.len()) as u64 - connected,
+            sessions_disconnected: (desk.sessions.len() - uplinks.brokers.len()) as u64 - connected,
             subscriptions: self.index.subscriptions(),
             shared_subscriptions: desk.shared_memberships,
-            retained_messages: self.retained.len(),
-            retained_bytes: self.retained.bytes(),
+            retained_messages: self.retained.values.len(),
+            retained_bytes: self.retained.values.bytes(),
             queued_messages: desk.queued_messages,
             queued_bytes: desk.queued_bytes,
             stored_messages: desk.stored_messages,
@@ -443,7 +398,7 @@ impl Engine {
         }
         self.desk.to_write.end_input(before);
         self.links.send_promised(sequence);
-        self.tell_taken(sequence);
+        self.tell_committed(sequence);
     }
 
     /// Whether the store is nearly full. As long as it is, what would have to be stored is refused with
@@ -456,7 +411,7 @@ impl Engine {
     /// retained messages, subscriptions, and what goes to other shards. Costs the same whatever there is.
     pub fn held_bytes(&self) -> u64 {
         let sessions = self.desk.sessions.len() as u64 * SESSION_BYTES;
-        self.desk.memory + self.retained.bytes() + self.index.bytes() + self.links.bytes() + sessions
+        self.desk.memory + self.retained.values.bytes() + self.index.bytes() + self.links.bytes() + sessions
     }
 
     /// Gives memory back after a peak: every container keeps as much as it holds. Looks at every session.
@@ -466,12 +421,7 @@ impl Engine {
         self.links.shrink();
         self.fan_outs.shrink();
         self.cache.clear();
-        self.retained.shrink();
-    }
-
-    /// The session of a client id, for whoever asks by name.
-    pub(crate) fn session_named(&self, tenant: crate::TenantId, client_id: &str) -> Option<SessionKey> {
-        self.desk.find_session(tenant, client_id)
+        self.retained.values.shrink();
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::connection::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
+use crate::observers::{ObservedMessage, ObserverId};
 use crate::orchestrator::uplink::DialAttempt;
-use crate::records::ApplicationMessage;
+use crate::principals::PrincipalId;
 use crate::telling::reason::Reason;
-use tidegate_mqtt::Version;
+use tidegate_mqtt::{ReasonCode, Version};
 
 /// Something that the shell has to do or to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,18 +82,24 @@ pub enum Event {
         /// The client id.
         client_id: String,
     },
-    /// A message for applications: [`Engine::confirm_record`](crate::Engine::confirm_record) tells what became of it.
-    Record(Box<ApplicationMessage>),
-    /// A message on one of the topics of [`AddressSettings::reports`](crate::AddressSettings::reports), which nobody
-    /// has to confirm.
-    Report(Box<ApplicationMessage>),
-    /// What [`Engine::publish_awaited`](crate::Engine::publish_awaited) was given has been taken, and is stored where
-    /// things are.
-    Taken {
+    /// A message for an observer: [`Engine::confirm_observed`](crate::Engine::confirm_observed) says what has become of
+    /// it.
+    Observed {
+        /// Who observes its topic.
+        observer: ObserverId,
+        /// The message.
+        message: Box<ObservedMessage>,
+    },
+    /// What has become of a message that was given to [`Engine::publish_as`](crate::Engine::publish_as). Each is
+    /// answered exactly once.
+    Published {
+        /// Who has published it.
+        principal: PrincipalId,
         /// As it was given.
         number: u64,
-        /// Whether it really was; otherwise a node has gone that had to say so, and it is to be published again.
-        taken: bool,
+        /// The code that a PUBACK would have, when everything that it promises is so; or why the message was refused.
+        /// What is refused for [a reason that passes](Reason::is_temporary) may be published again.
+        outcome: Result<ReasonCode, Reason>,
     },
     /// Something for the log.
     Log(LogEvent),
@@ -342,6 +349,8 @@ pub enum Delay {
     Memory,
     /// Shorter turns of the shard, which it gives more to do than most.
     LoopLag,
+    /// The window of an observer, by its name.
+    Observer(String),
     /// The link to another shard.
     Link,
     /// Its own rate.
@@ -356,6 +365,7 @@ impl std::fmt::Display for Delay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Queue(Some(client_id)) => write!(f, "the queue of {client_id} is full"),
+            Self::Observer(name) => write!(f, "the window of the observer {name} is full"),
             Self::Queue(None) => f.write_str(
                 "a subscriber's queue or the memory of its shard is full, or that shard takes too long for its turns",
             ),

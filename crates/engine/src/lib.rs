@@ -33,6 +33,10 @@
 //! # Seams
 //!
 //! - Who may come in: [`Event::Authenticate`] and [`Verdict`]. What a client may do: [`Access`].
+//! - Who publishes without an MQTT session: [`Engine::add_principal`], [`Engine::publish_as`], and
+//!   [`Event::Published`], which tells what has become of each message; [`Engine::retained_for`] reads.
+//! - Who must have a message before its publisher is acknowledged: [`Engine::observe`], [`Event::Observed`] and
+//!   [`Engine::confirm_observed`]. Each [`Observer`] has topic filters, a window, and a policy for when that is full.
 //! - What moves between places is a partition: [`Engine::export_partition`], [`Engine::import_partition`], and the
 //!   proof that nothing was lost, [`Engine::owed`].
 //!
@@ -42,8 +46,9 @@
 //!   told at start, `silence` the deadlines that count a peer's silence; `ids`, `now`, `hash`, `slab`, `timers`, `message` and `wire` are what everything stands on.
 //! - A client: `connection` (bytes, CONNECT, output, close), `session` (queues, packet ids, acknowledgements),
 //!   `access`.
-//! - A message: `publish` (checks, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`,
-//!   `groups` (shared subscriptions), `addresses` (mobile nodes), `records` and `service` (applications and services).
+//! - A message: `publish` (the pipeline and its stages, dispatch, delivery, answers), `subscribe`, `topics` (the index), `retained`,
+//!   `groups` (shared subscriptions), `addresses` (mobile nodes), `service`, `principals`
+//!   (who publishes without a session) and `observers` (who must have messages).
 //! - More than one shard: `link` (between shards), `cluster` (other nodes), `orchestrator` (brokers behind, homes).
 //! - What stays: `durable` (the journal), `image` (whole partitions). What holds: `limits`. What is told: `telling`;
 //!   `audit` recomputes the books for tests.
@@ -85,9 +90,10 @@ mod limits;
 mod link;
 mod message;
 mod now;
+mod observers;
 mod orchestrator;
+mod principals;
 mod publish;
-mod records;
 mod retained;
 mod service;
 mod session;
@@ -117,13 +123,16 @@ pub use image::{ImageError, Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;
 pub use link::Batch;
 pub use now::{Millis, Now};
+pub use observers::{
+    MAX_OBSERVERS, ObservedMessage, ObservedTicket, Observer, ObserverError, ObserverId, ObserverPolicy, ObserverWindow,
+};
 pub use orchestrator::homes::{Home, Homes};
 pub use orchestrator::uplink::{
     DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
     UplinkState,
 };
+pub use principals::{Principal, PrincipalId, PrincipalKind, RetainedValue};
 pub use publish::origin::{HUB_CLIENT_PREFIX, ORIGIN_PROPERTY};
-pub use records::{ApplicationMessage, RecordTicket};
 pub use service::InnerPublication;
 pub use session::tail::ReadFailure;
 pub use settings::{

@@ -1,6 +1,7 @@
 //! What services within the process do beside being subscribers: publish, ask who is connected, ping, and send clients
 //! elsewhere.
 
+use crate::session::acknowledge::Acknowledging;
 use tidegate_mqtt::{QoS, TopicName};
 
 use crate::engine::Engine;
@@ -55,7 +56,7 @@ impl Engine {
 
     /// Whether what is retained under a topic is at home in this process: of the nodes of a cluster, one of them.
     pub fn is_home_of_topic(&self, tenant: TenantId, topic: &str) -> bool {
-        self.home_of(partition_of(tenant, topic)) == Home::Here
+        self.homes.home_of(&self.desk, partition_of(tenant, topic)) == Home::Here
     }
 
     /// All clients that are connected: tenant, client id and connection; where there are addresses, those that have
@@ -69,7 +70,7 @@ impl Engine {
     /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told (0x9C), others are
     /// dropped. Says whether there was one.
     pub fn send_elsewhere(&mut self, now: Now, tenant: TenantId, client_id: &str, reference: &str) -> bool {
-        let session = self.session_named(tenant, client_id);
+        let session = self.desk.sessions.find_session(tenant, client_id);
         let Some(key) = session.and_then(|session| self.desk.sessions.get(session.0)?.connection) else { return false };
         self.close_towards(now, key, Reason::UseAnotherServer, None, Some(reference));
         self.after_frame(now);
@@ -81,7 +82,7 @@ impl Engine {
     /// is not. One who owes that of an earlier ping is, without another message: a client that answers none would be
     /// taken for one of which nothing is known.
     pub fn ping(&mut self, now: Now, tenant: TenantId, client_id: &str, topic: &str, expires_at: Millis) -> bool {
-        let Some(key) = self.session_named(tenant, client_id) else { return false };
+        let Some(key) = self.desk.sessions.find_session(tenant, client_id) else { return false };
         if self.owes_pong(key) {
             return true;
         }
@@ -134,7 +135,9 @@ impl Engine {
         let idle = session.flow.as_ref().is_none_or(|flow| flow.inflight.is_empty() && flow.queue.is_empty());
         session.connection.is_some() && idle
     }
+}
 
+impl Acknowledging<'_> {
     /// A packet id was acknowledged; perhaps it was that of a ping.
     #[cold]
     pub(crate) fn note_pong(&mut self, session: SessionKey, packet_id: u16) {

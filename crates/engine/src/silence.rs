@@ -12,7 +12,7 @@ impl Engine {
     /// When the next deadline comes that counts the silence of a peer, for [`Engine::handle_silence`].
     pub fn next_silence(&self) -> Millis {
         // During a replay other shards' subscribers are not known yet; see `next_deadline`.
-        if self.replay.is_some() { Millis::NEVER } else { self.desk.timers.next_silence() }
+        if self.recovery.replay.is_some() { Millis::NEVER } else { self.desk.timers.next_silence() }
     }
 
     /// Handles deadlines that count the silence of a peer (keep-alive, CONNECT timeout, the end of a session, a delayed
@@ -41,7 +41,7 @@ impl Engine {
     fn connection_of(&self, timer: Timer) -> Option<ConnectionKey> {
         match timer {
             Timer::Connection(key) => Some(key),
-            Timer::Uplink(key) => self.desk.uplinks.connection_of(key),
+            Timer::Uplink(key) => self.uplinks.brokers.connection_of(key),
             _ => None,
         }
     }
@@ -56,7 +56,7 @@ impl Engine {
                 }
             }
             Timer::Uplink(key) => {
-                if self.desk.uplinks.note_timer(key, until) {
+                if self.uplinks.brokers.note_timer(key, until) {
                     self.desk.timers.set(until, timer);
                 }
             }

@@ -1,4 +1,4 @@
-//! What it costs to have the files of a store on NATS: messages committed a second, and how long a commit takes.
+//! The cost of keeping the files of a store on NATS: commits per second, and the time of a commit.
 //!
 //! `cargo bench -p tidegate-mirror` starts a NATS server of its own, `nats-server` of the path or of `./test`.
 
@@ -27,16 +27,16 @@ const VALUE: [u8; 256] = [7; 256];
 fn measure(disk: Arc<dyn Disk>, batch: u64, under_way: u64) -> (f64, Duration) {
     let store = tidegate_store::open(disk, Settings::default(), keep_all()).unwrap().store;
     let (sender, commits) = channel();
-    let told = move |_: u16, sequence: u64| {
+    let reported = move |_: u16, sequence: u64| {
         let _ = sender.send(sequence);
     };
-    let running = store.start(Box::new(told)).unwrap();
+    let running = store.start(Box::new(reported)).unwrap();
     let writer = running.writer(0);
-    let (mut sent, mut told, mut key) = (Vec::new(), 0, 0_u64);
+    let (mut sent, mut reported, mut key) = (Vec::new(), 0, 0_u64);
     let mut took = Vec::new();
     let begin = Instant::now();
     while begin.elapsed() < LENGTH {
-        while (sent.len() as u64) < told + under_way {
+        while (sent.len() as u64) < reported + under_way {
             let mut payload = Vec::new();
             for _ in 0..batch {
                 key = (key + 1) % 100_000;
@@ -46,10 +46,10 @@ fn measure(disk: Arc<dyn Disk>, batch: u64, under_way: u64) -> (f64, Duration) {
             writer.submit(sent.len() as u64, payload).unwrap();
         }
         let upto = commits.recv().unwrap();
-        took.extend(sent[told as usize..upto as usize].iter().map(Instant::elapsed));
-        told = upto;
+        took.extend(sent[reported as usize..upto as usize].iter().map(Instant::elapsed));
+        reported = upto;
     }
-    let rate = f64::from((told * batch) as u32) / begin.elapsed().as_secs_f64();
+    let rate = f64::from((reported * batch) as u32) / begin.elapsed().as_secs_f64();
     took.sort_unstable();
     (rate, took[took.len() * 99 / 100])
 }

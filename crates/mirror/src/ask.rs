@@ -1,4 +1,4 @@
-//! The bus for those who wait.
+//! A blocking interface of the bus.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -57,7 +57,7 @@ impl Range {
             if ends() {
                 return Err(BusError::Stopped);
             }
-            // The bell may have rung for what is taken already.
+            // The bell may have rung for an answer that was taken already.
             let _ = self.bell.recv_timeout(LOOK);
         }
     }

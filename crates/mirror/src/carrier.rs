@@ -1,5 +1,5 @@
-//! Carries records to the bus, in one order, and waits for their confirmation. A thread of its own mends what goes
-//! wrong on the way (`mend`), and tidies up behind lists of files that are confirmed (`house`).
+//! Carries records to the bus, in one order, and waits for their confirmation. A thread of its own repairs failures
+//! (`mend`), and compacts the log after each confirmed list of files (`compaction`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,17 +9,18 @@ use tidegate_bus::{Append, Bus, Epoch, Place};
 use tidegate_store::RealDisk;
 
 use crate::files::{FileId, Mark};
-use crate::line::{Line, Sent, State};
 use crate::record::{Body, Origin, encode};
+use crate::send_queue::{SendQueue, Sent, State};
 use crate::{Lost, Settings};
 
-/// Bytes of the log beyond `max_bytes` that are left for what makes room: changes of names and lists of files.
+/// Bytes of the log beyond `max_bytes` that are reserved for records that free space: changes of names and lists of
+/// files.
 pub(crate) const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Who sends.
 pub(crate) struct Order {
     pub(crate) epoch: Epoch,
-    /// The last one that was given.
+    /// The last assigned sequence.
     pub(crate) sequence: u64,
     /// Bytes of the log so far.
     pub(crate) offset: u64,
@@ -34,7 +35,7 @@ pub(crate) struct Carrier {
     pub(crate) settings: Settings,
     pub(crate) local: RealDisk,
     pub(crate) incarnation: u64,
-    pub(crate) line: Arc<Line>,
+    pub(crate) send_queue: Arc<SendQueue>,
     order: Mutex<Order>,
 }
 
@@ -45,10 +46,10 @@ impl Carrier {
         settings: Settings,
         local: RealDisk,
         incarnation: u64,
-        line: Line,
+        send_queue: SendQueue,
         order: Order,
     ) -> Self {
-        Self { bus, place, settings, local, incarnation, line: Arc::new(line), order: Mutex::new(order) }
+        Self { bus, place, settings, local, incarnation, send_queue: Arc::new(send_queue), order: Mutex::new(order) }
     }
 
     /// The right to send.
@@ -56,7 +57,7 @@ impl Carrier {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a record, and gives its sequence. Nothing waits here: what the bus refuses is sent again by the thread.
+    /// Sends a record, and returns its sequence. It does not wait: the thread sends a refused record again.
     pub(crate) fn send(
         &self,
         order: &mut Order,
@@ -68,14 +69,14 @@ impl Carrier {
         let origin = Origin { incarnation: self.incarnation, sequence, offset: order.offset };
         let payload = Bytes::from(encode(origin, body));
         let sent = Sent { sequence, offset: order.offset, payload: payload.clone(), file, trim, position: None };
-        let mut state = self.line.state();
+        let mut state = self.send_queue.state();
         if let Some(lost) = &state.lost {
             return Err(lost.clone());
         }
         order.since_index += sent.end() - order.offset;
         (order.sequence, order.offset) = (sequence, sent.end());
         state.push(sent);
-        // Nothing may follow what the bus has not even taken, or a gap would be stored.
+        // No record may follow one that the bus has refused, or the log would have a gap.
         let goes = state.trouble.is_none();
         state.outstanding += usize::from(goes);
         drop(state);
@@ -87,16 +88,16 @@ impl Carrier {
 
     /// Gives a record to the bus that is counted as outstanding.
     pub(crate) fn append(&self, epoch: Epoch, sequence: u64, payload: Bytes) {
-        let line = Arc::clone(&self.line);
-        let done = Box::new(move |outcome| line.answered(sequence, outcome));
+        let queue = Arc::clone(&self.send_queue);
+        let done = Box::new(move |outcome| queue.answered(sequence, outcome));
         if let Err(error) = self.bus.append(&self.place, Append::new(payload).by(epoch), done) {
-            self.line.answered(sequence, Err(error));
+            self.send_queue.answered(sequence, Err(error));
         }
     }
 
-    /// Waits until something holds.
+    /// Waits until the condition holds.
     pub(crate) fn wait_until(&self, holds: impl Fn(&State) -> bool) -> Result<(), Lost> {
-        let mut state = self.line.state();
+        let mut state = self.send_queue.state();
         loop {
             if holds(&state) {
                 return Ok(());
@@ -104,14 +105,14 @@ impl Carrier {
             if let Some(lost) = &state.lost {
                 return Err(lost.clone());
             }
-            state = self.line.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.send_queue.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Waits until something holds, but no longer than this, nor when nothing can be sent any more.
+    /// Waits until the condition holds, at most for `patience`, and not after the mirror was lost.
     pub(crate) fn wait_in_time(&self, patience: Duration, holds: impl Fn(&State) -> bool) {
         let waits = |state: &mut State| !holds(state) && state.lost.is_none();
-        let waited = self.line.changed.wait_timeout_while(self.line.state(), patience, waits);
+        let waited = self.send_queue.changed.wait_timeout_while(self.send_queue.state(), patience, waits);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -120,22 +121,22 @@ impl Carrier {
         self.wait_until(|state| state.confirmed >= sequence)
     }
 
-    /// Whether nothing can be sent any more.
+    /// An error once the mirror was lost.
     pub(crate) fn check(&self) -> Result<(), Lost> {
-        self.line.state().lost.clone().map_or(Ok(()), Err)
+        self.send_queue.state().lost.clone().map_or(Ok(()), Err)
     }
 
-    /// Nothing is sent any more, for good.
+    /// Ends all sending, for good.
     pub(crate) fn lose(&self, lost: &Lost) {
-        let mut state = self.line.state();
+        let mut state = self.send_queue.state();
         if state.lost.is_some() {
             return;
         }
         state.lost = Some(lost.clone());
         drop(state);
-        self.line.changed.notify_all();
+        self.send_queue.changed.notify_all();
         if *lost != Lost::Closed {
-            // Whoever has opened them ends for it, and says why and what to do: one error is enough.
+            // The process that opened the files ends for this error and reports it, so here it is only information.
             tracing::info!(why = %lost, "the files on the bus cannot be written any more");
             (self.settings.on_lost)(lost);
         }
@@ -143,6 +144,6 @@ impl Carrier {
 
     /// Whether the thread shall end.
     pub(crate) fn ends(&self) -> bool {
-        self.line.state().lost.is_some()
+        self.send_queue.state().lost.is_some()
     }
 }

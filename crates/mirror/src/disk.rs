@@ -15,16 +15,16 @@ use crate::local::is_own;
 use crate::record::Body;
 use crate::{Lost, MirrorError};
 
-/// Zeros at the end of what is written that are not worth carrying where the file has none yet, bytes.
+/// Zeros at the end of a write that are worth leaving out where the file ends, bytes.
 const MIN_ZEROS: usize = 512;
 
 /// Behind the name of a file that is carried, until all of it is there.
 const CARRIED: &str = ".carried";
 
-/// Files in a directory that are on the bus, too: what a sync has confirmed is there.
+/// Files in a directory that are also on the bus. After a sync, the bus has confirmed them.
 ///
 /// Writes go to both at once and a sync waits for both, so that the bus costs no more than the slower of the two. While
-/// the bus is away syncs wait, and reading goes on. Dropping it ends it without waiting for anything.
+/// the bus is unreachable syncs wait, and reads continue. Dropping it ends it without waiting.
 pub struct MirrorDisk {
     carrier: Arc<Carrier>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -50,9 +50,9 @@ pub struct MirrorStatus {
     pub live_bytes: u64,
     /// Records that wait for their confirmation.
     pub waiting: u64,
-    /// Whether something that the bus refused is being mended: commits wait.
+    /// Whether a failure of the bus is being repaired: commits wait.
     pub is_interrupted: bool,
-    /// For how long the bus has confirmed nothing although something waits for it.
+    /// For how long the bus has confirmed no record although some are pending.
     pub stalled: Duration,
 }
 
@@ -67,23 +67,23 @@ impl MirrorDisk {
 
     /// How it is doing.
     pub fn status(&self) -> MirrorStatus {
-        let state = self.carrier.line.state();
+        let state = self.carrier.send_queue.state();
         MirrorStatus {
             log_bytes: state.used(),
-            live_bytes: self.carrier.line.files().bytes(),
+            live_bytes: self.carrier.send_queue.files().bytes(),
             waiting: state.queue.len() as u64,
             is_interrupted: state.trouble.is_some() || state.is_refilling,
             stalled: state.stalled(),
         }
     }
 
-    /// Why nothing can be written any more; none while it can.
+    /// Why writes fail for good; `None` while they do not.
     pub fn lost(&self) -> Option<Lost> {
-        self.carrier.line.state().lost.clone()
+        self.carrier.send_queue.state().lost.clone()
     }
 
-    /// Waits no longer than this for what is not confirmed: then all that waits fails. For a node that is to stop while
-    /// the bus is away. Afterwards nothing can be written.
+    /// Waits for the pending records, at most for `patience`, then fails them. For a node that is to stop while the bus
+    /// is unreachable. Afterwards all writes fail.
     pub fn close(&self, patience: Duration) {
         let index = self.carrier.check().and_then(|()| self.carrier.index(&mut self.carrier.order()));
         if let Ok(index) = index {
@@ -92,7 +92,7 @@ impl MirrorDisk {
         self.end();
     }
 
-    /// Fails what waits, and ends.
+    /// Fails the pending records, and ends.
     fn end(&self) {
         self.carrier.lose(&Lost::Closed);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -101,7 +101,7 @@ impl MirrorDisk {
         }
     }
 
-    /// Carries the file of this name that something else has put into the directory, if it is not on the bus as it is.
+    /// Carries a file to the bus that another program has put into the directory, unless the bus has the same content.
     ///
     /// # Errors
     /// When it cannot be read, or the bus cannot be written any more.
@@ -114,14 +114,14 @@ impl MirrorDisk {
             Ok(())
         })?;
         let is_there = {
-            let files = self.carrier.line.files();
+            let files = self.carrier.send_queue.files();
             let known = files.id(name).and_then(|id| files.get(id));
             known.is_some_and(|known| known.extents == extents && known.length == length)
         };
         if is_there {
             return Ok(());
         }
-        // Under another name first: whoever goes on from the log finds the old one or the new one, never a part.
+        // Under another name first, so that a reader of the log finds the old file or the new one, never a part.
         let aside = format!("{name}{CARRIED}");
         let id = {
             let mut order = self.carrier.order();
@@ -132,7 +132,7 @@ impl MirrorDisk {
         carried.wait()?;
         {
             let mut order = self.carrier.order();
-            self.carrier.line.files().rename(&aside, name);
+            self.carrier.send_queue.files().rename(&aside, name);
             self.tell(&mut order, &Body::Rename { from: &aside, to: name })?;
             // A list that has it spares a restart to fetch all, since the file here is not the one of the last list.
             self.carrier.index(&mut order).map_err(|lost| lost.to_io())?;
@@ -175,7 +175,7 @@ impl MirrorDisk {
 
     fn link(&self, order: &mut Order, name: &str) -> io::Result<FileId> {
         let id = {
-            let mut files = self.carrier.line.files();
+            let mut files = self.carrier.send_queue.files();
             let id = files.next();
             files.link(id, name);
             id
@@ -210,7 +210,7 @@ impl Disk for MirrorDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.check()?;
         let mut order = self.carrier.order();
-        // A file of its own: whoever has the old one open must not meet this one.
+        // A file of its own: open handles of the old file must not see this one.
         match self.carrier.local.remove(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -225,7 +225,7 @@ impl Disk for MirrorDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let id = self.carrier.line.files().id(name);
+        let id = self.carrier.send_queue.files().id(name);
         Ok(self.file(id, self.carrier.local.open(name)?))
     }
 
@@ -234,7 +234,7 @@ impl Disk for MirrorDisk {
         let mut order = self.carrier.order();
         self.carrier.local.rename(from, to)?;
         let is_carried = {
-            let mut files = self.carrier.line.files();
+            let mut files = self.carrier.send_queue.files();
             let is_carried = files.id(from).is_some();
             files.rename(from, to);
             is_carried
@@ -246,14 +246,14 @@ impl Disk for MirrorDisk {
         self.check()?;
         let mut order = self.carrier.order();
         self.carrier.local.rename(from, to)?;
-        // What the file holds is not carried: on the bus it is a new one of zeros, and the old one is gone.
+        // The old content is not carried: on the bus the file is a new one of zeros, and the old one is removed.
         let length = self.carrier.local.open(to)?.length()?;
-        let was_carried = self.carrier.line.files().unlink(from).is_some();
+        let was_carried = self.carrier.send_queue.files().unlink(from).is_some();
         if was_carried {
             self.tell(&mut order, &Body::Unlink { name: from })?;
         }
         let id = self.link(&mut order, to)?;
-        self.carrier.line.files().reach(id).length = length;
+        self.carrier.send_queue.files().reach(id).length = length;
         self.tell(&mut order, &Body::Length { file: id, length })
     }
 
@@ -261,7 +261,7 @@ impl Disk for MirrorDisk {
         self.check()?;
         let mut order = self.carrier.order();
         self.carrier.local.remove(name)?;
-        let was_carried = self.carrier.line.files().unlink(name).is_some();
+        let was_carried = self.carrier.send_queue.files().unlink(name).is_some();
         if was_carried {
             self.tell(&mut order, &Body::Unlink { name })?;
             self.carrier.index_in_time(&mut order).map_err(|lost| lost.to_io())?;
@@ -283,7 +283,7 @@ impl Disk for MirrorDisk {
     }
 
     fn free_space(&self) -> io::Result<u64> {
-        let on_bus = self.carrier.settings.max_bytes.saturating_sub(self.carrier.line.state().used());
+        let on_bus = self.carrier.settings.max_bytes.saturating_sub(self.carrier.send_queue.state().used());
         Ok(self.carrier.local.free_space()?.min(on_bus))
     }
 
@@ -314,7 +314,7 @@ impl Drop for Locked {
 
 struct MirrorFile {
     carrier: Arc<Carrier>,
-    /// None when nobody needs it after a restart.
+    /// `None` for a file that is not needed after a restart.
     id: Option<FileId>,
     local: Arc<dyn DiskFile>,
     /// The last record about it.
@@ -326,7 +326,7 @@ impl MirrorFile {
         Self { carrier: Arc::clone(carrier), id, local, last: AtomicU64::new(0) }
     }
 
-    /// Sends what was written, in portions.
+    /// Sends written bytes, in portions.
     fn carry(&self, id: FileId, bytes: &[u8], at: u64) -> io::Result<()> {
         let (chunk, max) = (self.carrier.settings.chunk_bytes, self.carrier.settings.max_unconfirmed_bytes);
         for (bytes, index) in bytes.chunks(chunk).zip(0_u64..) {
@@ -343,8 +343,8 @@ impl MirrorFile {
     fn send(&self, id: FileId, bytes: &[u8], at: u64) -> Result<(), Lost> {
         let mut order = self.carrier.order();
         let (data, length) = {
-            let mut files = self.carrier.line.files();
-            // Whoever has a file open that is gone goes on without the bus.
+            let mut files = self.carrier.send_queue.files();
+            // A removed file that is still open is no longer mirrored.
             let Some(file) = files.get_mut(id) else { return Ok(()) };
             let end = at + bytes.len() as u64;
             let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
@@ -372,9 +372,9 @@ impl MirrorFile {
         self.carrier.wait_for(self.last.load(Ordering::Relaxed)).map_err(|lost| lost.to_io())
     }
 
-    /// Refuses what the log has no room for, as a disk without room does.
+    /// Refuses a write that exceeds the limit of the log, like a full disk.
     fn check_room(&self, bytes: usize) -> io::Result<()> {
-        let state = self.carrier.line.state();
+        let state = self.carrier.send_queue.state();
         match &state.lost {
             Some(lost) => Err(lost.to_io()),
             None if state.used() + bytes as u64 > self.carrier.settings.max_bytes => {
@@ -416,7 +416,7 @@ impl DiskFile for MirrorFile {
         if self.id.is_none() {
             return self.local.allocate(from, length);
         }
-        // What is allocated is zero: the bus needs no more than the length.
+        // Allocated bytes are zero: the bus needs only the length.
         self.local.allocate(from, length)?;
         self.set_length(length)
     }
@@ -427,7 +427,7 @@ impl DiskFile for MirrorFile {
         self.local.set_length(length)?;
         let mut order = self.carrier.order();
         {
-            let mut files = self.carrier.line.files();
+            let mut files = self.carrier.send_queue.files();
             let Some(file) = files.get_mut(id) else { return Ok(()) };
             file.length = length;
             file.extents.cut(length);

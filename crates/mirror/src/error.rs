@@ -1,18 +1,18 @@
-//! What can go wrong, and what to do about it.
+//! Errors of the mirror, each with a remedy.
 
 use std::io;
 
 use tidegate_bus::{BusError, LogName, Position};
 
-/// Why a mirror could not be opened. What is on the bus was not changed, but for a claim.
+/// Why a mirror could not be opened. The attempt left the log unchanged, except for a claim.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
-    /// The bus did not do what it was asked.
+    /// A request to the bus failed.
     #[error("the files of {log} on the bus cannot be used: {source}")]
     Bus {
         /// Which log.
         log: LogName,
-        /// What the bus said.
+        /// The error of the bus.
         source: BusError,
     },
     /// The directory of the working copy cannot be used.
@@ -45,7 +45,7 @@ pub enum MirrorError {
         /// Where it ends now.
         end: Position,
     },
-    /// A record is not what was written, or some are missing.
+    /// A record is damaged, or records are missing.
     #[error(
         "{log} is damaged at position {position}: {what}; bring the servers' data back. If that cannot be done, remove the log on the servers: \
          a node with its data directory then fills it from there"
@@ -55,7 +55,7 @@ pub enum MirrorError {
         log: LogName,
         /// Where.
         position: Position,
-        /// What was found.
+        /// A description of the damage.
         what: String,
     },
     /// The log was to be filled from a directory, and that was not done.
@@ -87,11 +87,11 @@ pub enum MirrorError {
     Lost(#[from] Lost),
 }
 
-/// Why nothing can be written any more, for good.
+/// Why writes fail for good.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// Another process has taken the place: what it found is all that was confirmed here.
-    #[error("another process has taken {0}: it goes on from what was confirmed here, and nothing more is")]
+    /// Another process owns the log: it continues from the records confirmed so far.
+    #[error("another process has taken {0}: it continues from the records confirmed here, and no more are accepted")]
     Fenced(LogName),
     /// The bus has less than it had confirmed.
     #[error(
@@ -109,7 +109,7 @@ pub enum Lost {
 }
 
 impl Lost {
-    /// As the store is told.
+    /// The error for the store.
     pub(crate) fn to_io(&self) -> io::Error {
         match self {
             Self::Fenced(_) | Self::Behind { .. } => tidegate_store::Fenced::error(self.to_string()),

@@ -1,6 +1,6 @@
-//! Which parts of a file were written, and the checksum of each part. What is between them is zero.
+//! The written parts of a file, with a checksum each. The bytes between them are zero.
 
-/// Parts of a file above which they are taken for one: then nobody knows its checksum.
+/// Parts of a file above which they are merged into one without a checksum.
 const MAX_EXTENTS: usize = 1_024;
 
 /// A part of a file that was written.
@@ -10,7 +10,7 @@ pub(crate) struct Extent {
     pub(crate) at: u64,
     /// Bytes.
     pub(crate) length: u64,
-    /// The CRC-32C of what it holds; none where a part of it was written twice.
+    /// The CRC-32C of its content; `None` where a part of it was written twice.
     pub(crate) checksum: Option<u32>,
 }
 
@@ -20,7 +20,7 @@ impl Extent {
     }
 }
 
-/// All parts, in ascending order; between any two there is something that was not written.
+/// All parts, in ascending order, with unwritten bytes between any two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extents(Vec<Extent>);
 
@@ -46,7 +46,7 @@ impl Extents {
         self.0.last().map_or(0, Extent::end)
     }
 
-    /// Whether something between two places was written.
+    /// Whether any byte between two offsets was written.
     pub(crate) fn touches(&self, from: u64, to: u64) -> bool {
         self.0.iter().any(|extent| extent.at < to && from < extent.end())
     }
@@ -65,7 +65,7 @@ impl Extents {
         let after = met.last().filter(|extent| extent.at == written.end());
         let appended = met.len() == usize::from(before.is_some()) + usize::from(after.is_some());
         written.checksum = if appended {
-            // Going on where something ends costs a look at the new bytes alone.
+            // If the write continues a part, only the new bytes are added to its checksum.
             let begun = before.map_or(Some(0), |before| before.checksum);
             let checksum = begun.map(|begun| crc32c::crc32c_append(begun, bytes));
             match after {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_one_behind_the_other_is_one_part() {
+    fn adjacent_writes_form_one_part() {
         let mut extents = Extents::default();
         extents.write(10, b"one");
         extents.write(13, b"two");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_twice_has_no_checksum() {
+    fn bytes_written_twice_have_no_checksum() {
         let mut extents = Extents::default();
         extents.write(0, b"0123456789");
         extents.write(4, b"x");
@@ -175,7 +175,7 @@ mod tests {
         let mut next = one.clone();
         assert!(one.agrees(&next));
         next.write(1, b"1");
-        assert!(one.agrees(&next), "nobody knows the checksum of what was written twice");
+        assert!(one.agrees(&next), "bytes written twice have no checksum");
         let mut other = Extents::default();
         other.write(0, b"0124");
         assert!(!one.agrees(&other));

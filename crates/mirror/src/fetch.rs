@@ -1,5 +1,5 @@
-//! Fetches what a log has for somebody else who goes on with it: the directory becomes no working copy, and the log
-//! gets no new owner.
+//! Fetches the content of a log for another node: the directory does not become a working copy, and the log keeps its
+//! owner.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use crate::{MirrorError, OpenReport};
 /// How often a log is read from its beginning again when its owner trims it meanwhile.
 const ATTEMPTS: u32 = 8;
 
-/// Makes an empty directory what a log has, so that a store can be opened there on a disk of its own. With `fence`,
-/// whoever has the log can confirm nothing any more from here on; without it the log is left alone, and what its owner
-/// confirms meanwhile may be missing. The directory is not synced.
+/// Writes the content of a log into an empty directory, so that a store can be opened there on a disk of its own. With
+/// `fence`, the owner of the log can confirm no more records from now on. Without it, records that the owner confirms
+/// meanwhile may be missing. The directory is not synced.
 ///
 /// # Errors
-/// When the bus is away, there is no such log or nothing in it, it is damaged, or the directory cannot be used.
+/// When the bus is unreachable, the log does not exist, is empty or damaged, or the directory cannot be used.
 pub fn fetch(bus: &Bus, log: &LogName, directory: &Path, fence: bool) -> Result<OpenReport, MirrorError> {
     let local = RealDisk::create(directory)?;
     bus.know(LogSpec::fenced(log.clone(), 1));
@@ -42,8 +42,8 @@ pub fn fetch(bus: &Bus, log: &LogName, directory: &Path, fence: bool) -> Result<
                 replay.parts.discard()?;
                 return Err(error);
             }
-            // Its owner has trimmed what was to be read next.
-            Err(Stop::Anew) => replay.parts.discard()?,
+            // Its owner has trimmed the records that were to be read next.
+            Err(Stop::Restart) => replay.parts.discard()?,
         }
     }
     let what = "its beginning cannot be read".to_owned();

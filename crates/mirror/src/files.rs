@@ -1,4 +1,4 @@
-//! The files as the bus has them: their names, their lengths, and what was written.
+//! The files as the bus has them: their names, lengths and written parts.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +21,11 @@ pub(crate) struct Mark {
 /// A file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileState {
-    /// None only while a log is read whose beginning was trimmed.
+    /// `None` only while reading a log whose beginning was trimmed.
     pub(crate) name: Option<String>,
     pub(crate) length: u64,
     pub(crate) extents: Extents,
-    /// No record with something that the file holds is before this; none while nothing is confirmed.
+    /// The first record with content of the file; `None` while none is confirmed.
     pub(crate) first: Option<Mark>,
 }
 
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(files.rename("b", "a"), Some(0));
         assert_eq!((files.id("a"), files.id("b"), files.len(), files.next()), (Some(1), None, 1, 2));
         assert_eq!(files.get(1).unwrap().name.as_deref(), Some("a"));
-        assert_eq!(files.rename("nobody", "a"), None);
+        assert_eq!(files.rename("missing", "a"), None);
         assert_eq!(files.link(2, "a"), Some(1));
         assert_eq!(files.unlink("a"), Some(2));
         assert_eq!((files.len(), files.next()), (0, 3));

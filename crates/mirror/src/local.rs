@@ -1,4 +1,4 @@
-//! The working copy: where it stands, and files that are put together before they get their names.
+//! The working copy: its position in the log, and files that are assembled before they get their names.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,7 +12,7 @@ use tidegate_store::{Disk, DiskFile, RealDisk};
 use crate::extents::Extents;
 use crate::files::{FileId, Files};
 
-/// The file that says where the working copy stands.
+/// The file with the position of the working copy.
 pub(crate) const STATE: &str = "MIRROR";
 const ASIDE: &str = "MIRROR.new";
 const MAGIC: [u8; 8] = *b"TIDEMIRR";
@@ -22,26 +22,26 @@ const MAX_STATE_BYTES: u64 = 16 * 1024 * 1024;
 /// Bytes that are read or written at once.
 const PORTION: usize = 1024 * 1024;
 
-/// Which log a directory is a copy of, and what of it was there at least.
+/// The log of a working copy, and a position whose records the log must contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalState {
     pub(crate) log: String,
     pub(crate) position: Position,
-    /// The list of files at that position, as the log has it; none while the copy is made.
+    /// The list of files at that position, as the log has it; `None` while the copy is created.
     pub(crate) index: Option<Bytes>,
 }
 
-/// What a directory says of itself.
+/// The kind of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// It is no copy.
     Nothing,
-    /// It is one, of which nobody knows where it stands.
+    /// It is a working copy with an unreadable position.
     Damaged,
     State(LocalState),
 }
 
-/// Where a working copy stands that is whole, and of which the servers have lost the log.
+/// The position of a complete working copy whose log the servers have lost.
 const LOST: Position = Position(u64::MAX);
 
 impl Kept {
@@ -126,7 +126,7 @@ impl Kept {
     }
 }
 
-/// Whether a directory is the working copy of a log, whichever it is and wherever it stands.
+/// Whether a directory is the working copy of any log, at any position.
 pub fn is_copy(directory: &Path) -> bool {
     directory.join(STATE).exists()
 }
@@ -144,7 +144,7 @@ fn part(id: FileId) -> String {
     format!("mirror-{id}.part")
 }
 
-/// Whether a file holds what these checksums say; not, when one of them is not known.
+/// Whether the content of a file matches these checksums; false if one of them is unknown.
 pub(crate) fn holds(disk: &RealDisk, name: &str, extents: &Extents) -> bool {
     let look = || -> io::Result<bool> {
         let file = disk.open(name)?;
@@ -199,7 +199,7 @@ impl<'a> Parts<'a> {
         if self.open.remove(&id).is_some() { self.disk.remove(&part(id)) } else { Ok(()) }
     }
 
-    /// Takes a file of the working copy, and cuts off what the log does not have.
+    /// Uses a file of the working copy, and cuts off the bytes that the log does not have.
     pub(crate) fn adopt(&mut self, id: FileId, name: &str, extents: &Extents) -> io::Result<()> {
         self.disk.rename(name, &part(id))?;
         let file = self.disk.open(&part(id))?;
@@ -224,7 +224,7 @@ impl<'a> Parts<'a> {
         names.iter().filter(|name| is_part(name)).try_for_each(|name| self.disk.remove(name))
     }
 
-    /// Gives all files their names, in the place of what the directory had of a store.
+    /// Gives all files their names, and replaces the store's files in the directory.
     pub(crate) fn install(mut self, files: &Files, sync: bool) -> io::Result<()> {
         for (id, file) in files.iter() {
             let part = self.file(id)?;

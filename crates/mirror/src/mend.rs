@@ -1,5 +1,5 @@
-//! What is done when the bus has not taken something: it is found out who has the log, what of ours it has, and the
-//! rest is sent again. Until then commits wait.
+//! Recovery after a failed request: finds the owner of the log and the records that arrived, and sends the rest again.
+//! Until then commits wait.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::record::decode;
 /// Pause before the next attempt; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How often somebody who has claimed the log is looked for, until it is taken back from who does not show up.
+/// How often to look for the process that has claimed the log, before the claim is taken back from it.
 const LOOKS: u32 = 12;
 
-/// Why an attempt did not mend it.
+/// Why an attempt failed.
 pub(crate) enum Failure {
     /// It is tried again.
     Bus(BusError),
@@ -30,7 +30,7 @@ impl From<BusError> for Failure {
     }
 }
 
-/// What a part of the log has.
+/// The records of a part of the log.
 pub(crate) struct Found {
     /// Sequences and positions of records of this life.
     ours: Vec<(u64, Position)>,
@@ -38,16 +38,15 @@ pub(crate) struct Found {
 }
 
 impl Carrier {
-    /// Mends what the bus has refused. Returns when it is mended, or lost.
+    /// Recovers from a failure. Returns when the log is repaired, or lost.
     pub(crate) fn mend(&self) {
         let (mut pause, mut looks) = (FIRST_PAUSE, LOOKS);
         loop {
-            // Everything that was given to the bus is answered some time, so that nothing of an earlier attempt comes
-            // late.
+            // Every request gets an answer in the end, so that no late answer belongs to an earlier attempt.
             if self.wait_until(|state| state.outstanding == 0).is_err() {
                 return;
             }
-            let Some(trouble) = self.line.state().trouble.clone() else { return };
+            let Some(trouble) = self.send_queue.state().trouble.clone() else { return };
             match self.attempt(&trouble, &mut looks) {
                 Ok(true) => return,
                 Ok(false) => {}
@@ -61,15 +60,15 @@ impl Carrier {
     }
 
     pub(crate) fn sleep(&self, pause: Duration) {
-        let state = self.line.state();
-        let waiting = self.line.changed.wait_timeout_while(state, pause, |state| state.lost.is_none());
+        let state = self.send_queue.state();
+        let waiting = self.send_queue.changed.wait_timeout_while(state, pause, |state| state.lost.is_none());
         drop(waiting.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Says whether it is mended.
     fn attempt(&self, trouble: &BusError, looks: &mut u32) -> Result<bool, Failure> {
         let ends = || self.ends();
-        let seen = self.line.state().mark.position;
+        let seen = self.send_queue.state().mark.position;
         let fenced = || Failure::Lost(Lost::Fenced(self.place.log.clone()));
         // First without a claim: who has taken the place must not be disturbed.
         let end = match ask(&ends, |done| self.bus.bounds(&self.place, done)) {
@@ -79,14 +78,14 @@ impl Carrier {
             }
             bounds => bounds?.next,
         };
-        if end <= seen || self.line.state().is_refilling {
+        if end <= seen || self.send_queue.state().is_refilling {
             return self.refill();
         }
         if self.find(seen, end)?.is_foreign {
             return Err(fenced());
         }
         if matches!(trouble, BusError::Fenced { .. }) && *looks > 0 {
-            // Somebody has claimed the log and not said yet who it is.
+            // Another process has claimed the log without identifying itself yet.
             *looks -= 1;
             return Ok(false);
         }
@@ -100,18 +99,18 @@ impl Carrier {
             return Err(fenced());
         }
         let mut order = self.order();
-        let mut state = self.line.state();
+        let mut state = self.send_queue.state();
         let stored = found.ours.len();
         for (sequence, position) in found.ours {
             state.stored(sequence, position);
         }
-        self.line.advance(&mut state);
+        self.send_queue.advance(&mut state);
         state.trouble = None;
         let again: Vec<_> = state.queue.iter().map(|sent| (sent.sequence, sent.payload.clone())).collect();
         state.outstanding = again.len();
         order.epoch = epoch;
         drop(state);
-        self.line.changed.notify_all();
+        self.send_queue.changed.notify_all();
         tracing::info!(stored, again = again.len(), "the bus takes commits again");
         for (sequence, payload) in again {
             self.append_again(epoch, sequence, payload);
@@ -119,24 +118,24 @@ impl Carrier {
         Ok(true)
     }
 
-    /// As [`Self::append`], unless something before it was refused.
+    /// As [`Self::append`], unless a record before it was refused.
     fn append_again(&self, epoch: tidegate_bus::Epoch, sequence: u64, payload: bytes::Bytes) {
-        let mut state = self.line.state();
+        let mut state = self.send_queue.state();
         if state.trouble.is_some() {
             state.outstanding -= 1;
             drop(state);
-            return self.line.changed.notify_all();
+            return self.send_queue.changed.notify_all();
         }
         drop(state);
         self.append(epoch, sequence, payload);
     }
 
-    /// Looks at what is behind a position, and below another one.
+    /// Reads the records after one position and below another.
     fn find(&self, seen: Position, to: Position) -> Result<Found, Failure> {
         self.find_from(seen.next(), to)
     }
 
-    /// Looks at what is from a position on, and below another one.
+    /// Reads the records from one position on and below another.
     pub(crate) fn find_from(&self, from: Position, to: Position) -> Result<Found, Failure> {
         let mut found = Found { ours: Vec::new(), is_foreign: false };
         if from >= to {
@@ -145,7 +144,7 @@ impl Carrier {
         let mut range = Range::new(&self.bus, &self.place, from, to)?;
         loop {
             let records = match range.take(&|| self.ends()) {
-                // Nobody else trims a log that is ours.
+                // Only an owner trims its log, so it is another process's.
                 Err(BusError::Trimmed { .. }) => return Ok(Found { is_foreign: true, ..found }),
                 records => records?,
             };
@@ -159,7 +158,7 @@ impl Carrier {
                             found.ours.push((origin.sequence, record.position));
                         }
                     }
-                    // What cannot be read is not of this version, so not ours.
+                    // An unreadable record is of another version, so not ours.
                     _ => found.is_foreign = true,
                 }
             }

@@ -1,4 +1,4 @@
-//! Opens a mirror: takes the log, finds out what it has, and makes the working copy the same.
+//! Opens a mirror: claims the log, reads it, and updates the working copy.
 
 use std::sync::Arc;
 
@@ -8,24 +8,24 @@ use tidegate_store::{Disk, LockError, RealDisk, inspect};
 use crate::ask::{Range, ask};
 use crate::carrier::{Carrier, Order};
 use crate::files::{Files, Mark};
-use crate::line::{Line, State};
 use crate::local::{Kept, LocalState};
 use crate::record::{Body, Origin, encode};
 use crate::replay::{Replay, Stop};
+use crate::send_queue::{SendQueue, State};
 use crate::settings::MIN_MAX_BYTES;
 use crate::{MirrorDisk, MirrorError, Settings};
 
-/// How often the log is claimed again when somebody else does at the same time.
+/// How often the log is claimed again when another process claims it at the same time.
 const CLAIMS: u32 = 8;
 
-/// What was found when a mirror was opened.
+/// The findings when a mirror was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
     /// The log was empty, and so is the store.
     pub created: bool,
     /// The log was empty, and the directory had a store, which was carried to the bus.
     pub filled: bool,
-    /// The working copy was proven, and only what came after it was fetched.
+    /// The working copy was verified, and only later records were fetched.
     pub resumed: bool,
     /// Records fetched.
     pub records: u64,
@@ -33,20 +33,20 @@ pub struct OpenReport {
     pub bytes: u64,
 }
 
-/// What opening gives.
+/// The result of opening.
 pub struct OpenedMirror {
     /// The disk, for `tidegate_store::open`.
     pub disk: Arc<MirrorDisk>,
-    /// What was found.
+    /// The findings.
     pub report: OpenReport,
 }
 
-/// Takes the files of a node on the bus, makes the working copy what they are, and gives a disk of them. Who had them
-/// before can confirm nothing from here on.
+/// Claims the files of a node on the bus, brings the working copy to their state, and returns a disk of them. The
+/// previous owner can confirm no more records.
 ///
 /// # Errors
-/// When the bus is away, the log is damaged or has lost something, the directory is another log's or cannot be used.
-/// What the log has is as it was, and so is a directory that is not its copy.
+/// When the bus is unreachable, the log is damaged or incomplete, or the directory belongs to another log or cannot be
+/// used. The log is then unchanged, and so is a directory that is not its copy.
 pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> {
     let settings = Settings {
         max_bytes: settings.max_bytes.max(MIN_MAX_BYTES),
@@ -71,7 +71,7 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
     let trimmed = files.iter().filter_map(|(_, file)| file.first).min().map_or(offset, |mark| mark.offset);
     let state = State::at(sequence, Mark { position: claimed.position, offset }, trimmed);
     let order = Order { epoch: claimed.epoch, sequence, offset, since_index: 0 };
-    let carrier = Carrier::new(bus.clone(), place, settings, local, incarnation, Line::new(state, files), order);
+    let carrier = Carrier::new(bus.clone(), place, settings, local, incarnation, SendQueue::new(state, files), order);
     let disk = MirrorDisk::start(carrier, lock)?;
     if is_content_local {
         disk.fill()?;
@@ -91,7 +91,7 @@ pub(crate) struct Claimed {
     pub(crate) position: Position,
 }
 
-/// Makes whoever had the log before confirm nothing any more.
+/// Claims the log: its previous owner can confirm no more records.
 pub(crate) fn claim(bus: &Bus, place: &Place, incarnation: u64) -> Result<Claimed, MirrorError> {
     let failed = |source| MirrorError::Bus { log: place.log.clone(), source };
     for _ in 0..CLAIMS {
@@ -100,7 +100,7 @@ pub(crate) fn claim(bus: &Bus, place: &Place, incarnation: u64) -> Result<Claime
         let append = Append::new(encode(origin, &Body::Claim)).by(epoch);
         match ask(&|| false, |done| bus.append(place, append, done)) {
             Ok(position) => return Ok(Claimed { epoch, position }),
-            // Whoever was replaced may have taken it back before it knew of this claim.
+            // The previous owner may have claimed it back before it noticed this claim.
             Err(BusError::Fenced { .. } | BusError::Unconfirmed { .. }) => {}
             Err(error) => return Err(failed(error)),
         }
@@ -139,7 +139,7 @@ fn find(
     match replay.read(bus, place, Position::START, end) {
         Ok(()) => {}
         Err(Stop::Failed(error)) => return Err(error),
-        Err(Stop::Anew) => {
+        Err(Stop::Restart) => {
             let (position, what) = (Position::START, "its beginning cannot be read".to_owned());
             return Err(MirrorError::Damaged { log: log.clone(), position, what });
         }
@@ -163,8 +163,8 @@ fn find(
             Err(MirrorError::Behind { log: log.clone(), seen: kept.position(), end })
         }
         (false, true) => {
-            // The servers have lost the log, and the working copy has all that was confirmed. What is left of an attempt
-            // to fill it again is in the way.
+            // The servers have lost the log, and the working copy has everything that was confirmed. Records of an
+            // earlier attempt to fill it are dropped.
             replay.parts.discard()?;
             tracing::warn!(%log, "the bus has lost the files of the store; they are sent again from the working copy");
             LocalState::lost(log.as_str()).save(local, sync)?;
@@ -185,7 +185,7 @@ fn find(
     }
 }
 
-/// Goes on from what the working copy has, if that is proven.
+/// Resumes from the working copy, if it can be verified.
 fn resume<'a>(
     bus: &Bus,
     place: &Place,
@@ -208,7 +208,7 @@ fn resume<'a>(
     match attempt() {
         Ok(replay) => Ok(Some(replay)),
         Err(Stop::Failed(error @ MirrorError::Bus { .. })) => Err(error),
-        Err(Stop::Anew) => {
+        Err(Stop::Restart) => {
             tracing::info!(log = %place.log, "the working copy is not what the bus has; all is fetched");
             Ok(None)
         }
@@ -219,8 +219,8 @@ fn resume<'a>(
     }
 }
 
-/// Whether the log has the list of files that the working copy knows. It is trimmed below it at most, so that a log
-/// without it is another one than the copy was made of.
+/// Whether the log has the list of files that the working copy names. Trimming stops at that list, so a log without it
+/// is not the one that the copy was made from.
 fn has_index(bus: &Bus, place: &Place, position: Position, index: &[u8], end: Position) -> Result<bool, MirrorError> {
     if position >= end {
         return Ok(false);
@@ -233,7 +233,7 @@ fn has_index(bus: &Bus, place: &Place, position: Position, index: &[u8], end: Po
     }
 }
 
-/// Makes the directory what was read.
+/// Writes the read content to the directory.
 fn install(replay: Replay<'_>, sync: bool, report: &mut OpenReport) -> Result<Found, MirrorError> {
     let Replay { mut files, parts, sequence, offset, records, bytes, .. } = replay;
     (report.records, report.bytes) = (records, bytes);

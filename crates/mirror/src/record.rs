@@ -1,7 +1,7 @@
-//! What a record on the bus says: bytes of a file, a change of a name, or which files there are.
+//! A record on the bus: bytes of a file, a change of a name, or a list of files.
 //!
 //! ```text
-//! checksum u32 | version u8 | kind u8 | incarnation u64 | sequence u64 | offset u64 | what the kind says
+//! checksum u32 | version u8 | kind u8 | incarnation u64 | sequence u64 | offset u64 | body of the kind
 //! ```
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::files::{FileId, FileState, Files, Mark};
 
 /// The format that this version reads and writes.
 pub(crate) const VERSION: u8 = 1;
-/// Bytes before what the kind says.
+/// Bytes before the body.
 const HEADER: usize = 4 + 1 + 1 + 8 + 8 + 8;
 /// Bytes of a record of data beside the data.
 pub(crate) const DATA_HEADER: usize = HEADER + 8 + 8 + 8;
@@ -29,20 +29,20 @@ pub(crate) struct Origin {
     pub(crate) offset: u64,
 }
 
-/// What a record says.
+/// The body of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body<'a> {
     /// A life begins.
     Claim,
     /// A file has these bytes at a place, and is so long then.
     Data { file: FileId, at: u64, length: u64, bytes: &'a [u8] },
-    /// A file is so long; what is new is zero.
+    /// The file has this length; new bytes are zero.
     Length { file: FileId, length: u64 },
-    /// There is an empty file of this name, in the place of the one that had it.
+    /// An empty file with this name replaces the one that had it.
     Link { file: FileId, name: &'a str },
-    /// A file has another name, in the place of the one that had it.
+    /// The file gets another name and replaces the one that had it.
     Rename { from: &'a str, to: &'a str },
-    /// A file is gone.
+    /// The file is removed.
     Unlink { name: &'a str },
     /// These are all files.
     Index(Files),
@@ -105,7 +105,7 @@ fn put_numbers(bytes: &mut Vec<u8>, numbers: &[u64]) {
     }
 }
 
-/// Names of files are far shorter than what their length is written with.
+/// Names of files are far shorter than the limit of the length field.
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(&(text.len() as u16).to_le_bytes());
     bytes.extend_from_slice(text.as_bytes());
@@ -128,7 +128,7 @@ fn put_files(bytes: &mut Vec<u8>, files: &Files) {
 /// Reads a record.
 ///
 /// # Errors
-/// In words: what is wrong with it.
+/// The error is a description of the fault.
 pub(crate) fn decode(record: &[u8]) -> Result<(Origin, Body<'_>), String> {
     let mut rest = Rest(record);
     let checksum = rest.word()?;
@@ -159,7 +159,7 @@ pub(crate) fn decode(record: &[u8]) -> Result<(Origin, Body<'_>), String> {
     if rest.0.is_empty() { Ok((origin, body)) } else { Err("it is too long".to_owned()) }
 }
 
-/// What is left of a record.
+/// The unread bytes of a record.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_every_flipped_bit_is_found() {
+    fn a_record_is_read_back_and_every_flipped_bit_is_found() {
         let origin = Origin { incarnation: u64::MAX - 1, sequence: 12, offset: 1 << 40 };
         let bodies = [
             Body::Claim,

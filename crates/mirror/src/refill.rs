@@ -1,6 +1,6 @@
-//! Fills a log again that the servers have lost: the working copy has all that was confirmed, and what waits for its
-//! confirmation. Who waits is told when all files are there, with their list; a log in which that is missing is filled
-//! again by the next start.
+//! Fills a log again that the servers have lost. The working copy has everything that was confirmed, and the pending
+//! content. Waiting commits are reported when all files are in the log, with their list. A log without that list is
+//! filled again by the next start.
 
 use bytes::Bytes;
 use tidegate_bus::{Append, Position};
@@ -26,11 +26,11 @@ impl Carrier {
     /// Fills the log from the working copy. Says whether all of it is confirmed; if not, it is begun again.
     pub(crate) fn refill(&self) -> Result<bool, Failure> {
         let ends = || self.ends();
-        // A start that finds no list of files in the log fills it, too, and takes one that it finds.
+        // A start that finds no list of files in the log fills it, too, and resumes from one that it finds.
         LocalState::lost(self.place.log.as_str())
             .save(&self.local, self.settings.local_sync)
             .map_err(|error| self.unreadable(&error))?;
-        // Nobody sends anything else meanwhile.
+        // No other thread sends meanwhile.
         let mut order = self.order();
         let epoch = ask(&ends, |done| self.bus.own(&self.place, done))?;
         if self.find_from(Position::START, epoch.0)?.is_foreign {
@@ -41,9 +41,9 @@ impl Carrier {
         let claim = Append::new(Bytes::from(encode(origin, &Body::Claim))).by(epoch);
         let position = ask(&ends, |done| self.bus.append(&self.place, claim, done))?;
         order.epoch = epoch;
-        self.line.state().begin_again(Mark { position, offset: order.offset });
+        self.send_queue.state().begin_again(Mark { position, offset: order.offset });
         tracing::warn!(log = %self.place.log, "the bus has lost the files of the store; they are sent again from the working copy");
-        let ids: Vec<FileId> = self.line.files().iter().map(|(id, _)| id).collect();
+        let ids: Vec<FileId> = self.send_queue.files().iter().map(|(id, _)| id).collect();
         for id in ids {
             if !self.send_file(&mut order, id)? {
                 return Ok(false);
@@ -52,28 +52,28 @@ impl Carrier {
         let (files, trim) = self.listed();
         let sequence = self.send(&mut order, &Body::Index(files), None, Some(trim)).map_err(Failure::Lost)?;
         order.since_index = 0;
-        self.line.state().confirms_from = sequence;
+        self.send_queue.state().confirms_from = sequence;
         // The answer may have come already.
-        self.line.changed.notify_all();
+        self.send_queue.changed.notify_all();
         drop(order);
         self.wait_until(|state| state.trouble.is_some() || state.queue.front().is_none_or(|it| it.sequence > sequence))
             .map_err(Failure::Lost)?;
-        let mut state = self.line.state();
+        let mut state = self.send_queue.state();
         if state.trouble.is_some() {
             return Ok(false);
         }
         (state.is_refilling, state.confirms_from) = (false, 0);
         state.confirmed = state.confirmed.max(sequence);
         drop(state);
-        self.line.changed.notify_all();
-        tracing::info!(log = %self.place.log, bytes = self.line.files().bytes(), "the bus has all files of the store again");
+        self.send_queue.changed.notify_all();
+        tracing::info!(log = %self.place.log, bytes = self.send_queue.files().bytes(), "the bus has all files of the store again");
         Ok(true)
     }
 
-    /// Sends what a file holds. Says whether the bus has refused nothing.
+    /// Sends the content of a file. Returns whether the bus has refused no record.
     fn send_file(&self, order: &mut Order, id: FileId) -> Result<bool, Failure> {
         let file = {
-            let mut files = self.line.files();
+            let mut files = self.send_queue.files();
             let Some(file) = files.get_mut(id) else { return Ok(true) };
             file.first = None;
             file.clone()
@@ -84,7 +84,7 @@ impl Carrier {
             let body = Body::Data { file: id, at, length: file.length, bytes: &bytes };
             self.send(order, &body, Some(id), None).map_err(Failure::Lost)?;
             self.wait_until(|state| state.trouble.is_some() || state.queue.len() < WINDOW).map_err(Failure::Lost)?;
-            if self.line.state().trouble.is_some() {
+            if self.send_queue.state().trouble.is_some() {
                 return Ok(false);
             }
         }
@@ -93,7 +93,7 @@ impl Carrier {
 
     fn unreadable(&self, error: &std::io::Error) -> Failure {
         tracing::error!(%error, "the working copy cannot be read, and the bus has lost its files");
-        let seen = self.line.state().mark.position;
+        let seen = self.send_queue.state().mark.position;
         Failure::Lost(Lost::Behind { log: self.place.log.clone(), seen })
     }
 }

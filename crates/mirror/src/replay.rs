@@ -1,4 +1,4 @@
-//! Reads a log from some place to its end, and makes the files that it tells of.
+//! Reads a log from a position to its end, and creates the files that it describes.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,11 +9,11 @@ use tidegate_store::RealDisk;
 use crate::MirrorError;
 use crate::ask::Range;
 use crate::files::{FileId, Files, Mark};
-use crate::line::RECORD_OVERHEAD;
 use crate::local::{Parts, holds};
 use crate::record::{Body, decode};
+use crate::send_queue::RECORD_OVERHEAD;
 
-/// What was read so far.
+/// The state read so far.
 pub(crate) struct Replay<'a> {
     log: LogName,
     pub(crate) files: Files,
@@ -28,7 +28,7 @@ pub(crate) struct Replay<'a> {
     is_whole: bool,
     /// Files that the working copy should have and does not.
     missing: BTreeSet<FileId>,
-    /// Files of which a list knows more than was read: they were trimmed, and are gone or written anew further on.
+    /// Files that a list describes and whose records were trimmed: later records remove them or write them again.
     lacking: BTreeSet<FileId>,
     /// Records read, and their bytes.
     pub(crate) records: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Replay<'a> {
 /// Why reading ended early.
 pub(crate) enum Stop {
     /// The working copy does not do: all has to be read.
-    Anew,
+    Restart,
     Failed(MirrorError),
 }
 
@@ -68,7 +68,7 @@ impl<'a> Replay<'a> {
 
     /// From a list of files that the working copy remembers.
     pub(crate) fn from_copy(log: &LogName, disk: &'a RealDisk, index: &[u8]) -> Result<Self, Stop> {
-        let Ok((origin, Body::Index(files))) = decode(index) else { return Err(Stop::Anew) };
+        let Ok((origin, Body::Index(files))) = decode(index) else { return Err(Stop::Restart) };
         let mut replay = Self::new(log, disk);
         replay.sequence = origin.sequence;
         replay.offset = origin.offset + index.len() as u64 + RECORD_OVERHEAD;
@@ -92,7 +92,7 @@ impl<'a> Replay<'a> {
             return self.check_missing();
         }
         let failed = |source| match source {
-            BusError::Trimmed { .. } => Stop::Anew,
+            BusError::Trimmed { .. } => Stop::Restart,
             source => Stop::Failed(MirrorError::Bus { log: place.log.clone(), source }),
         };
         let mut range = Range::new(bus, place, from, to).map_err(failed)?;
@@ -108,9 +108,9 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// What the working copy lacks is of no matter when it is gone since.
+    /// A file missing in the working copy is no fault if it was removed since.
     fn check_missing(&self) -> Result<(), Stop> {
-        if self.missing.iter().any(|id| self.files.get(*id).is_some()) { Err(Stop::Anew) } else { Ok(()) }
+        if self.missing.iter().any(|id| self.files.get(*id).is_some()) { Err(Stop::Restart) } else { Ok(()) }
     }
 
     fn check_lacking(&self, end: Position) -> Result<(), Stop> {
@@ -134,7 +134,7 @@ impl<'a> Replay<'a> {
             let text = format!("record {} comes after record {}", origin.sequence, self.sequence);
             let damaged = MirrorError::Damaged { log: self.log.clone(), position, what: text };
             // With a copy, records may have been trimmed that it has not seen.
-            return Err(if self.records == 1 { Stop::Anew } else { Stop::Failed(damaged) });
+            return Err(if self.records == 1 { Stop::Restart } else { Stop::Failed(damaged) });
         }
         self.sequence = origin.sequence;
         let mark = Mark { position, offset: origin.offset };
@@ -172,7 +172,7 @@ impl<'a> Replay<'a> {
         gone.map_or(Ok(()), |id| self.parts.remove(id)).map(Ok)
     }
 
-    /// A list of all files has to be what the records before it have made.
+    /// A list of all files must agree with the result of the records before it.
     fn compare(&mut self, mut listed: Files) -> io::Result<Result<(), String>> {
         let knows_all = self.has_index || self.is_whole;
         if knows_all && self.files.len() != listed.len() {
@@ -187,7 +187,7 @@ impl<'a> Replay<'a> {
             let same = is.extents.agrees(&should.extents);
             let may_lack = !knows_all || self.lacking.contains(&id);
             if !same_name || !(same || may_lack) {
-                return Ok(Err(format!("{name} is not what it should be")));
+                return Ok(Err(format!("{name} has unexpected content")));
             }
             if same {
                 self.lacking.remove(&id);

@@ -1,4 +1,4 @@
-//! What can be set when a mirror is opened.
+//! Settings for opening a mirror.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tidegate_bus::{LogName, LogSpec, NameError};
 use crate::Lost;
 use crate::carrier::RESERVE_BYTES;
 
-/// Who is told once that nothing can be written any more. It should only hand the news over.
+/// Called once when writes fail for good. It should return quickly.
 pub type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
 
 /// Limits and habits of a mirror.
@@ -25,18 +25,19 @@ pub struct Settings {
     pub max_bytes: u64,
     /// Bytes of a file in one record, 4,096 to 900,000.
     pub chunk_bytes: usize,
-    /// Bytes of one file that may be unconfirmed: what another file's sync has to wait for in the line.
+    /// Bytes of one file that may be unconfirmed, which delay the sync of another file.
     pub max_unconfirmed_bytes: usize,
-    /// Bytes carried after which the list of files is written anew: what a restart with its working copy has to fetch.
+    /// Bytes carried after which a new list of files is written. It bounds the records that a restart with its working
+    /// copy has to fetch.
     pub index_after_bytes: u64,
-    /// Bytes of what is dead, beside as many as are alive, above which small old files are written anew so that the log
-    /// can be trimmed.
+    /// Bytes of dead records, beyond the size of the live ones, above which small old files are written again so that
+    /// the log can be trimmed.
     pub max_dead_bytes: u64,
-    /// Told when nothing can be written any more.
+    /// Called when writes fail for good.
     pub on_lost: OnLost,
 }
 
-/// Most records of a log: bytes are what is limited.
+/// Most records of a log, so high that the limit in bytes applies first.
 const MAX_RECORDS: u64 = 1 << 40;
 /// Least that a log has to be allowed to take.
 pub(crate) const MIN_MAX_BYTES: u64 = 64 * MIB;
@@ -46,7 +47,7 @@ impl Settings {
     /// The usual ones for the store of a node of this name, with its working copy in a directory.
     ///
     /// # Errors
-    /// When the name is none for a log.
+    /// When the name is invalid for a log.
     pub fn new(node: &str, directory: impl Into<PathBuf>) -> Result<Self, NameError> {
         Ok(Self {
             log: log_of(node)?,
@@ -74,7 +75,7 @@ impl Settings {
 /// The log that has the store of a node.
 ///
 /// # Errors
-/// When the node's name makes none.
+/// When the node's name is invalid for a log.
 pub fn log_of(node: &str) -> Result<LogName, NameError> {
     LogName::new(&format!("store-{node}"))
 }

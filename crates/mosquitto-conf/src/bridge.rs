@@ -5,7 +5,7 @@ use crate::draft::{Setting, Taken};
 use crate::lines::Line;
 use crate::values::{Value, truth};
 
-/// The port of an address that names none.
+/// The default port of an address.
 const DEFAULT_PORT: u16 = 1883;
 
 /// The folder of the system's authorities, which are asked where no file is named.
@@ -17,7 +17,7 @@ pub(crate) struct Bridge {
     /// The line that opened it.
     pub(crate) opened_by: usize,
     pub(crate) name: String,
-    /// What it carries, with the line of the first.
+    /// Its topics, with the line of the first.
     topics: Vec<String>,
     /// The place of the other broker.
     place: Option<(String, usize)>,
@@ -30,7 +30,7 @@ pub(crate) struct Bridge {
 impl Bridge {
     /// Opened by this line.
     pub(crate) fn new(index: usize, line: &Line<'_>) -> Self {
-        // Ours stand in metrics and topics.
+        // Our names occur in metrics and topics.
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let name: String = line.word().chars().map(|c| if fits(c) { c } else { '-' }).collect();
         let settings = vec![Setting::new("name", Value::Text(name.clone()), index)];
@@ -82,16 +82,16 @@ impl Bridge {
             ("start_type", "manual") => self.close("a bridge that starts by hand would start by itself"),
             ("notifications_local_only", "true" | "1") => {
                 self.set("notifications", Value::Truth(false), index);
-                Taken::changed("states are told to both brokers here, or to none: they are told to none")
+                Taken::changed("states are published to both brokers here, or to none: they are published to none")
             }
             ("cleansession", "true" | "1") => {
-                Taken::changed("what waits for a bridge is kept; `session_expiry` says for how long")
+                Taken::changed("queued messages of a bridge are kept; `session_expiry` says for how long")
             }
             (_, other) => Taken::invalid(&format!("{other:?} is no value of `{}`", line.key)),
         }
     }
 
-    /// What has no key of its own: what restricts leaves the bridge out.
+    /// A key without a counterpart: if it restricts access, the bridge is left out.
     fn take_other(&mut self, line: &Line<'_>) -> Taken {
         match line.key {
             "bridge_tls_use_os_certs" => match truth(line) {
@@ -126,7 +126,7 @@ impl Bridge {
 
     fn take_topic(&mut self, line: &Line<'_>) -> Taken {
         let mut words: Vec<&str> = line.value.split_whitespace().collect();
-        // A comment: nothing behind the pattern begins with the character.
+        // A comment: no field after the pattern begins with the character.
         if let Some(comment) = words.iter().skip(1).position(|word| word.starts_with('#')) {
             words.truncate(comment + 1);
         }
@@ -192,7 +192,7 @@ impl Bridge {
         }
     }
 
-    /// What it is here, through a listener of this broker.
+    /// Its settings here, through a listener of this broker.
     pub(crate) fn settings(self, local_listener: &str) -> Vec<Setting> {
         let scheme = if self.secure { "mqtts" } else { "mqtt" };
         let opened = self.opened_by;

@@ -7,7 +7,7 @@ use crate::lines::Line;
 use crate::listener::{DEFAULT_PORT, Listener, Security, port};
 use crate::values::{Translated, Value, truth};
 
-/// A key of ours with its value and the line that it comes from.
+/// A key of ours with its value and the original line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) key: &'static str,
@@ -22,7 +22,7 @@ impl Setting {
     }
 }
 
-/// What became of a line when it was taken.
+/// The outcome for a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) outcome: Outcome,
@@ -48,13 +48,13 @@ impl Taken {
         Self::new(Outcome::Refused, why)
     }
 
-    /// Mosquitto does not start with it, so nobody gets in there, and nobody here.
+    /// Mosquitto does not start with it and serves no clients, so neither does the result.
     pub(crate) fn invalid(why: &str) -> Self {
         Self { outcome: Outcome::Refused, why: format!("Mosquitto does not start with it: {why}"), invalid: true }
     }
 }
 
-/// Sections of ours that stand once, with their settings.
+/// Sections of ours that occur once, with their settings.
 pub(crate) type Sections = Vec<(&'static str, Setting)>;
 
 /// The configuration under way.
@@ -74,17 +74,17 @@ pub(crate) struct Draft<'a> {
     pub(crate) closed: Option<String>,
     /// Whether there is a `listener` line anywhere.
     pub(crate) has_listeners: bool,
-    /// Whether nothing asks for a listener, so that Mosquitto serves this machine alone, and anybody there.
+    /// Whether no line opens a listener: Mosquitto then serves any client of this machine, and no other.
     pub(crate) local_only: bool,
     pub(crate) per_listener: bool,
     persistence: Option<usize>,
     location: Option<(usize, &'a str)>,
     log_level: Option<usize>,
-    /// Whether the plugin named last was one that guards nothing.
+    /// Whether the last plugin is one that restricts nothing.
     harmless_plugin: bool,
 }
 
-/// Plugins that restrict nothing, by the name of their file.
+/// Plugins without access control, by the name of their file.
 const HARMLESS_PLUGINS: &[&str] = &[
     "mosquitto_message_logger",
     "mosquitto_message_timestamp",
@@ -100,7 +100,7 @@ const HARMLESS_PLUGINS: &[&str] = &[
 const LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
 
 impl<'a> Draft<'a> {
-    /// Begins with nothing but the knowledge of all lines.
+    /// An empty draft that knows all lines.
     pub(crate) fn new(lines: &[Line<'a>]) -> Self {
         let per_listener = lines.iter().rev().find(|line| line.key == "per_listener_settings");
         let opens = |line: &Line<'_>| ["listener", "port", "mqtt_port", "bind_address"].contains(&line.key);
@@ -135,9 +135,9 @@ impl<'a> Draft<'a> {
         self.taken.push(taken);
     }
 
-    /// What is in a folder that cannot be read may restrict.
+    /// An unreadable folder may contain lines that restrict access.
     pub(crate) fn include_failed(&mut self, _index: usize, reason: &str) {
-        self.closed.get_or_insert_with(|| format!("what it includes is not known: {reason}"));
+        self.closed.get_or_insert_with(|| format!("its included files are not known: {reason}"));
         self.taken.push(Taken::refused(reason));
     }
 
@@ -273,7 +273,7 @@ impl<'a> Draft<'a> {
         self.default.as_mut()
     }
 
-    /// Whether a key says something of the listeners below it, but does not open the default one.
+    /// Whether a key applies to the listeners below it, without opening the default one.
     fn per_listener_alone(line: &Line<'_>) -> bool {
         ["allow_anonymous", "listener_allow_anonymous", "acl_file", "max_topic_alias", "max_topic_alias_broker"]
             .contains(&line.key)
@@ -298,7 +298,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What says who gets in: of the listener, or of the broker.
+    /// The access settings of the listener, or of the broker.
     fn security(&mut self, index: usize, line: &Line<'a>) -> Option<&mut Security<'a>> {
         if self.per_listener || line.key == "listener_allow_anonymous" {
             return self.current(index, line).map(|listener| &mut listener.security);
@@ -392,7 +392,7 @@ impl<'a> Draft<'a> {
         Taken::CARRIED
     }
 
-    /// Names the data directory: where Mosquitto's file was, which without a location was wherever it was started.
+    /// Names the data directory: the folder of Mosquitto's file, which without a location was its working directory.
     pub(crate) fn keep(&mut self) {
         let location = self.location.filter(|(_, path)| !path.is_empty());
         let Some(index) = self.persistence else {
@@ -403,11 +403,11 @@ impl<'a> Draft<'a> {
         };
         let (at, path) = location.unwrap_or((index, "data"));
         self.broker.push(("store", Setting::new("directory", Value::Text(path.to_owned()), at)));
-        let why = format!("everything is kept in {path} from now on; what is in mosquitto.db is not read");
+        let why = format!("everything is kept in {path} from now on; mosquitto.db is not read");
         self.changed(at, &why);
     }
 
-    /// Corrects what was said of a line that had been carried.
+    /// Replaces the outcome of a line that had been carried.
     pub(crate) fn changed(&mut self, index: usize, why: &str) {
         if let Some(taken) = self.taken.get_mut(index).filter(|taken| taken.outcome == Outcome::Carried) {
             *taken = Taken::changed(why);

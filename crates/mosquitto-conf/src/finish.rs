@@ -4,13 +4,13 @@ use crate::draft::{Draft, Sections, Setting, Taken};
 use crate::listener::{DEFAULT_PORT, Listener};
 use crate::values::Value;
 
-/// A file that holds no user, so that a provider that asks it lets nobody in.
-const NOBODY: &str = "/dev/null";
+/// A file without users, so that a provider that reads it refuses all clients.
+const NO_USERS: &str = "/dev/null";
 
 /// Rules for listeners that Mosquitto asks no file of rules for.
 const ALL_TOPICS: &str = "[\"#\", \"$SYS/#\", \"$CONTROL/#\"]";
 
-/// Sections that stand several times.
+/// Sections that occur several times.
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) taken: Vec<Taken>,
@@ -37,7 +37,7 @@ impl Open<'_> {
         self.listener.tls.names_users()
     }
 
-    /// Whether nobody gets in: names are asked for, and nothing knows any.
+    /// Whether all clients are refused: names are required, and no provider knows any.
     fn is_shut(&self) -> bool {
         !self.anonymous && self.users.is_none() && !self.by_certificate()
     }
@@ -52,7 +52,7 @@ impl<'a> Draft<'a> {
         self.tenants(&mut open, &mut plan);
         if open.is_empty() {
             open.push(shut_listener());
-            plan.notes.push("no listener could be carried over; the one of the result lets nobody in".to_owned());
+            plan.notes.push("no listener could be carried over; the one of the result refuses all clients".to_owned());
         }
         self.build_bridges(&open, &mut plan);
         self.auths(&open, &mut plan);
@@ -111,7 +111,7 @@ impl<'a> Draft<'a> {
         }
         for one in &open {
             if let Some(index) = one.listener.opened_by.filter(|_| one.is_shut()) {
-                let why = "nobody gets in, as in Mosquitto 2: `allow_anonymous` is not true, and no users are named. Name their file in [[auth]], or allow_anonymous = true (Mosquitto 1 did)";
+                let why = "all clients are refused, as in Mosquitto 2: `allow_anonymous` is not true, and no users are named. Name their file in [[auth]], or allow_anonymous = true (Mosquitto 1 did)";
                 self.changed(index, why);
             }
         }
@@ -197,7 +197,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Who is asked about clients, where somebody is.
+    /// The providers that authenticate clients, if there are any.
     fn auths(&mut self, open: &[Open<'a>], plan: &mut Plan) {
         let asked = open.iter().any(|one| one.users.is_some() || one.is_shut());
         if !asked {
@@ -230,7 +230,7 @@ impl<'a> Draft<'a> {
         let shut: Vec<_> = open.iter().filter(|one| one.is_shut()).collect();
         if let Some(first) = shut.first() {
             let line = first.listener.opened_by;
-            add("password-file", Some(NOBODY), shut, line);
+            add("password-file", Some(NO_USERS), shut, line);
         }
         for one in open.iter().filter(|one| one.anonymous && one.users.is_none() && !one.by_certificate()) {
             if let Some(index) = one.listener.opened_by {
@@ -242,7 +242,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What clients may do.
+    /// The rights of clients.
     fn access(&mut self, open: &[Open<'a>], plan: &mut Plan) {
         if let Some((index, file)) = open.iter().find_map(|one| one.rules) {
             self.broker.push(("access", Setting::new("acl_file", Value::Text(file.to_owned()), index)));
@@ -281,7 +281,8 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// A listener on loopback that lets nobody in: without any, a broker of ours would open one for everybody there.
+/// A listener on loopback that refuses all clients. Without a listener, our broker would open one for all local
+/// clients.
 fn shut_listener<'a>() -> Open<'a> {
     let listener = Listener::new(None, DEFAULT_PORT, Some("127.0.0.1"));
     let name = listener.name();

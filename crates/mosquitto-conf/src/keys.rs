@@ -1,4 +1,4 @@
-//! Every key of `mosquitto.conf`, what becomes of it, and whether it restricts access.
+//! Every key of `mosquitto.conf`, its outcome, and whether it restricts access.
 
 use crate::lines::Line;
 use crate::values::{self, Invalid, Translated};
@@ -16,9 +16,9 @@ pub(crate) enum Rule {
     Listener(&'static str, Translate),
     /// A part of the listener, the bridge or the store that is put together when all lines are known.
     Part(Part),
-    /// It restricts nothing, and the result does it in its own way.
+    /// It restricts nothing, and the result does it in another way.
     Changed,
-    /// It restricts nothing, and the result does not do it.
+    /// It restricts nothing, and the result lacks it.
     Refused,
     /// It restricts access and cannot be carried over: the listener that it is about is left out.
     ClosesListener,
@@ -26,7 +26,7 @@ pub(crate) enum Rule {
     ClosesAll,
 }
 
-/// What a line is a part of.
+/// The object that a line belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Where a listener is.
@@ -43,7 +43,7 @@ pub(crate) enum Part {
     Mount,
     /// A plugin.
     Plugin,
-    /// The versions that a listener speaks.
+    /// The accepted MQTT versions.
     Versions,
     /// Whether some keys belong to listeners.
     PerListener,
@@ -51,11 +51,11 @@ pub(crate) enum Part {
     Bridge,
     /// How much is logged.
     LogType,
-    /// Where the log goes.
+    /// The destination of the log.
     LogDestination,
     /// Whether sessions and messages outlive the process, and where.
     Persistence,
-    /// Its files stand behind it.
+    /// The included files follow it.
     Included,
 }
 
@@ -66,15 +66,15 @@ pub struct Key {
     pub name: &'static str,
     /// Whether it restricts who may connect, publish or subscribe.
     pub restricts: bool,
-    /// The first word with which it says nothing, as it is Mosquitto's default.
+    /// The first word with which it changes nothing, as it is Mosquitto's default.
     pub default: Option<&'static str>,
-    /// What becomes of it, for people.
+    /// The outcome, for people.
     pub how: &'static str,
     pub(crate) rule: Rule,
 }
 
 impl Key {
-    /// What becomes of it in general: one of the three outcomes.
+    /// Its usual outcome: one of the three.
     pub fn outcome(&self) -> &'static str {
         match self.rule {
             Rule::Broker(..) | Rule::EveryListener(..) | Rule::Listener(..) | Rule::Part(_) => "carried",
@@ -86,7 +86,7 @@ impl Key {
     }
 }
 
-/// The key with this name or a beginning of it; `None` for one that Mosquitto does not know.
+/// The key with this name or a prefix of it; `None` for one that Mosquitto does not know.
 pub fn key(name: &str) -> Option<&'static Key> {
     let exact = KEYS.iter().find(|key| key.name == name);
     exact.or_else(|| PREFIXES.iter().find(|key| name.starts_with(key.name)))
@@ -158,7 +158,7 @@ pub const KEYS: &[Key] = &[
         "allow_anonymous",
         true,
         Part::Anonymous,
-        "`listener.allow_anonymous`; without it and without users the listener lets nobody in",
+        "`listener.allow_anonymous`; without it and without users the listener refuses all clients",
     ),
     changed(
         "allow_duplicate_messages",
@@ -228,7 +228,7 @@ pub const KEYS: &[Key] = &[
     refused(
         "max_inflight_bytes",
         Some("0"),
-        "what is in flight is limited in messages (`limits.max_inflight`), and what is written to a client in bytes (`limits.output_high_water`)",
+        "messages in flight are limited in number (`limits.max_inflight`), and output to a client in bytes (`limits.output_high_water`)",
     ),
     broker("max_inflight_messages", "limits", "max_inflight", values::in_flight, "`limits.max_inflight`"),
     every(
@@ -277,7 +277,10 @@ pub const KEYS: &[Key] = &[
         "users, rules, plugins and `allow_anonymous` belong to the listener above them",
     ),
     part("persistence", false, Part::Persistence, "`store.directory`"),
-    changed("persistence_file", "a data directory has files of its own; `tidegate store import --mosquitto` takes Mosquitto's file over"),
+    changed(
+        "persistence_file",
+        "a data directory has files of its own; `tidegate store import --mosquitto` takes Mosquitto's file over",
+    ),
     part("persistence_location", false, Part::Persistence, "`store.directory`"),
     broker(
         "persistent_client_expiration",

@@ -1,8 +1,8 @@
 //! Reads a `mosquitto.conf` and makes a configuration of ours of it.
 //!
-//! Mosquitto's own parser and manual are the measure. A line that restricts who may connect, publish or subscribe is
-//! carried over, or the listener or bridge that it is about is left out or lets nobody in: the result is never more open
-//! than what it was made of. Every line gets a verdict with its reason. Nothing here reads a file.
+//! Mosquitto's own parser and manual are the reference. A line that restricts who may connect, publish or subscribe is
+//! carried over; if it cannot be, its listener or bridge is left out or refuses all clients. The result is never more
+//! open than the original. Every line gets an outcome with its reason. The crate reads no file.
 
 mod bridge;
 mod draft;
@@ -30,14 +30,14 @@ pub struct File {
     pub text: String,
 }
 
-/// What became of a line.
+/// The outcome for a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
     /// It is in the result, or was so already.
     Carried,
     /// The result does it in another way, or need not do it.
     Changed,
-    /// It is not in the result. Where it restricts access, what it is about is closed.
+    /// It is not in the result. If it restricts access, its listener or bridge is closed.
     Refused,
 }
 
@@ -52,22 +52,22 @@ impl Outcome {
     }
 }
 
-/// A line with what became of it.
+/// A line with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The file that it stands in.
+    /// Its file.
     pub file: String,
     /// Its number there, from 1.
     pub line: usize,
     /// Its first word.
     pub key: String,
-    /// What follows; passwords are hidden.
+    /// The rest of the line; passwords are hidden.
     pub value: String,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Why, if there is something to say.
+    /// The reason, if there is one.
     pub why: String,
-    /// Settings of ours that come from it, such as `listener.0.max_connections = 7`.
+    /// The resulting settings, such as `listener.0.max_connections = 7`.
     pub becomes: Vec<String>,
 }
 
@@ -76,20 +76,20 @@ pub struct Verdict {
 pub struct Conversion {
     /// Ours, TOML.
     pub toml: String,
-    /// Each line that says something, in the order of the files.
+    /// Each line with content, in the order of the files.
     pub lines: Vec<Verdict>,
-    /// What is not about one line.
+    /// Remarks that do not concern one line.
     pub notes: Vec<String>,
-    /// Whether something was left out.
+    /// Whether any line was left out.
     pub left_out: bool,
 }
 
-/// The text is no configuration of Mosquitto: none of its lines begins with a key.
+/// The text is not a configuration of Mosquitto: no line begins with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no mosquitto.conf")]
 pub struct NotMosquitto;
 
-/// Converts a file with those that it includes: `folder` reads the files of one whose names end with `.conf`, in the
+/// Converts a file with its included files. `folder` reads the files of a folder whose names end with `.conf`, in the
 /// order of their names.
 ///
 /// # Errors
@@ -111,7 +111,7 @@ pub fn convert(main: &File, folder: &dyn Fn(&str) -> io::Result<Vec<File>>) -> R
     Ok(output::conversion(&files, &all, draft.finish()))
 }
 
-/// The first line that says something, if a configuration of Mosquitto may begin so: the bytes of its first word.
+/// The first line with content, if a configuration of Mosquitto may begin so: the bytes of its first word.
 pub fn first_key(text: &str) -> Option<std::ops::Range<usize>> {
     let line = lines::of(text, 0).into_iter().next()?;
     is_theirs(&line).then_some(line.offset..line.offset + line.key.len())

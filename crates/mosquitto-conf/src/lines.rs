@@ -4,7 +4,7 @@ use std::io;
 
 use crate::File;
 
-/// A line that says something.
+/// A line with content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
     /// Which of the files.
@@ -15,7 +15,7 @@ pub(crate) struct Line<'a> {
     pub(crate) offset: usize,
     /// Its first word.
     pub(crate) key: &'a str,
-    /// What follows; may be empty.
+    /// The rest of the line; may be empty.
     pub(crate) value: &'a str,
 }
 
@@ -25,22 +25,22 @@ impl<'a> Line<'a> {
         self.value.split_whitespace().take_while(|word| !word.starts_with('#'))
     }
 
-    /// The first word of the value; empty where there is none.
+    /// The first word of the value; empty if the value is.
     pub(crate) fn word(&self) -> &'a str {
         self.words().next().unwrap_or_default()
     }
 }
 
-/// The main file and those that it includes, with the order of their lines.
+/// The main file and its included files, with the order of their lines.
 pub(crate) struct Files {
     /// The main file, then the others.
     pub(crate) files: Vec<File>,
-    /// Behind which line of the main file each of the others stands.
+    /// The line of the main file that includes each of the others.
     behind: Vec<usize>,
 }
 
 impl Files {
-    /// All lines, those of included files behind the line that includes them.
+    /// All lines, those of included files after the line that includes them.
     pub(crate) fn lines(&self) -> Vec<Line<'_>> {
         let mut all = Vec::new();
         let Some((main, others)) = self.files.split_first() else { return all };
@@ -56,7 +56,7 @@ impl Files {
     }
 }
 
-/// Reads the folders that the main file includes; files of a folder include nothing. Also gives the lines whose folder
+/// Reads the folders that the main file includes; files of a folder include none. Also returns the lines whose folder
 /// cannot be read.
 pub(crate) fn with_included(
     main: &File,
@@ -78,7 +78,7 @@ pub(crate) fn with_included(
     (files, unread)
 }
 
-/// The lines of one file that say something: neither empty nor a comment.
+/// The lines of one file with content: neither empty nor a comment.
 pub(crate) fn of(text: &str, file: usize) -> Vec<Line<'_>> {
     let mut offset = 0;
     let mut lines = Vec::new();

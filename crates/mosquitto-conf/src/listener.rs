@@ -1,13 +1,13 @@
-//! A listener of theirs, while it is put together, and what says who gets in.
+//! A listener of Mosquitto while its lines are collected, and its access settings.
 
 use crate::draft::Setting;
 use crate::lines::Line;
 use crate::tls::Tls;
 
-/// The port of a listener that names none.
+/// The default port of a listener.
 pub(crate) const DEFAULT_PORT: u16 = 1883;
 
-/// What `protocol` says.
+/// The value of `protocol`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Protocol {
     #[default]
@@ -15,21 +15,21 @@ pub(crate) enum Protocol {
     WebSocket,
 }
 
-/// Who may come in and do what; of the broker, or of a listener.
+/// The access settings of the broker, or of a listener.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Security<'a> {
     pub(crate) anonymous: Option<bool>,
     /// Files, each with the line that names it.
     pub(crate) users: Option<(usize, &'a str)>,
     pub(crate) rules: Option<(usize, &'a str)>,
-    /// Why nobody may come in.
+    /// Why all clients are refused.
     pub(crate) closed: Option<String>,
 }
 
 /// A listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Listener<'a> {
-    /// The line that opened it; none for the one that Mosquitto opens on loopback by itself.
+    /// The line that opened it; `None` for the one that Mosquitto opens on loopback by default.
     pub(crate) opened_by: Option<usize>,
     pub(crate) port: u16,
     pub(crate) bind: Option<&'a str>,

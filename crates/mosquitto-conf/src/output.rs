@@ -8,10 +8,10 @@ use crate::lines::{Files, Line};
 use crate::values::Value;
 use crate::{Conversion, Outcome, Verdict};
 
-/// What stands in place of a password.
+/// The replacement of a password.
 const HIDDEN: &str = "***";
 
-/// Sections that stand once, in their order.
+/// Sections that occur once, in their order.
 const SINGLE: [&str; 7] = ["access", "limits", "queue", "retained", "sys", "log", "store"];
 
 /// The result of a plan.

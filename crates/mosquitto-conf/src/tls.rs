@@ -17,12 +17,12 @@ pub(crate) struct Tls<'a> {
     newest: Place<'a>,
     required: Place<'a>,
     identity: Place<'a>,
-    /// What has no counterpart and without which the listener would be more open.
+    /// A setting without a counterpart, without which the listener would be more open.
     pub(crate) beyond: Option<&'static str>,
 }
 
 impl<'a> Tls<'a> {
-    /// Takes a line; gives what is different here.
+    /// Processes a line; returns the difference in the result.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl<'a> Tls<'a> {
             return Some("it asks for certificates, and `cafile` names no authorities for them (`capath` is not read)");
         }
         if self.identity.is_some() && self.required.is_none() {
-            return Some("`use_identity_as_username` without `require_certificate` lets nobody in");
+            return Some("`use_identity_as_username` without `require_certificate` refuses all clients");
         }
         None
     }
@@ -84,7 +84,7 @@ impl<'a> Tls<'a> {
         self.authorities.is_some() || self.folder.is_some() || self.revoked.is_some()
     }
 
-    /// Whether the listener speaks TLS.
+    /// Whether the listener uses TLS.
     pub(crate) fn is_on(&self) -> bool {
         self.certificate.is_some() && self.key.is_some()
     }
@@ -108,7 +108,7 @@ impl<'a> Tls<'a> {
             word("client_certificate", "required", self.required),
             own("client_ca", self.authorities),
             own("crl", self.revoked),
-            // OpenSSL takes nobody whose authority's list is outdated.
+            // OpenSSL refuses all clients of an authority whose revocation list is outdated.
             word("crl_outdated", "refuse", self.revoked),
             word("identity_as", "username", self.identity),
         ];
@@ -116,7 +116,7 @@ impl<'a> Tls<'a> {
         server.into_iter().chain(clients).flatten().collect()
     }
 
-    /// Lines that say nothing here, since no certificates are asked for.
+    /// Lines without effect here, since no certificates are requested.
     pub(crate) fn idle(&self) -> impl Iterator<Item = usize> {
         let idle = [self.authorities, self.revoked, self.folder];
         let asks = self.required.is_some();

@@ -11,10 +11,10 @@ pub(crate) enum Value {
     List(Vec<String>),
 }
 
-/// A translated value, and what is different about it.
+/// A translated value, and its difference.
 pub(crate) struct Translated {
     pub(crate) value: Value,
-    /// Why it is not what was written.
+    /// Why it differs from the original.
     pub(crate) changed: Option<String>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn boolean(line: &Line<'_>) -> Result<Translated, Invalid> {
     Ok(Value::Truth(truth(line)?).exactly())
 }
 
-/// A number as Mosquitto reads it: `atoi` of the first word, but what is no number at all is an error here.
+/// A number as Mosquitto reads it: `atoi` of the first word. A word without a number is an error here.
 fn number(line: &Line<'_>) -> Result<i64, Invalid> {
     let word = line.word();
     word.parse::<i64>().map_err(|_| format!("{word:?} is no number"))

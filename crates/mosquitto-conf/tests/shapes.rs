@@ -1,4 +1,4 @@
-//! Configurations as people have them: each file of `shapes/` says at its head what has to come of it.
+//! Typical configurations: each file of `shapes/` states its expected result in its first lines.
 //!
 //! `#! exit N` is the exit code of the command, `#! has TEXT` and `#! lacks TEXT` are about the result without its
 //! comments, `#! carried KEY`, `#! changed KEY` and `#! refused KEY` are about the line with that key.
@@ -26,23 +26,23 @@ fn values(toml: &str) -> String {
 fn expect(name: &str, text: &str, expected: &str) {
     let conversion = converted(name, text);
     let values = values(&conversion.toml);
-    let told = format!("{name}: {expected}\n{values}\n{:#?}", conversion.lines);
+    let context = format!("{name}: {expected}\n{values}\n{:#?}", conversion.lines);
     let (what, about) = expected.split_once(' ').unwrap();
     match what {
-        "exit" => assert_eq!(conversion.left_out, about == "3", "{told}"),
-        "has" => assert!(values.contains(about), "{told}"),
+        "exit" => assert_eq!(conversion.left_out, about == "3", "{context}"),
+        "has" => assert!(values.contains(about), "{context}"),
         // A test of the binary does that, beside Mosquitto itself.
         "probe" => {}
-        "lacks" => assert!(!values.contains(about), "{told}"),
+        "lacks" => assert!(!values.contains(about), "{context}"),
         outcome => {
             let mut lines = conversion.lines.iter().filter(|line| line.key == about);
-            assert!(lines.any(|line| line.outcome.word() == outcome), "{told}");
+            assert!(lines.any(|line| line.outcome.word() == outcome), "{context}");
         }
     }
 }
 
 #[test]
-fn shapes_of_the_world_become_what_they_have_to() {
+fn typical_configurations_have_the_expected_result() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes");
     let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -60,7 +60,7 @@ fn shapes_of_the_world_become_what_they_have_to() {
 }
 
 #[test]
-fn what_is_no_mosquitto_conf_is_told_so() {
+fn another_file_is_refused_as_not_mosquittos() {
     let of = |text: &str| convert(&File { name: "x".into(), text: text.into() }, &|_| Ok(Vec::new())).map(drop);
     assert_eq!(of("root:x:0:0:root:/root:/bin/bash\nbin:x:1:1::/bin:/bin/false\n"), Err(NotMosquitto));
     assert_eq!(of("[[listener]]\naddress = \"1883\"\n"), Err(NotMosquitto));

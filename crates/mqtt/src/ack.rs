@@ -1,5 +1,5 @@
-//! What PUBACK, PUBREC, PUBREL and PUBCOMP have in common: a Packet Identifier and, in MQTT 5.0, a Reason
-//! Code, a Reason String and User Properties.
+//! The fields shared by PUBACK, PUBREC, PUBREL and PUBCOMP: a Packet Identifier and, in MQTT 5.0, a Reason Code, a
+//! Reason String and User Properties.
 
 use crate::explanation::Explanation;
 use crate::reader::{Reader, check_flags};
@@ -79,7 +79,7 @@ impl<'a> Ack<'a> {
     }
 }
 
-/// Appends a packet of which all bytes are known.
+/// Appends a packet whose bytes are all known.
 #[inline]
 fn short(bytes: &[u8], max_packet_size: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     if bytes.len() > max_packet_size as usize {
@@ -100,7 +100,7 @@ macro_rules! ack_packet {
             /// How it went; always [`ReasonCode::Success`](crate::ReasonCode::Success) before MQTT 5.0, where
             /// encoding leaves it out.
             pub reason_code: $crate::ReasonCode,
-            /// What went wrong, for people; MQTT 5.0 only.
+            /// The Reason String, for people; MQTT 5.0 only.
             pub reason_string: Option<&'a str>,
             /// Pairs of the sender's own; MQTT 5.0 only.
             pub user_properties: $crate::UserProperties<'a>,
@@ -118,7 +118,7 @@ macro_rules! ack_packet {
                 }
             }
 
-            /// Decodes what follows the fixed header.
+            /// Decodes the body: the variable header and the payload.
             ///
             /// # Errors
             ///

@@ -12,20 +12,20 @@ use crate::{
 /// An AUTH packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Auth<'a> {
-    /// Where the exchange stands: success, continue authentication or re-authenticate ([MQTT-3.15.2-1]).
+    /// The state of the exchange: success, continue authentication or re-authenticate ([MQTT-3.15.2-1]).
     pub reason_code: ReasonCode,
     /// The name of the method. It is absent only in the short form, success without any property.
     pub authentication_method: Option<&'a str>,
-    /// What the method exchanges.
+    /// Data of the authentication method.
     pub authentication_data: Option<&'a [u8]>,
-    /// What is going on, for people.
+    /// The Reason String, for people.
     pub reason_string: Option<&'a str>,
     /// Pairs of the sender's own.
     pub user_properties: UserProperties<'a>,
 }
 
 impl<'a> Auth<'a> {
-    /// Decodes what follows the fixed header.
+    /// Decodes the body: the variable header and the payload.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ use crate::{ConnectReturnCode, DecodeError, EncodeError, MAX_PACKET_SIZE, Packet
 pub struct ConnAck<'a> {
     /// The server has a session for the client ([MQTT-3.2.2-2], [MQTT-3.2.2-3]). MQTT 3.1 has no such flag.
     pub session_present: bool,
-    /// Whether the connection is accepted. Before MQTT 5.0 it stands for the Connect Return Code that
+    /// Whether the connection is accepted. Before MQTT 5.0 the packet carries the Connect Return Code that
     /// [`ConnectReturnCode`] pairs with it.
     pub reason_code: ReasonCode,
     /// The properties; empty before MQTT 5.0.
@@ -26,7 +26,7 @@ impl<'a> ConnAck<'a> {
         Self { session_present: false, reason_code, properties: ConnAckProperties::default() }
     }
 
-    /// Decodes what follows the fixed header.
+    /// Decodes the body: the variable header and the payload.
     ///
     /// # Errors
     ///

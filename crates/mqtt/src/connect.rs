@@ -17,10 +17,10 @@ use crate::{DecodeError, EncodeError, MAX_PACKET_SIZE, PacketType, Version};
 /// A CONNECT packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connect<'a> {
-    /// The version that the rest of the connection speaks.
+    /// The protocol version of the connection.
     pub version: Version,
-    /// Whether the client is a bridge of another broker, which it says by its Protocol Level before MQTT 5.0: it wants
-    /// nothing back that it has sent itself, and RETAIN as it was published.
+    /// Whether the client is a bridge of another broker, as its Protocol Level says before MQTT 5.0. A bridge must not
+    /// receive its own messages, and needs RETAIN as it was published.
     pub bridge: bool,
     /// Clean Start, which is Clean Session before MQTT 5.0: forget the session that may exist
     /// ([MQTT-3.1.2-4]).
@@ -40,7 +40,7 @@ pub struct Connect<'a> {
 }
 
 impl<'a> Connect<'a> {
-    /// Decodes what follows the fixed header.
+    /// Decodes the body: the variable header and the payload.
     ///
     /// # Errors
     ///
@@ -129,8 +129,8 @@ fn read_version(reader: &mut Reader<'_>) -> Result<(Version, bool), DecodeError>
     Ok((Version::from_protocol(name, level)?, level & BRIDGE_BIT != 0))
 }
 
-/// Whether a field that a flag announces is there. In MQTT 3.1 the Remaining Length has the last word: a
-/// server must bear flags for a user name and a password that are not there.
+/// Whether a field that a flag announces is present. In MQTT 3.1 the Remaining Length decides: a server must accept
+/// flags for a user name and a password that are absent.
 fn present(version: Version, announced: bool, reader: &Reader<'_>) -> bool {
     announced && !(version == Version::V31 && reader.is_empty())
 }

@@ -34,8 +34,8 @@ impl ConnectReturnCode {
         })
     }
 
-    /// The return code that says the same as `reason`; `None` when there is none, and then the server
-    /// closes the connection without a CONNACK ([MQTT-3.2.2-6] of 3.1.1).
+    /// The return code with the meaning of `reason`. `None` when there is no such code: the server then closes the
+    /// connection without a CONNACK ([MQTT-3.2.2-6] of 3.1.1).
     pub const fn from_reason(reason: ReasonCode) -> Option<Self> {
         Some(match reason {
             ReasonCode::Success => Self::Accepted,

@@ -15,7 +15,7 @@ pub struct Disconnect<'a> {
     pub reason_code: ReasonCode,
     /// A new Session Expiry Interval in seconds; only a client sends it ([MQTT-3.14.2-2]).
     pub session_expiry_interval: Option<u32>,
-    /// What went wrong, for people.
+    /// The Reason String, for people.
     pub reason_string: Option<&'a str>,
     /// Pairs of the sender's own.
     pub user_properties: UserProperties<'a>,
@@ -35,7 +35,7 @@ impl<'a> Disconnect<'a> {
         }
     }
 
-    /// Decodes what follows the fixed header.
+    /// Decodes the body: the variable header and the payload.
     ///
     /// # Errors
     ///

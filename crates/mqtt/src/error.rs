@@ -22,7 +22,7 @@ pub enum DecodeError {
         /// How many bytes are left.
         count: usize,
     },
-    /// The flags in the first byte are not those that the packet must have ([MQTT-2.1.3-1]).
+    /// The flags in the first byte differ from the required ones ([MQTT-2.1.3-1]).
     #[error("fixed header of {packet} has flags {flags:#06b}")]
     InvalidFlags {
         /// The packet.
@@ -36,7 +36,7 @@ pub enum DecodeError {
         /// The field, by its name in the specification.
         field: &'static str,
     },
-    /// A Quality of Service is 3, or not allowed where it stands ([MQTT-3.3.1-4]).
+    /// A Quality of Service is 3, or not allowed in this field ([MQTT-3.3.1-4]).
     #[error("{field} is invalid")]
     InvalidQos {
         /// The field, by its name in the specification.
@@ -56,7 +56,7 @@ pub enum DecodeError {
     InvalidVarint {
         /// The field, by its name in the specification.
         field: &'static str,
-        /// What is wrong with it.
+        /// The fault of the field.
         error: VarintError,
     },
     /// A UTF-8 Encoded String is malformed ([MQTT-1.5.4-1], [MQTT-1.5.4-2]).
@@ -64,7 +64,7 @@ pub enum DecodeError {
     InvalidString {
         /// The field, by its name in the specification.
         field: &'static str,
-        /// What is wrong with it.
+        /// The fault of the field.
         error: StringError,
     },
     /// A Topic Name is well-formed text but no Topic Name ([MQTT-3.3.2-2]).
@@ -72,23 +72,23 @@ pub enum DecodeError {
     InvalidTopicName {
         /// The field, by its name in the specification.
         field: &'static str,
-        /// What is wrong with it.
+        /// The fault of the field.
         error: TopicError,
     },
-    /// A Topic Filter of SUBSCRIBE or UNSUBSCRIBE is none ([MQTT-4.7.1-1], [MQTT-4.7.1-2], [MQTT-4.7.3-1],
+    /// A Topic Filter of SUBSCRIBE or UNSUBSCRIBE is invalid ([MQTT-4.7.1-1], [MQTT-4.7.1-2], [MQTT-4.7.3-1],
     /// [MQTT-4.8.2-1], [MQTT-4.8.2-2]). Reason code 0x8F would say that it is well-formed.
     #[error("topic filter {error}")]
     InvalidTopicFilter {
-        /// What is wrong with it.
+        /// The fault of the field.
         error: TopicError,
     },
-    /// The Topic Name is empty and there is no Topic Alias to stand for it.
+    /// The Topic Name is empty and there is no Topic Alias.
     #[error("PUBLISH has neither a topic name nor a topic alias")]
     MissingTopic,
     /// The Protocol Name is neither `MQTT` nor `MQIsdp` ([MQTT-3.1.2-1]).
     #[error("protocol name is not that of MQTT")]
     InvalidProtocolName,
-    /// There is no such Protocol Level, or not under this Protocol Name ([MQTT-3.1.2-2]).
+    /// The Protocol Level is unknown, or does not belong to this Protocol Name ([MQTT-3.1.2-2]).
     #[error("protocol level {level} is not supported, use 3 (MQIsdp), 4 or 5 (MQTT)")]
     UnsupportedVersion {
         /// The level.
@@ -112,7 +112,7 @@ pub enum DecodeError {
     PropertyNotAllowed {
         /// The property.
         property: PropertyId,
-        /// Where it stands.
+        /// The packet, or will, that holds it.
         owner: PropertyOwner,
     },
     /// The property may be there once only.
@@ -137,7 +137,7 @@ pub enum DecodeError {
         /// The property.
         property: PropertyId,
     },
-    /// The packet may not carry this Reason Code, or there is none with this number.
+    /// The Reason Code is unknown, or this packet may not carry it.
     #[error("{packet} has the invalid reason code {code:#04x}")]
     InvalidReasonCode {
         /// The packet.
@@ -148,7 +148,7 @@ pub enum DecodeError {
     /// A CONNACK reports an error and a session at once ([MQTT-3.2.2-6]).
     #[error("CONNACK refuses the connection and reports a session")]
     SessionPresentWithError,
-    /// The packet asks for nothing ([MQTT-3.8.3-2], [MQTT-3.10.3-2]).
+    /// The packet has no Topic Filter ([MQTT-3.8.3-2], [MQTT-3.10.3-2]).
     #[error("{packet} has no topic filter")]
     NoTopicFilter {
         /// The packet.
@@ -171,8 +171,8 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// The Reason Code by which a DISCONNECT or CONNACK packet reports the error. Wrong structure is a
-    /// malformed packet, wrong use of what is well-formed a protocol error (section 1.2).
+    /// The Reason Code with which a DISCONNECT or CONNACK packet reports the error. A wrong structure is a malformed
+    /// packet; a wrong use of a well-formed field is a protocol error (section 1.2).
     pub const fn reason_code(&self) -> ReasonCode {
         match self {
             Self::Truncated { .. }
@@ -206,11 +206,10 @@ impl DecodeError {
     }
 }
 
-/// Why a packet cannot be encoded. Nothing has been appended then.
+/// Why a packet cannot be encoded. The buffer is then unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// The packet is larger than its receiver takes, even without what may be left out
-    /// ([MQTT-3.1.2-24]).
+    /// The packet is larger than its receiver accepts, even without its optional properties ([MQTT-3.1.2-24]).
     #[error("a packet of {len} bytes is larger than the maximum packet size of {max}")]
     TooLarge {
         /// The size of the packet, in bytes.
@@ -259,13 +258,13 @@ pub enum EncodeError {
         /// The reason.
         code: ReasonCode,
     },
-    /// The packet asks for nothing ([MQTT-3.8.3-2], [MQTT-3.10.3-2]).
+    /// The packet has no Topic Filter ([MQTT-3.8.3-2], [MQTT-3.10.3-2]).
     #[error("{packet} has no topic filter")]
     NoTopicFilter {
         /// The packet.
         packet: PacketType,
     },
-    /// What the packet says cannot be said in this version.
+    /// The field has no form in this version.
     #[error("{what} does not exist in MQTT {version}")]
     NotInVersion {
         /// The packet or field.
@@ -273,7 +272,7 @@ pub enum EncodeError {
         /// The version of the connection.
         version: Version,
     },
-    /// The field is needed for what the packet says, and is absent.
+    /// A field is absent that another field requires.
     #[error("{packet} lacks the {field}")]
     MissingField {
         /// The packet.
@@ -281,10 +280,10 @@ pub enum EncodeError {
         /// The field, by its name in the specification.
         field: &'static str,
     },
-    /// A Topic Filter is none.
+    /// A Topic Filter is invalid.
     #[error("topic filter {error}")]
     InvalidTopicFilter {
-        /// What is wrong with it.
+        /// The fault of the field.
         error: TopicError,
     },
     /// No Local is set on a shared subscription ([MQTT-3.8.3-4]).

@@ -38,7 +38,7 @@ impl FrameError {
 pub struct Frame<'a> {
     /// The first byte of the packet: its type and flags.
     pub first_byte: u8,
-    /// What follows the fixed header: the variable header and the payload.
+    /// The bytes after the fixed header: the variable header and the payload.
     pub body: &'a [u8],
     /// The size of the whole packet with its fixed header, in bytes.
     pub total_len: usize,
@@ -82,8 +82,7 @@ fn fixed_header(buf: &[u8]) -> Result<Option<FixedHeader>, FrameError> {
     }))
 }
 
-/// The size of the packet at the start of `buf`, in bytes, as soon as its fixed header is there;
-/// `Ok(None)` before.
+/// The size of the packet at the start of `buf`, in bytes. `Ok(None)` while its fixed header is incomplete.
 ///
 /// # Errors
 ///

@@ -19,12 +19,12 @@
 //! let packet_id = publish.packet_id.ok_or("QoS 0")?;
 //! PubAck::new(packet_id, ReasonCode::Success).encode(Version::V311, &mut out)?;
 //! assert_eq!(out, b"\x40\x02\x00\x07");
-//! assert_eq!(received[frame.total_len..], [0xC0, 0], "what follows is the next packet");
+//! assert_eq!(received[frame.total_len..], [0xC0, 0], "the next packet follows");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The crate does no I/O, knows no session, and panics on no bytes. Identifiers such as [MQTT-3.3.1-2] are
-//! those of the MQTT 5.0 standard unless 3.1.1 is named.
+//! The crate does no I/O, keeps no session, and panics on no input. Identifiers such as [MQTT-3.3.1-2] are those of the
+//! MQTT 5.0 standard unless 3.1.1 is named.
 mod ack;
 mod auth;
 mod connack;

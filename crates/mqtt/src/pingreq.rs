@@ -11,11 +11,11 @@ impl PingReq {
     /// The whole packet.
     pub const BYTES: [u8; 2] = [PacketType::PingReq.first_byte(), 0];
 
-    /// Decodes what follows the fixed header: nothing.
+    /// Decodes the body, which must be empty.
     ///
     /// # Errors
     ///
-    /// When there is something after all, or a flag is set.
+    /// When the body is not empty, or a flag is set.
     pub fn decode(version: Version, first_byte: u8, body: &[u8]) -> Result<Self, DecodeError> {
         check_empty(PacketType::PingReq, version, first_byte, body)?;
         Ok(Self)

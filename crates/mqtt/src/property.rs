@@ -1,4 +1,4 @@
-//! Properties of MQTT 5.0: one table of identifiers, types and the places where they may stand.
+//! Properties of MQTT 5.0: one table of identifiers, types and the packets that may carry them.
 
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -17,7 +17,7 @@ pub(crate) enum WireType {
     StringPair,
 }
 
-/// Where properties stand: in a packet or in its Will Properties.
+/// The owner of a block of properties: a packet, or the will of a CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PropertyOwner {
     /// The properties in the variable header of a packet.
@@ -139,13 +139,13 @@ property_ids! {
 }
 
 impl PropertyId {
-    /// Whether the property may stand there.
+    /// Whether the owner may carry the property.
     pub const fn allowed_in(self, owner: PropertyOwner) -> bool {
         self.owners() & owner.bit() != 0
     }
 
-    /// Whether the property may stand there more than once: the User Property everywhere, and the
-    /// Subscription Identifier in a PUBLISH, once for each matching subscription ([MQTT-3.3.4-4]).
+    /// Whether the owner may carry the property more than once. That holds for the User Property everywhere, and for
+    /// the Subscription Identifier in a PUBLISH, once for each matching subscription ([MQTT-3.3.4-4]).
     pub const fn may_repeat_in(self, owner: PropertyOwner) -> bool {
         match self {
             Self::UserProperty => true,
@@ -163,7 +163,7 @@ impl std::fmt::Display for PropertyId {
     }
 }
 
-/// What the payload of a message is, by the Payload Format Indicator.
+/// The format of a payload, by the Payload Format Indicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PayloadFormat {
@@ -205,8 +205,8 @@ pub(crate) enum Property<'a> {
     SharedSubscriptionAvailable(bool),
 }
 
-/// Reads the properties of a block one by one and checks each: that it may stand there, that it is there
-/// once only unless it may repeat, and its value.
+/// Reads the properties of a block one by one. Checks that the owner may carry each, that it does not repeat unless it
+/// may, and its value.
 #[derive(Debug)]
 pub(crate) struct PropertyReader<'a> {
     reader: Reader<'a>,
@@ -348,8 +348,8 @@ fn skip_value(reader: &mut Reader<'_>, wire_type: WireType) -> Result<(), Decode
     }
 }
 
-/// Appends the properties of `block`, which has been checked before, in their order and without those that
-/// `leave_out` names, and without User Properties of the names `without_pairs`.
+/// Appends the properties of `block` in their order, without those that `leave_out` names and without User Properties
+/// of the names `without_pairs`. The caller has checked `block`.
 pub(crate) fn copy_without_pairs(block: &[u8], leave_out: &[PropertyId], without_pairs: &[&str], out: &mut Vec<u8>) {
     out.reserve(block.len());
     for property in RawProperties::new(block) {
@@ -362,8 +362,8 @@ pub(crate) fn copy_without_pairs(block: &[u8], leave_out: &[PropertyId], without
     }
 }
 
-/// Appends the properties of `block`, which has been checked before, in their order and without those that
-/// `leave_out` names.
+/// Appends the properties of `block` in their order, without those that `leave_out` names. The caller has checked
+/// `block`.
 pub(crate) fn copy_without(block: &[u8], leave_out: &[PropertyId], out: &mut Vec<u8>) {
     out.reserve(block.len());
     for property in RawProperties::new(block) {

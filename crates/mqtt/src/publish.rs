@@ -23,8 +23,8 @@ const fn first_byte(dup: bool, qos: QoS, retain: bool) -> u8 {
     PacketType::Publish.first_byte() | if dup { DUP } else { 0 } | qos.bits() << 1 | if retain { RETAIN } else { 0 }
 }
 
-/// A PUBLISH packet of which everything has been checked. For the hot path see [`RawPublish`] (which only
-/// splits) and [`PublishHead`] (which encodes all but the payload).
+/// A PUBLISH packet with all its fields checked. For the hot path see [`RawPublish`] (which only splits) and
+/// [`PublishHead`] (which encodes all but the payload).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publish<'a> {
     /// The packet may have been sent before ([MQTT-3.3.1-1]); never set with QoS 0 ([MQTT-3.3.1-2]).
@@ -33,7 +33,7 @@ pub struct Publish<'a> {
     pub qos: QoS,
     /// RETAIN: to a server, keep the message as the topic's retained one; to a client, it was kept so.
     pub retain: bool,
-    /// What the message is published to; `None` when a Topic Alias stands for it (MQTT 5.0 only).
+    /// The topic to which the message is published; `None` when a Topic Alias replaces it (MQTT 5.0 only).
     pub topic: Option<TopicName<'a>>,
     /// There exactly when the QoS is 1 or 2 ([MQTT-2.2.1-2]).
     pub packet_id: Option<PacketId>,
@@ -44,7 +44,7 @@ pub struct Publish<'a> {
 }
 
 impl<'a> Publish<'a> {
-    /// Decodes what follows the fixed header.
+    /// Decodes the body: the variable header and the payload.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl<'a> Publish<'a> {
         Self::from_raw(&RawPublish::decode(version, first_byte, body)?, version)
     }
 
-    /// Checks what [`RawPublish::decode`] has left unchecked: the Topic Name and the properties.
+    /// Checks the fields that [`RawPublish::decode`] leaves unchecked: the Topic Name and the properties.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ impl<'a> Reader<'a> {
         Self { bytes }
     }
 
-    /// What has not been read yet.
+    /// The unread bytes.
     #[inline]
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.bytes

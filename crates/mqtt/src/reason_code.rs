@@ -29,7 +29,7 @@ macro_rules! reason_codes {
                 }
             }
 
-            /// What the code means, in lower case and without a period.
+            /// The meaning of the code, in lower case and without a period.
             pub const fn text(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)+

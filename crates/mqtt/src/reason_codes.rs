@@ -9,7 +9,7 @@ pub struct ReasonCodes<'a>(Source<'a>);
 
 #[derive(Clone, Copy)]
 enum Source<'a> {
-    /// Bytes of which each has been checked.
+    /// Bytes that were checked one by one.
     Bytes(&'a [u8]),
     Codes(&'a [ReasonCode]),
 }

@@ -15,7 +15,7 @@ const FAILURE: u8 = 0x80;
 pub struct SubAck<'a> {
     /// The Packet Identifier of the SUBSCRIBE packet ([MQTT-3.8.4-2]).
     pub packet_id: PacketId,
-    /// What went wrong, for people; MQTT 5.0 only.
+    /// The Reason String, for people; MQTT 5.0 only.
     pub reason_string: Option<&'a str>,
     /// Pairs of the server's own; MQTT 5.0 only.
     pub user_properties: UserProperties<'a>,
@@ -35,7 +35,7 @@ impl<'a> SubAck<'a> {
         }
     }
 
-    /// Decodes what follows the fixed header.
+    /// Decodes the body: the variable header and the payload.
     ///
     /// # Errors
     ///
@@ -65,8 +65,8 @@ impl<'a> SubAck<'a> {
         })
     }
 
-    /// Appends the packet. Each failure is 0x80 in MQTT 3.1.1. MQTT 3.1 cannot tell the client of a failure
-    /// and has the server answer as if it had granted QoS 0.
+    /// Appends the packet. Each failure is 0x80 in MQTT 3.1.1. MQTT 3.1 has no failure code, so the server answers as
+    /// if it had granted QoS 0.
     ///
     /// # Errors
     ///

@@ -18,13 +18,13 @@ pub struct Subscribe<'a> {
     pub subscription_identifier: Option<u32>,
     /// Pairs of the client's own; MQTT 5.0 only.
     pub user_properties: UserProperties<'a>,
-    /// What is asked for; at least one ([MQTT-3.8.3-2]).
+    /// The requested subscriptions; at least one ([MQTT-3.8.3-2]).
     pub subscriptions: Subscriptions<'a>,
 }
 
 impl<'a> Subscribe<'a> {
-    /// Decodes what follows the fixed header. A shared subscription within a shared subscription is the only invalid
-    /// filter that it accepts, since no statement forbids it; [`Subscribe::filters`] reports it.
+    /// Decodes the body. Accepts one kind of invalid filter, a shared subscription within a shared subscription, since
+    /// no statement forbids it; [`Subscribe::filters`] reports it.
     ///
     /// # Errors
     ///
@@ -63,8 +63,8 @@ impl<'a> Subscribe<'a> {
         Ok(())
     }
 
-    /// What is asked for, in the order of the packet; the SUBACK answers each, a filter that is shared twice with 0x8F
-    /// (0x80 before MQTT 5.0).
+    /// The requested subscriptions, in the order of the packet. The SUBACK answers each; a filter with two `$share`
+    /// prefixes gets 0x8F (0x80 before MQTT 5.0).
     pub fn filters(&self) -> SubscriptionsIter<'a> {
         self.subscriptions.iter()
     }
@@ -122,7 +122,7 @@ fn check_subscription(version: Version, reader: &mut Reader<'_>) -> Result<(), D
     Ok(())
 }
 
-/// Checks the text of a Topic Filter of SUBSCRIBE or UNSUBSCRIBE; `None` for one that is shared twice.
+/// Checks the text of a Topic Filter of SUBSCRIBE or UNSUBSCRIBE; `None` for a filter with two `$share` prefixes.
 pub(crate) fn check_filter(text: &str) -> Result<Option<TopicFilter<'_>>, DecodeError> {
     match TopicFilter::new(text) {
         Ok(filter) => Ok(Some(filter)),
@@ -233,13 +233,13 @@ impl<'a> Subscriptions<'a> {
         Self(Source::Slice(subscriptions))
     }
 
-    /// What is left of subscriptions that [`Subscribe::decode`] has checked, as [`SubscriptionsIter::rest`] gave it.
-    /// Bytes that were not checked end where they cannot be read.
+    /// The rest of subscriptions that [`Subscribe::decode`] has checked, as [`SubscriptionsIter::rest`] returned it.
+    /// Iteration over unchecked bytes ends at the first unreadable one.
     pub const fn checked(bytes: &'a [u8], version: Version) -> Self {
         Self(Source::Payload { bytes, version })
     }
 
-    /// Each Topic Filter, or why it is none, and its options, in their order.
+    /// Each Topic Filter, or why it is invalid, and its options, in their order.
     pub fn iter(&self) -> SubscriptionsIter<'a> {
         SubscriptionsIter(match self.0 {
             Source::Payload { bytes, version } => IterSource::Payload { reader: Reader::new(bytes), version },
@@ -282,7 +282,7 @@ enum IterSource<'a> {
 }
 
 impl<'a> SubscriptionsIter<'a> {
-    /// The bytes of a decoded packet that are left; empty for subscriptions that come from no packet.
+    /// The bytes that the iterator has not read yet; empty for subscriptions that were not decoded.
     pub const fn rest(&self) -> &'a [u8] {
         match &self.0 {
             IterSource::Payload { reader, .. } => reader.rest(),

@@ -59,8 +59,8 @@ impl From<StringError> for TopicError {
     }
 }
 
-/// Checks the limit of [`MAX_TOPIC_LEVELS`] on the text of a Topic Name or Topic Filter. It is a limit of
-/// this implementation and no part of what makes a topic valid.
+/// Checks the limit of [`MAX_TOPIC_LEVELS`] on the text of a Topic Name or Topic Filter. The limit is ours; the
+/// standard has none.
 ///
 /// # Errors
 ///
@@ -70,8 +70,8 @@ pub fn check_levels(text: &str) -> Result<(), TopicError> {
     if separators < MAX_TOPIC_LEVELS { Ok(()) } else { Err(TopicError::TooManyLevels) }
 }
 
-/// What Topic Names and Topic Filters have in common: 1 to 65,535 bytes and no U+0000. Text is never
-/// normalised ([MQTT-4.7.3-4]).
+/// Checks the rules for both Topic Names and Topic Filters: 1 to 65,535 bytes and no U+0000. Text is never normalised
+/// ([MQTT-4.7.3-4]).
 fn check_text(text: &str) -> Result<(), TopicError> {
     if text.is_empty() {
         return Err(TopicError::Empty);
@@ -85,13 +85,13 @@ fn check_text(text: &str) -> Result<(), TopicError> {
     Ok(())
 }
 
-/// Whether a byte may stand in a Topic Name.
+/// Whether a Topic Name may contain the byte.
 #[inline]
 const fn is_plain(byte: u8) -> bool {
     !matches!(byte, 0 | b'+' | b'#')
 }
 
-/// A valid Topic Name: what a message is published to.
+/// A valid Topic Name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicName<'a>(&'a str);
 
@@ -103,7 +103,7 @@ impl<'a> TopicName<'a> {
     /// When it is empty, too long, holds U+0000 or a wildcard.
     #[inline]
     pub fn new(text: &'a str) -> Result<Self, TopicError> {
-        // Looking at every byte, without leaving early, is what compilers turn into vector instructions.
+        // Compilers turn this loop into vector instructions, since it looks at every byte and never leaves early.
         let plain = text.bytes().fold(true, |plain, byte| plain & is_plain(byte));
         if plain && (1..=MAX_TOPIC_LEN).contains(&text.len()) {
             return Ok(Self(text));
@@ -148,7 +148,7 @@ impl std::fmt::Display for TopicName<'_> {
     }
 }
 
-/// A valid Topic Filter: what a subscription asks for, `$share/GROUP/FILTER` included.
+/// A valid Topic Filter, `$share/GROUP/FILTER` included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicFilter<'a> {
     text: &'a str,
@@ -161,8 +161,8 @@ impl<'a> TopicFilter<'a> {
     ///
     /// # Errors
     ///
-    /// When it is empty, too long, holds U+0000, a misplaced wildcard, or starts with `$share/` and goes on
-    /// otherwise than with a group and a filter.
+    /// When it is empty, too long, contains U+0000 or a misplaced wildcard, or starts with `$share/` without a valid
+    /// group and filter.
     pub fn new(text: &'a str) -> Result<Self, TopicError> {
         check_text(text)?;
         let proper = proper_filter(text)?;
@@ -179,8 +179,8 @@ impl<'a> TopicFilter<'a> {
         Self::new(string::from_utf8(bytes)?)
     }
 
-    /// The whole text, with `$share/GROUP/` when it is a shared subscription's. It is what identifies the
-    /// subscription ([MQTT-3.10.4-1]).
+    /// The whole text, with `$share/GROUP/` for a shared subscription. It identifies the subscription
+    /// ([MQTT-3.10.4-1]).
     #[inline]
     pub const fn as_str(self) -> &'a str {
         self.text
@@ -206,7 +206,7 @@ impl<'a> TopicFilter<'a> {
         self.proper.bytes().any(|byte| matches!(byte, b'+' | b'#'))
     }
 
-    /// The levels of the filter proper, from the first; `+` and `#` stand alone.
+    /// The levels of the filter without `$share/GROUP/`, from the first; `+` and `#` are levels of their own.
     #[inline]
     pub fn levels(self) -> std::str::Split<'a, char> {
         self.proper.split('/')
@@ -285,7 +285,7 @@ fn is_shared(text: &str) -> bool {
     text.starts_with(SHARE_PREFIX) || text == SHARE_PREFIX.trim_end_matches('/')
 }
 
-/// Wildcards stand alone in their level, `#` in the last one ([MQTT-4.7.1-1], [MQTT-4.7.1-2]).
+/// A wildcard must fill its level, and `#` must be the last level ([MQTT-4.7.1-1], [MQTT-4.7.1-2]).
 fn check_wildcards(filter: &str) -> Result<(), TopicError> {
     let mut levels = filter.split('/').peekable();
     while let Some(level) = levels.next() {

@@ -12,12 +12,11 @@ use crate::{
 pub struct UnsubAck<'a> {
     /// The Packet Identifier of the UNSUBSCRIBE packet ([MQTT-3.10.4-5]).
     pub packet_id: PacketId,
-    /// What went wrong, for people; MQTT 5.0 only.
+    /// The Reason String, for people; MQTT 5.0 only.
     pub reason_string: Option<&'a str>,
     /// Pairs of the server's own; MQTT 5.0 only.
     pub user_properties: UserProperties<'a>,
-    /// For each Topic Filter what became of it; before MQTT 5.0 there are none, and encoding leaves them
-    /// out.
+    /// The outcome for each Topic Filter. Before MQTT 5.0 there are no codes, and encoding leaves them out.
     pub reason_codes: ReasonCodes<'a>,
 }
 
@@ -32,7 +31,7 @@ impl<'a> UnsubAck<'a> {
         }
     }
 
-    /// Decodes what follows the fixed header.
+    /// Decodes the body: the variable header and the payload.
     ///
     /// # Errors
     ///

@@ -21,8 +21,8 @@ pub struct Unsubscribe<'a> {
 }
 
 impl<'a> Unsubscribe<'a> {
-    /// Decodes what follows the fixed header. As with SUBSCRIBE, the only invalid filter that it accepts is a shared
-    /// subscription within a shared subscription; [`Unsubscribe::filters`] reports it.
+    /// Decodes the body. As with SUBSCRIBE, it accepts one kind of invalid filter, a shared subscription within a
+    /// shared subscription; [`Unsubscribe::filters`] reports it.
     ///
     /// # Errors
     ///
@@ -49,8 +49,8 @@ impl<'a> Unsubscribe<'a> {
         Ok(Self { packet_id, user_properties, topic_filters })
     }
 
-    /// The filters, in the order of the packet; the UNSUBACK of MQTT 5.0 answers each, one that is shared twice with
-    /// 0x8F.
+    /// The filters, in the order of the packet. The UNSUBACK of MQTT 5.0 answers each; a filter with two `$share`
+    /// prefixes gets 0x8F.
     pub fn filters(&self) -> TopicFiltersIter<'a> {
         self.topic_filters.iter()
     }
@@ -106,13 +106,13 @@ impl<'a> TopicFilters<'a> {
         Self(Source::Slice(filters))
     }
 
-    /// What is left of filters that [`Unsubscribe::decode`] has checked, as [`TopicFiltersIter::rest`] gave it. Bytes
-    /// that were not checked end where they cannot be read.
+    /// The rest of filters that [`Unsubscribe::decode`] has checked, as [`TopicFiltersIter::rest`] returned it.
+    /// Iteration over unchecked bytes ends at the first unreadable one.
     pub const fn checked(bytes: &'a [u8]) -> Self {
         Self(Source::Payload(bytes))
     }
 
-    /// Each Topic Filter, or why it is none, in their order.
+    /// Each Topic Filter, or why it is invalid, in their order.
     pub fn iter(&self) -> TopicFiltersIter<'a> {
         TopicFiltersIter(match self.0 {
             Source::Payload(bytes) => IterSource::Payload(Reader::new(bytes)),
@@ -155,7 +155,7 @@ enum IterSource<'a> {
 }
 
 impl<'a> TopicFiltersIter<'a> {
-    /// The bytes of a decoded packet that are left; empty for filters that come from no packet.
+    /// The bytes that the iterator has not read yet; empty for filters that were not decoded.
     pub const fn rest(&self) -> &'a [u8] {
         match &self.0 {
             IterSource::Payload(reader) => reader.rest(),

@@ -1,4 +1,4 @@
-//! The properties that may stand in a packet more than once.
+//! User Properties, which a packet may carry more than once.
 
 use crate::PropertyId;
 use crate::property::RawProperties;

@@ -14,8 +14,8 @@ pub enum VarintError {
     NotMinimal,
 }
 
-/// Reads the Variable Byte Integer at the start of `bytes`: its value and how many bytes it took.
-/// `Ok(None)` says that the bytes end before it does.
+/// Reads the Variable Byte Integer at the start of `bytes`: its value and its size in bytes. `Ok(None)` means that more
+/// bytes are needed.
 ///
 /// # Errors
 ///

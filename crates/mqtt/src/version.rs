@@ -2,9 +2,8 @@
 
 use crate::DecodeError;
 
-/// What a bridge adds to its Protocol Level before MQTT 5.0, by an agreement of brokers that no standard knows: the
-/// server sends it back nothing that it has sent itself, and leaves RETAIN as it was published. MQTT 5.0 has options
-/// for both.
+/// The bit that a bridge adds to its Protocol Level before MQTT 5.0, by convention among brokers. The server then sends
+/// the bridge none of its own messages, and leaves RETAIN as it was published. MQTT 5.0 has options for both.
 pub(crate) const BRIDGE_BIT: u8 = 0x80;
 
 /// A version of the MQTT protocol, as negotiated by the CONNECT packet.
@@ -42,7 +41,7 @@ impl Version {
         }
     }
 
-    /// The version that goes with a Protocol Name and a Protocol Level, which may be a bridge's (131 and 132).
+    /// The version for a Protocol Name and a Protocol Level. A bridge's level is 131 or 132.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use crate::property::Property;
 use crate::varint;
 use crate::{EncodeError, MAX_PACKET_SIZE, PacketId, PropertyId, ReasonCode, UserProperties};
 
-/// What a packet's body is written to: a measure or a buffer.
+/// The target of an encoder: a counter or a buffer.
 pub(crate) trait Sink {
     /// Takes bytes as they are.
     fn bytes(&mut self, bytes: &[u8]);
@@ -95,8 +95,8 @@ impl dyn Sink + '_ {
         write(self);
     }
 
-    /// A Reason Code and properties, of which success without properties and no properties are left out
-    /// (sections 3.14.2.1 and 3.15.2.1).
+    /// A Reason Code and properties. Success without properties is left out, and so are absent properties (sections
+    /// 3.14.2.1 and 3.15.2.1).
     pub(crate) fn reason_and_properties(&mut self, reason_code: ReasonCode, write: impl Fn(&mut dyn Sink)) {
         let mut measure = Measure::default();
         write(&mut measure);

@@ -1,4 +1,4 @@
-//! What a message costs that crosses to another node: `cargo bench -p tidegate-node --bench links`.
+//! The cost of a message that crosses to another node: `cargo bench -p tidegate-node --bench links`.
 //!
 //! One publisher, one subscriber, 64 bytes; both on one node, both on one node of two, or each on its own. The time is
 //! that of the threads of the nodes alone, as the system counts it, so that the clients in the same process do not
@@ -63,7 +63,7 @@ fn measure(title: &str, qos: u8, count: usize, subscriber_at: usize) {
     println!("QoS {qos}, {title}: {per_message:.2} µs of the nodes' threads for a message, {rate:.0} messages/s");
 }
 
-/// Nodes of one shard that know what each other's clients want.
+/// Nodes of one shard that know the filters of each other's clients.
 fn start(count: usize) -> Vec<Node> {
     let name = |node: usize| NodeName::new(&format!("n{node}")).unwrap();
     let nodes: Vec<Node> = (0..count)
@@ -106,7 +106,7 @@ fn connect(at: SocketAddr, client_id: &str) -> TcpStream {
     stream
 }
 
-/// What the threads of all nodes have used so far, in user and system time.
+/// The CPU time of all threads of all nodes so far, user and system.
 fn cpu_seconds() -> f64 {
     let mut nanoseconds = 0_u64;
     for task in fs::read_dir("/proc/self/task").unwrap() {

@@ -7,7 +7,7 @@ use tidegate_engine::{Access, ShardId};
 
 type Make = dyn Fn(ShardId) -> Box<dyn Access> + Send + Sync;
 
-/// Makes the access rules of a shard, on its thread. What it makes need not be able to leave that thread.
+/// Makes the access rules of a shard, on its thread. The result need not be `Send`.
 #[derive(Clone)]
 pub struct AccessFactory(Arc<Make>);
 

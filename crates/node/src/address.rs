@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Path of WebSocket listeners that name none, as most clients expect it.
+/// Default path of WebSocket listeners, as most clients expect it.
 pub const DEFAULT_WEBSOCKET_PATH: &str = "/mqtt";
 
 /// The address of a listener: `HOST:PORT` or `tcp://HOST:PORT`, `mqtts://HOST:PORT` (also `tls://` and `ssl://`),
@@ -67,15 +67,15 @@ pub enum AddressError {
     /// A number above 65,535.
     #[error("the port {port} in `{text}` is too large: use a number from 0 (the system chooses) to 65535")]
     LargePort {
-        /// What stands where the port belongs.
+        /// The text in place of the port.
         port: String,
         /// The whole text.
         text: String,
     },
-    /// What is no number where the port belongs.
+    /// The port is not a number.
     #[error("`{port}` in `{text}` is no port: use a number from 0 (the system chooses) to 65535")]
     Port {
-        /// What stands where the port belongs.
+        /// The text in place of the port.
         port: String,
         /// The whole text.
         text: String,
@@ -83,7 +83,7 @@ pub enum AddressError {
     /// An IPv6 address without brackets.
     #[error("`{0}` has several colons: put an IPv6 address into brackets, as in [::1]:1883")]
     Brackets(String),
-    /// A path where none belongs.
+    /// A path where no path is allowed.
     #[error("`{0}` has a path, which only ws://, wss:// and unix: take")]
     Path(String),
     /// A Unix socket without a path.
@@ -150,7 +150,7 @@ fn host_port(authority: &str, text: &str) -> Result<HostPort, AddressError> {
     if host.is_empty() {
         return Err(AddressError::Form(text.into()));
     }
-    // `u16::from_str` takes a sign, which nobody means.
+    // `u16::from_str` accepts a sign.
     if !is_number(port) {
         return Err(AddressError::Port { port: port.into(), text: text.into() });
     }
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_says_what_to_write() {
+    fn an_invalid_address_is_refused_with_a_fix() {
         let cases = [
             ("1883", "is no listener address: write HOST:PORT"),
             (":1883", "is no listener address"),

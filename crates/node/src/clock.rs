@@ -42,7 +42,7 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How long to wait for events when the next work is due at `deadline`: `None` waits without end.
+/// How long to wait for events when the next deadline is `deadline`: `None` waits without end.
 pub(crate) fn time_until(deadline: Millis, now: Millis) -> Option<Duration> {
     (deadline != Millis::NEVER).then(|| Duration::from_millis(deadline.since(now)))
 }

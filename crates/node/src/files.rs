@@ -1,4 +1,4 @@
-//! The limit of open files: raised at start, and compared with what the configuration promises.
+//! The limit of open files: raised at start, and compared with the limits of the configuration.
 
 use std::io;
 
@@ -13,12 +13,12 @@ const RESERVED_PART: u64 = 8;
 /// Files that are reserved so at most.
 const RESERVED_MOST: u64 = 1024;
 
-/// What [`raise_open_file_limit`] found.
+/// The result of [`raise_open_file_limit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFileLimit {
     /// Files that this process may have open from now on.
     pub limit: u64,
-    /// What it was before.
+    /// The limit before.
     pub before: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct TooFewFiles {
     pub possible: u64,
 }
 
-/// Raises the soft limit of open files to the hard limit. Where that is refused, the present limit stands.
+/// Raises the soft limit of open files to the hard limit. If that fails, the present limit remains.
 ///
 /// # Errors
 /// When the limit cannot even be read.
@@ -52,10 +52,10 @@ pub fn raise_open_file_limit() -> io::Result<OpenFileLimit> {
 }
 
 impl OpenFileLimit {
-    /// Whether `connections` at once (0: no limit of ours, so nothing is promised) fit.
+    /// Checks that `connections` at once fit (0: no limit of ours, so there is nothing to check).
     ///
     /// # Errors
-    /// When they do not, with what to do.
+    /// When they do not fit, with a remedy.
     pub fn check(self, connections: u32) -> Result<(), TooFewFiles> {
         let needed = u64::from(connections) + self.reserved();
         if connections == 0 || needed <= self.limit {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_says_what_is_needed_granted_and_possible() {
+    fn the_message_has_the_needed_granted_and_possible_number() {
         let limit = OpenFileLimit { limit: 1024, before: 1024 };
         assert_eq!(limit.check(832), Ok(()));
         assert_eq!(limit.check(0), Ok(()));

@@ -25,7 +25,7 @@ use crate::shard::inbox::{Admin, InboxSender, ToShard};
 use crate::tls::{PreparedTls, RevocationLists, TlsError, TlsListeners, TlsSettings};
 use crate::uplink::{Brokers, Dialer};
 
-/// What a handle knows of a fleet and a cluster.
+/// The fleet and cluster settings of a handle.
 pub(crate) struct Fleet {
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) brokers: Brokers,
@@ -33,11 +33,11 @@ pub(crate) struct Fleet {
     pub(crate) links: Option<Arc<LinksHandle>>,
 }
 
-/// How long a shard may take to answer. It answers in its next turn, so only one that hangs or is gone takes longer.
+/// How long a shard may take to answer. It answers in its next turn, so only a hanging or ended one takes longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks the shards of a node from any thread. Every call waits for the answer, so asynchronous code makes it on a
-/// thread that may block. Nothing is asked unless someone calls: a node that nobody looks at sleeps.
+/// Sends questions to the shards of a node from any thread. Every call waits for the answer, so asynchronous code must
+/// make it on a thread that may block. Without calls it causes no work.
 #[derive(Clone, Debug)]
 pub struct NodeHandle {
     inboxes: Arc<[InboxSender]>,
@@ -91,7 +91,7 @@ impl NodeHandle {
         self.identities.as_ref().map(|identities| identities.inboxes()).unwrap_or_default()
     }
 
-    /// What writes bans into the store.
+    /// The writer of bans to the store.
     pub(crate) fn stored_bans(&self) -> &Arc<StoredBans> {
         &self.stored_bans
     }
@@ -123,7 +123,7 @@ impl NodeHandle {
         &self.dialer
     }
 
-    /// Puts something before one shard.
+    /// Sends a message to one shard.
     pub(crate) fn tell(&self, shard: ShardId, message: ToShard) {
         if let Some(inbox) = self.inboxes.get(usize::from(shard.0)) {
             inbox.send(message);
@@ -135,7 +135,7 @@ impl NodeHandle {
         self.inboxes.len() as u16
     }
 
-    /// What all shards have counted and hold.
+    /// The counters and sizes of all shards.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -150,9 +150,9 @@ impl NodeHandle {
         Ok(report)
     }
 
-    /// Puts the same question before every shard and collects the answers in their order, behind them those of the
-    /// nodes within this one. All are asked before the first is waited for, so that they answer side by side, and they
-    /// have one time for it together.
+    /// Sends the same question to every shard and collects the answers in their order, followed by those of the nodes
+    /// within this one. All are asked before the first is awaited, so that they answer in parallel, within one common
+    /// timeout.
     pub(crate) fn ask_all<T>(&self, question: impl Fn(Sender<T>) -> Admin) -> Result<Vec<T>, NoAnswer> {
         let ask = |inbox: &InboxSender| {
             let (answer, answers) = channel();
@@ -168,7 +168,7 @@ impl NodeHandle {
         Ok(answers)
     }
 
-    /// What happened lately to a client, a topic or an address.
+    /// The recent events of a client, a topic or an address.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -180,8 +180,8 @@ impl NodeHandle {
         Ok(story)
     }
 
-    /// The clients that hold most up, the worst first, `limit` at most: connected ones that have acknowledged nothing
-    /// for long although something waits for it, and those whose queue is full.
+    /// The clients that delay most messages, the worst first, `limit` at most: connected ones that have acknowledged
+    /// nothing for long although messages wait for it, and those whose queue is full.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -206,12 +206,13 @@ impl NodeHandle {
         Ok(all)
     }
 
-    /// Bans, and closes the connections that the ban is about: those of a client id (an MQTT 5 client is told
+    /// Adds a ban, and closes the matching connections: those of a client id (an MQTT 5 client receives
     /// [`Reason::AdministrativeAction`]), of an address, and of a user name while its connections are counted. Returns
-    /// how many there were, once the ban is in the store.
+    /// their number, once the ban is in the store.
     ///
     /// # Errors
-    /// When the ban is refused; then nothing is closed. With [`BanError::NotKept`] it holds, but is not in the store.
+    /// When the ban is refused; then no connection is closed. With [`BanError::NotKept`] it is active, but not in the
+    /// store.
     pub fn ban(&self, ban: Ban) -> Result<u64, BanError> {
         let target = ban.target.clone();
         self.admission.ban(self.now(), ban)?;
@@ -235,8 +236,8 @@ impl NodeHandle {
         if self.stored_bans.wait(ANSWER_TIMEOUT) { Ok(()) } else { Err(BanError::NotKept) }
     }
 
-    /// Puts other access rules in force on every shard, or none, which allows everything. What connected clients may no
-    /// longer do ends in the next turns.
+    /// Activates other access rules on every shard; `None` allows everything. Rights that connected clients lose end in
+    /// the next turns.
     ///
     /// # Errors
     /// When a shard does not answer; it puts them in force in its next turn, if it has one.
@@ -252,9 +253,9 @@ impl NodeHandle {
         self.identities.as_ref().map(|identities| identities.max())
     }
 
-    /// Puts the limits of other settings in force on every shard: those that
-    /// [`Engine::set_limits`](tidegate_engine::Engine::set_limits) names. The nodes of users, where there are any, get
-    /// those of `of_user`, each for itself, soon afterwards.
+    /// Applies the limits of other settings on every shard, as listed at
+    /// [`Engine::set_limits`](tidegate_engine::Engine::set_limits). The nodes of users, if any, get those of `of_user`,
+    /// each for itself, soon afterwards.
     ///
     /// # Errors
     /// When a shard does not answer; it puts them in force in its next turn, if it has one.
@@ -272,8 +273,8 @@ impl NodeHandle {
         all_of(&asked, Instant::now() + ANSWER_TIMEOUT).map(drop)
     }
 
-    /// Closes the connections of everybody who came in with one of these user names, of all tenants, with a reason; an
-    /// MQTT 5 client is told. Returns how many there were.
+    /// Closes all connections with one of these user names, of all tenants, with a reason, which an MQTT 5 client
+    /// receives. Returns their number.
     ///
     /// # Errors
     /// When a shard does not answer; it closes its connections in its next turn, if it has one.
@@ -283,7 +284,7 @@ impl NodeHandle {
         Ok(ended.into_iter().sum())
     }
 
-    /// Closes the connection of a client with a reason; an MQTT 5 client is told. Returns whether there was one.
+    /// Closes the connection of a client with a reason, which an MQTT 5 client receives. Returns whether there was one.
     ///
     /// # Errors
     /// When the client's home shard does not answer.
@@ -304,7 +305,7 @@ impl NodeHandle {
 }
 
 impl NodeHandle {
-    /// Puts another table of homes in force on every shard, or none, with which everything is at home here.
+    /// Activates another table of homes on every shard; without one, all clients are at home here.
     ///
     /// # Errors
     /// When a shard does not answer; it puts it in force in its next turn, if it has one.
@@ -312,9 +313,9 @@ impl NodeHandle {
         self.ask_all(|done| Admin::Homes { homes: homes.cloned(), done }).map(drop)
     }
 
-    /// Lengthens the lease on the table of homes in force, on every shard, and makes it good again where it has ended.
-    /// Only for a lease that never ended for the others. It is not waited for: a shard that hears of it too late serves
-    /// nobody until then.
+    /// Extends the lease on the current table of homes, on every shard, and renews an expired one. Only for a lease
+    /// that never expired for the others. The call does not wait: a shard that gets it too late serves no client until
+    /// then.
     pub fn renew_lease(&self, until: Millis) {
         self.tell_all(|| Admin::RenewLease { until });
     }
@@ -328,11 +329,11 @@ impl NodeHandle {
         Ok(served.into_iter().fold(Partitions::NONE, Partitions::with))
     }
 
-    /// Reads the files of all TLS listeners again, for connections that begin from now on; connected clients keep what
-    /// they have. Returns the number of listeners.
+    /// Reads the files of all TLS listeners again, for later connections; connected clients keep their certificates.
+    /// Returns the number of listeners.
     ///
     /// # Errors
-    /// When one file cannot be used. Then every listener keeps what it has.
+    /// When one file cannot be used. Then every listener keeps its certificates.
     pub fn reload_tls(&self) -> Result<usize, TlsError> {
         self.tls.reload()
     }
@@ -356,7 +357,7 @@ pub(crate) fn wait<T>(shard: ShardId, answers: &Receiver<T>) -> Result<T, NoAnsw
     wait_until(shard, answers, Instant::now() + ANSWER_TIMEOUT)
 }
 
-/// What shards answer who were asked together, in their order.
+/// The answers of shards that were asked together, in their order.
 fn all_of<T>(asked: &[Receiver<T>], until: Instant) -> Result<Vec<T>, NoAnswer> {
     (0..).map(ShardId).zip(asked).map(|(shard, answers)| wait_until(shard, answers, until)).collect()
 }

@@ -5,19 +5,20 @@
 //! shard that its client id picks; the shard that accepted its socket hands it over as soon as the CONNECT packet is
 //! there. `docs/data-plane.md` explains the turn and every limit.
 //!
-//! Nothing here knows what a topic means, and nothing here waits: what may be slow belongs to the control plane, which
-//! talks to shards through a [`NodeHandle`].
+//! The crate does not interpret topics, and never blocks: slow work belongs to the control plane, which talks to shards
+//! through a [`NodeHandle`].
 //!
 //! # Where things are
 //!
-//! - `node` starts and stops, `settings` is what it is told, `shard` is a thread and its turn, `limits` has the bounds
-//!   of a turn.
-//! - A connection comes in: `listener`, `transport` (with `tls`, [`websocket`], [`proxy_protocol`]), `quic`,
-//!   `admission` (who is let in), `access` (what a client may do). `observer` asks who a client is.
-//! - It goes elsewhere: `relay` (to its home at another orchestrator), `identities` (to the node of its user).
+//! - `node` starts and stops, `settings` has its settings, `shard` is a thread and its turn, `limits` has the bounds of
+//!   a turn.
+//! - Connections: `listener`, `transport` (with `tls`, [`websocket`], [`proxy_protocol`]), `quic`, `admission` (limits
+//!   and bans), `access` (the rights of a client). `observer` authenticates clients.
+//! - Connections that leave: `relay` (to the client's home at another orchestrator), `identities` (to the node of its
+//!   user).
 //! - More than one process: [`cluster`] (links between nodes), `moves` (of partitions), `uplink` (brokers of a fleet).
-//! - What stays: `durable`, between shards and the store. What is remembered for `tidegate why`: `flight`.
-//! - For the control plane: `handle` (what it asks), `service` (what services do), `report` (numbers), `tenants`.
+//! - Persistence: `durable`, between shards and the store. The recorder for `tidegate why`: `flight`.
+//! - For the control plane: `handle` (questions), `service` (services), `report` (numbers), `tenants`.
 
 mod access;
 pub mod address;
@@ -59,8 +60,9 @@ pub use admission::{
 };
 pub use clock::Clock;
 pub use cluster::{
-    ClusterSettings, ClusterStatus, ClusterView, LinkBindError, LinkCounters, LinkLimits, LinkState, MAX_NODE_NAME,
-    MIN_SECRET_BYTES, NodeName, NodeNameError, PeerNode, PeerStatus, Secret, SecretTooShort,
+    AskError, ClusterSettings, ClusterStatus, ClusterView, LinkBindError, LinkCounters, LinkLimits, LinkState,
+    MAX_NODE_NAME, MAX_QUESTION_BYTES, MIN_SECRET_BYTES, NodeName, NodeNameError, PeerAnswer, PeerEvent, PeerNode,
+    PeerQuestion, PeerStatus, Secret, SecretTooShort,
 };
 pub use durable::DurableError;
 pub use durable::place::{PlaceError, bans_of, images_of};
@@ -79,7 +81,9 @@ pub use observer::{Answer, Observer, Occasion, Peer, TracingObserver};
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
 pub use service::membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
-pub use service::records::{NodeRecord, RecordEvent, Records, Reports};
+pub use service::observers::{Deliver, NodeObserver, Observation, ObserveError};
+pub use service::principals::{Answered, NodePrincipal, PublishOutcome};
+pub use service::records::{RecordEvent, Records, Reports};
 pub use service::{ClientLink, Ping, Pong, Pongs, ServiceWake};
 pub use settings::NodeSettings;
 pub use tenants::{TenantCounts, TenantHoldings};

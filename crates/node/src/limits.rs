@@ -1,17 +1,17 @@
-//! Bounds of the shell: how much one turn may do, and how long goodbyes may take. Each is a constant with its reason;
-//! what an operator chooses is in [`NodeSettings`](crate::NodeSettings).
+//! Bounds of the shell: the work of one turn, and the time for closing connections. Each is a constant with its reason;
+//! limits for an operator are in [`NodeSettings`](crate::NodeSettings).
 
-/// The one read buffer of a shard, bytes. A read that fills it leaves the socket in the ring of those that are still
-/// readable, so this is also the share of one socket per turn.
+/// The read buffer of a shard, bytes. A read that fills it leaves the socket in the ring of readable ones, so this is
+/// also the share of one socket per turn.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Bytes read per turn before outputs are written; the other readable sockets go first in the next turn. It matches the
-/// output that a connection may have waiting, so that what one turn publishes to a subscriber that keeps up does not
-/// overflow its queue.
+/// Bytes read per turn before outputs are written; the other readable sockets come first in the next turn. It equals
+/// the output that a connection may have pending, so that one turn does not overflow the queue of a subscriber that
+/// keeps up.
 pub(crate) const READ_BYTES_PER_TURN: usize = 256 * 1024;
 
-/// What one step of a TLS handshake counts as, of [`READ_BYTES_PER_TURN`]: a signature takes about as long as that many
-/// bytes take to be worked off. A storm of handshakes so delays the others by eight steps.
+/// The cost of one step of a TLS handshake, in bytes of [`READ_BYTES_PER_TURN`]: a signature takes about as long as
+/// processing that many bytes. So a storm of handshakes delays the others by eight steps.
 pub(crate) const HANDSHAKE_STEP_BYTES: usize = READ_BYTES_PER_TURN / 8;
 
 /// Readiness events taken from the poller per turn; the rest stays in the kernel's list.
@@ -26,9 +26,8 @@ pub(crate) const INBOX_MESSAGES_PER_TURN: usize = 64;
 /// A line of so many connections is written whole in one turn, as an ordinary message to many always was.
 pub(crate) const SHORT_LINE: usize = 512;
 
-/// Connections of a longer line that are written per turn: those that a message to many has reached, and those whose
-/// sockets had refused output before. One whose writes are fast does not look for anybody else more often than it has
-/// to.
+/// Connections of a longer line that are written per turn: receivers of a message to many, and connections whose
+/// sockets had refused output before. Fast writes need no more frequent look at other connections.
 pub(crate) const LINE_WRITES_PER_TURN: usize = 128;
 
 /// How long a turn may write to connections in line, microseconds, looked at after every [`LINE_WRITES_PER_LOOK`]
@@ -50,8 +49,8 @@ pub(crate) const BACKLOG: i32 = 4096;
 /// How long the output of a closing connection may take to leave, milliseconds.
 pub(crate) const CLOSE_FLUSH_MS: u64 = 5_000;
 
-/// How long a connection that was closed by the server is drained, milliseconds. Closing a socket with unread bytes
-/// resets it, and the client would lose the DISCONNECT that tells it why.
+/// How long a connection that the server closed is drained, milliseconds. Closing a socket with unread bytes resets it,
+/// and the client would lose the DISCONNECT with the reason.
 pub(crate) const LINGER_MS: u64 = 1_000;
 
 /// How long accepting rests when files have run out and no connection closes, milliseconds.
@@ -63,7 +62,7 @@ pub(crate) const SHORTAGE_LOG_MS: u64 = 10_000;
 /// Quiet time after which memory is given back, milliseconds.
 pub(crate) const TRIM_QUIET_MS: u64 = 1_000;
 
-/// When memory is given back although what is held still changes, milliseconds after enough of it was released.
+/// Latest time at which memory is returned although usage still changes, milliseconds after enough of it was released.
 pub(crate) const TRIM_LATEST_MS: u64 = 120_000;
 
 /// Bytes that have to be released since a peak before a shard gives memory back.
@@ -72,10 +71,10 @@ pub(crate) const TRIM_MIN_BYTES: u64 = 2 * 1024 * 1024;
 /// One part in so many of the peak has to be released before a shard gives memory back.
 pub(crate) const TRIM_MIN_SHARE: u64 = 4;
 
-/// Bytes by which what a shard holds may change while things count as quiet.
+/// Bytes by which the memory of a shard may change in a quiet period.
 pub(crate) const TRIM_STEP_BYTES: u64 = 512 * 1024;
 
-/// What a connection is taken to hold outside the engine's sums, bytes.
+/// Assumed memory of a connection outside the engine's sums, bytes.
 pub(crate) const CONNECTION_BYTES: u64 = 8 * 1024;
 
 /// New connections since memory was last given back that make a rush.
@@ -86,11 +85,11 @@ pub(crate) const TRIM_MIN_RUSH: usize = 1024;
 /// address translation, dead peers would pile up.
 pub(crate) const TCP_KEEPALIVE: (u64, u64, u32) = (300, 60, 5);
 
-/// Pairs of a store that are given to a shard at once while it takes in what the store holds.
+/// Pairs of a store that a shard gets at once while it restores.
 pub(crate) const RESTORE_CHUNK_PAIRS: usize = 1024;
-/// Such portions that wait for a shard; whoever reads the store waits when there are as many.
+/// Pending portions for a shard; the reader of the store waits at this number.
 pub(crate) const RESTORE_CHUNKS: usize = 4;
 /// Bytes that all shards have given to the store and that are not committed, above which no more is read from clients.
 pub(crate) const UNCOMMITTED_BYTES: u64 = 64 * 1024 * 1024;
-/// Bytes of changed bans that wait for a store that takes nothing; further changes do not outlive the process.
+/// Bytes of changed bans that wait for a stalled store; further changes do not outlive the process.
 pub(crate) const UNKEPT_BAN_BYTES: usize = 16 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! Moving partitions between processes: what the control plane asks of shards, step by step.
+//! Moves of partitions between processes: the control plane's steps on the shards.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,7 +10,7 @@ use crate::handle::{NoAnswer, NodeHandle};
 use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
 
-/// How long a step may take that writes what was moved into the store.
+/// Timeout of a step that writes moved partitions to the store.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The shard that has all uplinks: the home of partition 0.
 const UPLINK_SHARD: ShardId = ShardId(0);
@@ -35,12 +35,12 @@ impl From<ImageError> for MoveError {
     }
 }
 
-/// What has arrived, and the copy that was given up for it.
+/// The arrived partitions, and the earlier copy that they replace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// What each partition owes.
+    /// The pending messages of each partition.
     pub owed: Vec<(PartitionId, Owed)>,
-    /// What an earlier copy here was owed.
+    /// The pending messages of an earlier copy here.
     pub given_up: Owed,
 }
 
@@ -66,15 +66,15 @@ pub(crate) enum MoveOrder {
     Deliver { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<u64, ImageError>> },
 }
 
-/// An answer that waits until what was written before it is committed.
+/// An answer that waits until earlier writes are committed.
 pub(crate) struct Committing {
     batch: u64,
     answer: Box<dyn FnOnce() + Send>,
 }
 
 impl NodeHandle {
-    /// Serves nobody of these partitions any more; their sessions go on collecting. MQTT 5 clients are told to use
-    /// `reference`, where their new home is.
+    /// Stops serving the clients of these partitions; their sessions still collect messages. MQTT 5 clients are sent to
+    /// `reference`, their new home.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -91,8 +91,8 @@ impl NodeHandle {
         self.on_all(|done| MoveOrder::Release { partitions, done }).map(drop)
     }
 
-    /// Takes images of held partitions, or `None` while parts of their queues are being read from the store. What
-    /// arrives from then on is noted for [`NodeHandle::take_rest`].
+    /// Takes images of held partitions, or `None` while parts of their queues are being read from the store. Later
+    /// messages are collected for [`NodeHandle::take_rest`].
     ///
     /// # Errors
     /// When they are too large, or a shard does not answer.
@@ -104,8 +104,8 @@ impl NodeHandle {
         self.snapshot(partitions, max_bytes, None)
     }
 
-    /// The same for a move to another node of the cluster; `transfer` is the move's id. What arrives from then on is
-    /// noted for [`NodeHandle::take_transfer_rest`].
+    /// The same for a move to another node of the cluster; `transfer` is the move's id. Later messages are collected
+    /// for [`NodeHandle::take_transfer_rest`].
     ///
     /// # Errors
     /// When they are too large, or a shard does not answer.
@@ -135,7 +135,8 @@ impl NodeHandle {
         Ok(Some(images))
     }
 
-    /// Begins to find out whether all has come that brokers gave out before now; [`NodeHandle::settle`] tells.
+    /// Begins to check whether all messages have arrived that brokers sent before now; [`NodeHandle::settle`] returns
+    /// the result.
     ///
     /// # Errors
     /// When the shard does not answer.
@@ -143,7 +144,7 @@ impl NodeHandle {
         self.on(UPLINK_SHARD, |answer| MoveOrder::BeginSettling { answer })
     }
 
-    /// What is still to come; `None` when all has come.
+    /// The number of missing ones; `None` when all have arrived.
     ///
     /// # Errors
     /// When the shard does not answer.
@@ -151,7 +152,7 @@ impl NodeHandle {
         self.on(UPLINK_SHARD, |answer| MoveOrder::Settle { settling, answer })
     }
 
-    /// Stops noting what arrives, and gives it out.
+    /// Ends the collection, and returns the collected messages.
     ///
     /// # Errors
     /// When it was too much, or the shard does not answer.
@@ -159,7 +160,7 @@ impl NodeHandle {
         self.on(UPLINK_SHARD, |answer| MoveOrder::TakeRest { answer })?.ok_or(MoveError::TooMuchArrived)
     }
 
-    /// Forgets what lives elsewhere now, in the store as well; returns what it was owed.
+    /// Forgets partitions that are at home elsewhere now, in the store as well; returns their pending messages.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -187,8 +188,8 @@ impl NodeHandle {
         self.take_in(images, None)
     }
 
-    /// The same for a move from another node of the cluster: all nodes are asked to send here what is for these
-    /// partitions, and it is set aside until [`NodeHandle::finish_transfer`].
+    /// The same for a move from another node of the cluster: all nodes are asked to send messages for these partitions
+    /// here. They are collected until [`NodeHandle::finish_transfer`].
     ///
     /// # Errors
     /// When an image is refused, or a shard does not answer.
@@ -205,7 +206,7 @@ impl NodeHandle {
         Ok(cut.into_iter().all(|cut| cut))
     }
 
-    /// What each shard has got of what is not at the new home.
+    /// The messages of each shard that are not at the new home.
     ///
     /// # Errors
     /// When it was too much, or a shard does not answer.
@@ -214,7 +215,7 @@ impl NodeHandle {
         rests.into_iter().map(|rest| rest.map_err(MoveError::from)).collect()
     }
 
-    /// Delivers what the old home has got, and then what was set aside here; answers with the number of messages when
+    /// Delivers the messages collected at the old home, and then those collected here; answers with their number once
     /// they are in the store.
     ///
     /// # Errors
@@ -232,7 +233,8 @@ impl NodeHandle {
     fn take_in(&self, images: Vec<PartitionImage>, transfer: Option<u64>) -> Result<Arrived, MoveError> {
         let images: Arc<[PartitionImage]> = images.into();
         let mut arrived = Arrived::default();
-        // The shard of the uplinks comes last: what it has seen before has not been delivered to those who arrive.
+        // The shard of the broker links comes last: messages that it has seen before were not delivered to the arriving
+        // sessions.
         let mut shards: Vec<ShardId> = self.shard_ids().collect();
         shards.reverse();
         for shard in shards {
@@ -245,7 +247,7 @@ impl NodeHandle {
         Ok(arrived)
     }
 
-    /// Delivers what arrived at the old place meanwhile and not here; answers with the number of messages when they are
+    /// Delivers messages that arrived at the old home meanwhile and not here; answers with their number once they are
     /// in the store.
     ///
     /// # Errors
@@ -282,7 +284,7 @@ fn wait<T>(shard: ShardId, answers: &Receiver<T>) -> Result<T, NoAnswer> {
 }
 
 impl Shard {
-    /// Carries out a step of a move. Whoever asked may have given up waiting.
+    /// Carries out a step of a move. The caller may have given up waiting.
     pub(crate) fn take_move_order(&mut self, order: MoveOrder) {
         let now = self.now;
         match order {

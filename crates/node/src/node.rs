@@ -31,7 +31,7 @@ use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
 use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
 use crate::uplink::Dialer;
 
-/// Why a node did not start. Nothing is left running.
+/// Why a node did not start. All started parts were stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A number of shards that is not served.
@@ -68,13 +68,13 @@ pub enum StartError {
     Poll {
         /// The shard.
         shard: ShardId,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The system refuses the thread that looks at certificates.
     #[error("cannot start the thread that looks at certificates: {0}; raise the limit of threads (`ulimit -u`)")]
     TlsThread(#[source] io::Error),
-    /// What the store holds cannot be served.
+    /// The content of the store cannot be served.
     #[error(transparent)]
     Durable(#[from] DurableError),
     /// The system refuses the thread of the links to other nodes.
@@ -87,7 +87,7 @@ pub enum StartError {
     Thread {
         /// The shard.
         shard: ShardId,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -95,7 +95,7 @@ pub enum StartError {
 /// How a node stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// Whether every client was told and all output left in time.
+    /// Whether every client was notified and all output was written in time.
     pub drained: bool,
     /// Shards whose thread had panicked.
     pub failed: Vec<ShardId>,
@@ -110,7 +110,7 @@ pub struct Node {
     /// The listener of each of them.
     owners: Vec<ListenerId>,
     threads: Vec<JoinHandle<()>>,
-    /// Ends before the shards do, which then speak to nobody.
+    /// Ends before the shards, which then have no links.
     links: Option<LinksThread>,
     /// Outlives the shards' threads: their last batches are committed when it stops.
     store: Option<Running>,
@@ -130,23 +130,23 @@ impl Node {
     /// can connect.
     ///
     /// # Errors
-    /// When the settings are impossible or the system refuses something.
+    /// When the settings are invalid or a system call fails.
     pub fn start(settings: NodeSettings) -> Result<Self, StartError> {
         check(&settings)?;
         let ground = Ground::open(&settings)?;
         Self::begin(settings, ground, None)
     }
 
-    /// A node within another one: its clients come from there.
+    /// A node within another one, from which its clients come.
     pub(crate) fn start_within(settings: NodeSettings, family: &Family) -> Result<Self, StartError> {
         let ground = Ground { family: family.clone(), listening: Listening::default(), watch: None, links: None };
         Self::begin(settings, ground, None)
     }
 
-    /// The same for a node that keeps its state in a store, and takes in what that holds before any client is served.
+    /// The same for a node with a store. It restores the content of the store before any client is served.
     ///
     /// # Errors
-    /// The same, and when what the store holds cannot be read or taken in.
+    /// The same, and when the content of the store cannot be read or restored.
     pub fn start_with_store(settings: NodeSettings, store: Store) -> Result<Self, StartError> {
         check(&settings)?;
         let ground = Ground::open(&settings)?;
@@ -169,7 +169,7 @@ impl Node {
         let Family { tls, clock, admission, connections, max_connections, .. } = family.clone();
         let mut node = Self::idle(handle, clock, (addresses, owners), watch);
         let mut engine = settings.engine;
-        // Bans and the limits of users are asked about with every CONNECT, whoever else decides.
+        // Bans and the limits of users are checked at every CONNECT, besides any other authentication.
         let asks_outside = engine.authentication == Authentication::External;
         engine.authentication = Authentication::External;
         let observer = Arc::clone(&settings.observer);
@@ -255,7 +255,7 @@ impl Node {
         Ok(())
     }
 
-    /// What was taken in from the store at the start.
+    /// The state restored from the store at the start.
     pub fn restored(&self) -> Restored {
         self.restored
     }
@@ -281,16 +281,16 @@ impl Node {
         self.handle.clone()
     }
 
-    /// Stops: listeners close, wills go out as configured, clients are told, output is flushed, connections close. What
-    /// is not done within `limit` is cut off. Then the threads end.
+    /// Stops: listeners close, wills are published as configured, clients are notified, output is flushed, connections
+    /// close. Connections that remain after `limit` are cut off. Then the threads end.
     pub fn stop(mut self, limit: Duration) -> Stopped {
         let milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         let deadline = self.clock.now().monotonic.plus(milliseconds);
-        // A client may be the one that another's will is for: no connection closes before all shards have sent theirs.
+        // A client may be the receiver of another's will: no connection closes before all shards have sent theirs.
         self.all_report(deadline, |sent| Admin::LastWills { sent });
         let mut drained = self.all_report(deadline, |drained| Admin::Stop { drained });
         if let Some(identities) = self.handle.identities() {
-            // From here on nobody is on the way to them.
+            // From here on no client is on its way to them.
             drained &= identities.stop(time_until(deadline, self.clock.now().monotonic).unwrap_or_default());
         }
         if let Some(links) = &self.links {
@@ -328,7 +328,7 @@ impl Node {
         waiting.is_empty()
     }
 
-    /// Whether waiting for the shards is pointless: time is up, or one of them is gone.
+    /// Whether waiting for the shards is pointless: the time is over, or one of them has ended.
     fn is_over(&self, deadline: Millis) -> bool {
         deadline <= self.clock.now().monotonic || self.threads.iter().any(JoinHandle::is_finished)
     }
@@ -340,13 +340,13 @@ impl Node {
         let threads = std::mem::take(&mut self.threads);
         let ended = (0..).map(ShardId).zip(threads.into_iter().map(JoinHandle::join));
         let failed = ended.filter(|(_, outcome)| outcome.is_err()).map(|(shard, _)| shard).collect();
-        // Dropping it commits what the shards have left it with.
+        // Dropping it commits the batches that the shards have submitted.
         self.store = None;
         failed
     }
 }
 
-/// What a node stands on: its own, or that of the node that it is within.
+/// The shared parts of a node: its own, or those of the node that it is within.
 struct Ground {
     family: Family,
     listening: Listening,
@@ -376,7 +376,7 @@ impl Ground {
     }
 }
 
-/// How long the other nodes of a cluster may take to take a goodbye and what stands before it.
+/// How long the other nodes of a cluster may take to receive a goodbye and the messages before it.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 
 /// A wait without end is cut into pieces of this length, in which a dead shard is noticed.
@@ -388,7 +388,7 @@ impl Drop for Node {
     }
 }
 
-/// What each shard waits with.
+/// The event loop of a shard.
 type EventLoop = (Poll, Inbox);
 
 /// A poller with an inbox for each shard, and the sending sides of all inboxes.
@@ -463,7 +463,7 @@ fn start_shard(mut seed: ShardSeed) -> Result<JoinHandle<()>, StartError> {
     builder.spawn(body).map_err(|source| StartError::Thread { shard, source })
 }
 
-/// Goes off when it is dropped by a panic.
+/// Reports a panic when it is dropped by one.
 struct Alarm {
     shard: ShardId,
     observer: Arc<dyn Observer>,

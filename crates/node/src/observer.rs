@@ -1,4 +1,4 @@
-//! What a node tells the process that it runs in: log events, requests for authentication, and failures.
+//! The interface from a node to its process: log events, requests for authentication, and failures.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use tidegate_engine::{AuthRequest, ConnectionKey, ListenerId, LogEvent, Reason, 
 use crate::shard::inbox::{InboxSender, ToShard};
 use crate::tls::ConnectionFacts;
 
-/// Where a connection comes from.
+/// The origin of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// An address.
@@ -34,11 +34,11 @@ impl fmt::Display for Peer {
 pub struct Occasion<'a> {
     /// The shard.
     pub shard: ShardId,
-    /// The listener of the connection, if the event is about one that is still open.
+    /// The listener of the connection, if the event concerns an open one.
     pub listener: Option<ListenerId>,
-    /// Where the connection comes from, if the event is about one that is still open.
+    /// The origin of the connection, if the event concerns an open one.
     pub peer: Option<Peer>,
-    /// What happened.
+    /// The event.
     pub event: &'a LogEvent,
 }
 
@@ -50,20 +50,18 @@ pub trait Observer: Send + Sync + 'static {
         true
     }
 
-    /// Takes note of an event: connects, disconnects, refusals, full queues, and a bounded part of what happens to
-    /// messages.
+    /// Receives an event: connects, disconnects, refusals, full queues, and a bounded part of the events of messages.
     fn log(&self, occasion: &Occasion<'_>);
 
-    /// Decides about a client, at once or later. Only called when the engine's settings ask for authentication from
-    /// outside; refuses unless overridden. `facts` say what is known of the connection itself. A request whose answer
-    /// is never given ends with the connect timeout.
+    /// Decides about a client, at once or later. Only called when the engine's settings ask for external
+    /// authentication; refuses unless overridden. `facts` are those of the connection itself. A request without an
+    /// answer ends with the connect timeout.
     fn authenticate(&self, request: AuthRequest, facts: ConnectionFacts, answer: Answer) {
         drop((request, facts));
         answer.give(Verdict::Refuse(Reason::NotAuthorized));
     }
 
-    /// A client has answered a challenge; [`Answer::connection`] tells to which exchange it belongs. Refuses unless
-    /// overridden.
+    /// A client has answered a challenge; [`Answer::connection`] identifies the exchange. Refuses unless overridden.
     fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {
         drop(data);
         answer.give(Verdict::Refuse(Reason::NotAuthorized));
@@ -80,7 +78,7 @@ pub trait Observer: Send + Sync + 'static {
 /// Exit code of a process that ends because a shard panicked, as for any panic in Rust.
 const FAILURE_EXIT_CODE: i32 = 101;
 
-/// Where the answer to a request for authentication goes.
+/// The receiver of the answer to a request for authentication.
 #[derive(Debug)]
 pub struct Answer {
     pub(crate) shard: InboxSender,
@@ -94,7 +92,7 @@ impl Answer {
         (self.place, self.key)
     }
 
-    /// Gives the answer. It comes to nothing when the client is gone by now.
+    /// Gives the answer. It has no effect if the client has disconnected.
     pub fn give(self, verdict: Verdict) {
         self.shard.send(ToShard::Verdict { key: self.key, verdict });
     }
@@ -175,9 +173,9 @@ impl Observer for TracingObserver {
     }
 }
 
-/// What health checks and port scanners cause: a connection that says nothing.
+/// Ends of connections that health checks and port scanners cause: no byte was sent.
 fn is_ordinary(reason: Reason) -> bool {
-    // What fails before a CONNECT is logged by the shell, a few times at most.
+    // Failures before a CONNECT are logged by the shell, a few times at most.
     use Reason::{ConnectionLost, HandshakeFailed, ProxyHeader, ServerShuttingDown, TlsFailed};
     matches!(reason, ConnectionLost | ServerShuttingDown | TlsFailed | ProxyHeader | HandshakeFailed)
 }

@@ -1,4 +1,4 @@
-//! What a shard and a node say about themselves.
+//! Reports of a shard and a node.
 
 use tidegate_engine::{Counters, Gauges, Reason, ShardId};
 
@@ -39,7 +39,7 @@ impl AcceptRefusals {
     }
 }
 
-/// What the shell of a shard counts; numbers only grow.
+/// Counters of a shard's shell; they only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShellCounters {
     /// Turns of the event loop.
@@ -161,15 +161,15 @@ impl ShellCounters {
 pub struct ShardReport {
     /// The shard.
     pub shard: ShardId,
-    /// What its engine has counted.
+    /// The counters of its engine.
     pub counters: Counters,
-    /// What its engine holds.
+    /// The gauges of its engine.
     pub gauges: Gauges,
     /// Clients that read slowly, do not acknowledge, or whose queue is full.
     pub slow_sessions: u64,
-    /// What its shell has counted.
+    /// The counters of its shell.
     pub shell: ShellCounters,
-    /// What its flight recorder has done.
+    /// The counters of its flight recorder.
     pub flight: FlightCounters,
     /// Length of its turns in the mean of the last seconds, milliseconds.
     pub lag_ms: u64,
@@ -190,14 +190,14 @@ pub struct NodeReport {
     pub flight: FlightCounters,
     /// The longest of the shards' mean turns, milliseconds.
     pub lag_ms: u64,
-    /// What admission holds and has done.
+    /// The state and counters of admission.
     pub admission: AdmissionReport,
-    /// Each shard by itself, in order.
+    /// Each shard, in order.
     pub shards: Vec<ShardReport>,
 }
 
 impl NodeReport {
-    /// Adds what was counted by a node that has ended.
+    /// Adds the counters of a node that has ended.
     pub(crate) fn add_counted(&mut self, other: &Self) {
         self.counters.add(&other.counters);
         self.shell.add(&other.shell);

@@ -1,4 +1,4 @@
-//! What a node is told at start.
+//! The settings of a node.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,25 +20,25 @@ use crate::relay::NodeHomes;
 use crate::tls::TlsSettings;
 use crate::uplink::Brokers;
 
-/// What a node is told at start.
+/// The settings of a node.
 #[derive(Clone)]
 pub struct NodeSettings {
     /// Number of shards, each a thread with its own engine: 1..=[`MAX_SHARDS`](tidegate_engine::MAX_SHARDS).
     pub shards: u16,
     /// Where to listen: one address for each entry of [`Settings::listeners`], in the same order.
     pub listeners: Vec<ListenAddress>,
-    /// What TLS listeners are told, by the position of their address in `listeners`.
+    /// The settings of TLS listeners, by the position of their address in `listeners`.
     pub tls: BTreeMap<usize, TlsSettings>,
-    /// Listeners that speak the PROXY protocol, by the position of their address in `listeners`, with the networks of
-    /// their proxies. From there each connection begins with a header, from elsewhere none does. Not for Unix sockets.
+    /// Listeners with the PROXY protocol, by the position of their address in `listeners`, with the networks of their
+    /// proxies. Each connection from these begins with a header, any other one without. Not for Unix sockets.
     pub proxies: BTreeMap<usize, Vec<Network>>,
     /// Time between two looks at the files of TLS listeners, which are read again when one has changed; zero is never.
     pub tls_check: Duration,
-    /// What every engine is told.
+    /// The settings of every engine.
     pub engine: Settings,
     /// Makes the access rules that are in force from the first connection on; without it everybody may do everything.
     pub access: Option<AccessFactory>,
-    /// Says what is known of a client by its TLS session before its CONNECT; without it nothing is.
+    /// Determines facts about a client by its TLS session before its CONNECT; optional.
     pub presets: Option<Presets>,
     /// Connections at once over all listeners and shards; further ones are closed as soon as they are accepted. 0 is no
     /// limit but that of open files.
@@ -47,7 +47,7 @@ pub struct NodeSettings {
     pub homes: Option<Arc<NodeHomes>>,
     /// Who is let in.
     pub admission: AdmissionSettings,
-    /// How much of what happened is remembered.
+    /// The size of the flight recorder.
     pub flight: FlightSettings,
     /// Makes the client ids that the server assigns differ between runs; `None` takes a random number.
     pub seed: Option<u64>,
@@ -57,7 +57,7 @@ pub struct NodeSettings {
     pub brokers: Brokers,
     /// The links to the other nodes of its cluster, where it is in one.
     pub cluster: Option<ClusterSettings>,
-    /// Who is told what happens.
+    /// The observer of events.
     pub observer: Arc<dyn Observer>,
 }
 

@@ -1,4 +1,4 @@
-//! What tenants have on all shards together, and how much they may have.
+//! The usage of tenants over all shards, and their quotas.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use tidegate_engine::{Holding, TenantId, TenantLedger, TenantQuota};
 
-/// Tenants are counted in rows of so many; a row is made when one of them has something.
+/// Tenants are counted in rows of so many; a row is created when one of them is used.
 const ROW: usize = 256;
 const ROWS: usize = (u16::MAX as usize + 1) / ROW;
 const KINDS: usize = Holding::ALL.len();
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// What each tenant has on all shards together, and its quotas, which may change at any time. Numbers only: no shard
-/// waits for another. The default tenant has no quotas and is not counted.
+/// The usage of each tenant over all shards, and its quotas, which may change at any time. Atomic numbers only: no
+/// shard waits for another. The default tenant has no quotas and is not counted.
 #[derive(Debug)]
 pub struct TenantCounts {
     rows: Box<[OnceLock<Box<[TenantUse]>>]>,
@@ -22,7 +22,7 @@ pub struct TenantCounts {
     limits_rates: AtomicBool,
 }
 
-/// What one tenant has and may have.
+/// The usage and the quotas of one tenant.
 #[derive(Debug, Default)]
 struct TenantUse {
     /// By the numbers of [`Holding`], as all below.
@@ -31,11 +31,11 @@ struct TenantUse {
     /// 0 is no limit.
     quotas: [AtomicU32; KINDS],
     max_message_rate: AtomicU32,
-    /// When what may be published at once is there again as a whole, nanoseconds of the monotonic clock.
+    /// When the full burst of publishes is available again, nanoseconds of the monotonic clock.
     full_at: AtomicU64,
 }
 
-/// What a tenant has, by the numbers of [`Holding`].
+/// The usage of a tenant, by the numbers of [`Holding`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantHoldings {
     /// How many there are.
@@ -54,8 +54,7 @@ impl Default for TenantCounts {
 }
 
 impl TenantCounts {
-    /// Puts quotas in force; who is not named has none. Who has more than it may have from now on keeps it, and gets no
-    /// more.
+    /// Applies quotas; an unnamed tenant has none. A tenant above its new quota keeps its usage, and gets no more.
     pub fn set_quotas(&self, quotas: &BTreeMap<TenantId, TenantQuota>) {
         let none = TenantQuota::default();
         for tenant in quotas.keys() {
@@ -74,7 +73,7 @@ impl TenantCounts {
         self.limits_rates.store(quotas.values().any(|quota| quota.max_message_rate != 0), Relaxed);
     }
 
-    /// What a tenant has at the moment.
+    /// The current usage of a tenant.
     pub fn holdings(&self, tenant: TenantId) -> TenantHoldings {
         let Some(of) = self.get(tenant) else { return TenantHoldings::default() };
         TenantHoldings {
@@ -138,7 +137,7 @@ impl TenantLedger for TenantCounts {
         let after = |full_at: u64| full_at.max(now).saturating_add(each);
         let before = of.full_at.fetch_update(Relaxed, Relaxed, |full_at| Some(after(full_at)));
         let full_at = after(before.unwrap_or_else(|unchanged| unchanged));
-        // What comes back within a second may come at once.
+        // The tokens of one second may be used at once.
         Some(full_at.saturating_sub(now.saturating_add(NANOSECONDS)))
     }
 }
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_is_kept_to_whoever_claims_at_the_same_time() {
+    fn a_quota_holds_under_concurrent_claims() {
         let counts = counts(TenantQuota { max_connections: 1000, ..TenantQuota::default() });
         let claim = || (0..400).filter(|_| counts.claim(ONE, Holding::Connections)).count();
         let claimed: usize = std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ use crate::shard::inbox::{Admin, ToShard, inbox};
 use crate::{Node, NodeSettings, Observer, Occasion};
 
 /// Each sender waits from time to time until the receiver has taken all of its messages, so that the receiver falls
-/// asleep again and again at the moment when something is put. A lost wake-up would let this test hang.
+/// asleep again and again at the moment of a send. A lost wake-up would make this test hang.
 #[test]
 fn no_wake_up_is_lost_between_threads() {
     const SENDERS: u32 = 4;

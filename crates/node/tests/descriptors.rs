@@ -30,7 +30,8 @@ fn try_connect(stream: &mut TcpStream) -> bool {
     answered
 }
 
-/// Clients beyond the limit are turned away or wait; none of those inside suffers, and when some leave, others come in.
+/// Clients beyond the limit are refused or wait; connected ones are not affected, and when some leave, others are
+/// accepted.
 #[test]
 fn accepting_survives_the_limit_of_open_files() {
     let node = Node::start(NodeSettings::new("127.0.0.1:0".parse().unwrap())).unwrap();
@@ -65,7 +66,7 @@ fn accepting_survives_the_limit_of_open_files() {
         client.read_exact(&mut answer).unwrap();
         assert_eq!(answer, [0xd0, 0]);
     }
-    // Those in the queue get the places of those who leave.
+    // Waiting clients get the slots of those that leave.
     inside.truncate(1);
     for mut client in clients {
         assert!(try_connect(&mut client));

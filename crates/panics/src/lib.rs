@@ -1,12 +1,12 @@
-//! What a panic does to the process: it ends it.
+//! The policy for panics: a panic ends the process.
 //!
-//! A thread or task that panics is gone, and what it was there for with it: a shard's clients, a service, a connection
-//! to the bus. Nobody notices, because the rest of the process goes on. So a process that serves calls [`end_process`]
-//! once, and from then on a panic of any thread ends it, whoever has started that thread and whatever would catch the
-//! panic: a supervisor starts it again, and what has to outlive it does so as after a crash.
+//! A thread or task that panics ends, and its service with it: a shard's clients, a listener, a connection to the bus.
+//! The rest of the process would continue without it. So a serving process calls [`end_process`] once. From then on a
+//! panic of any thread ends the process, also where a runtime would catch it. A supervisor restarts the process, which
+//! recovers as after a crash.
 //!
-//! Only what runs in [`contain`] may panic and is gone alone: work on what came from outside, by itself, whose caller
-//! knows what to do without its outcome. `clippy.toml` keeps everybody from catching panics in another way.
+//! Only work inside [`contain`] may panic without ending the process: isolated work on external input, whose caller can
+//! continue without its result. `clippy.toml` forbids all other ways to catch panics.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Exit code of a process that a panic has ended, as for any panic in Rust.
 pub const EXIT_CODE: i32 = 101;
 
-/// Characters of what a panic says that are told: some repeat what they stumbled over.
+/// Characters of a panic's message that are reported. Some messages repeat the offending input.
 const SAID_CHARS: usize = 1_000;
 
 thread_local! {
@@ -35,7 +35,7 @@ pub struct Panic {
     pub thread: String,
     /// The file, line and column.
     pub place: String,
-    /// What it says.
+    /// The message.
     pub said: String,
     /// Whether it is contained; otherwise the process ends.
     pub contained: bool,
@@ -47,7 +47,7 @@ impl Panic {
             thread: std::thread::current().name().unwrap_or("without a name").to_owned(),
             place: info.location().map(ToString::to_string).unwrap_or_default(),
             said: text_of(info.payload()),
-            // A thread whose locals are gone already contains nothing.
+            // A thread whose locals are destroyed contains no panic.
             contained: CONTAINED.try_with(|depth| depth.get() > 0).unwrap_or_default(),
         }
     }
@@ -58,10 +58,9 @@ fn text_of(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or("no text").chars().take(SAID_CHARS).collect()
 }
 
-/// From now on a panic that is not contained ends the process with [`EXIT_CODE`]. `tell` says what has happened, on the
-/// thread that panics and before the process ends; it must not wait without end. It hears of panics that are contained,
-/// too.
-#[expect(clippy::disallowed_methods, reason = "this is the one place that says what a panic does")]
+/// Makes an uncontained panic end the process with [`EXIT_CODE`]. `tell` reports the panic, on the panicking thread and
+/// before the process ends; it must not wait without end. It is called for contained panics, too.
+#[expect(clippy::disallowed_methods, reason = "the only place that handles panics")]
 pub fn end_process(tell: impl Fn(&Panic) + Send + Sync + 'static) {
     std::panic::set_hook(Box::new(move |info| {
         let panic = Panic::of(info);
@@ -80,7 +79,7 @@ pub fn is_ending() -> bool {
     ENDING.load(Ordering::Acquire)
 }
 
-/// The work has panicked and is gone; its caller goes on without it.
+/// The work panicked and was dropped; its caller continues without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contained {
     said: String,
@@ -94,7 +93,7 @@ impl fmt::Display for Contained {
 
 impl std::error::Error for Contained {}
 
-/// Does work that may panic. What it changes has to be whole whenever it does, or be given up with it.
+/// Does work that may panic. The data that it changes must be consistent at every step, or be dropped with it.
 ///
 /// # Errors
 /// When it has panicked.
@@ -129,7 +128,7 @@ mod tests {
         assert_eq!(contain(|| 7), Ok(7));
         let fell = contain(|| -> u8 { panic!("at {}", 7) }).unwrap_err();
         assert_eq!(fell.to_string(), "it panicked: at 7");
-        assert_eq!(CONTAINED.with(Cell::get), 0, "what comes next is not contained");
+        assert_eq!(CONTAINED.with(Cell::get), 0, "later work is not contained");
         let inner = contain(|| {
             let fell = contain(|| -> u8 { panic!("{}", "x".repeat(2 * SAID_CHARS)) }).unwrap_err();
             (CONTAINED.with(Cell::get), fell.said.len())

@@ -22,7 +22,7 @@ fn in_a_process(test: &str, child: impl FnOnce()) -> Output {
             eprintln!("<{}> <{}> <{}> {} {}", panic.thread, panic.place, panic.said, panic.contained, is_ending());
         });
         child();
-        // Nobody has ended it.
+        // No panic has ended it.
         std::process::exit(0);
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -37,20 +37,20 @@ fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     Builder::new().name(name.to_owned()).spawn(body).unwrap()
 }
 
-/// The process has ended, and what it has said.
+/// The process has ended; its output.
 fn ended(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(EXIT_CODE), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
-fn a_thread_that_nobody_waits_for_ends_the_process() {
+fn an_unjoined_thread_ends_the_process() {
     let child = || {
         let (_wait, forever) = channel::<()>();
         thread("points", || fall("no more"));
         let _ = forever.recv();
     };
-    let output = in_a_process("a_thread_that_nobody_waits_for_ends_the_process", child);
+    let output = in_a_process("an_unjoined_thread_ends_the_process", child);
     let said = ended(&output);
     assert!(
         said.contains("<points> <") && said.contains("ending.rs:") && said.contains("<no more> false true"),
@@ -59,18 +59,18 @@ fn a_thread_that_nobody_waits_for_ends_the_process() {
 }
 
 #[test]
-fn a_task_ends_the_process_though_its_runtime_would_catch_the_panic() {
+fn a_task_ends_the_process_in_spite_of_its_runtime() {
     let child = || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let _ = runtime.block_on(async { tokio::spawn(async { fall("in a task") }).await });
     };
-    let test = "a_task_ends_the_process_though_its_runtime_would_catch_the_panic";
+    let test = "a_task_ends_the_process_in_spite_of_its_runtime";
     let output = in_a_process(test, child);
     assert!(ended(&output).contains("<in a task> false true"));
 }
 
 #[test]
-fn work_that_is_contained_ends_nothing_and_what_follows_on_its_thread_does() {
+fn contained_work_ends_nothing_but_later_work_does() {
     let child = || {
         let fell = contain(|| fall("alone")).unwrap_err();
         assert_eq!(fell.to_string(), "it panicked: alone");
@@ -80,7 +80,7 @@ fn work_that_is_contained_ends_nothing_and_what_follows_on_its_thread_does() {
         })
         .join();
     };
-    let test = "work_that_is_contained_ends_nothing_and_what_follows_on_its_thread_does";
+    let test = "contained_work_ends_nothing_but_later_work_does";
     let output = in_a_process(test, child);
     let said = ended(&output);
     assert!(said.contains("<alone> true false") && said.contains("<once> true false"), "{said}");

@@ -1,5 +1,5 @@
-//! What a commit, the space of what is deleted, and a start cost: a plain file with fdatasync (the floor), this store,
-//! redb and fjall, over the same operations on a real disk.
+//! The cost of a commit and of a start, and the space that deleted entries take: a plain file with fdatasync (the
+//! floor), this store, redb and fjall, with the same operations on a real disk.
 //!
 //! `cargo bench -p tidegate-store` runs all of it, each case in a process of its own; `STORE_BENCH_DIR` names the
 //! directory.
@@ -96,7 +96,7 @@ impl Engine for Ours {
 
     fn close(self: Box<Self>) {
         if let Some((running, ..)) = self.running {
-            // What was asked for is finished in the background.
+            // Requested work is finished in the background.
             let (begin, status) = (Instant::now(), running.status());
             while status.segments() > 3 && begin.elapsed() < Duration::from_secs(60) {
                 running.ask_for_merge();
@@ -209,7 +209,7 @@ fn commits(engine: &mut dyn Engine, size: u64) -> String {
     format!("{:.0}/s, p99 {p99:.2} ms", number as f64 / seconds)
 }
 
-/// A million messages of which each is deleted some time after it came.
+/// A million messages; each is deleted some time after its arrival.
 fn churn(mut engine: Box<dyn Engine>, path: &Path) -> String {
     let begin = Instant::now();
     let mut most = 0;

@@ -12,7 +12,7 @@ use std::time::Instant;
 use tidegate_store::operation::{delete, put};
 use tidegate_store::{RealDisk, Settings, Stepped, keep_all, open};
 
-/// Puts values and deletes them again, so that a merge leaves nothing but the file.
+/// Puts values and deletes them again, so that a merge leaves only the file.
 fn commit(store: &mut Stepped, sequence: u64, value: &[u8]) {
     let mut batch = Vec::new();
     for _ in 0..100 {

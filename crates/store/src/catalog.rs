@@ -1,4 +1,4 @@
-//! What the store's threads share: which files are in use, how the store is doing, and who is asked to merge.
+//! State shared by the store's threads: the files in use, the status, and the requests for a merge.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::reserve::Reserve;
 use crate::table::Table;
 use crate::{OpenError, Settings, Status, SweepFactory};
 
-/// What all threads of one store share.
+/// State that all threads of one store share.
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) settings: Settings,
@@ -34,8 +34,8 @@ pub(crate) struct Catalog {
     pub(crate) next: u64,
     /// Files of a segment's size, written once, for segments to come.
     pub(crate) spares: Vec<String>,
-    /// Files that may be named by a manifest that was perhaps saved: to be removed after the next one that certainly
-    /// is.
+    /// Files that a manifest may name whose save is uncertain. They are removed after the next save that certainly
+    /// succeeded.
     pub(crate) orphans: Vec<String>,
     /// How often frames that could be read already were given up and written again elsewhere.
     pub(crate) abandoned: u64,
@@ -62,7 +62,7 @@ impl Catalog {
     pub(crate) fn save(&mut self, disk: &dyn Disk) -> Result<(), OpenError> {
         self.manifest().save(disk)?;
         for name in self.orphans.drain(..) {
-            // What stays is removed when the store is opened.
+            // Files that cannot be removed now are removed when the store is opened.
             let _ = disk.remove(&name);
         }
         Ok(())
@@ -143,12 +143,13 @@ impl Shared {
         }
     }
 
-    /// Gives room of the reserve to something that the disk has refused for want of it; says whether there was any.
+    /// Releases bytes of the reserve for a write that failed with a full disk. Returns whether any were released.
     pub(crate) fn use_reserve(&self, bytes: u64) -> bool {
         self.release(bytes, 0)
     }
 
-    /// The same for a merge, which leaves half of the reserve to the journal: without that nobody could even delete.
+    /// Releases bytes of the reserve for a merge. Half of the reserve stays for the journal, without which deletes
+    /// would fail.
     pub(crate) fn use_reserve_for_merge(&self) -> bool {
         let half = self.settings.reserve_bytes / 2;
         self.release(half, half)
@@ -196,7 +197,7 @@ impl Shared {
     }
 }
 
-/// What the merging thread is asked for.
+/// Requests to the merging thread.
 #[derive(Default)]
 pub(crate) struct Work {
     wanted: Mutex<Wanted>,
@@ -227,7 +228,7 @@ impl Work {
         self.wanted().stop
     }
 
-    /// Takes what is asked for, but for the wish to stop, which stays. Waits for it, at most for a time.
+    /// Takes the requests, except for the request to stop, which stays. Waits for one, at most for `longest`.
     pub(crate) fn take(&self, longest: Option<Duration>) -> Wanted {
         let idle = |wanted: &mut Wanted| *wanted == Wanted::default();
         let wanted = self.wanted();

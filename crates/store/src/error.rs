@@ -1,11 +1,11 @@
-//! What can go wrong, and what to do about it.
+//! Errors of the store, each with a remedy.
 
 use std::io;
 
 use crate::State;
 
-/// A disk says by this that its files are another process's now, and that nothing can be written here ever again. The
-/// store then goes on reading, tells nobody of a commit any more, and does not try again.
+/// The disk reports that another process owns its files, and that no write here will ever succeed. The store then
+/// serves reads, reports no more commits, and does not retry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Fenced(String);
@@ -22,7 +22,7 @@ impl Fenced {
     }
 }
 
-/// Why something could not be read.
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The disk refused.
@@ -30,10 +30,10 @@ pub enum ReadError {
     Io {
         /// The file's name in the store's directory.
         file: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The bytes are not those that were written.
+    /// The bytes differ from those written.
     #[error(
         "{file} is damaged at byte {offset}: {what}; `tidegate store check DIR` lists all damage, \
          `tidegate store export --salvage DIR` saves what can be read"
@@ -43,7 +43,7 @@ pub enum ReadError {
         file: String,
         /// Where the damage begins, bytes from the beginning of the file.
         offset: u64,
-        /// What was found.
+        /// A description of the damage.
         what: String,
     },
     /// A file that belongs to the store is not there.
@@ -76,7 +76,7 @@ pub enum ReadError {
     Stopped,
 }
 
-/// Why a store could not be opened. Nothing was changed that makes a second attempt worse.
+/// Why a store could not be opened. The attempt changed nothing that would make a second attempt worse.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has it open.
@@ -88,7 +88,7 @@ pub enum OpenError {
     /// The directory cannot be written.
     #[error("cannot write into the store's directory: {source}; give its owner write permission, or take another one")]
     ReadOnly {
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// There is no room for the few files of an empty store.
@@ -96,7 +96,7 @@ pub enum OpenError {
     NoSpace {
         /// The file that could not be written.
         file: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file could not be written.
@@ -104,10 +104,10 @@ pub enum OpenError {
     Write {
         /// The file's name in the store's directory.
         file: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Nothing can be written here ever again.
+    /// No write here will ever succeed.
     #[error("the store is another process's now: {0}")]
     Fenced(String),
     /// A file could not be read, is missing or damaged.
@@ -120,7 +120,7 @@ fn holder_text(holder: Option<&u32>) -> String {
 }
 
 impl OpenError {
-    /// What it makes of a store that runs; given a text.
+    /// The state of a running store after this error; takes a text.
     pub(crate) fn state(&self) -> fn(String) -> State {
         match self {
             Self::NoSpace { .. } => |_| State::Full,
@@ -129,7 +129,7 @@ impl OpenError {
         }
     }
 
-    /// What a failed write is called.
+    /// The error for a failed write.
     pub(crate) fn writing(file: &str, source: io::Error) -> Self {
         let file = file.to_owned();
         if Fenced::is_in(&source) {
@@ -144,7 +144,7 @@ impl OpenError {
 }
 
 impl ReadError {
-    /// What a failed read is called; a file that is not there is missing.
+    /// The error for a failed read; a file that does not exist is reported as missing.
     pub(crate) fn reading(file: &str, source: io::Error) -> Self {
         let file = file.to_owned();
         match source.kind() {
@@ -162,7 +162,7 @@ impl ReadError {
 /// Why a batch was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// The bytes are not made of operations.
+    /// The payload is not a sequence of operations.
     #[error(transparent)]
     Malformed(#[from] crate::OperationError),
     /// The batch is larger than a frame of the journal can be.

@@ -1,8 +1,8 @@
 //! Keys and values on a disk that survive `kill -9`, power loss and a full disk.
 //!
-//! Several writers hand in batches of operations; one journal takes them in one total order, a group of batches with
-//! one `fdatasync`, and tells each writer how far it is committed. In the background closed parts of the journal are
-//! merged into one sorted table. The store knows nothing of what its keys mean.
+//! Several writers submit batches of operations. One journal takes them in one total order, a group of batches with one
+//! `fdatasync`, and reports to each writer how far it is committed. In the background, closed files of the journal are
+//! merged into one sorted table. The store does not interpret its keys.
 //!
 //! ```text
 //! let disk = Arc::new(RealDisk::create(path)?);
@@ -10,7 +10,7 @@
 //! store.for_each(&mut |key, value| ...)?;                    // everything, in ascending order of the keys
 //! let running = store.start(|writer: u16, sequence: u64| ...)?; // threads; called back after each group
 //! let writer = running.writer(0);
-//! writer.submit(1, batch)?;                                   // committed when (0, 1) or (0, higher) is told
+//! writer.submit(1, batch)?;                                   // committed when (0, 1) or (0, higher) is reported
 //! running.reader().load(from, to, max_bytes, Box::new(|loaded| ...));
 //! running.status().is_full();
 //! running.stop();
@@ -19,8 +19,8 @@
 //! - From outside: `store`, [`operation`] (batches), `settings`, `status`, [`inspect`] (a store at rest).
 //! - On the disk: `disk` (the seam, real and simulated), `journal`, `table`, `manifest`, `catalog` (which files are in
 //!   use).
-//! - What it does: `threads` (they wait and call), `recovery` (a start), `merge` with `pace`, `room` and `sweep`
-//!   (policies), `load` (reads while it runs), `reserve` (room for when the disk has none).
+//! - Behaviour: `threads` (they wait and call), `recovery` (a start), `merge` with `pace`, `room` and `sweep`
+//!   (policies), `load` (reads while it runs), `reserve` (space for a full disk).
 
 pub mod inspect;
 pub mod operation;

@@ -39,11 +39,11 @@ impl Place {
     }
 }
 
-/// Answers loads. It keeps an index of the journal that goes only as far as the last load needed it.
+/// Answers loads. Its index of the journal extends only as far as the last load needed.
 pub(crate) struct Loader {
     shared: Arc<Shared>,
     index: BTreeMap<Box<[u8]>, Place>,
-    /// The segment up to which the index goes.
+    /// The last indexed segment.
     segment: u64,
     /// Where in it.
     position: u64,
@@ -62,7 +62,7 @@ impl Loader {
     pub(crate) fn load(&mut self, from: &[u8], to: &[u8], max_bytes: usize) -> Result<Loaded, ReadError> {
         let catalog = self.shared.catalog().clone();
         if let Err(error) = self.catch_up(&catalog) {
-            // What is half done is done again.
+            // After a failure the index is built again.
             self.forget();
             return Err(error);
         }
@@ -111,7 +111,7 @@ impl Loader {
         (self.segment, self.position, self.number) = (0, 0, 0);
     }
 
-    /// Brings the index up to what is committed.
+    /// Extends the index to all committed batches.
     fn catch_up(&mut self, catalog: &Catalog) -> Result<(), ReadError> {
         if self.abandoned != catalog.abandoned {
             // The index may name places that were given up.
@@ -194,7 +194,7 @@ fn read_value(catalog: &Catalog, place: Place) -> Result<Option<Vec<u8>>, ReadEr
     let value = read_part(&*segment.file, offset, u64::from(length));
     let value = value.map_err(|error| ReadError::reading(&name, error))?;
     if crc32c::crc32c(&value) != checksum {
-        return Err(ReadError::damaged(&name, offset, "a value is not what was written"));
+        return Err(ReadError::damaged(&name, offset, "a value does not match its checksum"));
     }
     Ok(Some(value))
 }

@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 /// Longest manifest that is read, bytes.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What the manifest says.
+/// The content of the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// The generation of the table.
@@ -108,11 +108,11 @@ impl Manifest {
         Self::decode(&text).map(Some)
     }
 
-    /// Puts it in the place of the present one. When that fails, nobody knows which of the two is there after power
-    /// loss, so no file that either names may be removed.
+    /// Replaces the present manifest. After a failure it is unknown which of the two survives a power loss, so no file
+    /// that either names may be removed.
     pub(crate) fn save(&self, disk: &dyn Disk) -> Result<(), OpenError> {
         let writing = |error| OpenError::writing(NAME, error);
-        // A fresh file: what a failed sync left behind in an old one is not to be trusted.
+        // A new file: after a failed sync, the content of the old one cannot be trusted.
         let _ = disk.remove(ASIDE);
         let file = disk.create(ASIDE).map_err(writing)?;
         file.write_at(self.encode().as_bytes(), 0).map_err(writing)?;
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_every_flipped_bit_is_found() {
+    fn a_manifest_is_read_back_and_every_flipped_bit_is_found() {
         let manifest = Manifest { table: Some(7), merged: 100, next: 12, segments: vec![(10, 100), (11, 250)] };
         let text = manifest.encode();
         assert_eq!(Manifest::decode(&text).unwrap(), manifest);

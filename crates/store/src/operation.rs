@@ -87,7 +87,7 @@ pub fn delete(batch: &mut Vec<u8>, key: &[u8]) -> Result<(), OperationError> {
     Ok(())
 }
 
-/// The operations of a batch, in order. After the first error there are none.
+/// The operations of a batch, in order. Iteration ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Operations<'a> {
     bytes: &'a [u8],
@@ -148,7 +148,7 @@ pub(crate) fn first(bytes: &[u8]) -> Option<(Operation<'_>, usize)> {
 /// Counts the operations of a batch.
 ///
 /// # Errors
-/// When the bytes are not made of operations.
+/// When the payload is malformed.
 pub fn count(batch: &[u8]) -> Result<u64, OperationError> {
     let mut found = 0;
     for operation in Operations::new(batch) {
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_are_those_that_were_agreed() {
+    fn the_bytes_are_the_documented_ones() {
         let mut batch = Vec::new();
         put(&mut batch, b"k", b"vv").unwrap();
         delete(&mut batch, b"kk").unwrap();

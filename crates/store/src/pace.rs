@@ -1,11 +1,11 @@
-//! How much journal there may be: when it is merged, when writing slows down so that merges keep up, and when it is
-//! worth a merge that nothing else is to do. Pure, so that the policy can be read and tested in one place.
+//! Limits of the journal: when it is merged, when writes slow down so that merges keep up, and when an idle store is
+//! merged. Pure, so that the policy can be read and tested in one place.
 
 use std::time::Duration;
 
 use crate::Settings;
 
-/// Longest pause before a group while the journal is between half of what a start may have to replay and all of it.
+/// Longest pause before a group while the journal is between half of the replay limit and all of it.
 const LONGEST_SLOWING: Duration = Duration::from_millis(50);
 /// How often a writer that waits for a merge looks whether it is over.
 const WAITING: Duration = Duration::from_millis(10);
@@ -23,8 +23,8 @@ pub(crate) enum Pace {
     Wait(Duration),
 }
 
-/// Most bytes of journal that a start has to replay: what is set, or as much as the table holds if that is more, since
-/// a start reads the table anyway.
+/// Most bytes of journal that a start has to replay: the setting, or the size of the table if that is more, since a
+/// start reads the table anyway.
 pub(crate) fn replay_limit(settings: &Settings, table_bytes: u64) -> u64 {
     // Less than a few files cannot be kept to: only closed files are merged.
     settings.replay_max_bytes.max(settings.segment_bytes.saturating_mul(4)).max(table_bytes)
@@ -36,8 +36,8 @@ pub(crate) fn merge_threshold(settings: &Settings, table_bytes: u64, is_full: bo
     if is_full { usual.min(settings.segment_bytes.max(table_bytes / 8)) } else { usual }
 }
 
-/// How fast groups may be written with so much journal. Merges that fail hold nobody up: then the journal grows, as it
-/// does while the disk has no room for a table, and the log says so.
+/// How fast groups may be written with so much journal. Failing merges slow no writer down: the journal then grows, as
+/// it does while the disk has no space for a table, and the log reports it.
 pub(crate) fn pace(settings: &Settings, journal_bytes: u64, table_bytes: u64, merges_fail: bool) -> Pace {
     let limit = replay_limit(settings, table_bytes);
     let half = limit / 2;
@@ -51,7 +51,7 @@ pub(crate) fn pace(settings: &Settings, journal_bytes: u64, table_bytes: u64, me
     Pace::Slow(LONGEST_SLOWING * permille / 1000)
 }
 
-/// Whether a store to which nothing comes should be merged, so that the next start has little to replay.
+/// Whether an idle store should be merged, so that the next start has little to replay.
 pub(crate) fn wants_checkpoint(settings: &Settings, journal_bytes: u64, table_bytes: u64) -> bool {
     journal_bytes > settings.checkpoint_min_bytes.max(table_bytes / CHECKPOINT_PART)
 }
@@ -63,7 +63,7 @@ mod tests {
     const MIB: u64 = 1024 * 1024;
 
     #[test]
-    fn a_merge_is_wanted_long_before_the_limit_of_a_start_is_reached() {
+    fn a_merge_starts_long_before_the_replay_limit() {
         let settings = Settings::default();
         assert_eq!(merge_threshold(&settings, 0, false), settings.merge_min_bytes);
         let large = Settings { merge_min_bytes: 64 * 1024 * MIB, ..settings.clone() };
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_slows_down_from_half_the_limit_on_and_waits_at_the_limit() {
+    fn writes_slow_down_from_half_the_limit_and_stop_at_it() {
         let settings = Settings { replay_max_bytes: 400 * MIB, ..Settings::default() };
         let at = |journal| pace(&settings, journal * MIB, 0, false);
         assert_eq!(at(0), Pace::Go);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn merges_that_fail_hold_nobody_up() {
+    fn failing_merges_slow_no_writer_down() {
         let settings = Settings::default();
         assert_eq!(pace(&settings, u64::MAX, 0, true), Pace::Go);
     }

@@ -1,4 +1,4 @@
-//! Opens a store: finds out what the last process left behind, and goes on from there.
+//! Opens a store: reads the files of the last process, and continues from their state.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::operation;
 use crate::table::{self, Table};
 use crate::{LockError, OpenError, ReadError, Settings, SweepFactory};
 
-/// What was found when a store was opened.
+/// The findings when a store was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// There was no store yet.
@@ -27,7 +27,7 @@ pub struct RecoveryReport {
     pub bytes: u64,
     /// Entries of the table.
     pub table_entries: u64,
-    /// What the end of the journal had that was never committed, and is left behind.
+    /// The uncommitted end of the journal, which is dropped.
     pub torn: Option<Torn>,
     /// Files of interrupted work that were removed.
     pub removed: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Torn {
     pub frames: u64,
 }
 
-/// What opening makes.
+/// The result of opening.
 pub(crate) struct Recovered {
     pub(crate) shared: Arc<Shared>,
     pub(crate) writer: JournalWriter,
@@ -63,14 +63,14 @@ pub(crate) struct Found {
     pub(crate) journal: Journal,
 }
 
-/// What the journal holds.
+/// The content of the journal.
 #[derive(Default)]
 pub(crate) struct Journal {
     /// The number of the next frame.
     pub(crate) next: u64,
     /// Frames below are known to be synced.
     pub(crate) durable: u64,
-    /// The frames from `durable` on: nobody knows whether they are on the disk or only in the system's memory.
+    /// The frames from `durable` on. They may be on the disk, or only in the system's memory.
     pub(crate) unsynced: Vec<u8>,
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
@@ -78,7 +78,7 @@ pub(crate) struct Journal {
     pub(crate) torn: Option<Torn>,
 }
 
-/// Opens a store, or makes one where there is none.
+/// Opens a store, or creates one.
 pub(crate) fn recover(disk: Arc<dyn Disk>, settings: Settings, sweep: SweepFactory) -> Result<Recovered, OpenError> {
     let lock = disk.lock().map_err(|error| match error {
         LockError::Held { holder } => OpenError::Locked { holder },
@@ -114,7 +114,7 @@ pub(crate) fn require_empty(names: &[String]) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Begins a file for what comes, and removes what is of no use any more.
+/// Creates a file for new frames, and removes unneeded files.
 fn go_on(
     disk: Arc<dyn Disk>,
     settings: Settings,
@@ -125,7 +125,7 @@ fn go_on(
     lock: LockGuard,
 ) -> Result<Recovered, OpenError> {
     let Found { manifest, table, mut segments, journal } = found;
-    // Nothing of a file that has no frame of its own is needed, so that many starts do not leave many files.
+    // A file without frames of its own is dropped, so that many starts do not leave many files.
     segments.retain(|segment| segment.end() > FIRST_FRAME && segment.first < journal.durable);
     let kept: Vec<String> =
         segments.iter().map(|segment| segment.name()).chain(table.iter().map(|table| table.name.clone())).collect();
@@ -208,7 +208,7 @@ pub(crate) fn open_segment(disk: &dyn Disk, id: u64, first: u64) -> Result<Segme
 /// The frames of a segment, as far as they are right.
 pub(crate) struct Scanned {
     pub(crate) bytes: Vec<u8>,
-    /// Where the frames begin in the bytes, each with its number and what it says is synced.
+    /// The offset of each frame in the bytes, with its number and the number up to which it declares frames synced.
     pub(crate) frames: Vec<(usize, frame::Frame)>,
     /// Where the frames end in the bytes.
     pub(crate) end: usize,
@@ -266,7 +266,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Looks at the end of the newest file: what was certainly synced, what perhaps, and what was half written.
+    /// Reads the end of the newest file: the synced frames, the possibly synced ones, and a torn one.
     fn read_end(&mut self, segment: &Segment, scanned: &Scanned) -> Result<(), ReadError> {
         let end = FIRST_FRAME + scanned.end as u64;
         let Tail { bytes, frames, durable, witness, work } =

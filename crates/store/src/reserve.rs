@@ -1,7 +1,7 @@
-//! Room for a time when something else has filled the disk: a file that takes space and holds nothing. When the disk
-//! refuses a write for want of space, a part of the file is given back to the file system and the write is repeated. So
-//! a start works, clients can fetch, and what they delete gives room back. New work is refused from the first part on
-//! until the file is whole again.
+//! The reserve: a file that only takes space, for the case that another program has filled the disk. When a write fails
+//! for want of space, a part of the file is given back to the file system and the write is repeated. So a start works,
+//! clients can fetch, and their deletes free space. New messages are refused from the first part on, until the file has
+//! its full size again.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// What of it an earlier process has left.
+    /// The file that an earlier process has left.
     pub(crate) fn find(disk: &dyn Disk, wanted: u64) -> Self {
         let held = disk.open(NAME).and_then(|file| file.length()).unwrap_or(0);
         Self { wanted, held: Mutex::new(held) }
@@ -43,7 +43,7 @@ impl Reserve {
         self.wanted.saturating_sub(*self.held())
     }
 
-    /// Gives at least so many bytes back to the file system, but for what is to stay. Says whether it gave any.
+    /// Gives at least `bytes` back to the file system, but keeps `stays` bytes. Returns whether it gave any.
     pub(crate) fn release(&self, disk: &dyn Disk, bytes: u64, stays: u64) -> bool {
         let mut held = self.held();
         let spare = held.saturating_sub(stays);
@@ -63,10 +63,10 @@ impl Reserve {
         }
     }
 
-    /// Makes the file as long as it should be. What fails leaves it as it was.
+    /// Extends the file to its full size. After a failure it has its old size.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The error of the disk.
     pub(crate) fn fill(&self, disk: &dyn Disk) -> io::Result<()> {
         let mut held = self.held();
         if *held == self.wanted {

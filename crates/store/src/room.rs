@@ -1,9 +1,9 @@
-//! When a full store is merged so that what is dead gives its room back. Pure, so that the policy can be read and
+//! Decides when a full store is merged to free the space of dead entries. Pure, so that the policy can be read and
 //! tested in one place.
 //!
-//! What deletes is some tens of bytes where what it deletes was thousands, so the usual threshold of journal would
-//! never be reached: a full store is merged as soon as anything was written to it, and once after it was opened. A
-//! store full of what is alive must not be merged in circles for that.
+//! A delete takes tens of bytes of journal where the deleted entry took thousands, so the usual threshold would never
+//! be reached. A full store is therefore merged after any write, and once after it was opened. A store that is full of
+//! live entries must not be merged again and again.
 
 use std::time::{Duration, Instant};
 
@@ -59,13 +59,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_merge_for_room_comes_at_once_and_none_while_there_is_room() {
+    fn a_full_store_is_merged_at_once_and_others_are_not() {
         assert!(Room::default().is_due(Instant::now(), true, Duration::from_secs(60)));
         assert_eq!(merges(100, |_| false, Duration::ZERO), 0);
     }
 
     #[test]
-    fn a_store_full_of_what_is_alive_is_merged_ever_more_rarely() {
+    fn a_store_full_of_live_entries_is_merged_ever_more_rarely() {
         // At 0, 1, 3, 7, 15, 23 s and so on.
         assert_eq!(merges(10, |_| true, Duration::ZERO), 4);
         assert_eq!(merges(100, |_| true, Duration::ZERO), 4 + 11);

@@ -1,4 +1,4 @@
-//! What can be set when a store is opened.
+//! Settings for opening a store.
 
 use std::time::Duration;
 
@@ -22,26 +22,26 @@ pub struct Settings {
     /// Size at which a journal file is closed and the next one begun, bytes. A single larger batch makes a larger file.
     pub segment_bytes: u64,
     /// A merge begins when the closed journal files hold more than this and more than half the table, bytes; at the
-    /// latest with half of what a start may have to replay.
+    /// latest at half of `replay_max_bytes`.
     pub merge_min_bytes: u64,
-    /// Journal that a merge sorts in memory at once, bytes; what is beyond is sorted in portions through files.
+    /// Journal that a merge sorts in memory at once, bytes. A larger journal is sorted in portions through files.
     pub merge_memory_bytes: u64,
     /// Most journal that a start may have to replay, bytes, or as much as the table holds if that is more. From half of
     /// it on writing is slowed down so that merges keep up, and at the limit it waits for the merge, unless merges
     /// fail. At least four times `segment_bytes`.
     pub replay_max_bytes: u64,
-    /// How long nothing comes until what is in the journal is merged though it would not be time yet.
+    /// Time without a write after which the journal is merged before it reaches its threshold.
     pub checkpoint_after: Duration,
     /// Journal up to which that is not worth it, nor with less than an eighth of the table, bytes.
     pub checkpoint_min_bytes: u64,
-    /// Bytes of all files above which [`Status::is_full`](crate::Status::is_full) says so. Writing goes on for another
-    /// `min_free_bytes`, for what deletes. 0 is no limit.
+    /// Bytes of all files above which [`Status::is_full`](crate::Status::is_full) is true. Writes are accepted for
+    /// another `min_free_bytes`, so that entries can be deleted. 0 is no limit.
     pub max_bytes: u64,
     /// Free space of the file system below which [`Status::is_full`](crate::Status::is_full) says so, bytes.
     pub min_free_bytes: u64,
-    /// Bytes of a file that is kept so that a start and deletions have room when something else has filled the disk.
-    /// While a part of it is used, [`Status::is_full`](crate::Status::is_full) says so. It is made by the threads of a
-    /// running store where `min_free_bytes` stay free beside it. 0 is none.
+    /// Size of the reserve file, bytes. It gives a start and deletions space when another program has filled the disk.
+    /// While a part of it is used, [`Status::is_full`](crate::Status::is_full) is true. The threads of a running store
+    /// create it where `min_free_bytes` stay free beside it. 0 means no reserve.
     pub reserve_bytes: u64,
     /// Bytes handed in and not yet committed above which [`Status::is_full`](crate::Status::is_full) says so.
     pub max_pending_bytes: u64,

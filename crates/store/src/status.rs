@@ -1,4 +1,4 @@
-//! How the store is doing, for those who ask from other threads.
+//! The status of the store, for other threads.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,21 +8,21 @@ use std::time::Duration;
 use crate::Fenced;
 use crate::disk::is_full;
 
-/// What the store can do at the moment.
+/// The operations that the store can do at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Everything.
     Ok,
     /// There is no room to write: batches wait until there is.
     Full,
-    /// The disk fails: batches wait and are tried again. The text says what it said.
+    /// The disk fails: batches wait and are retried. The text is the error of the disk.
     Failing(String),
-    /// The files are another process's now: nothing is committed here any more, and this state does not end.
+    /// Another process owns the files: no commit will ever succeed here, and this state does not end.
     Fenced(String),
 }
 
 impl State {
-    /// What a failed write or sync makes of the store; given a text.
+    /// The state after a failed write or sync; takes a text.
     pub(crate) fn after(error: &io::Error) -> fn(String) -> Self {
         match error {
             error if is_full(error) => |_| Self::Full,
@@ -60,7 +60,7 @@ pub struct Status {
     pub(crate) segments: AtomicU64,
     pub(crate) loads: AtomicU64,
     pub(crate) table_entries: AtomicU64,
-    /// Limits, so that `is_full` needs nothing else.
+    /// Limits that `is_full` needs.
     pub(crate) max_bytes: AtomicU64,
     pub(crate) min_free_bytes: AtomicU64,
     pub(crate) max_pending_bytes: AtomicU64,
@@ -97,7 +97,7 @@ numbers! {
     free_bytes,
     /// Bytes handed in and not yet committed.
     pending_bytes,
-    /// Bytes of the reserve that were used since something else has filled the disk.
+    /// Bytes of the reserve that were used since another program filled the disk.
     reserve_missing,
     /// Batches committed since the store was opened.
     batches,
@@ -128,8 +128,8 @@ numbers! {
 }
 
 impl Status {
-    /// Whether the broker should take no new work: little room is left, too much waits to be written, or nothing can be
-    /// written at all.
+    /// Whether the broker should refuse new messages: little space is left, too many bytes wait to be written, or
+    /// writes fail.
     pub fn is_full(&self) -> bool {
         let pending = self.max_pending_bytes.load(Ordering::Relaxed);
         self.stuck.load(Ordering::Relaxed) || self.is_beyond_limits() || (pending > 0 && self.pending_bytes() > pending)
@@ -152,7 +152,7 @@ impl Status {
         self.journal_bytes() + self.table_bytes()
     }
 
-    /// What the store can do at the moment.
+    /// The current state.
     pub fn state(&self) -> State {
         held(&self.state).clone().unwrap_or(State::Ok)
     }
@@ -183,7 +183,7 @@ impl Status {
         }
     }
 
-    /// Whether nothing can be written ever again.
+    /// Whether another process owns the files, so that no write will ever succeed.
     pub fn is_fenced(&self) -> bool {
         self.stuck.load(Ordering::Relaxed) && matches!(self.state(), State::Fenced(_))
     }
@@ -192,7 +192,7 @@ impl Status {
         let mut now = held(&self.state);
         let is_stuck = state != State::Ok;
         *now = Some(state);
-        // Under the lock: whoever sees that nothing is written, and asks why, is told.
+        // Set under the lock, so that a reader that sees it also finds the reason.
         self.stuck.store(is_stuck, Ordering::Relaxed);
     }
 

@@ -16,7 +16,7 @@ use crate::recovery::{self, RecoveryReport};
 use crate::threads::{self, Message, Request};
 use crate::{OpenError, ReadError, Settings, Status, SubmitError, SweepFactory};
 
-/// Who is told what is committed.
+/// The receiver of commit notifications.
 pub trait Commits: Send {
     /// All batches of this writer up to this sequence are committed. Called once for each writer and group, in the
     /// order of the journal, from the store's writing thread: it should only hand the news over.
@@ -29,19 +29,19 @@ impl<F: FnMut(u16, u64) + Send> Commits for F {
     }
 }
 
-/// What opening gives.
+/// The result of opening.
 pub struct Opened {
     /// The store, at rest.
     pub store: Store,
-    /// What was found.
+    /// The findings of the recovery.
     pub report: RecoveryReport,
 }
 
-/// Opens the store of a disk, or makes one where there is none.
+/// Opens the store of a disk, or creates one.
 ///
 /// # Errors
 /// When another process has it, when a file cannot be read, is damaged, missing or of another version, and when the
-/// disk cannot be written. Nothing is changed then that makes a second attempt worse.
+/// disk cannot be written. The attempt changed nothing that would make a second attempt worse.
 pub fn open(disk: Arc<dyn Disk>, settings: Settings, sweep: SweepFactory) -> Result<Opened, OpenError> {
     let recovered = recovery::recover(disk, settings, sweep)?;
     let store = Store { shared: recovered.shared, writer: recovered.writer, lock: recovered.lock };
@@ -79,7 +79,7 @@ fn log_full(status: &Status) {
             max,
             free,
             min_free,
-            "the store is full at its start: it takes no more before what is dead was merged away and there is room"
+            "the store is full at its start: it accepts no messages until a merge has freed space"
         );
     }
 }
@@ -95,12 +95,12 @@ pub struct Store {
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
 impl Store {
-    /// Visits all live entries in ascending order of their keys, but for those that the sweep refuses. Every block and
-    /// frame is checked on the way.
+    /// Visits all live entries in ascending order of their keys, except for those that the sweep refuses. Every block
+    /// and frame is checked on the way.
     ///
     /// # Errors
-    /// When something cannot be read or is damaged; also when the journal is so long that it is sorted through files
-    /// and they cannot be written.
+    /// When a part cannot be read or is damaged; also when the journal has to be sorted through files and they cannot
+    /// be written.
     pub fn for_each(&self, visit: &mut Visit<'_>) -> Result<(), MergeError> {
         visit_all(&self.shared, visit)
     }
@@ -170,12 +170,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// Something to hand batches in with. A number belongs to one writer, whose sequences ascend.
+    /// A handle for submitting batches. Each number belongs to one writer, whose sequences ascend.
     pub fn writer(&self, number: u16) -> Writer {
         Writer { number, shared: Arc::clone(&self.shared), sender: self.sender.clone() }
     }
 
-    /// Something to load with.
+    /// A handle for loading entries.
     pub fn reader(&self) -> Reader {
         Reader { loads: self.loads.clone() }
     }
@@ -185,13 +185,13 @@ impl Running {
         Arc::clone(&self.shared.status)
     }
 
-    /// Asks for a merge of what is closed, though it would not be time yet.
+    /// Requests a merge of the closed journal files, below the threshold, too.
     pub fn ask_for_merge(&self) {
         self.shared.work.ask(|wanted| wanted.merge = true);
     }
 
-    /// Commits what was handed in, says so, and ends the threads. A batch that the disk keeps refusing is given up
-    /// after a few attempts: it was never said to be committed.
+    /// Commits the submitted batches, reports their commits, and ends the threads. A batch that the disk keeps refusing
+    /// is dropped after a few attempts; its commit is never reported.
     pub fn stop(self) {
         drop(self);
     }
@@ -219,12 +219,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Hands in a batch of operations, as [`operation`] says; without operations it is a barrier. It never waits: the
-    /// commit is told through [`Commits`]. Sequences ascend. How much may wait is for the caller to keep, who asks
-    /// [`Status::is_full`] before taking new work.
+    /// Submits a batch of operations, as [`operation`] describes them; a batch without operations is a barrier. It
+    /// never waits: [`Commits`] reports the commit. Sequences ascend. The caller limits the number of pending batches,
+    /// and asks [`Status::is_full`] before it accepts new messages.
     ///
     /// # Errors
-    /// When the bytes are not made of operations, are too many, or the store has been stopped.
+    /// When the payload is malformed, has too many operations, or the store has been stopped.
     pub fn submit(&self, sequence: u64, payload: Vec<u8>) -> Result<(), SubmitError> {
         let batch = make_batch(&self.shared, self.number, sequence, payload)?;
         let weight = batch.weight();
@@ -239,14 +239,14 @@ fn make_batch(shared: &Shared, writer: u16, sequence: u64, payload: Vec<u8>) -> 
     if payload.len() > MAX_PAYLOAD {
         return Err(SubmitError::TooLarge(payload.len()));
     }
-    // What is not made of operations must not come into the journal: nobody could open the store again.
+    // A malformed payload must not reach the journal: the store could never be opened again.
     let operations = operation::count(&payload)?;
     let batch = Batch { writer, sequence, operations, payload };
     shared.status.pending_bytes.fetch_add(batch.weight(), Relaxed);
     Ok(batch)
 }
 
-/// What a load's answer is given to.
+/// Receives the result of a load.
 pub type LoadCallback = Box<dyn FnOnce(Result<Loaded, ReadError>) + Send>;
 
 /// Loads entries while the store runs.
@@ -256,9 +256,9 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Loads the entries from a key on and below another one: at least everything that was committed before. At most
-    /// `max_bytes` of keys and values, but at least one entry. The answer comes from a thread of the store, or from
-    /// this one when it is [`ReadError::Busy`] or [`ReadError::Stopped`].
+    /// Loads the entries from `from` on and below `to`, including at least everything that was committed before the
+    /// call. Returns at most `max_bytes` of keys and values, but at least one entry. The callback runs on a thread of
+    /// the store, or on this one for [`ReadError::Busy`] and [`ReadError::Stopped`].
     pub fn load(&self, from: Vec<u8>, to: Vec<u8>, max_bytes: usize, callback: LoadCallback) {
         let request = Request::Load(threads::Load { from, to, max_bytes, callback });
         let (request, error) = match self.loads.try_send(request) {
@@ -272,7 +272,7 @@ impl Reader {
     }
 }
 
-/// A store that goes on only when it is told to, for tests and simulations.
+/// A store whose steps the caller triggers, for tests and simulations.
 pub struct Stepped {
     shared: Arc<Shared>,
     writer: JournalWriter,
@@ -292,17 +292,17 @@ impl Stepped {
         Ok(())
     }
 
-    /// Writes a group of what was handed in, and tells of its commit. Says whether nothing is left to do.
+    /// Writes a group of the submitted batches, and reports its commit. Returns whether no batch is left.
     pub fn step(&mut self) -> bool {
         self.writer.step(&mut *self.commits) == Step::Idle
     }
 
-    /// Syncs what is written, where the durability is relaxed.
+    /// Syncs the written frames, where the durability is relaxed.
     pub fn sync(&mut self) {
         self.writer.sync();
     }
 
-    /// Closes the file that is written, as a store does to which nothing comes, so that a merge takes all of it.
+    /// Closes the current file, as an idle store does, so that a merge takes all of it.
     pub fn checkpoint(&mut self) {
         self.writer.checkpoint();
     }
@@ -312,11 +312,11 @@ impl Stepped {
         self.writer.end();
     }
 
-    /// Goes on with a merge of what is closed, by so many entries; begins one when there is none. Says whether one is
-    /// under way.
+    /// Continues a merge of the closed files by so many entries; begins one when none is running. Returns whether one
+    /// is running.
     ///
     /// # Errors
-    /// When it failed; it was given up, and nothing is lost.
+    /// When the merge failed. It is dropped; no entry is lost.
     pub fn merge(&mut self, entries: usize) -> Result<bool, MergeError> {
         let merged = self.try_merge(entries);
         merged.inspect_err(|error| give_room(&self.shared, error))
@@ -351,7 +351,7 @@ impl Stepped {
     /// Makes a spare file of the journal, as the merging thread does in time.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The error of the disk.
     pub fn make_spare(&mut self) -> std::io::Result<()> {
         make_spare(&self.shared)
     }
@@ -359,7 +359,7 @@ impl Stepped {
     /// As [`Reader::load`], at once.
     ///
     /// # Errors
-    /// When something cannot be read.
+    /// When a part cannot be read.
     pub fn load(&mut self, from: &[u8], to: &[u8], max_bytes: usize) -> Result<Loaded, ReadError> {
         self.loader.load(from, to, max_bytes)
     }

@@ -1,11 +1,11 @@
-//! What a merge may leave behind.
+//! Entries that a merge drops although they were not deleted.
 
 use std::sync::Arc;
 
-/// Decides which entries are still worth keeping, for garbage that nobody deletes one by one.
+/// Decides which entries are kept, for garbage that is never deleted one by one.
 ///
-/// A sweep sees all live entries of one consistent state, once, in ascending order of their keys, so that it may
-/// remember an entry to judge those behind it. What it refuses is gone for good.
+/// A sweep sees all live entries of one consistent state, once, in ascending order of their keys. It may remember an
+/// entry to judge the ones behind it. A refused entry is gone for good.
 pub trait Sweep: Send {
     /// Whether the entry stays.
     fn keep(&mut self, key: &[u8], value: &[u8]) -> bool;

@@ -1,4 +1,4 @@
-//! What the store's threads do: they wait, and call what works without threads.
+//! The threads of the store: they wait, and call code that works without threads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use crate::room::Room;
 use crate::store::LoadCallback;
 use crate::{Commits, Durability, OpenError};
 
-/// Pause before what the disk refused is tried again; it doubles up to the longest.
+/// Pause before a failed write is retried; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How often the free space of a full disk is measured.
@@ -24,18 +24,18 @@ const IDLE_PAUSE: Duration = Duration::from_secs(5);
 /// Pause before a failed merge is tried again; it doubles up to the longest.
 const FIRST_MERGE_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_MERGE_PAUSE: Duration = Duration::from_secs(60);
-/// Attempts to write what is left when the store is stopped.
+/// Attempts to write the pending batches when the store is stopped.
 const STOP_ATTEMPTS: u32 = 3;
 /// Entries that a merge works on between two looks at whether it shall stop.
 const MERGE_STEP: usize = 4_096;
 
-/// What the writing thread is told.
+/// Messages to the writing thread.
 pub(crate) enum Message {
     Batch(Batch),
     Stop,
 }
 
-/// What the loading thread is told.
+/// Requests to the loading thread.
 pub(crate) enum Request {
     Load(Load),
     Stop,
@@ -99,19 +99,19 @@ pub(crate) fn write(
     finish(shared, &mut writer, &mut *commits);
 }
 
-/// Takes what still comes for a store that commits nothing any more, until it is stopped: it must not pile up.
+/// Drops the messages to a store that can commit no more, until it is stopped, so that they do not accumulate.
 fn end_fenced(receiver: &Receiver<Message>) {
     while let Ok(Message::Batch(_)) = receiver.recv() {}
 }
 
-/// What the writing thread waits for beside batches.
+/// The timers of the writing thread.
 #[derive(Default)]
 struct Wait {
-    /// When what failed is tried again.
+    /// The time of the next retry.
     retry: Option<Instant>,
-    /// When what is written has to be synced.
+    /// The time at which written frames must be synced.
     sync: Option<Instant>,
-    /// When the journal is merged if nothing comes until then.
+    /// The time at which the journal is merged, if no batch arrives before.
     checkpoint: Option<Instant>,
     /// The pause before the present group is over.
     slowed: bool,
@@ -157,7 +157,7 @@ impl Wait {
         true
     }
 
-    /// Sets the time of a checkpoint anew, if it is worth one.
+    /// Restarts the checkpoint timer, if there is enough journal to merge.
     fn idle_from(&mut self, shared: &Shared) {
         let (settings, status) = (&shared.settings, &shared.status);
         let wanted = pace::wants_checkpoint(settings, status.journal_bytes(), status.table_bytes());
@@ -177,7 +177,7 @@ impl Wait {
         if self.checkpoint.is_none_or(|time| time > Instant::now()) || writer.has_work() {
             return;
         }
-        // One attempt for each time that something came.
+        // One attempt after each period of writes.
         self.checkpoint = None;
         writer.checkpoint();
     }
@@ -218,7 +218,7 @@ fn sync_in_time(shared: &Shared, writer: &mut JournalWriter, wait: &mut Wait) {
     }
 }
 
-/// Writes what is left and says that the journal ends there.
+/// Writes the pending batches and closes the journal.
 fn finish(shared: &Shared, writer: &mut JournalWriter, commits: &mut dyn Commits) {
     let mut attempts = 0;
     while writer.has_work() && attempts < STOP_ATTEMPTS {
@@ -268,7 +268,7 @@ pub(crate) fn merge(shared: &Arc<Shared>) {
                     (failed_at, pause) = (None, FIRST_MERGE_PAUSE);
                     shared.status.merges_fail.store(false, Relaxed);
                 }
-                // Whoever has the files now merges them.
+                // The process that owns the files now merges them.
                 Err(MergeError::Write(OpenError::Fenced(_))) => return,
                 Err(error) => {
                     tracing::error!(%error, "a merge failed; it is tried again");

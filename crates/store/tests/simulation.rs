@@ -1,5 +1,5 @@
-//! Random batches of several writers over a disk that loses power, fails and tears: whatever was told to be committed
-//! is there after reopening, and what is there is a prefix of the order in which batches were handed in.
+//! Random batches of several writers over a disk that loses power, fails and tears. Every reported commit is present
+//! after reopening, and the content is a prefix of the order of submission.
 //!
 //! `STORE_SIM_SEEDS=1000` runs more seeds, `STORE_SIM_FIRST=17` begins with another one.
 
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// What was handed in, in order, and how far it is committed.
+/// The submitted batches in order, and how far they are committed.
 #[derive(Default)]
 struct History {
     /// The state after each batch; the first is that before the first batch.
@@ -76,8 +76,8 @@ impl History {
 
     /// How many batches are certainly there.
     fn committed(&self, committed: &Committed) -> usize {
-        let told = committed.lock().unwrap();
-        let last = self.batches.iter().rposition(|(writer, sequence)| *sequence <= told[usize::from(*writer)]);
+        let reported = committed.lock().unwrap();
+        let last = self.batches.iter().rposition(|(writer, sequence)| *sequence <= reported[usize::from(*writer)]);
         last.map_or(0, |index| index + 1)
     }
 }
@@ -95,7 +95,7 @@ fn settings(random: &mut Random) -> Settings {
     }
 }
 
-/// One life of a store: what it should hold in the beginning is the last state of the history.
+/// One life of a store. Its expected initial content is the last state of the history.
 struct Life {
     store: Stepped,
     committed: Committed,
@@ -104,11 +104,11 @@ struct Life {
 fn start(disk: &SimulatedDisk, settings: &Settings) -> Result<Life, OpenError> {
     let Opened { store, .. } = open(Arc::new(disk.clone()), settings.clone(), keep_all())?;
     let committed = Committed::default();
-    let told = Arc::clone(&committed);
+    let reported = Arc::clone(&committed);
     let commits = move |writer: u16, sequence: u64| {
-        let mut told = told.lock().unwrap();
-        assert!(told[usize::from(writer)] < sequence, "sequences are told once and ascend");
-        told[usize::from(writer)] = sequence;
+        let mut reported = reported.lock().unwrap();
+        assert!(reported[usize::from(writer)] < sequence, "sequences are reported once and ascend");
+        reported[usize::from(writer)] = sequence;
     };
     Ok(Life { store: store.stepped(Box::new(commits)), committed })
 }
@@ -214,7 +214,7 @@ fn run(seed: u64) {
     }
 }
 
-/// Does some of what threads do.
+/// Does some of the work of the threads.
 fn act(life: &mut Life, random: &mut Random, disk: &SimulatedDisk, history: &History, seed: u64) {
     if random.one_in(2) {
         life.store.step();
@@ -238,7 +238,7 @@ fn act(life: &mut Life, random: &mut Random, disk: &SimulatedDisk, history: &His
     if random.one_in(25) && !disk.is_powerless() {
         let certain = history.committed(&life.committed);
         let found = loaded(&mut life.store, random);
-        assert!(history.states[certain..].contains(&found), "seed {seed}: a load sees what was committed before it");
+        assert!(history.states[certain..].contains(&found), "seed {seed}: a load sees all earlier commits");
     }
 }
 
@@ -257,7 +257,7 @@ fn finish(life: &mut Life, disk: &SimulatedDisk, random: &mut Random, settings: 
 }
 
 #[test]
-fn nothing_that_was_committed_is_lost_and_what_is_there_is_a_prefix() {
+fn no_commit_is_lost_and_the_content_is_a_prefix() {
     let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let (first, seeds): (u64, u64) = (number("STORE_SIM_FIRST", 0), number("STORE_SIM_SEEDS", 60));
     for seed in first..first + seeds {

@@ -13,7 +13,7 @@ use tidegate_store::{
     keep_all, open,
 };
 
-/// Long enough for any machine; nothing waits this long when all is well.
+/// Longer than any healthy machine needs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn settings() -> Settings {
@@ -65,11 +65,11 @@ fn what_several_writers_commit_is_loaded_and_found_again() {
             writer.submit(sequence, batch).unwrap();
         }
     }
-    let mut told = [0; 3];
-    while told != [2_000; 3] {
+    let mut reported = [0; 3];
+    while reported != [2_000; 3] {
         let (writer, sequence) = commits.recv_timeout(PATIENCE).unwrap();
-        assert!(told[usize::from(writer)] < sequence);
-        told[usize::from(writer)] = sequence;
+        assert!(reported[usize::from(writer)] < sequence);
+        reported[usize::from(writer)] = sequence;
     }
     let all = load(&running.reader(), b"", b"z", usize::MAX).unwrap();
     assert!(all.entries.into_iter().collect::<BTreeMap<_, _>>() == model && all.next.is_none());
@@ -120,7 +120,7 @@ fn a_barrier_is_committed_when_all_before_it_are() {
 }
 
 #[test]
-fn what_is_no_batch_is_refused() {
+fn a_malformed_batch_is_refused() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
     let (running, _commits) = start(&disk, settings());
     let writer = running.writer(0);
@@ -158,7 +158,7 @@ fn a_disk_that_fails_for_a_while_delays_commits_and_loses_none() {
 }
 
 #[test]
-fn a_store_to_which_nothing_comes_is_merged_so_that_the_next_start_replays_little() {
+fn an_idle_store_is_merged_for_a_quick_start() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
     let settings = Settings {
         merge_min_bytes: 1 << 30,
@@ -182,7 +182,7 @@ fn a_store_to_which_nothing_comes_is_merged_so_that_the_next_start_replays_littl
 }
 
 #[test]
-fn a_journal_that_grows_faster_than_merges_holds_writers_up_and_stays_below_its_limit() {
+fn a_fast_growing_journal_slows_writers_and_keeps_its_limit() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
     let settings =
         Settings { segment_bytes: 16_384, merge_min_bytes: 1 << 30, replay_max_bytes: 100_000, ..settings() };
@@ -227,10 +227,10 @@ fn drain(running: &Running, commits: &Receiver<(u16, u64)>, keys: u64) {
 }
 
 #[test]
-fn a_full_store_whose_entries_are_deleted_is_free_again_by_itself() {
+fn a_full_store_frees_itself_after_deletes() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
     let limited = Settings { max_bytes: 1_000_000, min_free_bytes: 1_000_000, ..settings() };
-    // No merge for another reason would take what deletes.
+    // Other reasons for a merge are off, so only the limit can trigger one.
     let limited = Settings { checkpoint_after: PATIENCE * 10, ..limited };
     let limited = Settings { merge_min_bytes: 100_000_000, replay_max_bytes: 1_000_000_000, ..limited };
     let (running, commits) = start(&disk, limited);
@@ -242,9 +242,9 @@ fn a_full_store_whose_entries_are_deleted_is_free_again_by_itself() {
 }
 
 #[test]
-fn a_full_store_that_was_drained_before_it_was_stopped_is_free_again_after_its_start() {
+fn a_drained_full_store_is_free_after_a_restart() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
-    // Without a limit nothing is merged for room, so that the table still has all that is dead at the second start.
+    // Without a limit no merge frees space, so that the table still has all dead entries at the second start.
     let unlimited = Settings { merge_min_bytes: 100_000_000, replay_max_bytes: 1_000_000_000, ..settings() };
     let unlimited = Settings { checkpoint_after: PATIENCE * 10, ..unlimited };
     let limited = Settings { max_bytes: 1_000_000, ..unlimited.clone() };
@@ -263,7 +263,7 @@ fn a_full_store_that_was_drained_before_it_was_stopped_is_free_again_after_its_s
     assert_eq!((running.status().merges(), running.status().batches()), (1, 0));
 }
 
-/// Waits until something is so.
+/// Waits until the condition holds.
 fn until(so: impl Fn() -> bool) {
     let begin = std::time::Instant::now();
     while !so() {
@@ -273,7 +273,7 @@ fn until(so: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_store_that_is_fenced_tells_of_nothing_any_more_and_still_reads() {
+fn a_fenced_store_reports_no_commit_and_still_reads() {
     let simulated = SimulatedDisk::new(9);
     let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
     let (running, commits) = start(&disk, settings());
@@ -294,6 +294,6 @@ fn a_store_that_is_fenced_tells_of_nothing_any_more_and_still_reads() {
     assert!(status.is_full(), "nothing new is taken");
     assert_eq!(load(&running.reader(), b"", b"z", usize::MAX).unwrap().entries, [(b"a".to_vec(), b"1".to_vec())]);
     running.stop();
-    assert_eq!(commits.try_iter().count(), 0, "nothing was told after the fence");
+    assert_eq!(commits.try_iter().count(), 0, "no commit is reported after the fence");
     assert!(matches!(status.state(), State::Fenced(_)), "it does not end");
 }

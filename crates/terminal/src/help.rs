@@ -12,14 +12,14 @@ pub fn flowing(mut command: clap::Command) -> clap::Command {
 /// Joins lines that go on in the middle of a sentence. Examples and tables are indented and stay as they are.
 fn flow(text: &str) -> String {
     let mut flowed = String::with_capacity(text.len());
-    let (mut goes_on, mut is_first) = (false, true);
+    let (mut continues, mut is_first) = (false, true);
     for line in text.lines() {
         if !is_first {
-            flowed.push(if goes_on && line.starts_with(|first: char| !first.is_whitespace()) { ' ' } else { '\n' });
+            flowed.push(if continues && line.starts_with(|first: char| !first.is_whitespace()) { ' ' } else { '\n' });
         }
         flowed.push_str(line);
         is_first = false;
-        goes_on = !line.is_empty() && !line.starts_with(' ') && !line.ends_with('.');
+        continues = !line.is_empty() && !line.starts_with(' ') && !line.ends_with('.');
     }
     flowed
 }
@@ -30,8 +30,8 @@ mod tests {
 
     #[test]
     fn prose_flows_and_examples_stay() {
-        let text = "Examples:\n  one\n  two\n\nA sentence that\ngoes on. It ends\nhere.\nAnother: it\nends.";
-        let flowed = "Examples:\n  one\n  two\n\nA sentence that goes on. It ends here.\nAnother: it ends.";
+        let text = "Examples:\n  one\n  two\n\nA sentence that\ncontinues. It ends\nhere.\nAnother: it\nends.";
+        let flowed = "Examples:\n  one\n  two\n\nA sentence that continues. It ends here.\nAnother: it ends.";
         assert_eq!(flow(text), flowed);
     }
 }

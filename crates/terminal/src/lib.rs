@@ -1,4 +1,4 @@
-//! How a command of Tidegate speaks to a person: exit codes, errors, output, and help that fits the terminal.
+//! The terminal interface of Tidegate's commands: exit codes, errors, output, and help that fits the terminal.
 //!
 //! `tidegate` and `tidegate-lab` share it, so that both answer scripts and people in the same way.
 
@@ -11,13 +11,13 @@ use std::process::ExitCode;
 /// How a command ended. The numbers are part of the contract with scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It did what it was asked for.
+    /// The command succeeded.
     Ok,
-    /// Something outside went wrong: an address was taken, a file could not be written.
+    /// The environment failed: an address is in use, a file cannot be written.
     Failure,
     /// The command line or the configuration is wrong.
     Usage,
-    /// It did what it could, and something was left out.
+    /// The command succeeded in part; some items were left out.
     LeftOut,
 }
 

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use tidegate_admin::read_token;
 use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running};
 use tidegate_node::HostPort;
 
-use crate::admin_client::read_token;
 use crate::config::Config;
 use crate::config::address::AdminAddress;
 use crate::config::source::Source;

@@ -5,8 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use tidegate_admin::DrainRequest;
 use tidegate_console::Unavailable;
-use tidegate_console::api::{ControlError, DrainRequest};
+use tidegate_console::api::ControlError;
 use tidegate_engine::Evicted;
 use tidegate_node::NodeHandle;
 
@@ -37,7 +38,8 @@ impl Drain {
     /// When the system gives no thread. When a shard does not answer, which will join in as soon as it can.
     pub(crate) fn begin(&self, node: &NodeHandle, request: &DrainRequest) -> Result<(), ControlError> {
         let (goes_on, ended) = channel();
-        let (evicting, per_second, evict_after) = (node.clone(), request.per_second, request.evict_after);
+        let (evicting, per_second) = (node.clone(), request.per_second);
+        let evict_after = Duration::from_secs(request.evict_after_s);
         Builder::new()
             .name("drain".into())
             .spawn(move || evict(&evicting, &ended, per_second, evict_after))

@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-use tidegate_console::{OperationOutcome, Operations};
+use tidegate_admin::Reloaded;
+use tidegate_console::Operations;
 
 use crate::reload::Reloader;
 
@@ -28,13 +29,12 @@ impl BrokerOperations {
 }
 
 impl Operations for BrokerOperations {
-    fn reload(&self) -> OperationOutcome {
+    fn reload(&self) -> Reloaded {
         let Some(reloader) = self.reloader.get() else {
-            let body = r#"{"applied":false,"text":"the broker is starting; try again\n","changes":[]}"#;
-            return OperationOutcome { done: false, json: body.to_owned() };
+            return Reloaded::refused("the broker is starting; try again");
         };
         let outcome = reloader.reload();
         outcome.log();
-        OperationOutcome { done: outcome.is_applied(), json: outcome.to_json() }
+        outcome.to_answer()
     }
 }

@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::time::Duration;
 
+use tidegate_admin::homes::Place;
 use tidegate_engine::{UplinkOptions, UplinkSettings};
 use tidegate_mqtt::Version;
 use tidegate_node::{BrokerSettings, HostPort, ListenAddress, NodeHandle};
@@ -20,7 +21,6 @@ use crate::config::credentials::without_credentials;
 use crate::config::list::Networks;
 use crate::config::sections::Listener;
 use crate::config::sections::orchestrator::UplinkProtocol;
-use crate::homes::Place;
 
 /// The file in the data directory that keeps the name.
 const NAME_FILE: &str = "orchestrator-name";

@@ -221,7 +221,7 @@ impl BrokerStatus {
     }
 
     /// Its brokers, where it is an orchestrator that answers.
-    fn fleet_brokers(&self) -> Vec<tidegate_console::api::BrokerStatus> {
+    fn fleet_brokers(&self) -> Vec<tidegate_admin::BrokerStatus> {
         let fleet = self.fleet.get().and_then(|_| self.node.get()?.fleet().ok());
         fleet.map_or_else(Vec::new, |fleet| fleet.brokers.iter().map(crate::control::broker_status).collect())
     }

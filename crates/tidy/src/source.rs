@@ -29,6 +29,20 @@ pub struct Function {
     pub lines: usize,
 }
 
+/// A function that works on a type: a method of an `impl` without a trait, or a free function whose first parameter
+/// borrows the type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Method {
+    /// The type as written, without parameters: `Engine`, `super::Engine`.
+    pub owner: String,
+    /// The name of the function.
+    pub name: String,
+    /// The line of its signature.
+    pub line: usize,
+    /// Whether it is a free function.
+    pub free: bool,
+}
+
 /// A name that a `use` brings in.
 #[derive(Clone, Debug)]
 pub struct Import {
@@ -75,6 +89,10 @@ pub struct Source {
     pub imports: Vec<Import>,
     /// Modules written inside the file, with their lines.
     pub inline_modules: Vec<(String, usize)>,
+    /// Functions that work on a type, outside tests.
+    pub methods: Vec<Method>,
+    /// Structs, enums and unions that the file defines, outside tests.
+    pub types: Vec<String>,
     children: Vec<Child>,
 }
 
@@ -105,6 +123,8 @@ impl Source {
             indexing: reader.indexing,
             imports: reader.imports,
             inline_modules: reader.modules,
+            methods: reader.methods,
+            types: reader.types,
             children: reader.children,
         })
     }
@@ -157,6 +177,17 @@ impl Source {
     pub fn reads(&self, position: usize, pattern: &[&str]) -> bool {
         self.tokens.len() >= position + pattern.len()
             && self.tokens[position..].iter().zip(pattern).all(|(token, &text)| token.text == text)
+    }
+
+    /// The name of the crate's folder, and the path of this file's module below the crate: empty for the root.
+    pub fn module(&self) -> (&str, Vec<&str>) {
+        let mut parts = self.path.trim_end_matches(".rs").split('/').skip(1);
+        let name = parts.next().unwrap_or_default();
+        let mut path: Vec<&str> = parts.skip(1).collect();
+        if matches!(path.last(), Some(&("lib" | "main" | "mod"))) {
+            path.pop();
+        }
+        (name, path)
     }
 
     /// The folder in which the files of this file's modules lie.
@@ -295,6 +326,8 @@ struct Reader {
     indexing: Vec<(usize, String)>,
     imports: Vec<Import>,
     modules: Vec<(String, usize)>,
+    methods: Vec<Method>,
+    types: Vec<String>,
     children: Vec<Child>,
     inside: Vec<String>,
 }
@@ -317,6 +350,40 @@ impl Reader {
         self.inside.push(name);
         self.visit_block(block);
         self.inside.pop();
+    }
+
+    /// Notes a function as one of the type it works on.
+    fn method(&mut self, owner: &syn::Type, signature: &syn::Signature, free: bool) {
+        let syn::Type::Path(owner) = owner else { return };
+        let names: Vec<String> = owner.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        let (name, line) = (signature.ident.to_string(), signature.span().start().line);
+        self.methods.push(Method { owner: names.join("::"), name, line, free });
+    }
+
+    /// Notes what an item says of types: that it defines one, or has functions that work on one.
+    fn of_types(&mut self, item: &syn::Item) {
+        match item {
+            syn::Item::Struct(item) => self.types.push(item.ident.to_string()),
+            syn::Item::Enum(item) => self.types.push(item.ident.to_string()),
+            syn::Item::Union(item) => self.types.push(item.ident.to_string()),
+            syn::Item::Impl(block) if block.trait_.is_none() => {
+                for item in &block.items {
+                    if let syn::ImplItem::Fn(function) = item
+                        && !function.attrs.iter().any(is_test_attribute)
+                    {
+                        self.method(&block.self_ty, &function.sig, false);
+                    }
+                }
+            }
+            syn::Item::Fn(function) => {
+                if let Some(syn::FnArg::Typed(first)) = function.sig.inputs.first()
+                    && let syn::Type::Reference(borrow) = &*first.ty
+                {
+                    self.method(&borrow.elem, &function.sig, true);
+                }
+            }
+            _ => {}
+        }
     }
 
     fn import(&mut self, prefix: &str, tree: &syn::UseTree) {
@@ -357,6 +424,7 @@ impl<'ast> Visit<'ast> for Reader {
         if self.skip(attributes, item) {
             return;
         }
+        self.of_types(item);
         match item {
             syn::Item::Fn(function) => self.function(&function.sig, &function.block),
             syn::Item::Use(import) => self.import("", &import.tree),

@@ -4,10 +4,12 @@
 
 use std::sync::LazyLock;
 
-use tidegate_tidy::rules::{budgets, documented, layers, links, map, named, names, panics, purity, text};
+use tidegate_tidy::rules::{
+    budgets, documented, layers, links, map, named, names, panics, purity, structure, text, words,
+};
 use tidegate_tidy::source::Sources;
-use tidegate_tidy::tree::Tree;
-use tidegate_tidy::{Violation, exceptions, report};
+use tidegate_tidy::tree::{self, Tree};
+use tidegate_tidy::{Violation, ceilings, exceptions, report};
 
 static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::load().unwrap());
 static SOURCES: LazyLock<Sources> = LazyLock::new(|| Sources::load(&TREE).unwrap());
@@ -39,6 +41,22 @@ fn files_keep_their_budget() {
 #[test]
 fn functions_keep_their_budget() {
     none(&budgets::functions(&SOURCES, exceptions::LONG_FUNCTIONS));
+}
+
+#[test]
+fn no_type_has_too_many_functions() {
+    none(&structure::methods(&SOURCES, ceilings::METHODS));
+}
+
+#[test]
+fn modules_import_each_other_in_no_more_circles() {
+    none(&structure::circles(&SOURCES, ceilings::CIRCLES));
+    none(&structure::file_circles(&SOURCES, ceilings::FILE_CIRCLES));
+}
+
+#[test]
+fn imports_inside_the_engine_go_down() {
+    none(&structure::arrows_up(&SOURCES, ceilings::ARROWS));
 }
 
 #[test]
@@ -80,4 +98,13 @@ fn files_and_tests_that_pages_name_are_there() {
 #[test]
 fn text_is_clean_and_means_the_same_everywhere() {
     none(&text::violations(&TREE));
+}
+
+#[test]
+fn words_become_plainer() {
+    if std::env::var_os("TIDY_LOWER").is_some() {
+        std::fs::write(tree::root().join(words::CEILINGS), words::lowered(&TREE)).unwrap();
+        return;
+    }
+    none(&words::violations(&TREE));
 }

@@ -89,10 +89,10 @@ impl Draft {
         Ok(())
     }
 
-    /// The rule, when nothing is missing.
+    /// The rule, if it is complete.
     pub(super) fn finish(mut self, place: &Place, offset: usize) -> Result<Rule, Fault> {
         let Some(effect) = self.effect else {
-            let message = "the rule does not say what it decides";
+            let message = "the rule neither allows nor denies";
             return Err(Fault::new(offset, message, "add `allow = true` or `allow = false`"));
         };
         if self.topics.is_empty() {

@@ -10,12 +10,12 @@
 //!
 //! | key | |
 //! | --- | --- |
-//! | `allow = true` or `effect = "allow"`, `"deny"` | what the rule decides; one of them must be there |
+//! | `allow = true` or `effect = "allow"`, `"deny"` | the effect of the rule; required |
 //! | `topics` | topic filters; `${clientid}`, `${username}`, `${tenant}`, `${listener}`, `${cert.cn}`, `${claim.NAME}` are filled in; `"eq F"` is a subscription to exactly F |
-//! | `actions` | `"publish"`, `"subscribe"` (and what the subscription brings), `"receive"` (what it brings only), `"all"` (the default) |
-//! | `users`, `clients`, `listeners`, `tenants`, `certificate` | for whom it holds: one value or a list; a `*` at the end of a value stands for any rest |
+//! | `actions` | `"publish"`, `"subscribe"` (and receive its messages), `"receive"` (receive its messages only), `"all"` (the default) |
+//! | `users`, `clients`, `listeners`, `tenants`, `certificate` | the clients that it holds for: one value or a list; a `*` at the end of a value stands for any rest |
 //! | `anonymous` | for clients without a user name (`true`), or with one (`false`) |
-//! | `attributes` | a table of attributes, each with a value or a list of which one must be there |
+//! | `attributes` | a table of attributes, each with a value or a list of accepted values |
 //! | `retain` | `true`: only messages to be retained; `false`: only others; `"any"` (the default) |
 //! | `qos` | a list of the QoS levels, or the highest one |
 //!
@@ -39,7 +39,7 @@ use keys::Draft;
 /// Problems that are listed.
 const MAX_PROBLEMS: usize = 20;
 
-/// What is wrong, and what to write instead, at some bytes of the file.
+/// A problem, with the proposed correction and the bytes of the file that it concerns.
 #[derive(Debug)]
 struct Fault {
     offset: usize,
@@ -112,7 +112,7 @@ fn read(file: &Arc<str>, text: &str, faults: &mut Vec<Fault>) -> Result<Vec<Rule
     Ok(rules)
 }
 
-/// Reads one rule; what is wrong with it is noted.
+/// Reads one rule; adds its problems to `faults`.
 fn rule(place: &Place, offset: usize, table: &DeTable<'_>, faults: &mut Vec<Fault>) -> Option<Rule> {
     let before = faults.len();
     let mut draft = Draft::default();

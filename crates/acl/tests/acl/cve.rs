@@ -1,4 +1,4 @@
-//! What others got wrong once, by the number under which it became known.
+//! Published vulnerabilities of other brokers, by their numbers.
 
 use tidegate_acl::{Effect, LoadError, RulesBuilder, Subject};
 
@@ -7,7 +7,7 @@ use crate::{allowed, client, mosquitto, own, user};
 const DANGEROUS: [&str; 8] = ["+", "#", "a/b", "+/x", "/", "a#", "", "x\0y"];
 
 #[test]
-fn cve_2017_7650_a_wildcard_in_a_client_id_or_user_name_widens_no_pattern_of_mosquittos() {
+fn cve_2017_7650_a_wildcard_in_a_name_widens_no_pattern() {
     let by_client = mosquitto("pattern readwrite own/%c/#\n");
     let by_user = mosquitto("pattern readwrite own/%u/#\n");
     let requests = ["p own/a/x", "p own/b", "p own/a/b/x", "s own/#", "s own/+/#", "s #", "r own/a/x", "r own/a/b/x"];
@@ -63,7 +63,7 @@ fn cve_2017_7650_no_client_escapes_a_denial_by_its_name() {
 }
 
 #[test]
-fn cve_2017_7650_a_name_beginning_with_a_dollar_opens_no_system_topics() {
+fn cve_2017_7650_a_dollar_name_opens_no_system_topics() {
     let requests = ["p $SYS/x", "s $SYS/#", "r $SYS/x"];
     let theirs = mosquitto("pattern readwrite %c/#\npattern readwrite %u/#\n");
     let ours = own("[[rule]]\nallow = true\ntopics = [\"${clientid}/#\", \"${username}/#\"]\n");

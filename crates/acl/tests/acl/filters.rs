@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use tidegate_acl::{covers, overlaps};
 use tidegate_mqtt::{TopicFilter, TopicName};
 
-/// Levels of topics. `z` stands in no filter, so it is any level that no filter names; `$` begins a level that
-/// wildcards at the beginning do not match.
+/// Levels of topics. No filter contains `z`, so it represents all levels that no filter names; `$` begins a level that
+/// leading wildcards do not match.
 const LEVELS: [&str; 5] = ["a", "b", "", "$s", "z"];
 
 /// Levels beyond the deepest filter that is tried.

@@ -9,7 +9,7 @@ fn texts(list: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn what_a_token_grants_replaces_all_rules() {
+fn grants_of_a_token_replace_all_rules() {
     let rules = own("[[rule]]\nallow = true\ntopics = [\"#\"]\n");
     let granted = Grants::lists(&texts(&["own/%c/#", "x/${username}", "#/bad"]), &texts(&["a/+"]));
     let subject = Subject { granted: Some(&granted), ..user("u", "c") };
@@ -39,13 +39,13 @@ fn of_granted_rules_the_first_that_applies_decides() {
     assert_eq!(may(&list, &["s #", "s a/#", "r a"]), "s a/#, r a");
     let list = [GrantedRule { qos: [false, true, true], ..rule(true, "a") }];
     assert_eq!(may(&list, &["p a", "s a", "r a"]), "r a");
-    // What cannot be read denies everything where it denies, and allows nothing where it allows.
+    // An invalid filter denies every topic in a denial, and allows no topic in a permission.
     assert_eq!(may(&[rule(false, "#/x"), rule(true, "#")], &["p a", "p $SYS/a"]), "");
     assert_eq!(may(&[rule(true, "#/x"), rule(true, "a")], &["p a", "p b"]), "p a");
 }
 
 #[test]
-fn cve_2017_7650_what_a_token_grants_is_widened_by_no_name() {
+fn cve_2017_7650_no_name_widens_the_grants_of_a_token() {
     let granted = Grants::lists(&texts(&["own/${clientid}/#", "own/%u/#"]), &[]);
     for name in ["+", "#", "a/b", ""] {
         let subject = Subject { granted: Some(&granted), ..user(name, name) };

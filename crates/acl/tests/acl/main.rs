@@ -1,4 +1,4 @@
-//! What files of rules allow, asked from outside.
+//! Decisions of rule files, through the public interface.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
 
@@ -56,8 +56,7 @@ fn decide(rules: &Arc<Rules>, subject: &Subject<'_>, request: &Request<'_>) -> D
     compiled
 }
 
-/// What a client may do, of `p TOPIC`, `s FILTER` and `r TOPIC`; `~` behind a subscription that is looked at by
-/// message.
+/// The allowed requests, of `p TOPIC`, `s FILTER` and `r TOPIC`; `~` behind a subscription whose messages are checked.
 fn allowed(rules: &Arc<Rules>, subject: &Subject<'_>, requests: &[&str]) -> String {
     let mut list = Vec::new();
     for text in requests {

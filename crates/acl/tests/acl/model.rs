@@ -1,4 +1,4 @@
-//! Rules, clients and requests made up: the compiled view, the explanation, and what must hold whatever the rules say.
+//! Random rules, clients and requests: the compiled view agrees with the explanation and keeps its guarantees.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -126,9 +126,9 @@ proptest! {
         }
     }
 
-    /// A subscription that is refused brings nothing under Mosquitto's rules, and refusing it takes nothing away.
+    /// Under Mosquitto's rules a refused subscription could receive no message, so refusing it takes nothing away.
     #[test]
-    fn a_refused_subscription_under_mosquittos_rules_could_bring_nothing(
+    fn a_refused_mosquitto_subscription_could_receive_nothing(
         lines in prop::collection::vec(line_of_mosquitto(), 0..8), client_id in name(), user_name in prop::option::of(name()),
         topics in prop::collection::vec(topic(), 1..20), filter in filter(),
     ) {
@@ -159,7 +159,7 @@ proptest! {
     }
 }
 
-/// Clients to which the same rules apply share what is the same; what nobody uses any more is not kept.
+/// Clients with the same rules share their class; unused classes are dropped.
 #[test]
 fn classes_are_shared_and_given_back() {
     let mut text = String::new();

@@ -50,10 +50,10 @@ fn each_client_has_its_section_and_the_patterns() {
 }
 
 #[test]
-fn denials_come_first_wherever_they_stand_and_a_section_comes_before_the_patterns() {
+fn denials_come_first_and_a_section_before_the_patterns() {
     let rules = mosquitto("user u\ntopic a/#\ntopic deny a/b\npattern c/#\npattern deny c/%u\n");
     assert_eq!(allowed(&rules, &user("u", "x"), &["p a/a", "p a/b", "p c/c", "p c/u"]), "p a/a, p c/c");
-    // What a section allows no pattern denies.
+    // No pattern denies a topic that a section allows.
     let rules = mosquitto("user u\ntopic c/#\npattern deny c/%u\n");
     assert_eq!(allowed(&rules, &user("u", "x"), &["p c/u"]), "p c/u");
 }
@@ -67,7 +67,7 @@ fn system_topics_are_named_or_not_there() {
 }
 
 #[test]
-fn a_subscription_is_looked_at_by_message_and_refused_when_it_can_bring_none() {
+fn a_subscription_is_checked_by_message_unless_none_can_pass() {
     let rules = mosquitto("topic read a/b\ntopic deny a/c/#\ntopic write w\n");
     let asked =
         ["s a/b", "s a/+", "s #", "s a/c", "s a/c/+", "s w", "s b", "s $share/g/a/#", "r a/b", "r a/c", "r a/d"];
@@ -75,7 +75,7 @@ fn a_subscription_is_looked_at_by_message_and_refused_when_it_can_bring_none() {
 }
 
 #[test]
-fn patterns_are_not_for_names_with_wildcards_not_even_those_without_a_placeholder() {
+fn no_pattern_applies_to_names_with_wildcards() {
     let rules = mosquitto("topic t\nuser +\ntopic t\npattern readwrite all\n");
     assert_eq!(allowed(&rules, &user("+", "c"), &["p t", "p all"]), "p t");
     assert_eq!(allowed(&rules, &client("a#"), &["p t", "p all"]), "p t");
@@ -96,7 +96,7 @@ fn a_rule_knows_its_line() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place_and_what_to_do() {
+fn problems_are_reported_with_place_and_fix() {
     for (text, expected) in [
         ("topic\n", "acl:1:6: the topic is missing; write it behind the access, as in `topic read a/#`"),
         (
@@ -127,7 +127,7 @@ fn a_placeholder_that_is_not_replaced_is_warned_of() {
     assert_eq!(
         warnings,
         [
-            "acl:1:14: `%c` and `%u` are replaced only when they are a whole level; this one stands for itself",
+            "acl:1:14: `%c` and `%u` are replaced only when they are a whole level; this one is taken literally",
             "acl:2:14: this pattern has neither `%c` nor `%u`, so it holds for all clients"
         ]
     );

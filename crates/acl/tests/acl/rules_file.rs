@@ -10,7 +10,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn the_first_rule_that_applies_decides_and_without_one_it_is_denied() {
+fn the_first_applicable_rule_decides_and_the_default_denies() {
     let rules = own("\
 [[rule]]
 allow = false
@@ -72,7 +72,7 @@ topics = ['t']
 }
 
 #[test]
-fn anonymous_clients_and_those_with_a_name_can_be_told_apart() {
+fn a_rule_can_match_anonymous_clients_only() {
     let rules = own(
         "[[rule]]\nallow = true\nanonymous = true\ntopics = 'a'\n[[rule]]\nallow = true\nanonymous = false\ntopics = 'b'\n",
     );
@@ -107,7 +107,7 @@ topics = 'a'
 }
 
 #[test]
-fn receive_filters_what_a_subscription_brings_and_eq_denies_one_subscription() {
+fn receive_filters_messages_and_eq_denies_one_subscription() {
     let rules = own("\
 [[rule]]
 allow = false
@@ -155,7 +155,7 @@ fn a_rule_knows_its_line_and_is_shown_in_one() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place_and_what_to_do() {
+fn problems_are_reported_with_place_and_fix() {
     let rule = |line: &str| error(&format!("[[rule]]\nallow = true\ntopics = ['a']\n{line}\n"));
     assert_eq!(rule("user = 'x'"), "rules.toml:4:1: unknown key `user`; did you mean `users`?");
     assert_eq!(
@@ -177,7 +177,7 @@ fn what_is_wrong_is_named_with_its_place_and_what_to_do() {
     assert!(rule("attributes = 'x'").contains("`attributes` must be a table"));
     assert!(rule("anonymous = 'x'").contains("`anonymous` must be true or false"));
     assert!(
-        error("[[rule]]\ntopics = ['a']\n").contains("1:1: the rule does not say what it decides; add `allow = true`")
+        error("[[rule]]\ntopics = ['a']\n").contains("1:1: the rule neither allows nor denies; add `allow = true`")
     );
     assert!(error("[[rule]]\nallow = true\n").contains("the rule has no topics"));
     assert!(

@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::decision::{Decision, RefusalKind};
 use crate::settings::CacheSettings;
 
-/// A keyed hash of everything that a decision depends on. Nothing can be learned from it without this process's key.
+/// A keyed hash of everything that a decision depends on. Without this process's key it reveals nothing.
 pub(super) type CacheKey = [u8; 32];
 
-/// What is remembered: who came in, and, apart from it, who did not.
+/// The remembered decisions: accepted and refused clients, apart from each other.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     settings: CacheSettings,
@@ -27,7 +27,7 @@ impl Cache {
         self.allowed.get(key, now_ms).or_else(|| self.refused.get(key, now_ms)).cloned()
     }
 
-    /// Remembers a decision, unless it is one that may change at any time.
+    /// Remembers a decision, unless it may change at any time.
     pub(super) fn put(&mut self, key: CacheKey, decision: &Decision, at: Moment, limit: Option<Duration>) {
         let settings = self.settings;
         match decision {
@@ -44,7 +44,7 @@ impl Cache {
         }
     }
 
-    /// Entries, some of which may be over.
+    /// The number of entries, expired ones included.
     pub(super) fn len(&self) -> usize {
         self.allowed.entries.len() + self.refused.entries.len()
     }
@@ -57,11 +57,11 @@ pub(super) struct Moment {
     pub(super) unix_ms: u64,
 }
 
-/// Entries of which the oldest makes room.
+/// Entries; the oldest is evicted first.
 #[derive(Debug, Default)]
 struct Generation {
     entries: HashMap<CacheKey, Entry>,
-    /// In the order in which they came. A key stands here once for each time that it was put.
+    /// In the order of insertion. A key occurs once for each time that it was put.
     order: VecDeque<(CacheKey, u64)>,
     next: u64,
 }
@@ -88,7 +88,7 @@ impl Generation {
         let entry = Entry { decision: decision.clone(), until_ms: now_ms.saturating_add(ttl_ms), number };
         self.entries.insert(key, entry);
         self.order.push_back((key, number));
-        // An old place of a key that was put again frees nothing, so what is bounded are the places.
+        // The old position of a key that was put again frees no entry, so the bound is on positions.
         while self.order.len() > bound {
             self.drop_oldest();
         }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_remembered_longer_than_its_token_or_its_provider_says() {
+    fn no_decision_is_cached_beyond_its_token_or_provider() {
         let mut cache = cache();
         cache.put(key(0), &allow(Some(START.unix_ms + 500)), START, None);
         cache.put(key(1), &allow(None), START, Some(Duration::from_millis(200)));

@@ -1,17 +1,17 @@
-//! What a chain counts.
+//! Counters of a chain.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decision::{Decision, RefusalKind};
 
-/// Numbers since the start of a chain, and what there is now.
+/// Totals since the start of a chain, and current numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Clients that were let in.
     pub allowed: u64,
-    /// Clients that were refused because of what they are.
+    /// Clients that a provider refused.
     pub refused: u64,
-    /// Clients that were refused because nobody could find out in time.
+    /// Clients that were refused because no decision was possible in time.
     pub unavailable: u64,
     /// Answers from the cache, of both kinds.
     pub cache_hits: u64,

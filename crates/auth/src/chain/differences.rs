@@ -1,30 +1,30 @@
-//! What a reload has changed.
+//! The changes of a reload.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use super::provider_set::{Member, ProviderSet};
 
-/// What is different after a reload.
+/// The changes of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
     /// Providers that are new, by name.
     pub providers_added: Vec<String>,
-    /// Providers that are gone.
+    /// Removed providers.
     pub providers_removed: Vec<String>,
     /// Providers whose settings are different.
     pub providers_changed: Vec<String>,
-    /// Whether the providers that there were and are stand in another order.
+    /// Whether the order of the remaining providers changed.
     pub reordered: bool,
     /// Users of files that are new.
     pub users_added: usize,
-    /// Users of files that are gone.
+    /// Number of users removed from files.
     pub users_removed: usize,
     /// Users of files whose password is another.
     pub users_changed: usize,
-    /// The names of those that are gone or have another password, in order.
+    /// The names of users that were removed or have another password, in order.
     pub users_ended: BTreeSet<String>,
-    /// What takes effect only after a restart.
+    /// Changes that need a restart.
     pub needs_restart: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl Differences {
         }
     }
 
-    /// Whether nothing is different.
+    /// Whether the reload changed nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -1,4 +1,4 @@
-//! The chain: who is asked in which order, on which threads, and what is remembered of it.
+//! The chain: the order of providers, the threads that ask them, and the cache of decisions.
 
 mod cache;
 mod counters;
@@ -43,7 +43,7 @@ pub struct Chain {
 #[derive(Debug)]
 pub struct Prepared(ProviderSet);
 
-/// What the threads share.
+/// State shared by the threads.
 #[derive(Debug)]
 struct Shared {
     clock: Arc<dyn Clock>,
@@ -57,7 +57,7 @@ struct Shared {
     tally: Tally,
 }
 
-/// What is under way and what is remembered.
+/// Pending requests and remembered decisions.
 #[derive(Default)]
 struct State {
     queue: VecDeque<Job>,
@@ -82,7 +82,7 @@ impl fmt::Debug for State {
 /// A client that waits for an answer.
 struct Waiter {
     answer: Answer,
-    /// What its request holds, which its answer may hold, too.
+    /// The size of the request, which also bounds its answer.
     bytes: usize,
 }
 
@@ -97,13 +97,13 @@ impl Chain {
     /// Makes the providers and starts the threads.
     ///
     /// # Errors
-    /// When a provider cannot be made: a file that is missing or broken, a URL that is none. Whoever ends here lets
-    /// nobody in.
+    /// When a provider cannot be created: a missing or broken file, an invalid URL. The caller must then refuse all
+    /// clients.
     pub fn start(settings: ChainSettings) -> Result<Self, SettingsError> {
         Self::start_with(settings, Arc::new(SystemClock::default()))
     }
 
-    /// Whether a chain can be made of these settings: every file is read, and nobody is asked anything.
+    /// Checks whether a chain can be created from these settings: reads every file, and contacts no server.
     ///
     /// # Errors
     /// As [`Chain::start`].
@@ -133,7 +133,7 @@ impl Chain {
             stopping: AtomicBool::new(false),
             tally: Tally::default(),
         });
-        // From here on dropping it stops whichever threads have been started.
+        // From here on, dropping it stops the threads started so far.
         let chain = Self { shared, committing: Mutex::new(()) };
         workers::start(&chain.shared, threads)?;
         Ok(chain)
@@ -186,7 +186,7 @@ impl Chain {
     /// [`Exchange::step`].
     ///
     /// # Errors
-    /// When no provider of the listener speaks the method.
+    /// When no provider of the listener supports the method.
     pub fn begin_enhanced(&self, request: &Request) -> Result<Exchange, Refusal> {
         self.begin(request, None)
     }
@@ -195,7 +195,7 @@ impl Chain {
     /// user. That the method is the same as at CONNECT is for the caller to check [MQTT-4.12.1-1].
     ///
     /// # Errors
-    /// When no provider of the listener speaks the method.
+    /// When no provider of the listener supports the method.
     pub fn begin_reauthentication(&self, request: &Request, current: Identity) -> Result<Exchange, Refusal> {
         self.begin(request, Some(current))
     }
@@ -209,12 +209,12 @@ impl Chain {
         Ok(Exchange::new(mechanism, current, Arc::clone(&self.shared.epoch)))
     }
 
-    /// Whether any provider speaks a method of enhanced authentication on this listener.
+    /// Whether any provider supports a method of enhanced authentication on this listener.
     pub fn speaks(&self, request: &Request) -> bool {
         self.shared.set().begin(request).is_some()
     }
 
-    /// Makes providers anew from their settings and files, without putting them in force.
+    /// Creates new providers from their settings and files, without activating them.
     ///
     /// # Errors
     /// As [`Chain::start`].
@@ -238,8 +238,7 @@ impl Chain {
         differences
     }
 
-    /// Replaces the providers as a whole: all are made anew from their files, and only when all of them are right do
-    /// they take effect.
+    /// Replaces all providers: creates them again from their files, and activates them only if all succeed.
     ///
     /// # Errors
     /// As [`Chain::start`]; everything stays as it was.
@@ -259,7 +258,7 @@ impl Chain {
         drop(old);
     }
 
-    /// What has been counted since the start.
+    /// The counters since the start.
     pub fn counters(&self) -> Counters {
         let (waiting, remembered) = {
             let state = self.shared.lock();

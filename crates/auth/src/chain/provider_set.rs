@@ -25,7 +25,7 @@ pub(super) struct ProviderSet {
     /// Turns requests into keys of the cache. Each set has its own.
     key: hmac::Key,
     looks_at_peer: bool,
-    /// Bounds what is hashed at once, over all providers, and over a reload that leaves the bounds as they are.
+    /// Bounds the concurrent hashing of all providers. A reload keeps it while the bounds stay the same.
     hashing: Arc<Permits>,
 }
 
@@ -44,8 +44,8 @@ impl Member {
 }
 
 impl ProviderSet {
-    /// Makes all providers. One that keeps what it learned from elsewhere, such as fetched keys, is taken over from the
-    /// set before when nothing about it has changed.
+    /// Creates all providers. One with fetched state, such as keys, is kept from the previous set if its settings are
+    /// unchanged.
     pub(super) fn make(
         settings: ChainSettings,
         before: Option<&Self>,
@@ -131,7 +131,7 @@ impl ProviderSet {
         (Decision::Deny(refusal), limit)
     }
 
-    /// The first provider that speaks the method of the request.
+    /// The first provider that supports the request's method.
     pub(super) fn begin(&self, request: &Request) -> Option<Box<dyn Mechanism>> {
         self.members.iter().filter(|member| member.serves(request)).find_map(|member| member.provider.begin(request))
     }

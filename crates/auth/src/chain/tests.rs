@@ -29,7 +29,7 @@ enum Script {
     Panic,
 }
 
-/// Tells that a request has come in and waits until it may go on.
+/// Reports a request and waits for permission to continue.
 #[derive(Debug)]
 struct Gate {
     entered: Sender<()>,
@@ -124,7 +124,7 @@ fn the_first_that_does_not_ignore_decides() {
 }
 
 #[test]
-fn whom_nobody_knows_is_refused() {
+fn an_unknown_client_is_refused() {
     let (chain, _) = chain_of(vec![member("a", scripted(Script::Ignore))], settings());
     assert_eq!(kind(decide(&chain, request("1"))), RefusalKind::BadCredentials);
     let (chain, _) = chain_of(Vec::new(), settings());
@@ -160,7 +160,7 @@ fn a_reconnect_storm_is_answered_from_the_cache() {
 }
 
 #[test]
-fn whoever_differs_in_anything_is_asked_about() {
+fn a_request_with_any_difference_is_not_cached() {
     let provider = scripted(Script::Allow);
     let (chain, _) = chain_of(vec![member("a", provider.clone())], settings());
     let base = request("1");
@@ -196,7 +196,7 @@ fn requests_that_are_the_same_are_decided_once() {
     keeper.entered.recv().unwrap();
     let others = [ask(&chain, request("1")), ask(&chain, request("1"))];
     assert_eq!(chain.counters().waiting, 3);
-    // All count towards the bound, also those that cost nothing but their place.
+    // All requests count towards the bound, also small ones.
     assert_eq!(kind(decide(&chain, request("1"))), RefusalKind::Unavailable);
     keeper.open.send(()).unwrap();
     assert!(matches!(first.recv().unwrap(), Decision::Allow(_)));
@@ -209,7 +209,7 @@ fn requests_that_are_the_same_are_decided_once() {
 }
 
 #[test]
-fn who_finds_no_room_is_told_at_once_and_may_come_again() {
+fn a_request_beyond_the_queue_fails_at_once_and_may_retry() {
     let (gate, keeper) = gate();
     let provider = Arc::new(Scripted { gate: Some(gate), answer: Script::Allow, ..Scripted::default() });
     let (chain, _) = chain_of(vec![member("a", provider)], settings());
@@ -254,7 +254,7 @@ fn who_was_removed_while_being_asked_about_does_not_come_in() {
 }
 
 #[test]
-fn a_provider_that_panics_lets_nobody_in_and_ends_no_thread() {
+fn a_provider_that_panics_refuses_and_ends_no_thread() {
     let (chain, _) = chain_of(vec![member("a", scripted(Script::Panic))], settings());
     for _ in 0..3 {
         assert_eq!(kind(decide(&chain, request("1"))), RefusalKind::Unavailable);
@@ -262,7 +262,7 @@ fn a_provider_that_panics_lets_nobody_in_and_ends_no_thread() {
 }
 
 #[test]
-fn when_the_broker_stops_nobody_waits_in_vain() {
+fn a_stop_answers_all_waiting_requests() {
     let (gate, keeper) = gate();
     let provider = Arc::new(Scripted { gate: Some(gate), answer: Script::Allow, ..Scripted::default() });
     let (chain, _) = chain_of(vec![member("a", provider)], settings());
@@ -299,7 +299,7 @@ fn requests_that_wait_are_bounded_in_bytes() {
     assert!(matches!(ask(&chain, request("3")).recv().unwrap(), Decision::Allow(_)), "there is room again");
 }
 
-/// A hash that needs more memory than there may be is refused when its file is read, not when somebody logs in.
+/// A hash that needs more memory than allowed is refused when its file is read, not at a login.
 #[test]
 fn a_hash_beyond_the_memory_limit_is_refused() {
     let scratch = Scratch::new();
@@ -334,11 +334,11 @@ fn comes_in(chain: &Chain) -> bool {
     matches!(decide(chain, request("1")), Decision::Allow(_))
 }
 
-/// CVE-2018-12550: a file that says nothing does not mean that everybody may come in.
+/// CVE-2018-12550: an empty file does not open the broker to all clients.
 #[test]
 fn cve_2018_12550_an_empty_users_file_closes_the_door() {
     let scratch = Scratch::new();
-    for text in ["", "# nobody yet\n\n"] {
+    for text in ["", "# no users yet\n\n"] {
         let file = scratch.write("users", text);
         let chain = Chain::start(file_chain(&file)).unwrap();
         assert_eq!(kind(decide(&chain, request("1"))), RefusalKind::NotAuthorized);
@@ -380,7 +380,7 @@ fn cve_2017_7652_a_failed_reload_keeps_the_old_users() {
 }
 
 #[test]
-fn a_reload_takes_effect_as_a_whole_and_says_what_is_different() {
+fn a_reload_is_atomic_and_reports_its_changes() {
     let scratch = Scratch::new();
     let file = scratch.write("users", line("ann", "hunter2") + &line("bob", "x") + &line("carl", "x"));
     let chain = Chain::start(file_chain(&file)).unwrap();
@@ -417,7 +417,7 @@ fn users_of_a_file_come_in_and_others_are_left_to_the_next() {
         let Decision::Allow(identity) = decide(&chain, with(user, password)) else { panic!("refused") };
         assert_eq!((identity.user_name.as_deref(), identity.provider.as_str()), (Some(user), provider));
     }
-    for (user, password) in [("ann", "x"), ("eve", "hunter2"), ("nobody", "x"), ("", "")] {
+    for (user, password) in [("ann", "x"), ("eve", "hunter2"), ("unknown", "x"), ("", "")] {
         assert_eq!(kind(decide(&chain, with(user, password))), RefusalKind::BadCredentials);
     }
 }
@@ -471,7 +471,7 @@ fn enhanced_authentication_goes_step_by_step() {
 }
 
 #[test]
-fn a_method_that_nobody_speaks_is_refused() {
+fn an_unsupported_method_is_refused() {
     let chain = stepping();
     assert_eq!(chain.begin_enhanced(&enhanced("OTHER")).unwrap_err().kind, RefusalKind::BadMethod);
     assert_eq!(chain.begin_enhanced(&Request::default()).unwrap_err().kind, RefusalKind::BadMethod);
@@ -498,7 +498,7 @@ fn who_authenticates_again_stays_who_it_is() {
 }
 
 #[test]
-fn an_exchange_that_a_reload_overtakes_lets_nobody_in() {
+fn an_exchange_overtaken_by_a_reload_is_refused() {
     let chain = stepping();
     let mut exchange = chain.begin_enhanced(&enhanced("TWO-STEPS")).unwrap();
     exchange.step(b"first");

@@ -11,7 +11,7 @@ use super::provider_set::late;
 use super::{Job, Shared};
 use crate::decision::{Decision, Refusal, RefusalKind};
 
-/// How often a request is decided anew because the providers were replaced meanwhile.
+/// How often a request is decided again because the providers were replaced meanwhile.
 const MAX_ROUNDS: u32 = 3;
 
 /// Starts the threads. They end when the chain says so.
@@ -41,7 +41,7 @@ fn work(shared: &Shared) {
     }
 }
 
-/// The next request; none when it is time to stop and nobody waits any more.
+/// The next request; `None` on shutdown when no request waits.
 fn next(shared: &Shared) -> Option<Job> {
     let mut state = shared.lock();
     loop {
@@ -75,7 +75,7 @@ fn decide(shared: &Shared, job: &Job) -> Decision {
         let (decision, limit) = outcome.unwrap_or_else(|error| (broken(&error), None));
         let at = Moment { monotonic_ms: shared.clock.monotonic_ms(), unix_ms: shared.clock.unix_ms() };
         let mut state = shared.lock();
-        // A decision by providers that are no longer in force may let in somebody who was just removed.
+        // Replaced providers may accept a user that was just removed.
         if shared.epoch.load(Ordering::Acquire) == set.epoch && shared.set().epoch == set.epoch {
             state.cache.put(set.key(&job.request), &decision, at, limit);
             return decision;
@@ -84,7 +84,7 @@ fn decide(shared: &Shared, job: &Job) -> Decision {
     Decision::Deny(Refusal::by_chain(RefusalKind::Unavailable, "the providers were replaced again and again meanwhile"))
 }
 
-/// A provider has panicked. Its thread goes on, and the client is not let in.
+/// A provider has panicked. Its thread continues, and the client is refused.
 fn broken(error: &Contained) -> Decision {
     tracing::error!(%error, "a provider of authentication has failed; the client is refused");
     Decision::Deny(Refusal::by_chain(RefusalKind::Unavailable, "a provider failed"))

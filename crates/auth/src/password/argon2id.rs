@@ -10,14 +10,14 @@ use zeroize::Zeroizing;
 use super::blocks::Blocks;
 use super::{HashError, from_base64, random, salt};
 
-/// What a fresh hash costs: the first choice of OWASP's cheat sheet for password storage where memory counts.
+/// The cost of a new hash: the first choice of OWASP's cheat sheet for password storage where memory counts.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 const SALT_LEN: usize = 16;
 const HASH_LEN: usize = 32;
 
-/// What a hash that is read may cost. Memory has a limit that is configured, too.
+/// The greatest accepted cost of a stored hash. A configured limit applies to memory, too.
 const MEMORY_KIB_MAX: u32 = 4 * 1024 * 1024;
 const PASSES_MAX: u32 = 64;
 const LANES_MAX: u32 = 16;

@@ -36,13 +36,13 @@ impl Blocks {
 #[expect(unsafe_code, reason = "the mapping is seen as blocks here alone")]
 impl AsMut<[Block]> for Blocks {
     fn as_mut(&mut self) -> &mut [Block] {
-        // SAFETY: the mapping is of this size, belongs to this value alone, is aligned to a page, and holds zeros or what
-        // was written as blocks; each content of a block's numbers is valid.
+        // SAFETY: the mapping has this size, is owned by this value alone, is aligned to a page, and contains zeros or
+        // blocks written before; any content is a valid block.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.count) }
     }
 }
 
-#[expect(unsafe_code, reason = "what was mapped here is unmapped here")]
+#[expect(unsafe_code, reason = "unmaps the mapping of this value")]
 impl Drop for Blocks {
     fn drop(&mut self) {
         // SAFETY: the range was mapped by `map` with this length and is not used after this.

@@ -1,6 +1,6 @@
-//! Hashes of other tools: they are named, and never taken for a password that is to be hashed.
+//! Hashes of other tools: they are recognised, so that they are never hashed as passwords.
 
-/// Beginnings of hashes that other tools write, without regard to case, and what they are.
+/// Prefixes of hashes that other tools write, without regard to case, and their names.
 const BEGINNINGS: &[(&str, &str)] = &[
     ("pbkdf2", "PBKDF2 as mosquitto-go-auth, Django or Werkzeug write it"),
     ("scram-sha-", "SCRAM as PostgreSQL writes it"),
@@ -20,7 +20,7 @@ const BEGINNINGS: &[(&str, &str)] = &[
 /// Lengths of digests in hexadecimal digits: MD5, SHA-1, SHA-2.
 const DIGESTS: [usize; 6] = [32, 40, 56, 64, 96, 128];
 
-/// What a text is that another tool hashed; `None` for one that may be a password.
+/// The name of another tool's hash; `None` for a text that may be a password.
 pub(super) fn kind(text: &str) -> Option<&'static str> {
     // LDAP: {SSHA}...
     if text

@@ -1,8 +1,8 @@
 //! Hashes of passwords, and files of users.
 //!
-//! What Mosquitto writes is read as it is: `$6$` (SHA-512 with a salt), `$7$` (PBKDF2 with SHA-512) and `$argon2id$`.
-//! What is written here is `$argon2id$`, `$7$` for files that an older Mosquitto shares, and `$scram-sha-256$`, which
-//! holds what a server needs for SCRAM and no more (RFC 5803 stores the same).
+//! Mosquitto's hashes are read unchanged: `$6$` (SHA-512 with a salt), `$7$` (PBKDF2 with SHA-512) and `$argon2id$`.
+//! New hashes are `$argon2id$`, `$7$` for files that an older Mosquitto shares, and `$scram-sha-256$`, which contains
+//! only the keys that a server needs for SCRAM (as in RFC 5803).
 
 mod argon2id;
 mod blocks;
@@ -28,7 +28,7 @@ use argon2id::Argon2id;
 use pbkdf2_sha512::Pbkdf2Sha512;
 use sha512::SaltedSha512;
 
-/// Longest password that is hashed, in bytes; MQTT has none longer (MQTT 5, 1.5.6).
+/// Longest password that is hashed, in bytes; the limit of MQTT (MQTT 5, 1.5.6).
 pub const MAX_PASSWORD_LEN: usize = 65_535;
 
 /// Longest salt that is read, in bytes.
@@ -60,7 +60,7 @@ pub enum HashKind {
         /// Rounds, 1 to 10,000,000.
         rounds: u32,
     },
-    /// What SCRAM-SHA-256 needs.
+    /// The server's keys for SCRAM-SHA-256.
     ScramSha256 {
         /// Rounds, 4096 to 10,000,000. The client has to do them at each login.
         rounds: u32,
@@ -68,9 +68,9 @@ pub enum HashKind {
 }
 
 impl HashKind {
-    /// Rounds of PBKDF2 with SHA-512 unless something else is asked for.
+    /// Default rounds of PBKDF2 with SHA-512.
     pub const PBKDF2_ROUNDS: u32 = 210_000;
-    /// Rounds of SCRAM-SHA-256 unless something else is asked for; RFC 7677 recommends as many where clients are small.
+    /// Default rounds of SCRAM-SHA-256; RFC 7677 recommends as many where clients are small.
     pub const SCRAM_ROUNDS: u32 = 15_000;
     /// Fewest rounds of SCRAM-SHA-256 (RFC 7677, section 4).
     pub const SCRAM_ROUNDS_MIN: u32 = 4_096;
@@ -96,10 +96,10 @@ pub enum HashError {
     /// A part is no Base64.
     #[error("a part of the hash is not Base64")]
     Encoding,
-    /// A length is not what the kind asks for.
+    /// A field has the wrong length.
     #[error("a part of the hash has the wrong length")]
     Length,
-    /// A parameter of cost is none or beyond what is accepted.
+    /// A cost parameter is invalid or above the limit.
     #[error("a cost of the hash is missing, zero or too high")]
     Cost,
     /// The password cannot be hashed.
@@ -114,7 +114,7 @@ pub enum HashError {
 }
 
 impl PasswordHash {
-    /// Reads what stands behind a user name in a file.
+    /// Reads the hash after a user name in a file.
     ///
     /// # Errors
     /// When it is no hash of a known kind.
@@ -147,7 +147,7 @@ impl PasswordHash {
         }))
     }
 
-    /// Whether this is the password. How long it takes depends on the parameters, not on what is compared.
+    /// Whether this is the password. The time depends on the parameters, not on the compared bytes.
     ///
     /// # Errors
     /// When the system has no memory for it.
@@ -163,7 +163,7 @@ impl PasswordHash {
         })
     }
 
-    /// Memory that [`PasswordHash::verify`] takes while it runs, bytes; 0 for what needs only its stack.
+    /// Memory that [`PasswordHash::verify`] needs while it runs, bytes; 0 if it needs only its stack.
     pub fn memory(&self) -> u64 {
         match &self.0 {
             Kind::Argon2id(hash) => hash.memory(),
@@ -171,7 +171,7 @@ impl PasswordHash {
         }
     }
 
-    /// What SCRAM needs, if it is that kind.
+    /// The SCRAM keys, if it is of that kind.
     pub fn scram(&self) -> Option<&ScramHash> {
         match &self.0 {
             Kind::Scram(hash) => Some(hash),
@@ -181,7 +181,7 @@ impl PasswordHash {
 }
 
 impl fmt::Display for PasswordHash {
-    /// As it stands in a file.
+    /// The form used in a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Sha512(hash) => hash.fmt(f),

@@ -1,5 +1,5 @@
-//! `$scram-sha-256$ROUNDS$SALT$STOREDKEY$SERVERKEY`: what a server keeps for SCRAM-SHA-256 (RFC 5802, section 3).
-//! Whoever reads it can check a client, and cannot be that client.
+//! `$scram-sha-256$ROUNDS$SALT$STOREDKEY$SERVERKEY`: the keys that a server stores for SCRAM-SHA-256 (RFC 5802, section
+//! 3). With them a server can verify a client, but cannot log in as the client.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ const SALT_LEN: usize = 16;
 /// Bytes of SHA-256.
 pub(crate) const KEY_LEN: usize = digest::SHA256_OUTPUT_LEN;
 
-/// What SCRAM-SHA-256 needs of a password.
+/// The stored keys of SCRAM-SHA-256.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramHash {
     pub(crate) rounds: NonZeroU32,
@@ -57,7 +57,7 @@ impl ScramHash {
         Self { rounds, salt, stored_key, server_key }
     }
 
-    /// What is shown to a client whose user is not there, as similar as may be to what is kept of the first user.
+    /// Keys shown to a client with an unknown user name. They look as much as possible like those of the first user.
     pub(crate) fn stand_in(first: Option<&Self>, salt: &[u8; KEY_LEN], key: [u8; KEY_LEN]) -> Self {
         let usual = NonZeroU32::new(HashKind::SCRAM_ROUNDS).unwrap_or(NonZeroU32::MIN);
         let rounds = first.map_or(usual, |first| first.rounds);

@@ -6,7 +6,7 @@ use super::user_file::parse_text;
 use super::*;
 use crate::scratch::Scratch;
 
-/// What `mosquitto_passwd` 2.0.11 wrote, and what the reference implementation of Argon2 wrote.
+/// Hashes written by `mosquitto_passwd` 2.0.11, and by the reference implementation of Argon2.
 const RECORDED: [(&str, &str); 5] = [
     (
         "secret one",
@@ -47,7 +47,7 @@ fn hashes_of_other_programs_are_read_as_they_are() {
 }
 
 #[test]
-fn what_is_written_can_be_read_and_is_salted() {
+fn a_new_hash_can_be_read_and_is_salted() {
     for kind in [
         HashKind::Argon2id,
         HashKind::Pbkdf2Sha512 { rounds: 3 },
@@ -81,7 +81,7 @@ fn costs_beyond_reason_are_refused_instead_of_worked_out() {
 }
 
 #[test]
-fn hashes_that_are_none_say_what_is_wrong() {
+fn invalid_hashes_are_refused_with_the_fault() {
     let long = "A".repeat(400);
     for (text, problem) in [
         ("plain", HashError::Plain),
@@ -160,7 +160,7 @@ fn a_user_may_have_keys_for_scram_beside_a_password() {
 }
 
 #[test]
-fn a_new_file_is_private_and_an_old_one_keeps_its_mode_and_its_link() {
+fn a_new_file_is_private_and_an_old_one_keeps_mode_and_link() {
     let scratch = Scratch::new();
     let (file, link) = (scratch.path("users"), scratch.path("link"));
     let mut users = UserFile::default();
@@ -199,7 +199,7 @@ fn plain_passwords_are_upgraded_and_hashes_stay() {
     assert!(users.to_string().starts_with("# plain:text\n"));
 }
 
-/// A stolen hash must not become the password that it stands for.
+/// A stolen hash must not become a password.
 #[test]
 fn hashes_of_other_tools_are_named_and_never_hashed() {
     let scratch = Scratch::new();

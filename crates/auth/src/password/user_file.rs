@@ -17,7 +17,7 @@ const MIB: u64 = 1024 * 1024;
 /// The mode of a new file: for its owner alone.
 const PRIVATE_MODE: u32 = 0o600;
 
-/// The permissions that somebody else than the owner has.
+/// Permission bits of others than the owner.
 const OTHERS: u32 = 0o077;
 /// Of those, the ones that let them write.
 const WRITE: u32 = 0o022;
@@ -36,7 +36,7 @@ pub enum UserNameError {
     /// It is longer than MQTT can say.
     #[error("a user name must be at most 65535 bytes")]
     Length,
-    /// It cannot stand in a line of a file.
+    /// The name cannot be written to a line of a file.
     #[error(
         "a user name must not contain `:` or control characters, nor begin with `#` or a space, nor end with a space"
     )]
@@ -47,7 +47,7 @@ impl UserName {
     /// Checks a user name.
     ///
     /// # Errors
-    /// When it cannot stand in a file.
+    /// When it cannot be written to a file.
     pub fn new(text: &str) -> Result<Self, UserNameError> {
         if text.is_empty() {
             return Err(UserNameError::Empty);
@@ -98,7 +98,7 @@ pub enum UserFileError {
         file: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the line.
         problem: LineError,
     },
     /// It cannot be written.
@@ -111,20 +111,20 @@ pub enum UserFileError {
     },
 }
 
-/// What can be wrong with a line of a file of users.
+/// Faults of a line in a file of users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
     /// There is no colon.
     #[error("a line must be NAME:HASH")]
     NoColon,
-    /// The name is none.
+    /// The name is invalid.
     #[error(transparent)]
     Name(#[from] UserNameError),
-    /// The hash is none.
+    /// The hash is invalid.
     #[error(transparent)]
     Hash(#[from] HashError),
-    /// The user stands in the file already, with a hash of this sort.
-    #[error("the user stands in line {0} already; delete one of them")]
+    /// The file contains the user already, with a hash of this sort.
+    #[error("the user is in line {0} already; delete one of them")]
     Again(usize),
     /// Verifying the hash takes more memory than there may be for it.
     #[error(
@@ -141,7 +141,7 @@ pub enum LineError {
 /// A line as it is kept.
 #[derive(Clone, Debug)]
 enum Line {
-    /// Nothing for us.
+    /// A line without a user.
     Comment(String),
     /// A user.
     User(UserName, PasswordHash),
@@ -151,8 +151,7 @@ enum Line {
 #[derive(Clone, Debug, Default)]
 pub struct UserFile {
     lines: Vec<Line>,
-    /// Whether others than the owner could read or write it when it was read.
-    /// What of the file's mode is about others than its owner.
+    /// Permission bits of others than the owner when the file was read; not 0 if others could read or write it.
     others: u32,
 }
 
@@ -168,7 +167,7 @@ impl UserFile {
         Ok(Self { lines, others })
     }
 
-    /// Reads a file in which some passwords may stand as they are, and hashes those.
+    /// Reads a file that may contain plain passwords, and hashes them.
     ///
     /// # Errors
     /// As [`UserFile::load`], but for passwords that are not hashed; hashes of other tools are no passwords. Also gives
@@ -232,7 +231,7 @@ impl UserFile {
         Ok(())
     }
 
-    /// The users, in the order of the file. One may stand here twice: for SCRAM, and for passwords.
+    /// The users, in the order of the file. A user may occur twice: for SCRAM, and for passwords.
     pub fn users(&self) -> impl Iterator<Item = (&UserName, &PasswordHash)> {
         self.lines.iter().filter_map(|line| match line {
             Line::User(name, hash) => Some((name, hash)),
@@ -262,14 +261,14 @@ impl UserFile {
         self.lines.len() < before
     }
 
-    /// Writes the file anew beside the old one and puts it in its place, so that a reader finds the one or the other as
-    /// a whole. A new file is for its owner alone; an old one keeps owner and mode.
+    /// Writes a new file beside the old one and renames it, so that a reader finds the one or the other as a whole. A
+    /// new file is readable by its owner only; an existing one keeps its owner and mode.
     ///
     /// # Errors
     /// When it cannot be written; the old one is then as it was.
     pub fn save(&self, path: &Path) -> Result<(), UserFileError> {
         let failed = |error| UserFileError::Write { file: path.to_owned(), error };
-        // What a link leads to is replaced, not the link.
+        // The target of a link is replaced, not the link.
         let target = if path.exists() { fs::canonicalize(path).map_err(failed)? } else { path.to_owned() };
         let mut name = target.file_name().unwrap_or_default().to_owned();
         name.push(format!(".new-{}", std::process::id()));
@@ -317,7 +316,7 @@ impl fmt::Display for UserFile {
     }
 }
 
-/// The text of a file, and what of its mode is about others than its owner.
+/// The text of a file, and the permission bits of others than its owner.
 fn read(path: &Path) -> Result<(String, u32), UserFileError> {
     let failed = |error| UserFileError::Read { file: path.to_owned(), error };
     let file = File::open(path).map_err(failed)?;
@@ -328,7 +327,7 @@ fn read(path: &Path) -> Result<(String, u32), UserFileError> {
         return Err(UserFileError::Size { file: path.to_owned() });
     }
     let text = String::from_utf8(bytes).map_err(|_| UserFileError::Text { file: path.to_owned() })?;
-    // What some editors, of Windows above all, put before a text belongs to no user's name.
+    // Some editors, of Windows above all, put a byte order mark before the text.
     let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
     Ok((text, mode & OTHERS))
 }

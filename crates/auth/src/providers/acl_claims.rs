@@ -1,6 +1,6 @@
-//! What a client may do, as tokens and answers of servers say it. Two shapes are understood, both of them in wide use:
-//! `{"pub": ["a/#"], "sub": ["b/#"], "all": ["c"]}`, and a list of rules `{"permission": "allow", "action": "publish",
-//! "topic": "a/#", "qos": [0, 1], "retain": true}` of which the first that fits decides.
+//! The rights of a client in tokens and answers of servers. Two common forms are accepted: `{"pub": ["a/#"], "sub":
+//! ["b/#"], "all": ["c"]}`, and a list of rules `{"permission": "allow", "action": "publish", "topic": "a/#", "qos":
+//! [0, 1], "retain": true}`, where the first that matches decides.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ const MAX_FILTER_LEN: usize = 65_535;
 /// Reads rules.
 ///
 /// # Errors
-/// When anything of it is not understood: half of what somebody may do is worse than nothing.
+/// When any part is invalid: an incomplete list of rights is worse than none.
 pub(super) fn parse(value: &Value) -> Result<AclClaims, String> {
     let rules = match value {
         Value::Object(lists) => from_lists(lists)?,
@@ -107,7 +107,7 @@ fn retain(value: Option<&Value>) -> Result<Option<bool>, String> {
     }
 }
 
-/// A name for the log: what comes from outside must not fill it.
+/// A name for the log: external input must not fill it.
 fn shortened(text: &str) -> String {
     text.chars().take(32).collect()
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_allow_what_they_name() {
+    fn lists_allow_their_topics() {
         let claims = parse(&json!({"pub": ["a/%c"], "all": ["eq b/#"]})).unwrap();
         let all = AclRule {
             allow: true,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_as_a_whole() {
+    fn invalid_claims_are_refused_as_a_whole() {
         for wrong in [
             json!("a"),
             json!({"pub": "a"}),

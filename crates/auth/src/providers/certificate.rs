@@ -5,7 +5,7 @@ use crate::provider::{Context, Provider};
 use crate::request::{ClientCertificate, Request};
 use crate::settings::{CertificateSettings, NameSource};
 
-/// Longest name that a certificate may give, in bytes: MQTT has none longer.
+/// Longest name that a certificate may give, in bytes: the limit of MQTT.
 const MAX_NAME_LEN: usize = 65_535;
 
 /// Takes names from certificates. A connection without one is left to the next provider.

@@ -1,5 +1,5 @@
-//! The brokers of a fleet, one of which says who a client is: with the CONNACK that it gives the client's credentials
-//! (BRK-10).
+//! Authenticates clients by the brokers of a fleet: one of them accepts or refuses the client's credentials with its
+//! CONNACK (BRK-10).
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::settings::FleetSettings;
 
 /// Asks a broker about the user name and password of a request, and waits for the answer no longer than it may.
 pub trait AskFleet: Send + Sync + 'static {
-    /// What a broker says.
+    /// The answer of a broker.
     ///
     /// # Errors
     /// When the client does not come in: why not.
@@ -38,7 +38,7 @@ impl fmt::Debug for FleetAsker {
     }
 }
 
-/// Takes a broker's word. A connection without a user name is left to the next provider.
+/// Asks the brokers. A connection without a user name is left to the next provider.
 #[derive(Debug)]
 pub(super) struct Fleet {
     name: String,

@@ -22,11 +22,11 @@ pub use fleet::{AskFleet, FleetAsker};
 pub(crate) use jwt::is_algorithm;
 pub use jwt::{KeyProblem, KeysError};
 
-/// What providers are made with.
+/// Shared parts that providers are created with.
 #[derive(Debug)]
 pub(crate) struct Workshop {
     pub(crate) clock: Arc<dyn Clock>,
-    /// Bounds what is hashed at once, over all providers.
+    /// Bounds the concurrent hashing of all providers.
     pub(crate) hashing: Arc<Permits>,
 }
 

@@ -17,7 +17,7 @@ pub(super) struct PasswordFile {
 
 impl PasswordFile {
     pub(super) fn load(name: &str, settings: &UserFileSettings, workshop: &Workshop) -> Result<Self, ProviderError> {
-        // What SCRAM keeps serves for a plain password, too, where a user has nothing else.
+        // SCRAM keys verify a plain password, too, where a user has no other hash.
         let rank = |hash: &PasswordHash| Some(u8::from(hash.scram().is_some()));
         Ok(Self { users: Users::load(name, &settings.file, &workshop.hashing, rank)? })
     }

@@ -1,4 +1,4 @@
-//! Enhanced authentication (MQTT 5.0, section 4.12). What a method exchanges is its owner's business.
+//! Enhanced authentication (MQTT 5.0, section 4.12). The client's owner implements the method.
 
 use std::time::Instant;
 
@@ -47,7 +47,7 @@ impl Client {
 
     pub(super) fn handle_auth(&mut self, packet: &Auth<'_>) -> Result<(), ProtocolError> {
         let method = self.options.properties.authentication_method.as_deref();
-        // [MQTT-4.12.0-5], [MQTT-4.12.0-6]: the method is the client's, and there is none unless it asked for one.
+        // [MQTT-4.12.0-5], [MQTT-4.12.0-6]: the method must be the client's, and the client must have asked for one.
         if method.is_none() || packet.authentication_method != method {
             return Err(ProtocolError::UnexpectedPacket { packet: PacketType::Auth });
         }

@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Client {
-    /// How the client introduces itself from the next connection on: by which version, and before MQTT 5.0 as a bridge
-    /// or not. Messages that wait stay; what only MQTT 5.0 can say of them is not said before it.
+    /// Sets the version, and before MQTT 5.0 the bridge flag, of later connections. Queued messages stay; before MQTT
+    /// 5.0 their properties are not sent.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the last connection has not ended, or there is no such CONNECT packet.
+    /// When the last connection has not ended, or the CONNECT packet is invalid.
     pub fn open(&mut self, now: Instant) -> Result<(), OpenError> {
         if self.phase != Phase::Closed {
             return Err(OpenError::AlreadyOpen);
@@ -101,7 +101,7 @@ impl Client {
         Ok(())
     }
 
-    /// MQTT 3.1 does not say whether the server has the session. What the client asked for has to do.
+    /// MQTT 3.1 has no flag for a kept session, so the client's own Clean Session decides.
     fn keeps_session_without_flag(&self) -> bool {
         self.options.version == tidegate_mqtt::Version::V31 && !self.options.clean_start
     }

@@ -1,4 +1,4 @@
-//! The end of a connection, whoever wants it.
+//! The end of a connection, started by either side.
 
 use std::time::Instant;
 
@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Client {
-    /// Ends the connection by a DISCONNECT packet, behind what is in the output already. Messages that still wait
-    /// for the server stay for the next connection.
+    /// Ends the connection with a DISCONNECT packet, after the pending output. Unsettled messages stay for the next
+    /// connection.
     ///
     /// # Errors
     ///
@@ -44,8 +44,8 @@ impl Client {
         Ok(())
     }
 
-    /// The transport has ended, be it that the server closed it, that it failed, or that the owner has carried out
-    /// what [`Client::wants_close`] asks for.
+    /// The transport has ended: the server closed it, it failed, or the owner closed it because of
+    /// [`Client::wants_close`].
     pub fn handle_closed(&mut self) {
         if self.reads() {
             self.end(Disconnected::TransportClosed);
@@ -60,12 +60,12 @@ impl Client {
         }
     }
 
-    /// The server has broken the protocol: tells it so where the version has words for it, and ends the connection.
+    /// The server has broken the protocol: reports it where the version allows that, and ends the connection.
     pub(super) fn fail(&mut self, now: Instant, error: ProtocolError) {
         let version = self.options.version;
         if version.is_v5() {
             let packet = Disconnect::new(error.reason_code());
-            // A server that takes no packet of that size has to do without an explanation.
+            // A server with a smaller limit gets no Reason String.
             let max_packet_size = self.server.maximum_packet_size;
             let _ = self.send(now, |out| packet.encode_within(version, max_packet_size, out));
         }
@@ -89,7 +89,7 @@ impl Client {
         Ok(())
     }
 
-    /// Nothing is read from the connection any more.
+    /// Ignores further input of the connection.
     pub(super) fn end(&mut self, why: Disconnected) {
         self.phase = Phase::Ending;
         self.input = Vec::new();

@@ -41,8 +41,8 @@ impl Client {
             && self.outgoing.queued_bytes() < self.options.max_queued_bytes
     }
 
-    /// Takes back those of the `wanted` messages that were never sent. `wanted` is asked about these alone, first to
-    /// last; nothing more is heard of what it wants back.
+    /// Removes those of the `wanted` messages that were never sent. `wanted` is called for these alone, first to last.
+    /// The removed messages cause no events.
     pub fn withdraw(&mut self, wanted: impl FnMut(PublishToken) -> bool) {
         self.outgoing.withdraw(wanted);
     }
@@ -57,7 +57,7 @@ impl Client {
         self.outgoing.is_empty() && self.output.pending().is_empty()
     }
 
-    /// Sends what has to be sent again, then what waits, as far as the server and the transport take it.
+    /// Sends the messages to be repeated, then the queued ones, as far as the server and the transport accept them.
     pub(super) fn send_waiting(&mut self, now: Instant) {
         let window = usize::from(self.server.receive_maximum).min(usize::from(self.options.max_in_flight.get()));
         while self.phase == Phase::Connected && self.output.pending().len() < OUTPUT_HIGH_WATER {
@@ -102,7 +102,7 @@ impl Client {
         }
     }
 
-    /// Sends the message at the front of the queue for the first time; false when there is none or it has to wait.
+    /// Sends the message at the front of the queue for the first time; false if the queue is empty or it has to wait.
     fn send_next(&mut self, now: Instant, window: usize) -> bool {
         let Some(front) = self.outgoing.front() else {
             return false;

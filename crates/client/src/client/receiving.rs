@@ -9,16 +9,16 @@ use crate::incoming::{Acknowledge, Arrival, Window};
 use crate::{Acknowledgement, Delivery, Event, Message, MessageProperties, ProtocolError, TopicNameBuf};
 
 impl Client {
-    /// Acknowledges a message of QoS 1 or 2 to the server, which then forgets it; for
-    /// [`Acknowledgement::Manual`]. Acknowledgements leave in the order in which the messages arrived, so one waits
-    /// for those of earlier messages.
+    /// Acknowledges a message of QoS 1 or 2 to the server, which then forgets it; for [`Acknowledgement::Manual`].
+    /// Acknowledgements are sent in the order in which the messages arrived, so one waits for those of earlier
+    /// messages.
     pub fn acknowledge(&mut self, now: Instant, delivery: Delivery) {
         self.judge(now, delivery, ReasonCode::Success);
     }
 
     /// Refuses a message of QoS 1 or 2; for [`Acknowledgement::Manual`]. The server forgets it nevertheless. A
-    /// `reason_code` below 0x80, or one that a PUBACK cannot carry, counts as
-    /// [`ReasonCode::UnspecifiedError`]. Before MQTT 5.0 the server does not learn of the refusal.
+    /// `reason_code` below 0x80, or one that a PUBACK cannot carry, counts as [`ReasonCode::UnspecifiedError`]. Before
+    /// MQTT 5.0 the server is not informed of the refusal.
     pub fn refuse(&mut self, now: Instant, delivery: Delivery, reason_code: ReasonCode) {
         let fits = reason_code.is_error()
             && reason_code.allowed_in(tidegate_mqtt::PacketType::PubAck)

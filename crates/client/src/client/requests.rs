@@ -139,7 +139,8 @@ impl Client {
         Ok(())
     }
 
-    /// Finds the request that is answered; `None` when there is none, which is not worth ending the connection for.
+    /// Finds the request for an answer. `None` if there is no such request, which does not justify closing the
+    /// connection.
     fn answer(&mut self, packet: PacketType, answer: RequestAnswer) -> Result<Option<RequestAnswer>, ProtocolError> {
         let packet_id = answer.packet_id;
         let Some(request) = self.requests.get(&packet_id).copied() else {

@@ -96,12 +96,12 @@ pub(super) fn write_authority(out: &mut impl std::fmt::Write, host: &str, port: 
 /// How sockets are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
-    /// The local name or address to connect from; any if there is none. Not for Unix sockets.
+    /// The local name or address to connect from; `None` for any. Not for Unix sockets.
     pub bind: Option<String>,
     /// How long each address of a server may take to accept a connection, and its TLS handshake as long again; over
     /// QUIC both are one.
     pub connect_timeout: Duration,
-    /// What TLS connections are made with; without one, whoever the system trusts is trusted.
+    /// The connector for TLS; without one, the system's authorities are trusted.
     pub tls: Option<TlsConnector>,
 }
 

@@ -30,7 +30,7 @@ pub enum ConnectError {
         /// Why.
         source: io::Error,
     },
-    /// No address of the server accepts a connection; this is what the last one said.
+    /// No address of the server accepts a connection; the error is that of the last one.
     #[error("cannot connect to {address}")]
     Connect {
         /// The server.

@@ -1,4 +1,4 @@
-//! Moves bytes between a client and its transport, and tells the client the time.
+//! Moves bytes between a client and its transport, and reads the clock for it.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 const LINK: Token = Token(0);
 const WAKE: Token = Token(1);
 
-/// A client, its transport and its clock. Nothing happens outside [`Driver::next`] and [`Driver::connect`].
+/// A client, its transport and its clock. All work happens in [`Driver::next`] and [`Driver::connect`].
 #[derive(Debug)]
 pub struct Driver {
     client: Client,
@@ -34,7 +34,7 @@ pub struct Driver {
     ready: Events,
     waker: Waker,
     woken: bool,
-    /// How often [`Driver::next`] has gone round.
+    /// How many times the loop of [`Driver::next`] has run.
     turns: u32,
     /// By when the poller has reported all that had arrived.
     heard: Instant,
@@ -109,13 +109,13 @@ impl Driver {
         &self.address
     }
 
-    /// What makes [`Driver::next`] return from another thread.
+    /// A handle that makes [`Driver::next`] return, for another thread.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Establishes the transport, which may block for the time that [`SocketOptions`] allows, and begins the
-    /// connection. [`Event::Connected`] or [`Event::Disconnected`] tells how it went.
+    /// Opens the transport, which may block for the time that [`SocketOptions`] allows, and begins the connection. The
+    /// result is [`Event::Connected`] or [`Event::Disconnected`].
     ///
     /// # Errors
     ///
@@ -131,9 +131,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Works until the client has news, a [`Waker`] was used, or `deadline` has come; without a deadline, for ever.
-    /// What the client has to send is not written before its news have been taken. A deadline that has come is told
-    /// before news, and a waker among them, so that no server can keep them back by sending without end.
+    /// Works until the client has an event, a [`Waker`] was used, or `deadline` has come; without a deadline, for ever.
+    /// Output is written only after the events have been taken. A deadline is reported before events, and a waker among
+    /// them, so that a server that sends without end cannot delay them.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Driver {
         }
     }
 
-    /// Does what can be done without waiting; false when there is nothing.
+    /// Does all work that needs no waiting; false when there is none.
     fn exchange(&mut self, now: Instant) -> bool {
         match self.client.next_deadline().filter(|due| now >= *due) {
             None => self.put_off = 0,
@@ -222,7 +222,7 @@ impl Driver {
         true
     }
 
-    /// What ended the last transport, if not the client.
+    /// The error that ended the last transport, if the client did not end it.
     pub fn transport_error(&self) -> Option<&TransportError> {
         self.transport_error.as_ref()
     }
@@ -248,8 +248,8 @@ impl Driver {
         self.link.as_mut()?.next_deadline()
     }
 
-    /// Goes on from another port of this machine, as a device does whose network has changed; only over QUIC. Nothing
-    /// that is under way is lost.
+    /// Continues from another local port, like a device whose network has changed; only over QUIC. Data in flight is
+    /// not lost.
     ///
     /// # Errors
     ///

@@ -10,18 +10,18 @@ use super::websocket::WebSocket;
 use super::{Address, ConnectError, SocketOptions, TransportError};
 use crate::Client;
 
-/// How many bytes are handed to a WebSocket at once; it copies them, so this bounds what it holds.
+/// Bytes passed to a WebSocket at once; it copies them, so this bounds its memory.
 const WEBSOCKET_CHUNK: usize = 64 << 10;
 
-/// A transport that is connected, and whether it is worth trying to read and to write: readiness is told once, and
-/// holds until the socket says that it would block.
+/// A connected transport, and whether it may be readable and writable. Readiness is reported once, and holds until the
+/// socket would block.
 #[derive(Debug)]
 pub(super) struct Link {
     stream: Stream,
     websocket: Option<WebSocket>,
     readable: bool,
     writable: bool,
-    /// Whether the server has been told that nothing more will come.
+    /// Whether the server was informed of the end of the output.
     farewell_said: bool,
 }
 
@@ -64,24 +64,24 @@ impl Link {
         self.writable |= writable;
     }
 
-    /// Whether there may be something to read.
+    /// Whether the transport may be readable.
     pub(super) fn is_readable(&self) -> bool {
         self.readable
     }
 
-    /// When time alone makes something due below MQTT.
+    /// The next deadline of the transport itself.
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         self.stream.quic()?.next_deadline()
     }
 
-    /// Does what time has made due below MQTT.
+    /// Handles a deadline of the transport itself.
     pub(super) fn handle_deadline(&mut self, now: Instant) {
         if let Some(quic) = self.stream.quic() {
             quic.handle_deadline(now);
         }
     }
 
-    /// Goes on from another port.
+    /// Continues from another port.
     pub(super) fn rebind(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let Some(quic) = self.stream.quic() else {
             return Err(io::Error::new(ErrorKind::Unsupported, "only a QUIC connection outlives a change of the port"));
@@ -91,13 +91,13 @@ impl Link {
         quic.register(registry, token)
     }
 
-    /// Whether trying again is worth it after a socket has said that it would block: over QUIC it is a matter of other
-    /// datagrams and of time, too, which no readiness tells.
+    /// Whether to retry although a socket would block. Over QUIC, other datagrams and timers matter, too, which
+    /// readiness does not show.
     fn holds(&mut self, error: &io::Error) -> bool {
         error.kind() != ErrorKind::WouldBlock || self.stream.quic().is_some()
     }
 
-    /// Whether nothing is left to be written.
+    /// Whether all output was written.
     fn is_flushed(&self, client: &Client) -> bool {
         let websocket = self.websocket.as_ref();
         !self.stream.is_waiting()
@@ -105,7 +105,7 @@ impl Link {
             && websocket.is_none_or(|websocket| websocket.output().is_empty())
     }
 
-    /// Writes what the client has to send, as far as the socket takes it.
+    /// Writes the client's output, as far as the socket accepts it.
     pub(super) fn write(&mut self, client: &mut Client, now: Instant) -> Progress {
         if !self.writable {
             return Progress::Blocked;
@@ -152,7 +152,7 @@ impl Link {
         }
     }
 
-    /// Says farewell below MQTT once everything is written; true when nothing is left to say.
+    /// Ends the output below MQTT once everything is written; true when that is complete.
     pub(super) fn say_farewell(&mut self, client: &Client) -> bool {
         if !self.is_flushed(client) {
             return false;
@@ -169,8 +169,8 @@ impl Link {
         true
     }
 
-    /// Reads once and drops what was read. A socket that is closed before everything was read resets the
-    /// connection, which may cost the server what was sent last.
+    /// Reads once and drops the bytes. Closing a socket with unread bytes resets the connection, which may cost the
+    /// server the last output.
     pub(super) fn discard(&mut self, scratch: &mut [u8]) -> Progress {
         if !self.readable {
             return Progress::Blocked;
@@ -185,7 +185,7 @@ impl Link {
         }
     }
 
-    /// Reads once, and hands the client what was read.
+    /// Reads once, and passes the bytes to the client.
     pub(super) fn read(&mut self, client: &mut Client, now: Instant, scratch: &mut [u8]) -> Progress {
         if !self.readable {
             return Progress::Blocked;

@@ -30,7 +30,7 @@ pub(in crate::net) struct QuicStream {
     endpoint: Endpoint,
     handle: ConnectionHandle,
     connection: Connection,
-    /// Connected to the server, so that the system says when nobody listens there.
+    /// Connected to the server, so that the system reports a closed port.
     socket: UdpSocket,
     /// Where to connect from, without a port.
     local: Option<SocketAddr>,
@@ -67,7 +67,7 @@ fn config(tls: Arc<rustls::ClientConfig>) -> io::Result<ClientConfig> {
     let crypto = QuicClientConfig::try_from(tls)
         .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "QUIC needs TLS 1.3: allow that version"))?;
     let mut transport = TransportConfig::default();
-    // The server says how long a link may be silent, and the keep-alive of MQTT finds one that is dead.
+    // The server limits the idle time, and MQTT's Keep Alive finds a dead link.
     transport.max_idle_timeout(None).send_window(SEND_WINDOW).datagram_receive_buffer_size(None);
     let mut config = ClientConfig::new(Arc::new(crypto));
     config.transport_config(Arc::new(transport));
@@ -136,7 +136,7 @@ impl QuicStream {
         registry.deregister(&mut SourceFd(&self.socket.as_raw_fd()))
     }
 
-    /// Goes on from another port, as after a change of the network. The socket has to be registered anew.
+    /// Continues from another port, as after a change of the network. The socket has to be registered again.
     pub(in crate::net) fn rebind(&mut self) -> io::Result<()> {
         let socket = connected(self.local, self.remote)?;
         socket.set_nonblocking(true)?;
@@ -145,12 +145,12 @@ impl QuicStream {
         self.transmit()
     }
 
-    /// When time alone makes something due.
+    /// The next deadline of the connection.
     pub(in crate::net) fn next_deadline(&mut self) -> Option<Instant> {
         self.connection.poll_timeout()
     }
 
-    /// Does what time has made due: sends again what was lost, for example.
+    /// Handles a deadline: sends lost data again, for example.
     pub(in crate::net) fn handle_deadline(&mut self, now: Instant) {
         self.connection.handle_timeout(now);
         self.note();
@@ -163,7 +163,7 @@ impl QuicStream {
         self.unsent.is_some()
     }
 
-    /// Says that nothing more comes.
+    /// Ends the sending side.
     pub(in crate::net) fn shutdown_write(&mut self) -> io::Result<()> {
         if let Some(stream) = self.stream {
             // A stream that has ended already needs no end.
@@ -223,13 +223,13 @@ impl QuicStream {
         }
     }
 
-    /// What has arrived in order: so many bytes, 0 at the end of the stream, `None` when there is nothing now.
+    /// Bytes that arrived in order: their number, 0 at the end of the stream, `None` when there are none now.
     fn arrived(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let Some(stream) = self.stream else { return Ok(Some(0)) };
         let mut receiving = self.connection.recv_stream(stream);
         let Ok(mut chunks) = receiving.read(true) else { return Ok(Some(0)) };
         let outcome = chunks.next(buffer.len());
-        // What this would send leaves with the next datagram.
+        // Frames caused by this read are sent with the next datagram.
         let _ = chunks.finalize();
         match outcome {
             Ok(Some(chunk)) => {
@@ -248,9 +248,9 @@ impl QuicStream {
     }
 }
 
-/// Whether a socket's error says nothing about the connection.
+/// Whether the connection may survive a socket's error.
 fn is_passing(error: &io::Error) -> bool {
-    // A network that is not there may come back, and then the connection goes on.
+    // A lost network may come back, and then the connection continues.
     matches!(
         error.kind(),
         ErrorKind::WouldBlock
@@ -302,7 +302,7 @@ impl Drop for QuicStream {
     fn drop(&mut self) {
         if !self.connection.is_closed() {
             self.connection.close(Instant::now(), ENDED, Bytes::new());
-            // A server that is not told finds out by the keep-alive.
+            // If the packet is lost, the server notices the end by its Keep Alive.
             let _ = self.transmit();
         }
     }

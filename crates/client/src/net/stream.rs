@@ -89,7 +89,7 @@ impl Stream {
         }
     }
 
-    /// Tells the server that nothing more will come.
+    /// Ends the sending side.
     pub(super) fn shutdown_write(&mut self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
@@ -200,7 +200,7 @@ fn connect_to(
         socket.bind(&local.into()).map_err(|source| ConnectError::Bind { bind: local.ip().to_string(), source })?;
     }
     socket.connect_timeout(&remote.into(), options.connect_timeout).map_err(failed)?;
-    // Everything that is due is written at once, so waiting for more gains nothing and delays acknowledgements.
+    // All pending output is written at once, so Nagle's algorithm only delays acknowledgements.
     socket.set_tcp_nodelay(true).map_err(failed)?;
     socket.set_keepalive(true).map_err(failed)?;
     socket.set_nonblocking(true).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! TLS on the client's side: whom it trusts, and what it shows of itself.
+//! TLS of the client: trusted authorities, and the client's certificate.
 
 mod files;
 mod hostname;
@@ -18,10 +18,10 @@ pub(super) use session::TlsStream;
 /// The protocol of MQTT over QUIC with one stream.
 const QUIC_ALPN: &[u8] = b"mqtt";
 
-/// Whom a client trusts, and what it shows of itself.
+/// Trusted authorities, and the client's certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// A file (PEM) of authorities to trust. With neither this nor `ca_directory`, those of the system are trusted.
+    /// A file (PEM) of authorities to trust. Without this and `ca_directory`, those of the system are trusted.
     pub ca_file: Option<PathBuf>,
     /// A directory of such files.
     pub ca_directory: Option<PathBuf>,
@@ -29,9 +29,9 @@ pub struct TlsOptions {
     pub certificate: Option<PathBuf>,
     /// The private key (PEM) of that certificate, not encrypted.
     pub key: Option<PathBuf>,
-    /// Take a certificate that is valid for another host. It must still come from an authority that is trusted.
+    /// Accept a certificate for another host. It must still come from a trusted authority.
     pub any_hostname: bool,
-    /// The only version to speak; any if there is none.
+    /// The only version to use; `None` for any.
     pub version: Option<TlsVersion>,
     /// A protocol to agree on (ALPN). Over WebSocket it is `http/1.1` in any case, and over QUIC `mqtt`.
     pub alpn: Option<String>,
@@ -46,7 +46,7 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// What TLS connections are made with. Those made with the same one resume each other's sessions.
+/// Opens TLS connections. Connections of the same connector resume each other's sessions.
 #[derive(Clone, Debug)]
 pub struct TlsConnector {
     plain: Arc<ClientConfig>,
@@ -98,7 +98,7 @@ impl TlsConnector {
         Ok(Self { plain: Arc::new(plain), web: Arc::new(web), quic: Arc::new(quic) })
     }
 
-    /// What rustls makes connections with that carry MQTT without WebSocket.
+    /// The rustls configuration for MQTT without WebSocket.
     #[must_use]
     pub fn client_config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.plain)
@@ -136,7 +136,7 @@ fn roots(options: &TlsOptions) -> Result<RootCertStore, TlsFileError> {
         }
     }
     if let Some(directory) = &options.ca_directory {
-        // A directory holds what others have put there: what is of no use does not make the rest useless.
+        // A directory may contain other files: unusable ones are skipped.
         roots.add_parsable_certificates(files::directory(directory)?);
     }
     if options.ca_file.is_none() && options.ca_directory.is_none() {

@@ -8,7 +8,7 @@ use super::address::write_authority;
 const MAX_HEAD: usize = 16 << 10;
 /// The most header lines of a response.
 const MAX_HEADERS: usize = 64;
-/// What RFC 6455, section 1.3, appends to the key.
+/// The suffix of the key (RFC 6455, section 1.3).
 const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The longest payload of a control frame, in bytes.
 const MAX_CONTROL: usize = 125;
@@ -33,7 +33,7 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// What a server does wrong below MQTT. The transport is closed then.
+/// A protocol error of the server below MQTT. The transport is then closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebSocketError {
     /// The response is no HTTP response, or its head is too long.
@@ -45,7 +45,7 @@ pub enum WebSocketError {
         /// The status.
         status: u16,
     },
-    /// The server changes to something else than WebSocket with the subprotocol `mqtt` ([MQTT-6.0.0-4]).
+    /// The server does not switch to WebSocket with the subprotocol `mqtt` ([MQTT-6.0.0-4]).
     #[error("the server did not accept the WebSocket subprotocol 'mqtt'")]
     WrongHandshake,
     /// A frame is malformed, or not of a kind that MQTT uses ([MQTT-6.0.0-1]).
@@ -106,7 +106,7 @@ impl WebSocket {
         !matches!(self.state, State::Handshake { .. })
     }
 
-    /// What is to be written.
+    /// The bytes to write.
     pub(super) fn output(&self) -> &[u8] {
         &self.output
     }
@@ -253,7 +253,7 @@ fn handshake(input: &[u8], accept: &str) -> Result<Option<usize>, WebSocketError
     if upgraded && accepted && mqtt { Ok(Some(len)) } else { Err(WebSocketError::WrongHandshake) }
 }
 
-/// What the server must answer to a key (RFC 6455, section 4.2.2).
+/// The required answer to a key (RFC 6455, section 4.2.2).
 fn accept_of(key: &str) -> String {
     let mut digest = sha1_smol::Sha1::new();
     digest.update(key.as_bytes());
@@ -261,7 +261,7 @@ fn accept_of(key: &str) -> String {
     data_encoding::BASE64.encode(&digest.digest().bytes())
 }
 
-/// Masks that nobody can foresee: a keyed hash, whose key is the system's randomness, of a counter.
+/// Unpredictable masks: a keyed hash of a counter, with a random key of the system.
 #[derive(Debug)]
 struct Masks {
     state: RandomState,

@@ -30,7 +30,7 @@ fn connect_of_each_version() {
 }
 
 #[test]
-fn a_client_introduces_itself_anew_from_one_connection_to_the_next() {
+fn version_and_bridge_flag_can_change_between_connections() {
     let mut script = Script::new(options(Version::V5));
     script.client.open(script.now).unwrap();
     assert_eq!(script.client.introduce(Version::V311, true), Err(OpenError::AlreadyOpen));
@@ -76,7 +76,7 @@ fn connect_with_everything() {
 }
 
 #[test]
-fn what_connack_says_is_told() {
+fn the_content_of_connack_is_an_event() {
     let mut script = Script::new(Options { version: Version::V5, ..Options::new("") });
     let connack = b"\x20\x32\0\0\x2f\
         \x11\0\0\0\x07\x21\0\x08\x24\x01\x25\0\x27\0\0\x01\0\x12\0\x03new\x22\0\x09\x28\0\x29\0\x2a\0\x13\0\x05\
@@ -113,7 +113,7 @@ fn the_assigned_client_id_is_used_again() {
 }
 
 #[test]
-fn a_refusal_is_told_and_the_transport_closed() {
+fn a_refusal_is_an_event_and_closes_the_transport() {
     for (version, connack, reason) in [
         (Version::V311, &b"\x20\x02\0\x05"[..], ReasonCode::NotAuthorized),
         (Version::V31, b"\x20\x02\0\x02", ReasonCode::ClientIdentifierNotValid),

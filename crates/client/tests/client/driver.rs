@@ -1,4 +1,4 @@
-//! The driver over real sockets, against a server that says what the test tells it to.
+//! The driver over real sockets, against a scripted server.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -132,11 +132,11 @@ fn a_waker_and_a_deadline_end_the_waiting() {
 }
 
 #[test]
-fn a_server_that_never_stops_sending_keeps_neither_wakers_nor_deadlines_back() {
+fn a_server_that_sends_without_end_delays_no_deadline() {
     let (address, server) = serve(|mut stream| {
         read(&mut stream, CONNECT_LEN);
         stream.write_all(ACCEPTED).unwrap();
-        // Messages, which are events, and PINGRESP packets, which are none.
+        // Messages, which are events, and PINGRESP packets, which are not.
         let packets = b"\x30\x04\0\x01tx\xd0\0\xd0\0".repeat(10_000);
         while stream.write_all(&packets).is_ok() {}
     });
@@ -208,7 +208,7 @@ fn why_there_is_no_connection() {
     let mut families = Driver::new(Options::new("c"), address.clone(), socket_options.clone()).unwrap();
     let families = families.connect();
     assert!(matches!(families, Err(ConnectError::NoAddress { .. })));
-    // An address that is documented not to exist, so nobody can bind it.
+    // An address reserved for documentation, so that binding it fails.
     socket_options.bind = Some("192.0.2.1".to_owned());
     let mut foreign = Driver::new(Options::new("c"), address, socket_options).unwrap();
     assert!(matches!(foreign.connect(), Err(ConnectError::Bind { .. })));
@@ -288,7 +288,7 @@ fn an_answer_that_was_not_read_is_no_silence() {
         stream.write_all(ACCEPTED).unwrap();
         assert_eq!(read(&mut stream, 2), b"\xc0\0");
         stream.write_all(b"\xd0\0").unwrap();
-        // The connection goes on: a second ping is asked for when the first is answered.
+        // The connection continues: a second ping is sent after the first is answered.
         assert_eq!(read(&mut stream, 2), b"\xc0\0");
     });
     let options = Options { keep_alive: 1, ..Options::new("c") };
@@ -296,7 +296,7 @@ fn an_answer_that_was_not_read_is_no_silence() {
     connect(&mut driver);
     let ping = driver.client().next_deadline().unwrap();
     assert_eq!(driver.next(Some(ping)).unwrap(), Step::Deadline);
-    // The ping leaves, and nobody looks at the socket until its answer is overdue, as when the process is stopped.
+    // The ping is sent, and the socket is not read until its answer is overdue, as when the process is stopped.
     assert_eq!(driver.next(Some(Instant::now())).unwrap(), Step::Deadline);
     while driver.client().next_deadline() == Some(ping) {
         driver.next(Some(Instant::now() + Duration::from_millis(1))).unwrap();

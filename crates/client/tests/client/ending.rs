@@ -6,7 +6,7 @@ use tidegate_client::{
 use crate::script::{ACCEPTED, RESUMED, Script, options};
 
 #[test]
-fn disconnect_goes_behind_what_waits() {
+fn disconnect_is_sent_after_pending_output() {
     let mut script = Script::connected(Version::V311);
     script.publish("t", "x", QoS::AtMostOnce);
     let request = DisconnectRequest::default();

@@ -1,4 +1,4 @@
-//! Whatever a server sends, the client neither panics nor goes on after an error.
+//! On any input from a server, the client does not panic, and stops after an error.
 
 use proptest::prelude::*;
 

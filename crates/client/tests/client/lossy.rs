@@ -19,7 +19,7 @@ struct Server {
     input: Vec<u8>,
     output: Vec<u8>,
     connected: bool,
-    /// What the client published, once the server owns it.
+    /// The published messages that the server owns.
     arrived: BTreeMap<QoS, Vec<u8>>,
     /// Identifiers of QoS 2 messages that have arrived and wait for their PUBREL.
     received: BTreeSet<PacketId>,
@@ -91,16 +91,16 @@ impl Server {
             }
             Packet::PubAck(packet) => {
                 let settled = self.position(packet.packet_id, QoS::AtLeastOnce);
-                self.in_flight.remove(settled.expect("a PUBACK for what was sent"));
+                self.in_flight.remove(settled.expect("a PUBACK for a sent message"));
             }
             Packet::PubRec(packet) => {
                 let at = self.position(packet.packet_id, QoS::ExactlyOnce);
-                self.in_flight[at.expect("a PUBREC for what was sent")].released = true;
+                self.in_flight[at.expect("a PUBREC for a sent message")].released = true;
                 self.send(&Packet::PubRel(PubRel::new(packet.packet_id, ok)));
             }
             Packet::PubComp(packet) => {
                 let settled = self.position(packet.packet_id, QoS::ExactlyOnce);
-                let entry = self.in_flight.remove(settled.expect("a PUBCOMP for what was sent"));
+                let entry = self.in_flight.remove(settled.expect("a PUBCOMP for a sent message"));
                 assert!(entry.released);
             }
             other => panic!("{other:?}"),
@@ -154,7 +154,7 @@ impl Server {
     }
 }
 
-/// What happens next.
+/// The next step.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     ClientPublishes(QoS),
@@ -180,7 +180,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The client, its owner, the server, and what both should have in the end.
+/// The client, its owner, the server, and the expected final state.
 struct World {
     script: Script,
     server: Server,
@@ -278,7 +278,7 @@ impl World {
         }
     }
 
-    /// The connection holds from now on, and everybody does what is theirs.
+    /// The connection is stable from now on, and all parties finish their work.
     fn settle(&mut self) {
         for _ in 0..5_000 {
             self.take(Step::Upstream(usize::MAX));

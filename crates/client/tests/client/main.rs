@@ -1,4 +1,4 @@
-//! The client from outside: what it sends and tells, byte by byte, without a socket and without waiting.
+//! The public interface of the client: its output and events, byte by byte, without a socket and without waiting.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -50,7 +50,7 @@ fn qos_1_waits_for_puback() {
     script.receive(&[0x40, 2, 0, 1]);
     assert_eq!(script.event(), success(token, 1));
     assert!(script.client.is_idle());
-    // An acknowledgement that nothing waits for is not worth ending the connection for.
+    // An acknowledgement for an unknown message does not justify closing the connection.
     script.receive(&[0x40, 2, 0, 1]);
     script.assert_quiet();
 }
@@ -114,7 +114,7 @@ fn the_window_is_the_smaller_of_both_sides() {
 }
 
 #[test]
-fn after_a_lost_connection_everything_is_sent_again_in_order_with_dup() {
+fn a_new_connection_repeats_all_messages_in_order_with_dup() {
     let mut script = Script::connected(Version::V311);
     let tokens: Vec<_> =
         [QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce].map(|qos| script.publish("t", "x", qos)).into();
@@ -122,7 +122,7 @@ fn after_a_lost_connection_everything_is_sent_again_in_order_with_dup() {
     script.receive(&[0x50, 2, 0, 2]);
     assert_eq!(script.sent(), [0x62, 2, 0, 2]);
     script.lose_connection();
-    // Offline: it waits, behind what is sent again.
+    // Offline: it waits, after the messages to be repeated.
     let late = script.publish("t", "y", QoS::AtLeastOnce);
     assert!(script.reconnect(RESUMED).session_present);
     assert_eq!(script.sent(), b"\x3a\x06\0\x01t\0\x01x\x62\x02\0\x02\x3c\x06\0\x01t\0\x03x\x32\x06\0\x01t\0\x04y");
@@ -186,7 +186,7 @@ fn a_lost_session_gives_unacknowledged_messages_back() {
 }
 
 #[test]
-fn qos_0_that_was_not_written_is_told() {
+fn an_unwritten_qos_0_message_is_reported() {
     let mut script = Script::connected(Version::V311);
     let token = script.publish("t", "x", QoS::AtMostOnce);
     script.client.advance_output(script.now, 3);
@@ -216,7 +216,7 @@ fn what_the_server_does_not_take_is_refused() {
 }
 
 #[test]
-fn what_was_accepted_offline_and_cannot_be_sent_is_given_back() {
+fn an_offline_message_that_cannot_be_sent_is_returned() {
     let mut script = Script::new(options(Version::V5));
     let retained = script.client.publish(script.now, message("t", "", QoS::AtLeastOnce).with_retain(true));
     let large = script.publish("t", &"x".repeat(100), QoS::AtLeastOnce);
@@ -229,7 +229,7 @@ fn what_was_accepted_offline_and_cannot_be_sent_is_given_back() {
     assert_eq!(token, large);
     assert_eq!(publish.unwrap().payload.len(), 100);
     assert!(matches!(cause, UndeliveredCause::NotSendable(PublishError::Encode(_))));
-    // The identifiers of what was not sent are free, and the next message is not held up.
+    // The identifiers of unsent messages are free, and the next message is not delayed.
     assert_eq!(script.sent(), b"\x32\x07\0\x01t\0\x03\0x");
     script.receive(&[0x40, 2, 0, 3]);
     assert_eq!(script.event(), success(small, 3));
@@ -278,7 +278,7 @@ fn properties_are_sent() {
 }
 
 #[test]
-fn an_alias_is_set_once_per_connection_and_never_used_to_send_again() {
+fn an_alias_is_set_once_per_connection_and_never_repeated() {
     let mut script = Script::accepted(options(Version::V5), b"\x20\x06\0\0\x03\x22\0\x05");
     let aliased = Publish { topic_alias: NonZeroU16::new(5), ..message("abc", "x", QoS::AtLeastOnce) };
     for _ in 0..2 {
@@ -307,7 +307,7 @@ fn the_queue_is_bounded_by_number_and_by_bytes() {
 }
 
 #[test]
-fn what_was_never_sent_can_be_taken_back() {
+fn unsent_messages_can_be_withdrawn() {
     let mut script =
         Script::new(Options { max_in_flight: 1.try_into().unwrap(), max_queued_bytes: 10, ..options(Version::V311) });
     script.reconnect(ACCEPTED);
@@ -326,7 +326,7 @@ fn what_was_never_sent_can_be_taken_back() {
 }
 
 #[test]
-fn a_transport_that_does_not_write_fills_the_queue_not_the_buffer() {
+fn a_blocked_transport_fills_the_queue_not_the_buffer() {
     let mut script =
         Script::new(Options { max_queued_messages: 100, max_queued_bytes: 1 << 30, ..options(Version::V311) });
     script.reconnect(ACCEPTED);
@@ -375,5 +375,5 @@ fn a_large_server_limit_leaves_the_client_its_own() {
     own.properties.maximum_packet_size = NonZeroU32::new(20);
     let mut script = Script::accepted(own, ACCEPTED_V5);
     script.publish("t", &"x".repeat(100), QoS::AtMostOnce);
-    assert_eq!(script.sent().len(), 2 + 3 + 1 + 100, "its own limit is for what it receives");
+    assert_eq!(script.sent().len(), 2 + 3 + 1 + 100, "its own limit is for received packets");
 }

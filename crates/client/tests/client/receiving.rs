@@ -24,7 +24,7 @@ fn qos_0_needs_no_answer() {
 }
 
 #[test]
-fn all_properties_are_told() {
+fn all_properties_are_in_the_event() {
     let mut script = Script::connected(Version::V5);
     script.receive(
         b"\x32\x2c\0\x01t\0\x07\x25\x01\x01\x02\0\0\0\x09\x08\0\x01r\x09\0\x01d\x03\0\x01c\x0b\x05\x0b\x06\
@@ -157,7 +157,7 @@ fn an_acknowledgement_between_connections_is_kept_at_qos_2() {
 }
 
 #[test]
-fn an_acknowledgement_for_an_earlier_connection_settles_nothing_at_qos_1() {
+fn an_old_acknowledgement_settles_nothing_at_qos_1() {
     let mut script = manual(Version::V311);
     script.receive(b"\x32\x06\0\x01t\0\x01x");
     let early = script.delivery();

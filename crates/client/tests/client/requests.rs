@@ -123,7 +123,7 @@ fn a_request_without_filters_uses_up_no_identifier() {
 }
 
 #[test]
-fn requests_are_lost_with_the_connection_and_their_identifiers_are_free() {
+fn lost_requests_free_their_identifiers() {
     let mut script = Script::connected(Version::V311);
     let token = subscribe(&mut script, &["a"]);
     script.client.handle_closed();

@@ -1,4 +1,4 @@
-//! A client under a virtual clock, with a server that says what the test tells it to.
+//! A client under a virtual clock, with a scripted server.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ impl Script {
         Self { client, now }
     }
 
-    /// A client of 3.1.1 or 5.0 that the server has accepted, with nothing left to read or to write.
+    /// A client of 3.1.1 or 5.0 that the server has accepted, without pending input or output.
     pub(crate) fn connected(version: Version) -> Self {
         Self::accepted(options(version), accepted(version))
     }
@@ -68,7 +68,7 @@ impl Script {
         self.client.handle_input(self.now, bytes);
     }
 
-    /// Takes what the client has to send.
+    /// Takes the client's output.
     pub(crate) fn sent(&mut self) -> Vec<u8> {
         let bytes = self.client.output().to_vec();
         self.client.advance_output(self.now, bytes.len());

@@ -7,7 +7,8 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 
-use super::{Control, ControlError, answer, waiting};
+use super::answers::answer;
+use super::{Control, ControlError, waiting};
 
 /// The path of the cluster.
 pub(super) fn router<S: Control>() -> Router<Arc<S>> {

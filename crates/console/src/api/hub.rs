@@ -6,16 +6,17 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::{get, post};
-use serde_json::json;
+use tidegate_admin::{Done, GetHub, PausePipeline, Request, ResumePipeline};
 
-use super::{Control, answer, waiting};
+use super::answers::answer;
+use super::{Control, waiting};
 
 /// The paths of pipelines.
 pub(super) fn router<S: Control>() -> Router<Arc<S>> {
     Router::new()
-        .route("/api/v1/hub", get(view::<S>))
-        .route("/api/v1/hub/{name}/pause", post(pause::<S>))
-        .route("/api/v1/hub/{name}/resume", post(resume::<S>))
+        .route(GetHub::ROUTE, get(view::<S>))
+        .route(PausePipeline::ROUTE, post(pause::<S>))
+        .route(ResumePipeline::ROUTE, post(resume::<S>))
 }
 
 async fn view<S: Control>(State(source): State<Arc<S>>) -> Response {
@@ -31,5 +32,5 @@ async fn resume<S: Control>(State(source): State<Arc<S>>, Path(name): Path<Strin
 }
 
 async fn set<S: Control>(source: Arc<S>, name: String, paused: bool) -> Response {
-    answer(waiting(move || source.pause_pipeline(&name, paused).map(|()| json!({ "paused": paused }))).await)
+    answer(waiting(move || source.pause_pipeline(&name, paused).map(|()| Done {})).await)
 }

@@ -1,22 +1,6 @@
 //! The admin API below `/api/v1/`: what people and scripts ask and tell a running broker.
 //!
-//! | request | what it does |
-//! | --- | --- |
-//! | `GET /api/v1/why?client=ID` (or `topic=NAME`, `address=ADDRESS`) | what happened lately, oldest first |
-//! | `GET /api/v1/slow` (`?limit=N`) | who reads slowly or does not acknowledge |
-//! | `GET /api/v1/clients` (`?containing=TEXT&limit=N&filters=N&after=ID`) | who is there |
-//! | `GET /api/v1/bans` | all bans |
-//! | `POST /api/v1/bans` with `{"client": ID, "reason": TEXT, "for_seconds": N}` (or `user`, `address`) | bans |
-//! | `DELETE /api/v1/bans?client=ID` (or `user`, `address`) | ends a ban |
-//! | `GET /api/v1/hub` | how pipelines do |
-//! | `POST /api/v1/hub/NAME/pause`, `.../resume` | pauses a pipeline, or has it go on |
-//! | `GET /api/v1/fleet` | an orchestrator's brokers |
-//! | `PUT /api/v1/fleet/brokers/NAME` with `{"address": "mqtt://HOST:PORT"}` | adds a broker |
-//! | `POST /api/v1/fleet/brokers/NAME/drain` | gives a broker nothing any more |
-//! | `DELETE /api/v1/fleet/brokers/NAME` (`?force=true`) | takes a broker out |
-//! | `GET /api/v1/cluster` | how the node stands in its cluster; see `cluster` |
-//! | `GET`, `PUT /api/v1/homes`, `POST /api/v1/homes/move`, ... | which orchestrator works which partition; see `homes` |
-//! | `GET`, `POST`, `DELETE /api/v1/drain` | sends the clients of an orchestrator elsewhere |
+//! Requests, answers and paths are those of [`tidegate_admin`].
 //!
 //! Answers are JSON; an error is `{"error": TEXT}`. [`Access`] says who may ask.
 
@@ -36,19 +20,21 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::response::Response;
+use axum::middleware;
 use axum::routing::{get, post, put};
-use tidegate_engine::SlowSession;
+use tidegate_admin::fleet::{BrokerAddress, DrainBroker};
+use tidegate_admin::{
+    BanEntry, BanRequest, ClientEntry, ClientsRequest, DrainRequest, DrainStatus, FleetStatus, GetFleet,
+    InvalidRequest, Request, SlowClient, SlowRequest, Story, Subject, UnbanRequest, WhyRequest,
+};
 
 use crate::status::Unavailable;
 
 pub use access::{Access, MIN_TOKEN_LEN, TokenError};
 pub(crate) use access::{guard_api, guard_metrics};
-pub use bans::{BanEntry, BanRequest, BanTarget, MAX_BAN_SECONDS};
-pub use clients::{ClientEntry, ClientsRequest};
-pub use fleet::{BrokerStatus, DrainRequest, DrainStatus, FleetStatus};
-pub use homes::{Homes, MAX_PARCEL};
-pub use why::{Story, StoryEvent, Subject};
+pub(crate) use answers::json;
+pub use homes::Homes;
+pub use why::reason_entry;
 
 /// Longest body of a request, bytes.
 const MAX_BODY: usize = 256 * 1024;
@@ -67,6 +53,12 @@ pub enum ControlError {
     Refused(String),
 }
 
+impl From<InvalidRequest> for ControlError {
+    fn from(error: InvalidRequest) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
 /// Whoever can be asked and told more than its numbers. Every call is made on a thread that may wait, for a bounded
 /// time.
 pub trait Control: crate::status::StatusSource {
@@ -80,13 +72,14 @@ pub trait Control: crate::status::StatusSource {
     ///
     /// # Errors
     /// When the broker does not answer.
-    fn slow(&self, limit: usize) -> Result<Vec<SlowSession>, ControlError>;
+    fn slow(&self, limit: usize) -> Result<Vec<SlowClient>, ControlError>;
 
-    /// The clients that are asked for, in the order of tenants and client ids.
+    /// The clients that are asked for, in the order of tenants and client ids, at most `limit` in place of the limit of
+    /// the request.
     ///
     /// # Errors
     /// When the broker does not answer, or there is no such tenant.
-    fn clients(&self, request: &ClientsRequest) -> Result<Vec<ClientEntry>, ControlError>;
+    fn clients(&self, request: &ClientsRequest, limit: usize) -> Result<Vec<ClientEntry>, ControlError>;
 
     /// All bans that hold.
     ///
@@ -98,14 +91,13 @@ pub trait Control: crate::status::StatusSource {
     ///
     /// # Errors
     /// When the broker does not answer, or the ban is not possible.
-    fn ban(&self, request: BanRequest) -> Result<u64, ControlError>;
+    fn ban(&self, request: &BanRequest) -> Result<u64, ControlError>;
 
-    /// Ends a ban in a tenant, which matters for clients and users; the empty name is the default one. Says whether
-    /// there was one.
+    /// Ends a ban. Says whether there was one.
     ///
     /// # Errors
     /// When the broker does not answer, there is no such tenant, or the configuration bans.
-    fn unban(&self, target: &BanTarget, tenant: &str) -> Result<bool, ControlError>;
+    fn unban(&self, request: &UnbanRequest) -> Result<bool, ControlError>;
 
     /// The homes of clients, where this is an orchestrator. Never waits.
     fn homes(&self) -> Option<Arc<dyn Homes>> {
@@ -140,11 +132,11 @@ pub trait Control: crate::status::StatusSource {
     /// When the broker does not answer, or is no orchestrator.
     fn fleet(&self) -> Result<FleetStatus, ControlError>;
 
-    /// Adds a broker to the fleet, or changes one. Dead ones that it `replaces` may have had its address.
+    /// Adds a broker to the fleet, or changes one.
     ///
     /// # Errors
     /// When the name or the address is none, another broker has the address, or this is no orchestrator.
-    fn set_broker(&self, name: &str, address: &str, replaces: &[String]) -> Result<(), ControlError>;
+    fn set_broker(&self, name: &str, settings: &BrokerAddress) -> Result<(), ControlError>;
 
     /// Gives a broker of the fleet nothing any more.
     ///
@@ -162,7 +154,7 @@ pub trait Control: crate::status::StatusSource {
     ///
     /// # Errors
     /// When the broker does not answer.
-    fn drain(&self, request: DrainRequest) -> Result<(), ControlError>;
+    fn drain(&self, request: &DrainRequest) -> Result<(), ControlError>;
 
     /// Takes clients again.
     ///
@@ -179,15 +171,18 @@ pub trait Control: crate::status::StatusSource {
 
 /// The paths of the API.
 pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
+    let fleet = Router::new()
+        .route(GetFleet::ROUTE, get(fleet::get::<S>))
+        .route(BrokerAddress::ROUTE, put(fleet::set_broker::<S>).delete(fleet::remove_broker::<S>))
+        .route(DrainBroker::ROUTE, post(fleet::drain_broker::<S>))
+        .route(DrainRequest::ROUTE, get(fleet::drain_status::<S>).post(fleet::drain::<S>).delete(fleet::end_drain::<S>))
+        .layer(middleware::from_fn(fleet::guard_changes));
     Router::new()
-        .route("/api/v1/why", get(why::get::<S>))
-        .route("/api/v1/slow", get(slow::get::<S>))
-        .route("/api/v1/clients", get(clients::get::<S>))
-        .route("/api/v1/bans", get(bans::list::<S>).post(bans::add::<S>).delete(bans::remove::<S>))
-        .route("/api/v1/fleet", get(fleet::get::<S>))
-        .route("/api/v1/fleet/brokers/{name}", put(fleet::set_broker::<S>).delete(fleet::remove_broker::<S>))
-        .route("/api/v1/fleet/brokers/{name}/drain", post(fleet::drain_broker::<S>))
-        .route("/api/v1/drain", get(fleet::drain_status::<S>).post(fleet::drain::<S>).delete(fleet::end_drain::<S>))
+        .route(WhyRequest::ROUTE, get(why::get::<S>))
+        .route(SlowRequest::ROUTE, get(slow::get::<S>))
+        .route(ClientsRequest::ROUTE, get(clients::get::<S>))
+        .route(BanRequest::ROUTE, get(bans::list::<S>).post(bans::add::<S>).delete(bans::remove::<S>))
+        .merge(fleet)
         .merge(homes::router::<S>())
         .merge(cluster::router::<S>())
         .merge(hub::router::<S>())
@@ -200,19 +195,4 @@ pub(crate) async fn waiting<T: Send + 'static>(
 ) -> Result<T, ControlError> {
     let ended = tokio::task::spawn_blocking(action).await;
     ended.unwrap_or(Err(ControlError::Unavailable(Unavailable)))
-}
-
-/// The one name that a query asks about, with its kind.
-fn only_pair(query: Option<&str>) -> Option<(String, String)> {
-    let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned();
-    let pair = pairs.next()?;
-    pairs.next().is_none().then_some(pair)
-}
-
-/// The answer to a request that was carried out, or not.
-fn answer(result: Result<serde_json::Value, ControlError>) -> Response {
-    match result {
-        Ok(value) => answers::json(axum::http::StatusCode::OK, &value),
-        Err(error) => answers::error(&error),
-    }
 }

@@ -1,9 +1,10 @@
 //! Metrics of an orchestrator's brokers. Without a fleet, none of them has a sample. The label `broker` has as many
 //! values as the fleet has brokers, whatever the load.
 
+use tidegate_admin::{BrokerState, BrokerStatus};
+
 use super::Kind::{Counter, Gauge};
 use super::{Metric, Reading, Samples};
-use crate::api::BrokerStatus;
 
 /// Every metric of a fleet, in the order in which they are written.
 pub(super) static METRICS: &[Metric] = &[
@@ -14,8 +15,8 @@ pub(super) static METRICS: &[Metric] = &[
         help: "Brokers of the fleet by how far they are.",
         read: |it, out| {
             let fleet = &it.status.fleet;
-            for state in STATES.iter().filter(|_| !fleet.is_empty()) {
-                out.add(&[state], fleet.iter().filter(|broker| broker.state == *state).count() as u64);
+            for state in BrokerState::ALL.iter().filter(|_| !fleet.is_empty()) {
+                out.add(&[state.name()], fleet.iter().filter(|broker| broker.state == *state).count() as u64);
             }
         },
     },
@@ -24,7 +25,7 @@ pub(super) static METRICS: &[Metric] = &[
         kind: Gauge,
         labels: &["broker"],
         help: "Messages accepted from clients that a broker has not settled.",
-        read: |it, out| each(it, out, BrokerStatus::owed),
+        read: |it, out| each(it, out, |broker| broker.owed),
     },
     Metric {
         name: "tidegate_fleet_filters_refused",
@@ -63,9 +64,6 @@ pub(super) static METRICS: &[Metric] = &[
         |it, out| each(it, out, |broker| broker.set_aside),
     ),
 ];
-
-/// How far a broker can be, as `GET /api/v1/fleet` says it.
-const STATES: [&str; 6] = ["connecting", "subscribing", "serving", "draining", "drained", "down"];
 
 const fn counter(name: &'static str, help: &'static str, read: fn(&Reading<'_>, &mut Samples<'_>)) -> Metric {
     Metric { name, kind: Counter, labels: &["broker"], help, read }

@@ -4,12 +4,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::SystemTime;
 
-use tidegate_console::api::{
-    BanEntry, BanRequest, BanTarget, BrokerStatus, ClientEntry, ClientsRequest, Control, ControlError, DrainRequest,
-    DrainStatus, FleetStatus, Story, StoryEvent, Subject,
+use tidegate_admin::fleet::BrokerAddress;
+use tidegate_admin::{
+    BanEntry, BanRequest, BrokerState, BrokerStatus, ClientEntry, ClientsRequest, DrainRequest, DrainStatus,
+    FleetStatus, SlowClient, Story, StoryEvent, Subject, UnbanRequest,
 };
+use tidegate_console::api::{Control, ControlError, reason_entry};
 use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, StoreNumbers, Unavailable};
-use tidegate_engine::{ClientSummary, Counters, Gauges, Reason, SlowSession, TenantId};
+use tidegate_engine::{Counters, Gauges, Reason};
 
 /// A broker that is whatever a test says.
 #[derive(Default)]
@@ -122,24 +124,24 @@ impl Control for Broker {
         };
         let event = StoryEvent {
             at_ms: 1_700_000_000_000,
-            kind: "refused",
+            kind: "refused".to_owned(),
             shard: 1,
-            client_id: Some(client_id),
+            client: Some(client_id),
             topic: None,
             address: Some("192.0.2.1".to_owned()),
-            reason: Some(Reason::BadCredentials),
+            reason: Some(reason_entry(Reason::BadCredentials)),
             detail: String::new(),
             suppressed: 2,
         };
         Ok(Story { events: vec![event], suppressed: 0 })
     }
 
-    fn slow(&self, limit: usize) -> Result<Vec<SlowSession>, ControlError> {
-        let slow = |number: usize| SlowSession {
-            tenant: TenantId::DEFAULT,
-            client_id: format!("slow-{number}"),
+    fn slow(&self, limit: usize) -> Result<Vec<SlowClient>, ControlError> {
+        let slow = |number: usize| SlowClient {
+            client: format!("slow-{number}"),
+            tenant: 0,
             connected: true,
-            unacknowledged: Some(7),
+            unacknowledged_packet_id: Some(7),
             inflight_messages: 1,
             waiting_ms: 31_000,
             queued_messages: 5,
@@ -149,44 +151,40 @@ impl Control for Broker {
         Ok((0..limit.min(30)).map(slow).collect())
     }
 
-    fn clients(&self, request: &ClientsRequest) -> Result<Vec<ClientEntry>, ControlError> {
+    fn clients(&self, request: &ClientsRequest, limit: usize) -> Result<Vec<ClientEntry>, ControlError> {
         let client = |number: usize| ClientEntry {
-            summary: ClientSummary {
-                tenant: TenantId::DEFAULT,
-                client_id: format!("{}-{number}", request.containing),
-                connection: None,
-                version: None,
-                keep_alive: None,
-                user_name: request.after.clone(),
-                expiry_seconds: 60,
-                subscriptions: 4,
-                filters: vec!["t/#".to_owned(); request.filters.min(4)],
-                inflight_messages: 1,
-                queued_messages: 2,
-                queued_bytes: 3,
-            },
+            client: format!("{}-{number}", request.containing),
+            user: request.after.clone(),
+            filters: vec!["t/#".to_owned(); request.filters.min(4) as usize],
             tenant: request.after_tenant.clone(),
-            address: None,
+            ..ClientEntry::default()
         };
-        Ok((0..request.limit.min(150)).map(client).collect())
+        Ok((0..limit.min(150)).map(client).collect())
     }
 
     fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {
         Ok(self.bans.lock().unwrap().clone())
     }
 
-    fn ban(&self, request: BanRequest) -> Result<u64, ControlError> {
-        let until_ms = request.seconds.map(|seconds| seconds * 1000);
-        let BanRequest { target, tenant, reason, .. } = request;
-        let ban = BanEntry { target, tenant, reason, origin: "operator", since_ms: 0, until_ms };
+    fn ban(&self, request: &BanRequest) -> Result<u64, ControlError> {
+        let ban = BanEntry {
+            kind: request.target.kind().to_owned(),
+            name: request.target.name().to_owned(),
+            tenant: request.tenant.clone(),
+            reason: request.reason.clone(),
+            origin: "operator".to_owned(),
+            since_ms: 0,
+            until_ms: request.for_seconds.map(|seconds| seconds * 1000),
+        };
         self.bans.lock().unwrap().push(ban);
         Ok(1)
     }
 
-    fn unban(&self, target: &BanTarget, tenant: &str) -> Result<bool, ControlError> {
+    fn unban(&self, request: &UnbanRequest) -> Result<bool, ControlError> {
+        let (kind, name) = (request.target.kind(), request.target.name());
         let mut bans = self.bans.lock().unwrap();
         let before = bans.len();
-        bans.retain(|ban| ban.target != *target || ban.tenant != tenant);
+        bans.retain(|ban| ban.kind != kind || ban.name != name || ban.tenant != request.tenant);
         Ok(bans.len() < before)
     }
 
@@ -194,23 +192,24 @@ impl Control for Broker {
         let brokers = self.fleet.lock().unwrap().iter().map(broker_of_fleet).collect();
         Ok(FleetStatus {
             orchestrator: "o1".to_owned(),
-            policy: "topic-hash",
+            policy: "topic-hash".to_owned(),
             clients: 5,
             sessions: 6,
             filters: 2,
             open: true,
             identities: 2,
-            loop_lag_ms: 1,
+            owed: 7,
+            loop_lag_ms: Some(1),
             messages_in: 10,
             messages_out: 20,
-            dropped: 3,
-            dropped_fleet_full: 4,
+            dropped: Some(3),
+            dropped_fleet_full: Some(4),
             brokers,
         })
     }
 
-    fn set_broker(&self, name: &str, address: &str, _: &[String]) -> Result<(), ControlError> {
-        self.fleet.lock().unwrap().push((name.to_owned(), address.to_owned()));
+    fn set_broker(&self, name: &str, settings: &BrokerAddress) -> Result<(), ControlError> {
+        self.fleet.lock().unwrap().push((name.to_owned(), settings.address.clone()));
         Ok(())
     }
 
@@ -227,8 +226,8 @@ impl Control for Broker {
         Ok(())
     }
 
-    fn drain(&self, request: DrainRequest) -> Result<(), ControlError> {
-        *self.drain.lock().unwrap() = Some(request);
+    fn drain(&self, request: &DrainRequest) -> Result<(), ControlError> {
+        *self.drain.lock().unwrap() = Some(request.clone());
         Ok(())
     }
 
@@ -246,7 +245,7 @@ fn broker_of_fleet((name, address): &(String, String)) -> BrokerStatus {
     BrokerStatus {
         name: name.clone(),
         address: address.clone(),
-        state: "serving",
+        state: BrokerState::Serving,
         since_ms: 1,
         version: Some("5.0".to_owned()),
         filters: 2,
@@ -255,6 +254,7 @@ fn broker_of_fleet((name, address): &(String, String)) -> BrokerStatus {
         queued: 1,
         in_flight: 2,
         unreturned: 4,
+        owed: 7,
         sent: 8,
         acknowledged: 6,
         returned: 2,

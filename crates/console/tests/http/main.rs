@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_console::api::{Access, DrainRequest};
+use tidegate_admin::DrainRequest;
+use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running, metrics};
 
 use broker::{Broker, HUNG, READY, STOPPING, status};
@@ -237,8 +238,7 @@ fn clients_are_sent_elsewhere_and_taken_again() {
     let body = r#"{"server_reference": "b:1883", "per_second": 50, "evict_after_s": 1}"#;
     assert_eq!(code(&fixture.send("POST", path, meant, body)), "200");
     let asked = fixture.broker.drain.lock().unwrap().clone().unwrap();
-    let evict_after = std::time::Duration::from_secs(1);
-    assert_eq!(asked, DrainRequest { server_reference: Some("b:1883".to_owned()), per_second: 50, evict_after });
+    assert_eq!(asked, DrainRequest { server_reference: Some("b:1883".to_owned()), per_second: 50, evict_after_s: 1 });
     assert!(fixture.get(path).contains(r#""draining":true"#));
     assert_eq!(code(&fixture.send("DELETE", path, meant, "")), "200");
     assert!(fixture.get(path).contains(r#""draining":false"#));

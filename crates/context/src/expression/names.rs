@@ -1,5 +1,4 @@
-//! Names in an expression that nothing goes by: with one of them it would fail for every node, and nobody would hear of
-//! it.
+//! Finds unknown names in an expression. An expression with one would fail for every node, without any notice.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +7,12 @@ use cel::{ExecutionError, IdedExpr};
 
 use super::{ExpressionError, Variables, compile, guarded};
 
-/// Names that are not those of an expression's own comprehensions.
+/// Names other than the variables of an expression's own comprehensions.
 #[derive(Default)]
 struct Names<'a> {
     bound: Vec<&'a str>,
     values: BTreeSet<&'a str>,
-    /// Functions, and whether each is called on something.
+    /// Functions, and whether each is called as a method.
     functions: BTreeSet<(&'a str, bool)>,
 }
 
@@ -60,10 +59,10 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Checks that there is something by each name of an expression that may look at `variables`.
+/// Checks that every name of an expression over `variables` is known.
 ///
 /// # Errors
-/// The first name that nothing goes by.
+/// The first unknown name.
 pub(super) fn check(expression: &IdedExpr, variables: &[&'static str]) -> Result<(), ExpressionError> {
     let variable = variables.last().copied().unwrap_or_default();
     let mut names = Names::default();
@@ -82,7 +81,7 @@ pub(super) fn check(expression: &IdedExpr, variables: &[&'static str]) -> Result
     Ok(())
 }
 
-/// Whether an expression fails since nothing goes by its name, and not for its types or what it is called with.
+/// Whether an expression fails for an unknown name, and not for its types or arguments.
 fn is_unknown(text: &str) -> bool {
     let Ok(program) = compile(text) else { return false };
     let nothing = Variables::of("_", &serde_json::Value::Null);

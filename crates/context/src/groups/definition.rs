@@ -1,4 +1,4 @@
-//! What a definer knows: its name and its groups.
+//! The definition of a definer: its name and its groups.
 
 use serde_json::Value;
 
@@ -12,13 +12,13 @@ pub const MAX_GROUPS: usize = 1_024;
 /// Why a definition was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DefinitionError {
-    /// A name that cannot stand in a topic.
+    /// A name that a topic cannot contain.
     #[error("`{0}` is no name of a definer or a group: use 1 to 64 letters, digits, `-`, `_` and `.`")]
     Name(String),
     /// Two groups of one name.
     #[error("group `{0}` is there twice; join the rules with || in one expression")]
     Twice(String),
-    /// More groups than a definer may have, or none.
+    /// No groups, or more than a definer may have.
     #[error("a definer has 1 to 1024 groups; split them among several definers")]
     Number,
 }
@@ -51,7 +51,7 @@ impl Definition {
     /// Checks names and numbers.
     ///
     /// # Errors
-    /// When a name is none or there twice, or there are too many groups.
+    /// When a name is invalid or occurs twice, or there are too many groups.
     pub fn new(definer: &str, fields: PositionFields, groups: Vec<Group>) -> Result<Self, DefinitionError> {
         let names = groups.iter().map(|group| group.name.as_str());
         if let Some(name) = names.clone().chain([definer]).find(|name| !is_group_name(name)) {
@@ -79,7 +79,7 @@ impl Definition {
         &self.groups
     }
 
-    /// The groups of a node with this context, given those that it was in.
+    /// The groups of a node with this context, given its former groups.
     pub fn evaluate(&self, context: &Value, before: &GroupSet) -> GroupSet {
         let seen = Seen::new(context, &self.fields, self.expressions);
         let mut set = GroupSet::empty(self.groups.len());

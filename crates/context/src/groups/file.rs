@@ -21,7 +21,7 @@ pub enum GroupsFileError {
     Expression {
         /// Of this group.
         group: String,
-        /// What is wrong.
+        /// The fault.
         error: ExpressionError,
     },
     /// An area.
@@ -29,7 +29,7 @@ pub enum GroupsFileError {
     Geofence {
         /// Of this group.
         group: String,
-        /// What is wrong.
+        /// The fault.
         error: GeofenceError,
     },
     /// A threshold.
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_the_group() {
+    fn a_fault_is_reported_with_its_group() {
         assert!(error("").contains("`g` needs one of"));
         assert!(error("when = 'true'\npolygon = []").contains("needs one of"));
         assert!(error("when = 'context.'").contains("group `g`: the expression cannot be read"));

@@ -11,13 +11,13 @@ pub enum GeofenceError {
     /// Not a place.
     #[error("a latitude is not within -90 to 90, or a longitude not within -180 to 180")]
     Position,
-    /// A radius that is none.
+    /// An invalid radius.
     #[error("the radius is not above 0 and up to 10000000 m, or the margin is negative or larger than the radius")]
     Radius,
     /// Too few or too many corners.
     #[error("a polygon has 3 to 1024 corners; do not repeat the first one at the end")]
     Corners,
-    /// Nobody could be inside.
+    /// No node could be inside.
     #[error(
         "the polygon encloses nothing: its corners lie on one line, or its edges cross so that its parts cancel out"
     )]
@@ -78,8 +78,7 @@ impl Circle {
     }
 }
 
-/// Square degrees, some square centimetres at the equator: what is smaller than coordinates can tell apart encloses
-/// nothing.
+/// Square degrees, some square centimetres at the equator: a smaller polygon is below the precision of coordinates.
 const LEAST_AREA: f64 = 1e-13;
 
 /// Twice the area that corners enclose, square degrees (Gauss's formula, from the first corner so that small areas far
@@ -95,8 +94,8 @@ fn twice_the_area(corners: &[(f64, f64)]) -> f64 {
     pairs.map(cross).sum::<f64>().abs()
 }
 
-/// A polygon whose edges are straight on a map of latitude and longitude. It may lie across the antimeridian: each edge
-/// goes the shorter way round.
+/// A polygon whose edges are straight on a map of latitude and longitude. It may cross the antimeridian: each edge
+/// takes the shorter way round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Polygon {
     /// Latitude and longitude of each corner; longitudes go on beyond 180 where the polygon does.
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_those_of_the_globe() {
+    fn distances_agree_with_the_globe() {
         let hamburg_berlin = at(53.5511, 9.9937).distance_m(at(52.52, 13.405));
         assert!((hamburg_berlin - 255_000.0).abs() < 2_000.0, "{hamburg_berlin}");
         let over_the_antimeridian = at(0.0, 179.5).distance_m(at(0.0, -179.5));

@@ -1,5 +1,5 @@
-//! What a gateway keeps of the advertisements of all definers (`CTX-32`, `CTX-33`): the last of each, and the union for
-//! each node.
+//! The memberships that a gateway keeps (`CTX-32`, `CTX-33`): the last advertisement of each definer, and their union
+//! for each node.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,27 +9,27 @@ use crate::messages::GroupAdvertisement;
 /// Most definers that are kept in mind.
 pub const MAX_DEFINERS: usize = 256;
 
-/// Most nodes of which a gateway keeps groups in mind; further ones are in none.
+/// Most nodes whose groups a gateway keeps; further ones are in no group.
 pub const MAX_MEMBER_NODES: usize = 4_000_000;
 
 /// Most names of groups that are remembered beyond the memberships themselves.
 const MAX_NAMES: usize = 16_384;
 
-/// Why an advertisement was not taken.
+/// Why an advertisement was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdvertisementRefused {
-    /// A name of a definer or a group that is none, or neither `node` nor `members`.
-    #[error("it has a name that is none, or neither a node nor members")]
+    /// The name of a definer or a group is invalid, or the advertisement has neither `node` nor `members`.
+    #[error("it has an invalid name, or neither a node nor members")]
     Invalid,
     /// Too many definers, too many groups for a node, or too many nodes.
     #[error("there are more than 256 definers, more than 1024 groups of a node, or more than 4000000 nodes")]
     TooMany,
-    /// It was worked out from an older context than the last one.
-    #[error("it was worked out from an older context than what is known")]
+    /// It was computed from an older context than the last one.
+    #[error("it was computed from an older context than the last one")]
     Outdated,
 }
 
-/// What changed for a node.
+/// A change of a node's groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MembershipChange {
     /// The node.
@@ -49,7 +49,7 @@ struct Said {
 /// The groups of all nodes, by definer.
 #[derive(Debug)]
 pub struct Memberships {
-    /// By node, what each definer said last.
+    /// By node, the last statement of each definer.
     nodes: HashMap<Box<str>, BTreeMap<u16, Said>>,
     definers: Vec<String>,
     /// All groups that were ever named, as far as there are not too many.
@@ -66,10 +66,10 @@ impl Default for Memberships {
 }
 
 impl Memberships {
-    /// Whether an advertisement says something by itself, whatever is known.
+    /// Checks the parts of an advertisement that do not depend on known ones.
     ///
     /// # Errors
-    /// When it has a name that is none, or more groups than a definer has.
+    /// When it has an invalid name, or more groups than a definer may have.
     pub fn check(advertisement: &GroupAdvertisement) -> Result<(), AdvertisementRefused> {
         let all = advertisement.members.iter().flat_map(BTreeMap::values).chain([&advertisement.groups]);
         if all.clone().any(|groups| groups.len() > MAX_GROUPS) {
@@ -84,10 +84,10 @@ impl Memberships {
         Ok(())
     }
 
-    /// Takes an advertisement; returns what changed, for each node.
+    /// Applies an advertisement; returns the changes for each node.
     ///
     /// # Errors
-    /// When it is not valid, too much, or older than what is known; then nothing changes.
+    /// When it is invalid, beyond a limit, or older than the known one; then nothing changes.
     pub fn apply(&mut self, advertisement: &GroupAdvertisement) -> Result<Vec<MembershipChange>, AdvertisementRefused> {
         Self::check(advertisement)?;
         if !self.has_room(advertisement) {
@@ -114,14 +114,13 @@ impl Memberships {
         Ok(changes)
     }
 
-    /// All groups of a node, whoever put it there.
+    /// All groups of a node, of all definers.
     pub fn groups(&self, node: &str) -> BTreeSet<&str> {
         let said = self.nodes.get(node).into_iter().flat_map(BTreeMap::values);
         said.flat_map(|said| said.groups.iter().map(String::as_str)).collect()
     }
 
-    /// The groups of a node, and all others that were ever named: what is to be said of a node that nothing is known
-    /// about.
+    /// The groups of a node, and all other groups named so far. These are the changes for a node without a known state.
     pub fn standing(&self, node: &str) -> (Vec<String>, Vec<String>) {
         let groups = self.groups(node);
         let others = self.names.iter().filter(|name| !groups.contains(name.as_str())).cloned().collect();
@@ -138,7 +137,7 @@ impl Memberships {
         self.nodes.is_empty()
     }
 
-    /// Whether there is room for the nodes of an advertisement that nothing is known about yet.
+    /// Whether there is room for the unknown nodes of an advertisement.
     fn has_room(&self, advertisement: &GroupAdvertisement) -> bool {
         let members = advertisement.members.iter().flat_map(BTreeMap::keys);
         let named = members.chain(&advertisement.node);
@@ -170,7 +169,7 @@ impl Memberships {
         let said = self.nodes.entry(node.into()).or_default();
         said.insert(definer, Said { groups: groups.iter().cloned().collect(), context });
         let after = owned(self.groups(node));
-        // A definer without groups for a node is kept only for the age of what it said.
+        // A definer without groups for a node is kept only for the age of its statement.
         if after.is_empty() && context == 0 {
             self.nodes.remove(node);
         }
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_is_left_out() {
+    fn an_older_advertisement_is_ignored() {
         let mut members = Memberships::default();
         members.apply(&one("gd", "n", &["a"], 5)).unwrap();
         assert_eq!(members.apply(&one("gd", "n", &["b"], 4)), Err(AdvertisementRefused::Outdated));
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_valid_changes_nothing() {
+    fn an_invalid_advertisement_changes_nothing() {
         let mut members = Memberships::default();
         assert_eq!(members.apply(&one("g/d", "n", &["a"], 0)), Err(AdvertisementRefused::Invalid));
         assert_eq!(members.apply(&one("gd", "n", &["a", "#"], 0)), Err(AdvertisementRefused::Invalid));
@@ -261,7 +260,7 @@ mod tests {
             ..GroupAdvertisement::default()
         };
         assert_eq!(members.apply(&all(&["n1", "n2", "n3"])), Err(AdvertisementRefused::TooMany));
-        assert_eq!(members.apply(&all(&["n1", "n2"])).unwrap().len(), 2, "of those that are known more may be said");
+        assert_eq!(members.apply(&all(&["n1", "n2"])).unwrap().len(), 2, "known nodes may be advertised again");
         members.apply(&one("gd", "n1", &[], 0)).unwrap();
         assert!(members.apply(&one("gd", "n3", &["a"], 0)).is_ok());
         assert_eq!(members.len(), 2);

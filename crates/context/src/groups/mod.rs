@@ -1,5 +1,5 @@
-//! Groups by context (`CTX-58` to `CTX-60`): definers say which nodes are in which groups, each by its own rules;
-//! gateways keep what each of them said last, and a node is in all groups that anybody puts it in.
+//! Groups by context (`CTX-58` to `CTX-60`). Definers assign nodes to groups, each by its own rules. Gateways keep the
+//! last statement of each definer, and a node is in all groups that any definer puts it in.
 
 mod definition;
 mod file;

@@ -1,4 +1,4 @@
-//! What makes a node a member of a group.
+//! The rules for membership in a group.
 
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ impl Threshold {
     }
 }
 
-/// A rule. A node whose context lacks what the rule looks at is no member.
+/// A rule. A node whose context lacks the rule's fields is not a member.
 #[derive(Debug)]
 pub enum Rule {
     /// An expression over `context`.
@@ -62,7 +62,7 @@ pub(super) struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// Reads what all rules share. Values for expressions are only made where there are some.
+    /// Reads the fields that all rules share. Values for expressions are only made if some rule has one.
     pub(super) fn new(context: &'a Value, fields: &PositionFields, expressions: bool) -> Self {
         let number = |field| number(context, field);
         let position = number(&fields.latitude).zip(number(&fields.longitude));
@@ -116,11 +116,14 @@ mod tests {
         assert!(!at(&hot, 90.0, false) && at(&hot, 90.1, false) && at(&hot, 80.1, true) && !at(&hot, 80.0, true));
         let cold = threshold(5.0, 8.0, false);
         assert!(!at(&cold, 5.0, false) && at(&cold, 4.9, false) && at(&cold, 7.9, true) && !at(&cold, 8.0, true));
-        assert!(!holds(&hot, &json!({ "engine": { "heat": "hot" } }), true), "what is no number is no member");
+        assert!(
+            !holds(&hot, &json!({ "engine": { "heat": "hot" } }), true),
+            "a value that is not a number makes no member"
+        );
     }
 
     #[test]
-    fn what_a_context_lacks_makes_no_member() {
+    fn a_missing_field_makes_no_member() {
         let when = Rule::When(Expression::condition("context.speed > 5").unwrap());
         assert!(holds(&when, &json!({ "speed": 6 }), false) && !holds(&when, &json!({ "heat": 6 }), true));
         let circle = Rule::Circle(Circle::new(Position::new(0.0, 0.0).unwrap(), 1_000.0, 0.0).unwrap());

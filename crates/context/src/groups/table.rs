@@ -1,4 +1,4 @@
-//! The nodes of one partition of a definer: which groups each is in, so that only what changes is worked out and told.
+//! The nodes of one partition of a definer with their groups, so that only changes are evaluated and advertised.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -27,7 +27,7 @@ pub enum ContextRefused {
     TooManyNodes,
 }
 
-/// What a table did; numbers only grow.
+/// Counters of a table; they only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounters {
     /// Contexts that were worked out.
@@ -41,9 +41,9 @@ pub struct TableCounters {
 #[derive(Debug)]
 struct Node {
     groups: GroupSet,
-    /// A hash of the context that this was worked out from; `None` for what was read back.
+    /// A hash of the last evaluated context; `None` for a node that was read back.
     context: Option<u64>,
-    /// Whether a group was told that is not defined any more.
+    /// Whether a group was advertised that is no longer defined.
     outdated: bool,
 }
 
@@ -62,12 +62,12 @@ impl NodeTable {
         Self { definition, nodes: HashMap::new(), hasher: RandomState::new(), counters: TableCounters::default() }
     }
 
-    /// What nodes are looked at by.
+    /// The definition that nodes are evaluated with.
     pub fn definition(&self) -> &Definition {
         &self.definition
     }
 
-    /// Takes in what was told of a node before, by an earlier process. It is told again only when it changes.
+    /// Restores the state of a node that an earlier process advertised. It is advertised again only when it changes.
     pub fn restore(&mut self, node: &str, groups: &[String]) {
         let (groups, known) = self.definition.set_of(groups);
         if (groups.is_empty() && known) || self.nodes.len() >= MAX_NODES {
@@ -77,8 +77,8 @@ impl NodeTable {
         }
     }
 
-    /// Works the context of a node out; an empty one says that the node has gone for good. `position` is that of the
-    /// context in its log. Returns what is to be told, if anything.
+    /// Evaluates the context of a node; an empty one means that the node has left for good. `position` is that of the
+    /// context in its log. Returns the advertisement, if the groups changed.
     ///
     /// # Errors
     /// When the context is no JSON object or beyond a limit.
@@ -143,7 +143,7 @@ impl NodeTable {
         self.nodes.is_empty()
     }
 
-    /// What was done.
+    /// The counters.
     pub fn counters(&self) -> TableCounters {
         self.counters
     }
@@ -171,19 +171,19 @@ mod tests {
         NodeTable::new(Arc::new(read_groups(FILE).unwrap()))
     }
 
-    fn told(table: &mut NodeTable, node: &str, context: &serde_json::Value) -> Option<Vec<String>> {
-        table.context(node, 7, context.to_string().as_bytes()).unwrap().map(|told| told.groups)
+    fn advertised(table: &mut NodeTable, node: &str, context: &serde_json::Value) -> Option<Vec<String>> {
+        table.context(node, 7, context.to_string().as_bytes()).unwrap().map(|change| change.groups)
     }
 
     #[test]
-    fn only_differences_are_told() {
+    fn only_differences_are_advertised() {
         let mut table = table();
-        assert_eq!(told(&mut table, "n", &json!({ "speed": 50, "battery": 50 })), None, "no group, as before");
-        assert_eq!(told(&mut table, "n", &json!({ "speed": 90, "battery": 50 })), Some(vec!["fast".to_owned()]));
-        assert_eq!(told(&mut table, "n", &json!({ "speed": 75, "battery": 50 })), None, "within the hysteresis");
-        assert_eq!(told(&mut table, "n", &json!({ "speed": 75, "battery": 50 })), None);
+        assert_eq!(advertised(&mut table, "n", &json!({ "speed": 50, "battery": 50 })), None, "no group, as before");
+        assert_eq!(advertised(&mut table, "n", &json!({ "speed": 90, "battery": 50 })), Some(vec!["fast".to_owned()]));
+        assert_eq!(advertised(&mut table, "n", &json!({ "speed": 75, "battery": 50 })), None, "within the hysteresis");
+        assert_eq!(advertised(&mut table, "n", &json!({ "speed": 75, "battery": 50 })), None);
         assert_eq!(table.counters(), TableCounters { evaluated: 3, unchanged: 1, told: 1 });
-        assert_eq!(told(&mut table, "n", &json!({ "speed": 60, "battery": 9 })), Some(vec!["low".to_owned()]));
+        assert_eq!(advertised(&mut table, "n", &json!({ "speed": 60, "battery": 9 })), Some(vec!["low".to_owned()]));
     }
 
     #[test]
@@ -192,47 +192,50 @@ mod tests {
         table.restore("n", &["fast".to_owned()]);
         table.restore("gone", &[]);
         assert_eq!(table.len(), 1);
-        assert_eq!(told(&mut table, "n", &json!({ "speed": 75 })), None);
-        assert_eq!(told(&mut table, "n", &json!({ "speed": 69 })), Some(vec![]));
+        assert_eq!(advertised(&mut table, "n", &json!({ "speed": 75 })), None);
+        assert_eq!(advertised(&mut table, "n", &json!({ "speed": 69 })), Some(vec![]));
     }
 
     #[test]
-    fn a_group_that_is_not_defined_any_more_is_told_away() {
+    fn a_removed_group_is_advertised_as_left() {
         let mut table = table();
         table.restore("n", &["old".to_owned()]);
-        assert_eq!(told(&mut table, "n", &json!({ "speed": 5 })), Some(vec![]));
-        assert_eq!(told(&mut table, "n", &json!({ "speed": 6 })), None);
+        assert_eq!(advertised(&mut table, "n", &json!({ "speed": 5 })), Some(vec![]));
+        assert_eq!(advertised(&mut table, "n", &json!({ "speed": 6 })), None);
     }
 
     #[test]
     fn a_node_that_goes_leaves_its_groups() {
         let mut table = table();
-        told(&mut table, "n", &json!({ "speed": 90 }));
-        assert_eq!(table.context("n", 8, b"").unwrap().map(|told| (told.groups, told.context)), Some((vec![], 8)));
+        advertised(&mut table, "n", &json!({ "speed": 90 }));
+        assert_eq!(
+            table.context("n", 8, b"").unwrap().map(|change| (change.groups, change.context)),
+            Some((vec![], 8))
+        );
         assert!(table.context("n", 9, b"").unwrap().is_none() && table.is_empty());
     }
 
     #[test]
-    fn what_is_no_context_changes_nothing() {
+    fn an_invalid_context_changes_nothing() {
         let mut table = table();
-        told(&mut table, "n", &json!({ "speed": 90 }));
+        advertised(&mut table, "n", &json!({ "speed": 90 }));
         assert!(matches!(table.context("n", 1, b"{"), Err(ContextRefused::NotJson(_))));
         assert!(matches!(table.context("n", 1, b"[1]"), Err(ContextRefused::NotJson(_))));
         assert!(matches!(table.context("n", 1, &vec![b' '; 8_193]), Err(ContextRefused::TooLong(8_193))));
         assert!(matches!(table.context("n", 1, "[".repeat(8_000).as_bytes()), Err(ContextRefused::NotJson(_))));
-        assert_eq!(told(&mut table, "n", &json!({ "speed": 91 })), None);
+        assert_eq!(advertised(&mut table, "n", &json!({ "speed": 91 })), None);
     }
 
     proptest! {
         #[test]
-        fn what_was_told_is_what_holds(steps in proptest::collection::vec((0_u8..4, 50_i64..100, 0_i64..40), 0..80)) {
+        fn advertised_groups_are_the_current_ones(steps in proptest::collection::vec((0_u8..4, 50_i64..100, 0_i64..40), 0..80)) {
             let mut table = table();
             let mut said: HashMap<u8, Vec<String>> = HashMap::new();
             for (node, speed, battery) in steps {
                 let was = said.get(&node).is_some_and(|groups| groups.contains(&"fast".to_owned()));
-                if let Some(groups) = told(&mut table, &node.to_string(), &json!({ "speed": speed, "battery": battery })) {
+                if let Some(groups) = advertised(&mut table, &node.to_string(), &json!({ "speed": speed, "battery": battery })) {
                     let before = said.get(&node).cloned().unwrap_or_default();
-                    prop_assert_ne!(&groups, &before, "nothing is told twice");
+                    prop_assert_ne!(&groups, &before, "no change is advertised twice");
                     said.insert(node, groups);
                 }
                 let groups = said.get(&node).cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How long the way to a node and back takes: windows of pings, and statistics over what they bring.
+//! Round-trip times to nodes: windows of pings, and statistics over their answers.
 
 mod statistics;
 mod window;

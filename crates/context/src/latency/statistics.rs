@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::real::real;
 
-/// What the pongs of a round say about a gateway. Times are milliseconds; the variance is that of the whole population,
-/// in square milliseconds. Without a pong all times are 0.
+/// Statistics of the pongs of a round for one gateway. Times are milliseconds; the variance is that of the whole
+/// population, in square milliseconds. Without a pong all times are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionStatistics {
     /// Nodes that were sent a ping.
@@ -52,7 +52,7 @@ impl ConnectionStatistics {
         }
     }
 
-    /// The part of the nodes whose pong came within the window, 0 to 1; `None` when nobody was pinged.
+    /// The part of the nodes whose pong came within the window, 0 to 1; `None` when no node was pinged.
     pub fn ping_rate(&self) -> Option<f64> {
         (self.pinged > 0).then(|| real(self.answered) / real(self.pinged))
     }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_those_of_the_definition() {
+    fn figures_agree_with_the_definition() {
         let even = of(10, &[40, 10, 20, 30]);
         assert!(close(even.mean_ms, 25.0) && close(even.variance_ms2, 125.0) && close(even.median_ms, 25.0));
         assert!(close(even.deviation_ms, 125.0_f64.sqrt()) && close(even.min_ms, 10.0) && close(even.max_ms, 40.0));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_answers_or_nobody_is_there() {
+    fn no_node_answers_or_no_node_exists() {
         assert_eq!((of(7, &[]).ping_rate(), of(7, &[]).mean_ms), (Some(0.0), 0.0));
         assert_eq!(of(0, &[]).ping_rate(), None);
     }

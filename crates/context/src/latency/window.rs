@@ -1,12 +1,11 @@
-//! The window in which pongs count (`CTX-21`, `CTX-22`): it opens when pings are sent, and what comes after it closed
-//! is discarded. One round at a time keeps what has to be remembered small; the study found collecting without end too
-//! dear.
+//! The window in which pongs count (`CTX-21`, `CTX-22`): it opens when pings are sent, and a pong after its end is
+//! discarded. One round at a time keeps the state small; the study found that collecting without end costs too much.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What became of a pong.
+/// The outcome for a pong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pong {
     /// It came in time.
@@ -51,7 +50,7 @@ struct Open {
 }
 
 impl PingWindow {
-    /// Begins a round; one that is still open is given up. Returns its number, which pongs carry.
+    /// Begins a round; an open one is dropped. Returns its number, which pongs carry.
     pub fn open(&mut self, now: Duration, window: Duration) -> u64 {
         self.round += 1;
         self.open = Some(Open { sent_at: now, window, asked: HashMap::new() });
@@ -144,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_answers_twice_or_after_the_window(pongs in proptest::collection::vec((0_u64..200, 0_usize..6), 0..60)) {
+        fn no_pong_counts_twice_or_after_the_window(pongs in proptest::collection::vec((0_u64..200, 0_usize..6), 0..60)) {
             let nodes: Vec<Arc<str>> = (0..4).map(|n| n.to_string().into()).collect();
             let mut pings = PingWindow::default();
             let round = pings.open(ms(0), ms(100));

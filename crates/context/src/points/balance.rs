@@ -70,7 +70,7 @@ impl Points {
         actions
     }
 
-    /// Whether all gateways that take part have said who is connected to them: one that has not only seems to be empty.
+    /// Whether all active gateways have reported their nodes: one that has not is not necessarily empty.
     fn knows_all(&self, now: Duration) -> bool {
         let mut active = self.table.all(now).filter(|(_, standing)| *standing != Standing::Inactive);
         active.all(|(load, _)| {
@@ -85,13 +85,13 @@ impl Points {
         }
     }
 
-    /// Tells the list when a gateway came, went, moved or changed its place in it, and from time to time.
+    /// Publishes the list when a gateway came, left, moved or changed its rank, and from time to time.
     fn tell_list(&mut self, now: Duration, gateways: Vec<ListedGateway>) -> Option<PointsAction> {
         let places = |gateways: &[ListedGateway]| -> Vec<(String, String)> {
             gateways.iter().map(|gateway| (gateway.name.clone(), gateway.address.clone())).collect()
         };
         if gateways.is_empty() && self.listed_at.is_none() {
-            // Nobody has been heard so far: that says nothing of what there is.
+            // No gateway has reported yet, so the list is unknown.
             return None;
         }
         let due = self.listed_at.is_none_or(|at| now.saturating_sub(at) >= self.settings.list_period);
@@ -154,10 +154,10 @@ fn view(report: &LoadReport, nodes: u64, statistics: ConnectionStatistics) -> Ga
 /// Most steps towards ideal numbers that agree with themselves.
 const MAX_STEPS: usize = 24;
 
-/// The share of all nodes that each gateway should have, where scores are those that it would have with these nodes.
+/// The share of all nodes that each gateway should have, with the scores that it would have with these nodes.
 ///
-/// Scores that fall as nodes come would otherwise be answered too late: the formula puts nearly everybody to where
-/// nobody is, and back when they have come. Each step goes half of the way, so that even `1 / nodes` comes to rest.
+/// Scores that fall with the number of nodes need damping. Otherwise the formula would send most nodes to the emptiest
+/// gateway, and back once they have arrived. Each step goes half of the way, so that even `1 / nodes` converges.
 fn settle(ranking: &dyn Ranking, nodes: u64, mut views: Vec<Option<GatewayView>>) -> Vec<Option<f64>> {
     let total = real(nodes);
     let mut held: Vec<f64> = views.iter().flatten().map(|view| real(view.nodes)).collect();
@@ -188,13 +188,13 @@ fn settle(ranking: &dyn Ranking, nodes: u64, mut views: Vec<Option<GatewayView>>
     views.iter().map(|view| view.as_ref().and_then(|_| held.next())).collect()
 }
 
-/// A score that can be reckoned with.
+/// A finite score.
 fn finite(score: f64) -> f64 {
     if score.is_finite() { score.max(0.0) } else { 0.0 }
 }
 
-/// Values of the gateways that take nodes, mixed with what they were. When other gateways than before take nodes, the
-/// old values say nothing any more.
+/// Scores of the gateways that accept nodes, averaged with the former ones. When the set of these gateways changes, the
+/// former scores are dropped.
 fn smooth(
     before: &BTreeMap<String, f64>,
     candidates: &[Candidate<'_>],

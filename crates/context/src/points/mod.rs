@@ -1,5 +1,5 @@
-//! The manager of points of access (`CTX-36`): what it knows of the gateways, and what it tells them. It has no clock
-//! and no bus; times are since any fixed moment and come with each call.
+//! The manager of points of access (`CTX-36`): its knowledge of the gateways, and its messages to them. It has no clock
+//! and no bus; times are since any fixed moment and passed to each call.
 
 mod balance;
 mod nodes;
@@ -50,7 +50,7 @@ pub struct PointsSettings {
     pub smoothing: f64,
     /// How long a node that was handed over counts for its new gateway before it has been seen there.
     pub travel_time: Duration,
-    /// How often the list is told though nothing in it has changed its place.
+    /// How often the list is published without a change.
     pub list_period: Duration,
 }
 
@@ -84,7 +84,7 @@ pub enum PointsError {
     Smoothing,
 }
 
-/// What the manager wants said.
+/// A message that the manager wants to send.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PointsAction {
     /// A gateway is to ping like this.
@@ -95,10 +95,10 @@ pub enum PointsAction {
     HandOver(Handover),
 }
 
-/// What the manager has done, for logs and metrics; numbers only grow but for `nodes`.
+/// Counters of the manager, for logs and metrics; all but `nodes` only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PointsCounters {
-    /// Handovers that were told.
+    /// Handovers sent.
     pub handovers: u64,
     /// Reports that were refused or outdated.
     pub refused: u64,
@@ -113,14 +113,14 @@ pub struct Points {
     settings: PointsSettings,
     ranking: Box<dyn Ranking>,
     table: LoadTable,
-    /// What connection reports say, by gateway.
+    /// The connection reports, by gateway.
     connections: BTreeMap<String, GatewayNodes>,
     reallocation: Reallocation,
     reconfig: PingReconfig,
     window: Duration,
     /// When the window was looked at last.
     reconfigured_at: Option<Duration>,
-    /// What each life of a gateway was told.
+    /// The configuration sent to each life of a gateway.
     configured: BTreeMap<String, (u64, PingConfig)>,
     /// Smoothed shares of the active gateways.
     shares: BTreeMap<String, f64>,
@@ -160,7 +160,7 @@ impl Points {
         })
     }
 
-    /// A gateway has come: it is told how to ping.
+    /// A gateway has started: it gets its configuration for pings.
     pub fn hello(&mut self, hello: &HelloPoA) -> Option<PointsAction> {
         if hello.gateway.is_empty() || hello.gateway.len() > crate::messages::MAX_NAME_BYTES {
             self.counters.refused += 1;
@@ -172,7 +172,7 @@ impl Points {
         self.configure(&hello.gateway, hello.life)
     }
 
-    /// A gateway says what it carries; `arrived` is `None` for a report from before this manager listened.
+    /// The load report of a gateway; `arrived` is `None` for a report from before this manager listened.
     pub fn load(&mut self, arrived: Option<Duration>, report: LoadReport) -> Option<PointsAction> {
         let (gateway, life) = (report.gateway.clone(), report.life);
         match self.table.report(arrived, report) {
@@ -184,8 +184,8 @@ impl Points {
         }
     }
 
-    /// Whether all gateways have had their time to report to whoever has listened for so long, as far as those say that
-    /// have. Before that, a gateway that has yet to report would seem to be gone, and be left out of the list.
+    /// Whether a manager that has listened for so long must have received the reports of all gateways, by the periods
+    /// known so far. Before that, a gateway without a report would seem to be lost, and be missing in the list.
     pub fn has_listened(&self, listened: Duration) -> bool {
         let longest = self.table.longest_period();
         longest.is_some_and(|period| listened >= period.min(MAX_LISTENING) + LATE)
@@ -200,7 +200,7 @@ impl Points {
         self.connections.entry(report.gateway.clone()).or_default().take(now, report);
     }
 
-    /// A handover that was told before this manager worked, so long ago: the node's cool-down goes on.
+    /// A handover that an earlier manager sent, so long ago: the node's cool-down continues.
     pub fn remember(&mut self, now: Duration, age: Duration, handover: &Handover) {
         if let Some(at) = now.checked_sub(age) {
             self.reallocation.note(at, &handover.node);
@@ -212,12 +212,12 @@ impl Points {
         self.connections.get(gateway).map(|nodes| nodes.statistics).unwrap_or_default()
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn counters(&self) -> PointsCounters {
         self.counters
     }
 
-    /// Tells a gateway how to ping, unless it knows.
+    /// Sends a gateway its configuration for pings, unless it has it.
     fn configure(&mut self, gateway: &str, life: u64) -> Option<PointsAction> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let config = PingConfig {
@@ -225,12 +225,12 @@ impl Points {
             interval_ms: millis(self.settings.ping_interval),
             window_ms: millis(self.window.min(self.longest_window())),
         };
-        let told = (life, config);
-        if self.configured.get(gateway) == Some(&told) {
+        let wanted = (life, config);
+        if self.configured.get(gateway) == Some(&wanted) {
             return None;
         }
-        self.configured.insert(gateway.to_owned(), told.clone());
-        Some(PointsAction::Configure(told.1))
+        self.configured.insert(gateway.to_owned(), wanted.clone());
+        Some(PointsAction::Configure(wanted.1))
     }
 
     /// A window that is longer than the interval would never close.
@@ -246,7 +246,7 @@ impl Points {
         }
         let rounds = self.connections.values().filter(|nodes| nodes.round_ended > last);
         let (pinged, answered) = rounds.fold((0, 0), |(pinged, answered), nodes| {
-            // Whoever may write to the bus may say any number.
+            // Any client of the bus may write any number.
             let (more, of_them) = (nodes.statistics.pinged, nodes.statistics.answered);
             (u64::saturating_add(pinged, more), u64::saturating_add(answered, of_them))
         });

@@ -13,9 +13,9 @@ const MAX_PARTS: u32 = 256;
 pub(super) struct GatewayNodes {
     /// Of the last report that was complete.
     pub(super) nodes: Vec<NodeLink>,
-    /// When that one was complete; zero when none was.
+    /// When the last complete report arrived; zero before the first.
     pub(super) arrived: Duration,
-    /// What the last round of pings says.
+    /// The statistics of the last round of pings.
     pub(super) statistics: ConnectionStatistics,
     /// When that was heard of.
     pub(super) round_ended: Duration,
@@ -32,8 +32,8 @@ struct Gathered {
 }
 
 impl GatewayNodes {
-    /// Takes a report or a part of one. Parts come in order, since one gateway appends them to one partition; a report
-    /// of which one is missing is left out.
+    /// Processes a report or a part of one. Parts arrive in order, since one gateway appends them to one partition; a
+    /// report with a missing part is ignored.
     pub(super) fn take(&mut self, now: Duration, report: ConnectionReport) {
         if report.parts == 0 || report.parts > MAX_PARTS || report.part >= report.parts {
             return;

@@ -24,7 +24,7 @@ impl Chance {
     }
 }
 
-/// Gateways with nodes that do as they are told, half a minute later at most.
+/// Gateways with nodes that follow each handover, within half a minute.
 struct World {
     points: Points,
     chance: Chance,
@@ -94,15 +94,15 @@ impl World {
             };
             self.points.connected(self.now, report);
         }
-        let mut told = 0;
+        let mut sent = 0;
         for action in self.points.cycle(self.now, 0) {
             if let PointsAction::HandOver(handover) = action {
-                told += 1;
+                sent += 1;
                 self.at[handover.node.parse::<usize>().unwrap()] = handover.to[1..].parse().unwrap();
             }
         }
-        self.handovers += told;
-        told
+        self.handovers += sent;
+        sent
     }
 
     /// Runs for so long; returns the handovers.
@@ -173,7 +173,7 @@ fn fifteen_thousand_nodes_come_to_their_ideal_numbers() {
         world.handovers
     );
     assert!(off <= 0.02, "{off}");
-    assert!(world.handovers < 15_000, "nobody moves more than once to get there");
+    assert!(world.handovers < 15_000, "no node moves more than once to get there");
 }
 
 #[test]

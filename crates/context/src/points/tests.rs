@@ -49,12 +49,12 @@ fn lists(actions: &[PointsAction]) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn a_hello_is_answered_with_the_ping_configuration_once_for_each_life() {
+fn each_life_of_a_gateway_is_configured_once() {
     let mut points = points(|_| {});
     let hello = |life| HelloPoA { gateway: "a".into(), address: "a:1".into(), life };
-    let told = points.hello(&hello(7)).unwrap();
+    let answer = points.hello(&hello(7)).unwrap();
     assert_eq!(
-        told,
+        answer,
         PointsAction::Configure(PingConfig { gateway: "a".into(), interval_ms: 30_000, window_ms: 2_000 })
     );
     assert_eq!((points.hello(&hello(7)), points.hello(&hello(6))), (None, None));
@@ -62,23 +62,23 @@ fn a_hello_is_answered_with_the_ping_configuration_once_for_each_life() {
 }
 
 #[test]
-fn a_gateway_whose_hello_was_missed_is_told_with_its_first_report() {
+fn a_first_report_without_hello_is_configured() {
     let mut points = points(|_| {});
-    assert_eq!(points.load(None, load("a", 1)), None, "what was read from before says nothing of now");
+    assert_eq!(points.load(None, load("a", 1)), None, "a report from before the start does not count");
     assert!(points.load(Some(s(1)), load("a", 2)).is_some());
     assert_eq!(points.load(Some(s(3)), load("a", 3)), None);
 }
 
 #[test]
-fn a_manager_that_begins_listens_until_every_gateway_has_had_its_time_to_report() {
+fn a_new_manager_listens_for_one_report_of_every_gateway() {
     let mut points = points(|_| {});
-    assert!(!points.has_listened(s(100)), "nobody has reported");
+    assert!(!points.has_listened(s(100)), "no gateway has reported");
     points.load(Some(s(1)), load("a", 1));
     assert!(!points.has_listened(s(2)) && points.has_listened(s(2) + LATE));
     points.load(Some(s(2)), LoadReport { period_ms: 4_000, ..load("b", 1) });
     assert!(!points.has_listened(s(4)) && points.has_listened(s(4) + LATE));
     points.load(Some(s(3)), LoadReport { period_ms: u64::MAX, ..load("c", 1) });
-    assert!(points.has_listened(MAX_LISTENING + LATE), "whoever may write to the bus may say anything");
+    assert!(points.has_listened(MAX_LISTENING + LATE), "any client of the bus may write any number");
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn nodes_go_to_the_new_gateway_and_are_not_sent_twice() {
     points.load(Some(s(2)), load("b", 1));
     points.connected(s(2), nodes("b", 1, 0..0, true));
     let actions = points.cycle(s(2), 5_000);
-    let told = handovers(&actions);
+    let sent = handovers(&actions);
     assert!(
-        told.iter().all(|it| it.from == "a" && it.to == "b" && it.address == "b.example:1883" && it.at_ms == 5_000)
+        sent.iter().all(|it| it.from == "a" && it.to == "b" && it.address == "b.example:1883" && it.at_ms == 5_000)
     );
-    let first = told.len();
+    let first = sent.len();
     assert!(first > 40, "{first}");
     // They are on their way: neither gateway reports anything new.
     let again = points.cycle(s(3), 6_000);
@@ -105,7 +105,7 @@ fn nodes_go_to_the_new_gateway_and_are_not_sent_twice() {
 
 /// Others were sent in their place, and stayed for their cool-down.
 #[test]
-fn nodes_that_have_arrived_count_there_although_their_old_gateway_says_later_that_they_are_with_it() {
+fn a_late_report_of_the_old_gateway_does_not_move_nodes_back() {
     let mut points = points(|settings| settings.reallocation.gain = 1.0);
     for gateway in ["a", "b"] {
         points.load(Some(s(1)), load(gateway, 1));
@@ -116,7 +116,7 @@ fn nodes_that_have_arrived_count_there_although_their_old_gateway_says_later_tha
     let mut moved: Vec<u32> = handovers(&actions).iter().map(|it| it.node[1..].parse().unwrap()).collect();
     moved.sort_unstable();
     assert_eq!(moved, (0..50).collect::<Vec<_>>());
-    // The report of the new gateway is there, then one that the old gateway had made before.
+    // The report of the new gateway arrives first, then an earlier one of the old gateway.
     points.connected(s(2), nodes("b", 2, 0..50, true));
     assert!(handovers(&points.cycle(s(2), 0)).is_empty());
     points.connected(s(3), nodes("a", 2, 0..100, true));
@@ -127,7 +127,7 @@ fn nodes_that_have_arrived_count_there_although_their_old_gateway_says_later_tha
 }
 
 #[test]
-fn the_list_is_sorted_by_score_and_told_when_it_changes() {
+fn the_list_is_sorted_by_score_and_sent_when_it_changes() {
     let mut points = points(|settings| settings.balance = false);
     for (gateway, count) in [("a", 50), ("b", 10)] {
         points.load(Some(s(1)), load(gateway, 1));
@@ -145,9 +145,9 @@ fn the_list_is_sorted_by_score_and_told_when_it_changes() {
 }
 
 #[test]
-fn a_gateway_that_has_not_said_who_is_there_is_not_taken_for_empty() {
+fn a_gateway_without_a_report_does_not_count_as_empty() {
     let mut points = points(|_| {});
-    assert!(points.cycle(s(1), 0).is_empty(), "nobody has been heard: there is no list to tell");
+    assert!(points.cycle(s(1), 0).is_empty(), "no gateway has reported: there is no list to send");
     points.load(Some(s(2)), load("a", 1));
     points.load(Some(s(2)), load("b", 1));
     points.connected(s(2), nodes("a", 1, 0..100, true));
@@ -185,7 +185,7 @@ fn an_inactive_gateway_has_no_part_in_the_sum() {
 }
 
 #[test]
-fn what_was_told_before_a_restart_is_not_told_again() {
+fn a_handover_from_before_a_restart_is_not_sent_again() {
     let mut points = points(|settings| settings.reallocation.gain = 1.0);
     points.load(Some(s(1_000)), load("a", 1));
     points.load(Some(s(1_000)), load("b", 1));
@@ -209,12 +209,12 @@ fn silence_of_nodes_makes_the_window_longer_for_all_gateways() {
     points.connected(s(20), nodes("a", 1, 0..10, false));
     points.connected(s(20), nodes("b", 1, 100..110, true));
     assert!(points.cycle(s(29), 0).iter().all(|action| !matches!(action, PointsAction::Configure(_))));
-    let told: Vec<_> =
+    let sent: Vec<_> =
         points.cycle(s(30), 0).into_iter().filter(|action| matches!(action, PointsAction::Configure(_))).collect();
     let config = |gateway: &str| {
         PointsAction::Configure(PingConfig { gateway: gateway.into(), interval_ms: 30_000, window_ms: 4_000 })
     };
-    assert_eq!(told, [config("a"), config("b")], "half of the pongs: twice the window");
+    assert_eq!(sent, [config("a"), config("b")], "half of the pongs: twice the window");
     let statistics = points.statistics("b");
     assert_eq!((statistics.answered, statistics.ping_rate()), (10, Some(1.0)));
 }
@@ -242,8 +242,8 @@ fn numbers_beyond_all_measure_do_no_harm() {
         report.nodes[0].pong_us = Some(most);
         points.connected(s(20), report);
     }
-    let told = points.cycle(s(30), most);
-    assert_eq!(lists(&told), [["b", "a"]]);
+    let sent = points.cycle(s(30), most);
+    assert_eq!(lists(&sent), [["b", "a"]]);
     assert_eq!(points.counters().nodes, 5);
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::nodes::GatewayNodes;
 
-/// What is known of nodes that were handed over lately. Reports of two gateways come in any order: the one that a node
-/// has left may say that it is there after the other one has said so, and whoever believed that would send others in
-/// its place, who then stay for their cool-down. So a node counts where it was sent for as long as it may travel.
+/// Nodes that were handed over lately. Reports of two gateways arrive in any order: the former gateway may still report
+/// a node after the new one has. A manager that believed it would send other nodes in its place, which then stay for
+/// their cool-down. So a node counts at its destination for as long as it may travel.
 #[derive(Debug, Default)]
 pub(super) struct Travelling(HashMap<String, Journey>);
 

@@ -1,10 +1,10 @@
-//! `W = capacity / (1 + nodes)`: whoever has fewer nodes for its size is lighter.
+//! `W = capacity / (1 + nodes)`: a gateway with fewer nodes for its size ranks higher.
 
 use super::{GatewayView, Ranking};
 use crate::real::real;
 
 /// Ranks by the number of nodes alone. A gateway without a known capacity counts as one of capacity 1, so use it where
-/// all of them say theirs, or none does.
+/// all gateways report a capacity, or none does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnectionsInverse;
 

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_no_number_is_refused_at_the_start_and_later_counts_0() {
+    fn a_score_without_a_number_is_refused_or_counts_0() {
         assert!(ScoreExpression::new("gateway.name").is_err());
         assert!(ScoreExpression::new("gateway.color").is_err());
         let ranking = ScoreExpression::new("gateway.nodes > 5.0 ? [1.0][7] : 1.0").unwrap();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_that_fails_is_told_once_a_minute() {
+    fn a_failing_score_is_logged_once_a_minute() {
         let ranking = ScoreExpression::new("gateway.nodes < 1.0 ? 1.0 : double(gateway.name)").unwrap();
         let gateway = GatewayView { nodes: 5, name: "none".into(), ..GatewayView::default() };
         for _ in 0..20 {

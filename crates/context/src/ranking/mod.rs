@@ -11,7 +11,7 @@ pub use connections_inverse::ConnectionsInverse;
 pub use expression::ScoreExpression;
 pub use resources::{ResourceWeights, WeightedResources, WeightsError};
 
-/// What a ranking knows of an active gateway.
+/// The data of an active gateway for a ranking.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GatewayView {
     /// Its name.
@@ -28,7 +28,7 @@ pub struct GatewayView {
     pub loop_lag_ms: u64,
     /// Bytes that wait in its queues.
     pub queue_bytes: u64,
-    /// What its pongs say.
+    /// The statistics of its pongs.
     pub statistics: ConnectionStatistics,
 }
 

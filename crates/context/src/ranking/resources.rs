@@ -1,5 +1,5 @@
-//! `W = sum of a_k * (1 - usage_k)` over what a gateway has: processors, memory, event loops, queues, and what its
-//! nodes see of it.
+//! `W = sum of a_k * (1 - usage_k)` over the resources of a gateway: processors, memory, event loops, queues, and the
+//! pings of its nodes.
 
 use super::{GatewayView, Ranking};
 use crate::real::real;
@@ -13,7 +13,7 @@ pub struct ResourceWeights {
     pub memory: f64,
     /// Weight of the event loops' lag, in place of the study's pool of threads.
     pub loop_lag: f64,
-    /// Weight of what waits in queues.
+    /// Weight of the queue length.
     pub queues: f64,
     /// Weight of nodes that answer no ping.
     pub ping_rate: f64,
@@ -44,17 +44,17 @@ impl Default for ResourceWeights {
 }
 
 impl ResourceWeights {
-    /// What a weight can be given to, in the words of the configuration.
+    /// The resources that can have a weight, by their names in the configuration.
     pub const RESOURCES: [&str; 6] = ["cpu", "memory", "loop_lag", "queues", "ping_rate", "latency"];
 
     fn weights(self) -> [f64; 6] {
         [self.cpu, self.memory, self.loop_lag, self.queues, self.ping_rate, self.latency]
     }
 
-    /// Weights as text, `RESOURCE: WEIGHT`; what is not named counts for nothing (CTX-53).
+    /// Weights as text, `RESOURCE: WEIGHT`; an unnamed resource has weight 0 (CTX-53).
     ///
     /// # Errors
-    /// When a text is none, or names a resource that there is not, or one twice.
+    /// When a text is invalid, or names an unknown resource, or one twice.
     pub fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, WeightsError> {
         let mut given = [None; 6];
         for text in texts {
@@ -80,7 +80,7 @@ impl ResourceWeights {
 /// Weights that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WeightsError {
-    /// They rank nothing.
+    /// The weights are useless.
     #[error(
         "a weight is negative or none at all, all are 0, or a resource is full at 0; leave the key out to use the defaults"
     )]
@@ -88,12 +88,12 @@ pub enum WeightsError {
     /// It is no weight.
     #[error("`{0}` is no weight; write RESOURCE: NUMBER with one of {known}", known = ResourceWeights::RESOURCES.join(", "))]
     Text(String),
-    /// Nobody could say which one counts.
+    /// The same resource has two weights.
     #[error("`{0}` has two weights")]
     Twice(String),
 }
 
-/// Ranks by what a gateway has left.
+/// Ranks by the free resources of a gateway.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WeightedResources(ResourceWeights);
 
@@ -101,7 +101,7 @@ impl WeightedResources {
     /// Checks the weights.
     ///
     /// # Errors
-    /// When one is negative or not finite, all are 0, or something is full at 0.
+    /// When one is negative or not finite, all are 0, or the full scale of a resource is 0.
     pub fn new(weights: ResourceWeights) -> Result<Self, WeightsError> {
         let all = weights.weights();
         let full = [weights.full_loop_lag_ms, weights.full_queue_bytes, weights.full_latency_ms];
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_weight_does_not_count() {
+    fn a_resource_without_weight_does_not_count() {
         let ranking = WeightedResources::new(ResourceWeights::of(["memory: 0.5"]).unwrap()).unwrap();
         let view = GatewayView { cpu: 1.0, memory: 0.25, ..GatewayView::default() };
         assert!((ranking.score(&view) - 0.75).abs() < 1e-9);

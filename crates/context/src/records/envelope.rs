@@ -1,4 +1,4 @@
-//! The envelope: the study's `SwapData`, as JSON or `MessagePack`, with what MQTT 5 knows beside.
+//! The envelope: the study's `SwapData`, as JSON or `MessagePack`, with additional fields of MQTT 5.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,10 +17,10 @@ pub struct Envelope {
     /// The payload: in JSON as base64, in `MessagePack` as bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Blob>,
-    /// The payload as text, for those who write JSON by hand; only read.
+    /// The payload as text, for JSON written by hand; only read.
     #[serde(default, skip_serializing)]
     pub text: Option<String>,
-    /// What follows the address in the topic.
+    /// The rest of the topic after the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// The node, the group, or the application that it is for.
@@ -71,7 +71,7 @@ impl Envelope {
     /// Reads one.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// The error describes the fault.
     pub fn read(packing: Packing, bytes: &[u8]) -> Result<Self, String> {
         match packing {
             Packing::Plain => Ok(Self { message: Some(Blob(bytes.to_vec())), ..Self::default() }),

@@ -1,4 +1,4 @@
-//! The headers of records, and how what not every bus carries is written in them.
+//! The headers of records, and the encoding of values that not every bus can carry.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ pub(super) const NODE: &str = "node";
 pub(super) const GATEWAY: &str = "gateway";
 /// One of its own for each message, so that a repetition is known.
 pub(super) const ID: &str = "id";
-/// What follows the address in the topic.
+/// The rest of the topic after the address.
 pub(super) const TOPIC: &str = "topic";
 pub(super) const QOS: &str = "qos";
 pub(super) const RETAIN: &str = "retain";
@@ -46,7 +46,7 @@ pub(super) fn fits(text: &str) -> bool {
     !text.chars().any(char::is_control) && text.trim() == text
 }
 
-/// JSON without control characters: those that JSON leaves as they are, no header takes.
+/// JSON without control characters: JSON may contain some that no header accepts.
 pub(super) fn json(value: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
     if !text.chars().any(char::is_control) {

@@ -13,7 +13,7 @@ const RECEIPTS: [&str; 2] = ["delivered", "all"];
 /// A message for nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
-    /// The levels behind `PREFIX/to/`: `node/ID`, `group/NAME` or `all`, and what the sender has put behind.
+    /// The levels behind `PREFIX/to/`: `node/ID`, `group/NAME` or `all`, and the rest that the sender appended.
     pub address: String,
     /// 0, 1 or 2.
     pub qos: u8,
@@ -21,7 +21,7 @@ pub struct Delivery {
     pub expiry: Option<u32>,
     /// When it is of no use any more, milliseconds since 1970.
     pub expires_at_ms: Option<u64>,
-    /// What else it says. Priority and the wish for receipts are among the user properties, as in MQTT.
+    /// Its other properties. Priority and the request for receipts are among the user properties, as in MQTT.
     pub annotations: Annotations,
     /// The payload.
     pub payload: Vec<u8>,
@@ -33,10 +33,10 @@ pub struct Delivery {
 pub struct Rejected(pub String);
 
 /// Reads a record of [`Topic::PrivateMessageTopic`], [`Topic::GroupMessageTopic`] or [`Topic::BroadcastMessageTopic`].
-/// What a header does not say of how it is packed, `packing` says.
+/// `packing` applies to a record without a header for its packing.
 ///
 /// # Errors
-/// When it is none: nobody to send it to, a topic that is none, a number out of range, an envelope that cannot be read.
+/// When it is invalid: no receiver, an invalid topic, a number out of range, an unreadable envelope.
 pub fn read_record(topic: Topic, record: &Record, packing: Packing) -> Result<Delivery, Rejected> {
     let get = |name| headers::get(&record.headers, name);
     let packing = match get(headers::ENVELOPE) {

@@ -1,5 +1,5 @@
 //! Messages between mobile nodes and applications as records on the bus: keys, headers and envelopes (`CTX-10`,
-//! `CTX-62`). `docs/applications.md` describes them for those who write applications.
+//! `CTX-62`). `docs/applications.md` describes them for authors of applications.
 
 mod envelope;
 mod headers;
@@ -38,7 +38,7 @@ impl Packing {
     }
 }
 
-/// What a message says beside its payload.
+/// The properties of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
     /// MIME type or the like.
@@ -47,7 +47,7 @@ pub struct Annotations {
     pub is_text: bool,
     /// Where an answer, or a receipt, is to go.
     pub response_topic: Option<String>,
-    /// What tells the sender which message an answer is for.
+    /// Identifies the request that an answer is for.
     pub correlation_data: Option<Vec<u8>>,
     /// Pairs of the sender's own, in order.
     pub user_properties: Vec<(String, String)>,

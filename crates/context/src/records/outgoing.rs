@@ -8,31 +8,32 @@ use super::{Annotations, Envelope, Packing, headers};
 
 /// Longest key, bytes; a longer client id is put there by its hash.
 const MAX_KEY_BYTES: usize = 512;
-/// Most bytes of all headers with which a context goes along; without it, a record has room for what the sender says.
+/// Most bytes of all headers up to which a context is included; above it, the space is left to the sender's own
+/// headers.
 const MAX_WITH_CONTEXT: usize = 24 * 1024;
 
-/// What a node has published for applications.
+/// A message of a node for applications.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeMessage {
     /// Its client id; empty for the broker itself, which sends receipts.
     pub node: String,
     /// The application: the level behind `PREFIX/to/app/`.
     pub application: String,
-    /// What follows in the topic; may be empty.
+    /// The rest of the topic; may be empty.
     pub topic: String,
     /// 0, 1 or 2.
     pub qos: u8,
     /// RETAIN as published.
     pub retain: bool,
-    /// Seconds that it is worth something.
+    /// Message Expiry Interval, seconds.
     pub expiry: Option<u32>,
-    /// What else it says.
+    /// Its other properties.
     pub annotations: Annotations,
     /// The payload.
     pub payload: Vec<u8>,
 }
 
-/// The record of a message: `id` is its own, `context` what the node sent last.
+/// The record of a message: `id` is its own, `context` the node's last context.
 pub fn write_record(
     message: &NodeMessage,
     packing: Packing,

@@ -45,7 +45,7 @@ fn header<'a>(append: &'a Append, name: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn a_plain_record_has_the_payload_and_everything_else_in_headers() {
+fn a_plain_record_has_the_payload_and_headers() {
     let append = write_record(&message(), Packing::Plain, "gw", "gw-1", Some(b"{\"speed\":\n 3}"));
     assert_eq!((&append.key[..], &append.payload[..]), (&b"truck-7"[..], &[0, 1, 255][..]));
     let said = [
@@ -129,7 +129,7 @@ fn headers_say_what_mqtt_knows() {
 }
 
 #[test]
-fn envelopes_of_applications_are_read_as_configured_or_as_their_header_says() {
+fn envelopes_are_read_as_configured_or_by_their_header() {
     let json = r#"{"text":"go","recipient":"n","topic":"job","duration":60,"qos":0,"unknown":[1]}"#;
     let read = read_record(Topic::PrivateMessageTopic, &record("other", &[], json), Packing::Json).unwrap();
     assert_eq!((read.address.as_str(), read.qos, read.expiry), ("node/n/job", 0, Some(60)));
@@ -141,11 +141,11 @@ fn envelopes_of_applications_are_read_as_configured_or_as_their_header_says() {
     assert_eq!((read.address.as_str(), read.payload), ("node/n", vec![9]));
 }
 
-/// A topic, a key, headers, and what is said of them.
+/// A topic, a key, headers, and the expected error.
 type Case = (Topic, &'static str, &'static [(&'static str, &'static str)], &'static str);
 
 #[test]
-fn bad_records_are_told_apart() {
+fn each_kind_of_bad_record_has_its_error() {
     let private = Topic::PrivateMessageTopic;
     let cases: [Case; 13] = [
         (private, "", &[], "it names no node"),

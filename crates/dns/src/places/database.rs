@@ -40,7 +40,7 @@ impl Database {
         Ok(Self { reader })
     }
 
-    /// Where an address is. An entry that cannot be read is as one that is not there.
+    /// The location of an address. An unreadable entry counts as absent.
     pub(super) fn find(&self, address: IpAddr) -> Found {
         let address = address.to_canonical();
         let whole = if address.is_ipv4() { 32 } else { 128 };
@@ -114,12 +114,12 @@ mod tests {
         assert_eq!(find("192.0.2.1", 32).location.map(Location::latitude), Some(1.0));
         let other = find("198.51.100.1", 32);
         assert_eq!((other.location.map(Location::latitude), other.prefix), (Some(52.5), 6));
-        // Never for more than was told.
+        // The prefix is never longer than the query's.
         assert_eq!(find("198.0.0.0", 4).prefix, 4);
     }
 
     #[test]
-    fn what_is_no_database_is_refused_with_its_name() {
+    fn an_invalid_database_is_refused_with_its_name() {
         let path = std::env::temp_dir().join(format!("tidegate-dns-{}.mmdb", std::process::id()));
         std::fs::write(&path, b"nothing of the kind").unwrap();
         let refused = Database::open(&path).unwrap_err().to_string();

@@ -26,7 +26,7 @@ pub enum PlacesError {
     Location {
         /// Its number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault of the number.
         source: NumberError,
     },
     /// A table is too large.
@@ -40,7 +40,7 @@ pub enum PlacesError {
     Database {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the line.
         reason: String,
     },
 }

@@ -153,17 +153,17 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_covers_no_other_entry_and_is_no_longer_than_what_was_told() {
+    fn a_scope_covers_no_other_entry_nor_exceeds_the_query() {
         let table = Table::parse(TEXT).unwrap();
         // The upper half of the second office differs from the laboratory in its first bit already.
         assert_eq!(find(&table, "198.51.100.129", 32), (Some(52.5), 25));
-        // Of a network of 24 bits nobody can say whether it is the laboratory.
+        // A network of 24 bits may be inside or outside the laboratory.
         assert_eq!(find(&table, "198.51.100.0", 24), (Some(52.5), 24));
         // Too few bits for any entry.
         assert_eq!(find(&table, "198.51.0.0", 16), (None, 16));
         // 10/8 leaves the tree with the first bit: all that begins with 0 is unknown.
         assert_eq!(find(&table, "10.0.0.1", 32), (None, 1));
-        // Nothing is known of an address of which nothing was told.
+        // An address without an entry has no location.
         assert_eq!(find(&table, "0.0.0.0", 0), (None, 0));
     }
 

@@ -3,13 +3,13 @@
 use super::round_robin::RoundRobin;
 use crate::endpoint::Endpoint;
 
-/// The load that an answer is taken to bring, as a part of 1, until loads are told again. Loads come once per
-/// observation, some 15 s apart; without this, all who ask in between would be sent to one endpoint.
+/// The load that an answer is assumed to add, as a part of 1, until the next report. Reports come once per observation,
+/// some 15 s apart; without this, all clients in between would be sent to one endpoint.
 const LOAD_PER_ANSWER: f64 = 0.01;
 /// Loads that differ by less than this are equal, and take turns.
 const EQUAL: f64 = 1e-9;
 
-/// What has been given out since the last report.
+/// Answers given since the last report.
 #[derive(Debug)]
 pub(crate) struct LeastLoaded {
     /// Answers by place.
@@ -25,8 +25,8 @@ impl LeastLoaded {
     pub(crate) fn choose(&mut self, endpoints: &[Endpoint], among: &[usize]) -> Option<usize> {
         self.given.resize(endpoints.len(), 0);
         let load_of = |place: usize| {
-            let told = endpoints.get(place).map_or(1.0, |endpoint| endpoint.load.part());
-            told + f64::from(self.given.get(place).copied().unwrap_or(0)) * LOAD_PER_ANSWER
+            let reported = endpoints.get(place).map_or(1.0, |endpoint| endpoint.load.part());
+            reported + f64::from(self.given.get(place).copied().unwrap_or(0)) * LOAD_PER_ANSWER
         };
         let least = among.iter().map(|place| load_of(*place)).fold(f64::INFINITY, f64::min);
         let equal: Vec<usize> = among.iter().copied().filter(|place| load_of(*place) <= least + EQUAL).collect();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_report_forgets_what_was_assumed() {
+    fn a_new_report_replaces_the_assumed_load() {
         let mut policy = LeastLoaded::new(0);
         let all = loaded(&[0.1, 0.15]);
         assert_eq!(turns(&mut policy, &all, 7), "aaaaaba");

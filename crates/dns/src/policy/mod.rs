@@ -1,4 +1,4 @@
-//! How one endpoint is chosen among those that could be named.
+//! Policies that choose one endpoint of the eligible ones.
 
 mod least_loaded;
 mod nearest;
@@ -22,11 +22,11 @@ pub enum Policy {
     RoundRobin,
     /// Each in turn, those with more weight more often, evenly spread (smooth weighted round robin).
     Weighted,
-    /// The least busy one. Each answer counts as one hundredth of load until loads are told again, so that a burst of
-    /// askers between two reports does not all go to one endpoint.
+    /// The least busy one. Each answer counts as one hundredth of load until the next report, so that a burst of
+    /// clients between two reports does not all go to one endpoint.
     LeastLoaded,
-    /// The one with the shortest way from the asker, as its resolver tells it (RFC 7871) or from the resolver itself;
-    /// those of one place in turn. All in turn where nobody knows where the asker is.
+    /// The one nearest to the asker, by the subnet that its resolver passes on (RFC 7871) or by the resolver itself.
+    /// Endpoints in one place take turns. All take turns where the location of the asker is unknown.
     Nearest,
 }
 
@@ -59,7 +59,7 @@ impl FromStr for Policy {
     }
 }
 
-/// A policy with what it remembers between answers.
+/// A policy with its state between answers.
 ///
 /// Each family (A, AAAA, SRV) has a chooser of its own: a client asks for A and AAAA at once, and with one rotation for
 /// both, two endpoints would get all clients of one family each.
@@ -92,8 +92,8 @@ impl Chooser {
         }
     }
 
-    /// Takes what is remembered over to new endpoints, by their names, so that a change of one does not change whose
-    /// turn it is among the others. Both lists are ordered by name.
+    /// Carries the state over to new endpoints by their names, so that a change of one does not change the turn of the
+    /// others. Both lists are ordered by name.
     pub(crate) fn carry_over(&mut self, old: &[Endpoint], new: &[Endpoint]) {
         match self {
             Self::RoundRobin(policy) => policy.carry_over(old, new),

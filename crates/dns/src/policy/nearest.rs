@@ -4,8 +4,7 @@ use super::round_robin::RoundRobin;
 use crate::endpoint::Endpoint;
 use crate::location::Location;
 
-/// Endpoints whose distances differ by less than this are in one place and take turns, km: what the coordinates of a
-/// network are worth at best.
+/// Endpoints whose distances differ by less than this take turns, km: the best precision of a network's coordinates.
 const SAME_PLACE_KM: f64 = 10.0;
 
 /// Whose turn it is in one place.
@@ -60,14 +59,14 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_is_named_and_those_of_one_place_take_turns() {
+    fn the_nearest_is_named_and_equally_near_ones_take_turns() {
         assert_eq!(turns(&[0, 1, 2, 3], Some(at(43.8, 11.2))), "aaaa");
         assert_eq!(turns(&[0, 1, 2, 3], Some(at(50.1, 14.4))), "bcbc");
         assert_eq!(turns(&[0, 1, 3], Some(at(50.1, 14.4))), "bbbb");
     }
 
     #[test]
-    fn one_without_a_place_is_the_last_choice_and_an_unknown_asker_gets_each_in_turn() {
+    fn an_endpoint_without_a_place_is_the_last_choice() {
         assert_eq!(turns(&[0, 3], Some(at(-33.9, 151.2))), "aaaa");
         assert_eq!(turns(&[3], Some(at(-33.9, 151.2))), "dddd");
         assert_eq!(turns(&[0, 1, 2, 3], None), "abcd");

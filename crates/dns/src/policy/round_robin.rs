@@ -30,7 +30,7 @@ impl RoundRobin {
     pub(crate) fn carry_over(&mut self, old: &[Endpoint], new: &[Endpoint]) {
         self.next = match old.get(self.next) {
             Some(due) => new.partition_point(|endpoint| endpoint.name < due.name),
-            // All had their turn; what is new behind the last one is next, as if it had been there before.
+            // All had their turn. A new endpoint behind the last one is next, as if it had been there before.
             None => old.last().map_or(0, |last| new.partition_point(|endpoint| endpoint.name <= last.name)),
         };
     }
@@ -63,7 +63,7 @@ mod tests {
         let all = endpoints(4);
         let mut policy = RoundRobin::new(0);
         assert_eq!(turns(&mut policy, 4, &[0, 1, 2, 3], 2), [0, 1]);
-        // `a` goes: it is still `c` that is next, now at place 1.
+        // `a` is removed: `c` is still next, now at index 1.
         policy.carry_over(&all, &all[1..]);
         assert_eq!(turns(&mut policy, 3, &[0, 1, 2], 3), [1, 2, 0]);
     }

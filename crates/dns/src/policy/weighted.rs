@@ -1,7 +1,7 @@
-//! Smooth weighted round robin: each gets its share, and the turns of one are spread evenly among those of the others.
+//! Smooth weighted round robin: each endpoint gets its share, and its turns are spread evenly among the others' turns.
 //!
-//! Every endpoint's credit grows by its weight with each answer; the one with the most is chosen and pays what all
-//! gained together. Over as many answers as the sum of the weights each is chosen exactly as often as its weight says.
+//! Every endpoint's credit grows by its weight with each answer. The one with the most is chosen and pays the sum of
+//! all weights. Over as many answers as the sum of the weights each is chosen exactly as often as its weight says.
 
 use super::place_of;
 use crate::endpoint::Endpoint;
@@ -23,7 +23,7 @@ impl Weighted {
     pub(crate) fn choose(&mut self, endpoints: &[Endpoint], among: &[usize]) -> Option<usize> {
         self.credits.resize(endpoints.len(), 0);
         let weight_of = |place: usize| endpoints.get(place).map_or(0, |endpoint| i64::from(endpoint.weight));
-        // Where nobody has a weight, all have the same.
+        // If no endpoint has a weight, all have the same.
         let even = among.iter().all(|place| weight_of(*place) == 0);
         let first = usize::try_from(self.seed % among.len().max(1) as u64).unwrap_or(0);
         let (mut total, mut best) = (0, None);
@@ -44,8 +44,8 @@ impl Weighted {
     }
 
     pub(crate) fn carry_over(&mut self, old: &[Endpoint], new: &[Endpoint]) {
-        // A credit is only worth something among the same endpoints with the same weights: debts of long ago would keep
-        // one that comes back out of the answers, or give it all of them.
+        // A credit is only valid among the same endpoints with the same weights. Old debts would keep a returning
+        // endpoint out of the answers, or give it all of them.
         let same = old.len() == new.len()
             && old
                 .iter()
@@ -105,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_a_change_keeps_the_round_and_a_change_forgets_debts() {
+    fn an_unchanged_report_keeps_credits_and_a_change_clears_them() {
         let all = weighing(&[5, 1, 1]);
         let mut policy = Weighted::new(0);
         let first = turns(&mut policy, &all, 3);
         policy.carry_over(&all, &all);
         assert_eq!(first + &turns(&mut policy, &all, 4), "aabacaa");
-        // The heavy one goes; the others owe at most one turn.
+        // The heavy one is removed; the others owe at most one turn.
         let _ = turns(&mut policy, &all, 2);
         policy.carry_over(&all, &all[1..]);
         let after = turns(&mut policy, &all[1..], 10);

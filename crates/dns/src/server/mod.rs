@@ -1,8 +1,8 @@
 //! The server: sockets, and a thread for them.
 //!
-//! It is a small server of our own on tokio, with `hickory-proto` for the wire, and not `hickory-server`: every answer
-//! is worked out anew, so that server's catalog of records has nothing to keep; it takes any number of TCP connections,
-//! any length of query and any number of queries of one network; and it would bring a resolver's crates along.
+//! It is a small server of our own on tokio, with `hickory-proto` for the wire, and not `hickory-server`. Every answer
+//! is computed on demand, so that server's catalog of records would be empty. It also accepts any number of TCP
+//! connections, any length of query and any number of queries of one network, and depends on a resolver's crates.
 
 mod tcp;
 mod udp;
@@ -38,7 +38,7 @@ pub enum StartError {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// An error of the operating system.
         source: io::Error,
     },
     /// No address or too many are given.
@@ -52,7 +52,7 @@ pub enum StartError {
     NameServer {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: &'static str,
     },
     /// The zone has too many servers.
@@ -66,7 +66,7 @@ pub enum StartError {
     Thread(#[from] io::Error),
 }
 
-/// What helps with an error of the system.
+/// The advice for an error of the operating system.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "; a port below 1024 needs the capability CAP_NET_BIND_SERVICE",
@@ -86,8 +86,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes its addresses and begins to answer. The zone has no endpoints yet; until [`Zone::set_endpoints`] it
-    /// answers SERVFAIL to those who look for one.
+    /// Binds its addresses and begins to answer. The zone has no endpoints yet: until [`Zone::set_endpoints`], queries
+    /// for one get SERVFAIL.
     ///
     /// # Errors
     /// When an address is taken or not this machine's, or a setting cannot be met.
@@ -128,7 +128,7 @@ impl Server {
         &self.addresses
     }
 
-    /// What it has done so far.
+    /// Its counters since the start.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
@@ -154,7 +154,7 @@ impl Drop for Server {
     }
 }
 
-/// Puts all sockets to work; what they do ends with the runtime.
+/// Starts the tasks of all sockets; they end with the runtime.
 fn serve(sockets: Vec<(tokio::net::UdpSocket, tokio::net::TcpListener)>, responder: &Arc<Responder>, limits: Limits) {
     let places = tcp::Places::new(&limits);
     for (socket, listener) in sockets {
@@ -164,8 +164,8 @@ fn serve(sockets: Vec<(tokio::net::UdpSocket, tokio::net::TcpListener)>, respond
     }
 }
 
-/// What a query is answered. No packet is known at which the decoder panics, and if there is one, it must not end the
-/// answers to everybody else.
+/// The answer to a query. No packet is known to make the decoder panic; if there is one, it must not end the service
+/// for all others.
 async fn answered<T>(ask: impl FnOnce() -> Option<T>) -> Option<T> {
     match contain(ask) {
         Ok(answer) => answer,
@@ -204,7 +204,7 @@ fn bind(address: SocketAddr) -> Result<(SocketAddr, UdpSocket, TcpListener), Sta
     };
     let mut bound = attempt();
     for _ in 1..PORT_ATTEMPTS {
-        // A port that the system chose for TCP may be taken for UDP.
+        // A port that the system chose for TCP may be in use for UDP.
         match &bound {
             Err(error) if address.port() == 0 && error.kind() == io::ErrorKind::AddrInUse => bound = attempt(),
             _ => break,

@@ -97,7 +97,7 @@ pub(super) async fn serve(listener: TcpListener, responder: Arc<Responder>, plac
 enum Ended {
     /// The client closed it, or it broke.
     Gone,
-    /// We closed it: what came cannot be answered.
+    /// We closed it: the query cannot be answered.
     Closed,
     /// We closed it: it took too long.
     TooLong,
@@ -105,7 +105,7 @@ enum Ended {
 
 /// Answers the queries of a connection, one after the other.
 async fn converse(stream: &mut TcpStream, source: SocketAddr, responder: &Responder, limits: Limits) -> Ended {
-    // Answers are small and complete; nothing is gained by waiting for more. Without the option they are only slower.
+    // Answers are small and complete, so Nagle's algorithm only delays them. Without the option the server still works.
     let _ = stream.set_nodelay(true);
     let mut query = Vec::new();
     loop {
@@ -132,7 +132,7 @@ async fn converse(stream: &mut TcpStream, source: SocketAddr, responder: &Respon
     }
 }
 
-/// Reads one query; `false` for one that is too long.
+/// Reads one query; `false` if it is too long.
 async fn read_query(stream: &mut TcpStream, query: &mut Vec<u8>) -> io::Result<bool> {
     let mut length = [0; LENGTH_BYTES];
     stream.read_exact(&mut length).await?;

@@ -110,7 +110,7 @@ fn a_connection_answers_several_queries_in_order() {
     for _ in 0..3 {
         send(&mut stream, &address());
     }
-    send(&mut stream, &question("nobody.fleet.example.", RecordType::A));
+    send(&mut stream, &question("absent.fleet.example.", RecordType::A));
     let answers: Vec<String> = (0..4).map(|_| text(&receive(&mut stream))).collect();
     assert_eq!(answers[..3], ["192.0.2.1", "192.0.2.2", "192.0.2.3"]);
     assert!(answers[3].contains("Non-Existent"), "{answers:?}");
@@ -131,7 +131,7 @@ fn a_query_in_pieces_is_put_together() {
 }
 
 #[test]
-fn what_is_no_query_is_dropped_and_the_next_one_answered() {
+fn a_malformed_query_is_dropped_and_the_next_one_answered() {
     let server = server_with(&settings());
     let client = Client::new(&server);
     let answer = client.ask(&address());
@@ -152,14 +152,14 @@ fn a_connection_that_says_nothing_useful_is_closed() {
     let mut short = settings();
     short.limits.tcp_idle = Duration::from_millis(50);
     let server = server_with(&short);
-    // It says nothing, or half of something.
+    // It sends no byte, or half a query.
     let mut idle = connect(&server);
     assert!(is_closed(&mut idle));
     let mut half = connect(&server);
     half.write_all(&[0, 30, 1, 2, 3]).unwrap();
     assert!(is_closed(&mut half));
     assert_eq!(server.counters().events(Event::TcpTimedOut), 2);
-    // Or something too long, for which it has more time than a busy machine takes to read it.
+    // Or a query that is too long, with more time than a busy machine takes to read it.
     let server = server_with(&settings());
     let mut long = connect(&server);
     long.write_all(&[0xff, 0xff, 0]).unwrap();
@@ -186,7 +186,7 @@ fn a_connection_lives_for_a_bounded_time_however_busy_it_is() {
 }
 
 #[test]
-fn connections_above_the_limit_are_closed_and_a_place_is_given_back() {
+fn connections_above_the_limit_are_closed_until_one_ends() {
     let mut few = settings();
     few.limits.tcp_connections_per_network = 2;
     let server = server_with(&few);

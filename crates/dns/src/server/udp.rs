@@ -10,8 +10,8 @@ use crate::counters::DropReason;
 use crate::flood::Transport;
 use crate::wire::{MAX_QUERY_BYTES, Responder};
 
-/// Answers one datagram after the other. An answer that the system does not take at once is dropped, as the network
-/// might have done: nothing waits, so nothing queues up.
+/// Answers one datagram after the other. An answer that the system does not accept at once is dropped, as the network
+/// might have done, so there is no queue.
 pub(super) async fn serve(socket: UdpSocket, responder: Arc<Responder>) {
     // One more than the longest query, so that a longer one is seen to be longer.
     let mut buffer = vec![0; MAX_QUERY_BYTES + 1];

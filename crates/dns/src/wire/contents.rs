@@ -1,4 +1,4 @@
-//! What the zone has for a query.
+//! The records of the zone for a query.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -19,9 +19,9 @@ use crate::zone::{Choice, Chosen, MAX_ADDRESSES, Wanted, Zone};
 
 /// Servers of a zone at most: as many as fit a packet of 512 bytes, like those of the root.
 const MAX_SERVERS: usize = 13;
-/// How long others may keep who the servers of the zone are, s. It is nothing that a drain changes.
+/// How long resolvers may cache the NS records, s. A drain does not change them.
 const SERVER_TTL: u32 = 3600;
-/// Refresh, retry and expire of the SOA, s. Nobody transfers the zone, so nobody uses them.
+/// Refresh, retry and expire of the SOA, s. There are no zone transfers, so they have no effect.
 const SOA_TIMES: (i32, i32, i32) = (3600, 600, 86_400);
 
 /// A place in the zone.
@@ -49,7 +49,7 @@ struct Server {
     addresses: Vec<IpAddr>,
 }
 
-/// What the zone has.
+/// The records of the zone.
 #[derive(Debug)]
 pub(crate) struct Contents {
     zone: Zone,
@@ -136,16 +136,16 @@ impl Contents {
         (choice, scope)
     }
 
-    /// Where the asker is: by the subnet that a resolver tells, else by the resolver's own address.
+    /// The location of the asker: by the subnet that a resolver passes on, else by the resolver's own address.
     fn asker(&self, query: &Query, source: IpAddr, counters: &Counters) -> (Option<Location>, u8) {
         // A prefix of 0 asks not to look at the subnet; such an answer is for everybody (RFC 7871, section 7.1.2).
         let subnet = query.subnet.filter(|subnet| subnet.source_prefix() > 0);
-        let told = subnet.map(|subnet| self.places.find(subnet.addr(), subnet.source_prefix()));
-        let location = told.and_then(|told| told.location).or_else(|| self.places.find(source, 128).location);
+        let passed = subnet.map(|subnet| self.places.find(subnet.addr(), subnet.source_prefix()));
+        let location = passed.and_then(|passed| passed.location).or_else(|| self.places.find(source, 128).location);
         if location.is_none() {
             counters.event(Event::PlaceUnknown);
         }
-        (location, told.map_or(0, |told| told.prefix))
+        (location, passed.map_or(0, |passed| passed.prefix))
     }
 
     fn address(&self, query: &Query, source: IpAddr, wanted: Wanted, counters: &Counters) -> Reply {
@@ -155,7 +155,7 @@ impl Contents {
                 self.found(query, chosen.address(wanted == Wanted::V6))
             }
             Choice::NotOffered => self.empty(ResponseCode::NoError),
-            Choice::Nobody => Reply::of(ResponseCode::ServFail),
+            Choice::Unavailable => Reply::of(ResponseCode::ServFail),
         };
         Reply { scope, ..reply }
     }
@@ -165,7 +165,7 @@ impl Contents {
         let reply = match choice {
             Choice::Healthy(chosen) | Choice::LeastBad(chosen) => self.service_record(query, wanted, &chosen),
             Choice::NotOffered => Some(self.empty(ResponseCode::NoError)),
-            Choice::Nobody => None,
+            Choice::Unavailable => None,
         };
         Reply { scope, ..reply.unwrap_or_else(|| Reply::of(ResponseCode::ServFail)) }
     }
@@ -208,7 +208,7 @@ impl Contents {
         Reply { additionals, ..Reply::with(self.servers.iter().map(record).collect()) }
     }
 
-    /// An answer that holds nothing, with how long that may be believed (RFC 2308).
+    /// An empty answer, with the time for which it may be cached (RFC 2308).
     fn empty(&self, code: ResponseCode) -> Reply {
         Reply { authorities: vec![self.soa()], authoritative: true, ..Reply::of(code) }
     }
@@ -243,7 +243,7 @@ fn labels_below(apex: &Name, name: &Name) -> Option<Vec<String>> {
     let (zone, labels): (Vec<&[u8]>, Vec<&[u8]>) = (apex.iter().collect(), name.iter().collect());
     let (below, end) = labels.split_at_checked(labels.len().checked_sub(zone.len())?)?;
     let inside = end.iter().zip(&zone).all(|(one, other)| one.eq_ignore_ascii_case(other));
-    // What is no text is no name of ours either; it only has to stay different from those.
+    // A label that is not UTF-8 is not one of our names; it only has to stay different from them.
     inside.then(|| below.iter().map(|label| String::from_utf8_lossy(label).to_ascii_lowercase()).collect())
 }
 

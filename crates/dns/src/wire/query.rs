@@ -8,15 +8,14 @@ use hickory_proto::rr::{Name, RecordType};
 
 use crate::counters::DropReason;
 
-/// Longest packet that is looked at, bytes. A query has one name and a few options; one of this length has nothing to
-/// do with that.
+/// Longest accepted packet, bytes. A query has one name and a few options, which are much shorter.
 pub(crate) const MAX_QUERY_BYTES: usize = 4096;
 
 /// Length of the header of a message (RFC 1035, section 4.1.1).
 const HEADER_BYTES: usize = 12;
-/// The bit of the third byte that tells an answer from a query.
+/// The bit of the third byte that marks an answer.
 const RESPONSE: u8 = 0x80;
-/// The bits of the third byte that a reply takes over: operation and "recursion desired".
+/// The bits of the third byte that a reply copies: operation and "recursion desired".
 const TAKEN_OVER: u8 = 0x79;
 /// The bits of the third byte that name the operation; 0 is a query.
 const OPERATION: u8 = 0x78;
@@ -24,7 +23,7 @@ const OPERATION: u8 = 0x78;
 /// A query that can be answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Query {
-    /// The decoded message: its id, flags and question are taken over.
+    /// The decoded message; the reply copies its id, flags and question.
     pub(crate) message: Message,
     /// The name, with upper and lower case as it was asked.
     pub(crate) name: Name,
@@ -38,9 +37,9 @@ pub(crate) struct Query {
 /// Why a packet is not answered as a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswerable {
-    /// Nobody gets an answer.
+    /// The packet gets no answer.
     Drop(DropReason),
-    /// The header of the packet goes back, with this code.
+    /// The header of the packet is returned with this code.
     Reply(ResponseCode, [u8; HEADER_BYTES]),
 }
 
@@ -56,9 +55,9 @@ impl Query {
 
     /// Reads a packet.
     ///
-    /// What is counted in the header is checked before anything is decoded: a query has one question (RFC 9619), no
-    /// answer, at most one record of a transfer (RFC 1995) and at most two beside (EDNS and a signature). So the time
-    /// that decoding takes is bounded.
+    /// The counts of the header are checked before decoding: a query has one question (RFC 9619), no answer, at most
+    /// one record of a transfer (RFC 1995) and at most two additional ones (EDNS and a signature). This bounds the time
+    /// that decoding takes.
     pub(crate) fn read(packet: &[u8]) -> Result<Self, Unanswerable> {
         let Some(header) = packet.first_chunk::<HEADER_BYTES>() else {
             return Err(Unanswerable::Drop(DropReason::Malformed));

@@ -7,7 +7,7 @@ use hickory_proto::serialize::binary::{BinEncodable, BinEncoder};
 
 use super::query::Query;
 
-/// Bytes that we take and send over UDP at most: what passes any path without being cut into pieces (DNS flag day
+/// Bytes that we accept and send over UDP at most: a size that passes any path without fragmentation (DNS flag day
 /// 2020).
 const UDP_BYTES: u16 = 1232;
 /// Bytes over UDP for who does not say more (RFC 1035, section 4.2.1).
@@ -20,7 +20,7 @@ pub(crate) struct Reply {
     pub(crate) authoritative: bool,
     pub(crate) answers: Vec<Record>,
     pub(crate) authorities: Vec<Record>,
-    /// What may be left out.
+    /// Records that may be left out.
     pub(crate) additionals: Vec<Record>,
     /// Bits of the asker's subnet for which the answer holds.
     pub(crate) scope: u8,
@@ -52,8 +52,8 @@ impl Reply {
         Self { truncated: true, ..Self::of(ResponseCode::NoError) }
     }
 
-    /// Makes a packet of at most `limit` bytes: what does not fit loses what is beside the answer, and then all but the
-    /// invitation to ask over TCP. `None` when not even that fits, which no limit of 512 or more allows.
+    /// Encodes a packet of at most `limit` bytes. If it is too long, the additional records are left out, then all but
+    /// the TC bit. `None` when not even that fits; any limit of 512 or more has space for it.
     pub(crate) fn encode(mut self, query: &Query, limit: u16) -> Option<Encoded> {
         let fits = |reply: &Self| reply.packet(query).filter(|packet| packet.len() <= usize::from(limit));
         if let Some(packet) = fits(&self) {
@@ -101,11 +101,11 @@ impl Reply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Encoded {
     pub(crate) packet: Vec<u8>,
-    /// Whether something essential had to be left out.
+    /// Whether the answer is incomplete.
     pub(crate) truncated: bool,
 }
 
-/// Bytes that the asker takes over UDP.
+/// Bytes that the asker accepts over UDP.
 pub(crate) fn udp_limit(query: &Query) -> u16 {
     query.message.edns.as_ref().map_or(PLAIN_UDP_BYTES, |edns| edns.max_payload().clamp(PLAIN_UDP_BYTES, UDP_BYTES))
 }

@@ -1,4 +1,4 @@
-//! From a packet that came to the packet that goes back.
+//! Turns a received packet into its answer.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::counters::{AnswerKind, Counters, DropReason, QueryKind};
 use crate::flood::{Budgets, Network, Transport, Verdict};
 use crate::settings::Limits;
 
-/// Answers packets, within the budgets of those who send them, and counts.
+/// Answers packets within the budgets of their senders, and counts.
 #[derive(Debug)]
 pub(crate) struct Responder {
     contents: Contents,
@@ -37,7 +37,7 @@ impl Responder {
         &self.counters
     }
 
-    /// What goes back for a packet, if anything.
+    /// The answer to a packet, if any.
     pub(crate) fn respond(
         &self,
         packet: &[u8],
@@ -51,7 +51,7 @@ impl Responder {
         if source.port() == 0 {
             return self.drop(DropReason::Malformed);
         }
-        // What costs nothing to drop is dropped before it uses up a budget that somebody else may need.
+        // Invalid packets are dropped before they use up the budget of a network.
         if let Err(Unanswerable::Drop(reason)) = Query::peek(packet) {
             return self.drop(reason);
         }
@@ -62,7 +62,7 @@ impl Responder {
         let query = match Query::read(packet) {
             Ok(query) => query,
             Err(Unanswerable::Drop(reason)) => return self.drop(reason),
-            // A bare header invites nobody to ask over TCP.
+            // A bare header cannot carry the TC bit.
             Err(Unanswerable::Reply(..)) if verdict == Verdict::Slip => return self.drop(DropReason::RateLimited),
             Err(Unanswerable::Reply(code, header)) => {
                 self.counters.answer(kind_of_code(code));
@@ -99,7 +99,7 @@ impl Responder {
     fn spend(&self, transport: Transport, source: SocketAddr, now: Instant) -> Verdict {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let verdict = budgets.spend(transport, Network::of(source.ip()), now);
-        // There is nothing to invite to over TCP: the connection is closed.
+        // A query over TCP cannot be referred to TCP: the connection is closed.
         if transport == Transport::Tcp && verdict == Verdict::Slip { Verdict::Drop } else { verdict }
     }
 

@@ -13,14 +13,14 @@ fn zone(endpoints: Vec<Endpoint>) -> Zone {
     zone_with(NoneHealthy::LeastBad, endpoints)
 }
 
-/// The name that is chosen, `+` before one that is healthy, or why there is none.
+/// The chosen name, with `+` before a healthy one, or the reason why none was chosen.
 fn named(zone: &Zone, wanted: Wanted) -> String {
     let name = |chosen: &Chosen| chosen.endpoint().unwrap().name.to_string();
     match zone.choose(wanted, None) {
         Choice::Healthy(chosen) => format!("+{}", name(&chosen)),
         Choice::LeastBad(chosen) => name(&chosen),
         Choice::NotOffered => "not offered".to_owned(),
-        Choice::Nobody => "nobody".to_owned(),
+        Choice::Unavailable => "unavailable".to_owned(),
     }
 }
 
@@ -54,21 +54,21 @@ fn without_a_healthy_one_the_setting_decides() {
     }
     all[2].draining = true;
     assert_eq!(turns(&zone(all.clone()), Wanted::V4), "abab");
-    assert_eq!(named(&zone_with(NoneHealthy::ServerFailure, all.clone()), Wanted::V4), "nobody");
+    assert_eq!(named(&zone_with(NoneHealthy::ServerFailure, all.clone()), Wanted::V4), "unavailable");
     // Its own name says where it is, not how it is.
     assert!(zone(all).named("a", false).is_some());
 }
 
 #[test]
-fn nobody_is_named_where_all_drain_or_none_is() {
+fn no_name_is_given_where_all_drain_or_none_exists() {
     let mut all = endpoints(1);
     all[0].draining = true;
-    assert_eq!(named(&zone(all), Wanted::Mqtt), "nobody");
-    assert_eq!(named(&zone(Vec::new()), Wanted::V4), "nobody");
+    assert_eq!(named(&zone(all), Wanted::Mqtt), "unavailable");
+    assert_eq!(named(&zone(Vec::new()), Wanted::V4), "unavailable");
 }
 
 #[test]
-fn a_family_that_nobody_healthy_has_is_not_offered() {
+fn a_family_of_no_healthy_endpoint_is_not_offered() {
     let mut all = endpoints(2);
     all[1].addresses = vec!["2001:db8::1".parse().unwrap()];
     all[1].healthy = false;
@@ -96,7 +96,7 @@ fn families_take_turns_apart() {
 }
 
 #[test]
-fn several_addresses_of_one_endpoint_take_turns_however_often_it_is_chosen() {
+fn several_addresses_of_one_endpoint_take_turns() {
     let mut all = endpoints(2);
     all[0].addresses =
         ["192.0.2.10", "2001:db8::10", "192.0.2.11", "2001:db8::11"].map(|one| one.parse().unwrap()).into();
@@ -111,7 +111,7 @@ fn several_addresses_of_one_endpoint_take_turns_however_often_it_is_chosen() {
     let six: Vec<&str> = asked.iter().map(|[_, six]| six.as_str()).collect();
     assert_eq!(four, ["192.0.2.10", "192.0.2.2", "192.0.2.11", "192.0.2.2"]);
     assert_eq!(six, ["2001:db8::10", "2001:db8::11", "2001:db8::10", "2001:db8::11"]);
-    // By its own name, it goes on, also after a change of others.
+    // The turns of a name continue, also after a change of the others.
     zone.set_endpoints(all[..1].to_vec()).unwrap();
     let own = || zone.named("a", true).unwrap().address(true).unwrap().to_string();
     assert_eq!([own(), own()], ["2001:db8::10", "2001:db8::11"]);

@@ -1,6 +1,11 @@
 //! Which nodes are in which groups (CTX-33). Who decides that is elsewhere: an engine is told.
 
+use crate::addresses::Nodes;
+use crate::settings::Settings;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::name::{GROUP_NAME_MAX, is_group_name};
 use super::restore::{NODE_GROUP, stored_group};
@@ -135,63 +140,52 @@ impl Engine {
     pub fn change_membership(&mut self, now: Now, change: &MembershipChange) -> MembershipOutcome {
         self.desk.journal.now = now;
         let node = self
-            .session_named(change.tenant, &change.client_id)
+            .desk
+            .sessions
+            .find_session(change.tenant, &change.client_id)
             .filter(|key| self.desk.sessions.get(key.0).is_some_and(|session| session.standing.is_node()));
         let Some(key) = node else { return MembershipOutcome::NoSuchNode };
-        if let Err(error) = self.check_change(key, change) {
+        if let Err(error) = self.nodes.check_change(&self.settings, key, change) {
             return MembershipOutcome::Refused(error);
         }
         let tenant = change.tenant;
         for name in change.remove.iter().filter(|name| !change.add.contains(name)) {
             if let Some(group) = self.nodes.groups.find(tenant, name) {
-                self.leave_node_group(now, tenant, name, group, key);
+                subscribing!(self).leave_node_group(now, tenant, name, group, key);
             }
         }
         for name in &change.add {
-            self.join_node_group(now, tenant, name, key);
+            subscribing!(self).join_node_group(now, tenant, name, key);
         }
         MembershipOutcome::Done
     }
 
     /// The groups of a node whose home is this shard.
     pub fn groups_of(&self, tenant: TenantId, client_id: &str) -> Vec<String> {
-        let key = self.session_named(tenant, client_id);
+        let key = self.desk.sessions.find_session(tenant, client_id);
         key.map(|key| self.nodes.groups.of(key).map(str::to_owned).collect()).unwrap_or_default()
     }
+}
 
-    fn check_change(&self, key: SessionKey, change: &MembershipChange) -> Result<(), MembershipError> {
-        if let Some(name) = change.add.iter().find(|name| !is_group_name(name)) {
-            return Err(MembershipError::InvalidName { name: name.clone() });
-        }
-        let max = self.settings.addresses.as_ref().map_or(0, |addresses| addresses.max_groups_per_node);
-        let known: BTreeSet<&str> = self.nodes.groups.of(key).collect();
-        let gone = change.remove.iter().filter(|name| known.contains(&***name) && !change.add.contains(name));
-        let new: BTreeSet<&str> = change.add.iter().map(|name| &**name).filter(|name| !known.contains(name)).collect();
-        let groups = known.len() - gone.collect::<BTreeSet<_>>().len() + new.len();
-        if groups <= usize::from(max) {
-            return Ok(());
-        }
-        Err(MembershipError::TooMany { client_id: change.client_id.clone(), groups, max })
-    }
-
+impl Subscribing<'_> {
     pub(super) fn join_node_group(&mut self, now: Now, tenant: TenantId, name: &str, key: SessionKey) {
         let Some(new) = self.nodes.groups.join(tenant, name, key) else { return };
-        self.desk.store_subscription(key, &stored_group(name), NODE_GROUP, 0);
+        self.desk.sessions.store_subscription(&mut self.desk.journal, key, &stored_group(name), NODE_GROUP, 0);
         if new {
-            let filter = self.filter_of(&format!("group/{name}"));
+            let filter = self.desk.settings.filter_of(&format!("group/{name}"));
             self.want_address(now, tenant, &filter);
         }
-        self.nodes_changed();
+        self.nodes.nodes_changed(self.index);
     }
 
     fn leave_node_group(&mut self, now: Now, tenant: TenantId, name: &str, group: u32, key: SessionKey) {
         let Some(gone) = self.nodes.groups.leave(group, key) else { return };
-        self.desk.forget_subscription(key, &stored_group(name));
+        self.desk.sessions.forget_subscription(&mut self.desk.journal, key, &stored_group(name));
         if gone {
-            let filter = self.filter_of(&format!("group/{name}"));
+            let filter = self.desk.settings.filter_of(&format!("group/{name}"));
             self.want_address_no_more(now, tenant, &filter);
         }
-        self.nodes_changed();
+        self.nodes.nodes_changed(self.index);
     }
 
     /// A node is gone: it is in no group any more.
@@ -203,5 +197,27 @@ impl Engine {
             };
             self.leave_node_group(now, tenant, &name, group, key);
         }
+    }
+}
+
+impl Nodes {
+    fn check_change(
+        &self,
+        settings: &Arc<Settings>,
+        key: SessionKey,
+        change: &MembershipChange,
+    ) -> Result<(), MembershipError> {
+        if let Some(name) = change.add.iter().find(|name| !is_group_name(name)) {
+            return Err(MembershipError::InvalidName { name: name.clone() });
+        }
+        let max = settings.addresses.as_ref().map_or(0, |addresses| addresses.max_groups_per_node);
+        let known: BTreeSet<&str> = self.groups.of(key).collect();
+        let gone = change.remove.iter().filter(|name| known.contains(&***name) && !change.add.contains(name));
+        let new: BTreeSet<&str> = change.add.iter().map(|name| &**name).filter(|name| !known.contains(name)).collect();
+        let groups = known.len() - gone.collect::<BTreeSet<_>>().len() + new.len();
+        if groups <= usize::from(max) {
+            return Ok(());
+        }
+        Err(MembershipError::TooMany { client_id: change.client_id.clone(), groups, max })
     }
 }

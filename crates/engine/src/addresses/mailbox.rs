@@ -6,14 +6,21 @@
 //! session takes it over. So nothing has to be handed from one place to another when a connection breaks: a message
 //! leaves the queue of its node when the node has acknowledged it, and not before (CTX-28).
 
-use crate::durable::{Key, Numbers};
+use crate::addresses::Nodes;
+use crate::desk::Desk;
+use crate::durable::Journal;
+use crate::durable::Key;
 use crate::engine::Engine;
+use crate::groups::dealing::Dealing;
+use crate::groups::dealing::dealing;
 use crate::ids::SessionKey;
 use crate::message::Message;
 use crate::now::{Millis, Now};
 use crate::session::packet_ids::{ReceivedIds, State};
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::AddressSettings;
+use crate::settings::Settings;
+use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
 
 use super::Address;
@@ -46,32 +53,17 @@ pub(super) fn is_addressed(settings: Option<&AddressSettings>, session: &Session
 }
 
 impl Engine {
-    /// When a mailbox that begins now is given up, as far as there are mailboxes.
-    pub(crate) fn mailbox_ends_at(&self, now: Now) -> Millis {
-        self.settings.addresses.as_ref().map_or(Millis::NEVER, |addresses| addresses.mailbox_ends_at(now.monotonic))
-    }
-
-    /// Whether what is addressed to the client of a session stays when that ends.
-    pub(crate) fn keeps_mailbox(&self, key: SessionKey) -> bool {
-        let Some(addresses) = &self.settings.addresses else { return false };
-        let standing = self.desk.sessions.get(key.0).map(|session| session.standing);
-        let max = addresses.max_mailboxes;
-        standing == Some(Standing::Node)
-            && addresses.node_expiry_seconds > 0
-            && (max == 0 || self.nodes.mailboxes < u64::from(max))
-    }
-
     /// The session of a node has ended, and what is addressed to the node stays. What it was owed otherwise goes the
     /// way of what any session was owed.
     pub(crate) fn begin_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
         let Some(addresses) = &self.settings.addresses else { return };
         let ends_at = addresses.mailbox_ends_at(now.monotonic);
         self.end_will_and_timers(now, key);
-        self.end_fetches(key);
-        self.forget_stored_subscriptions(key);
-        self.remove_subscriptions(now, key);
-        self.set_standing(now, key, Standing::Mailbox);
-        self.empty_into_mailbox(now, key, reason);
+        self.fetches.end_fetches(&mut self.desk.sessions, key);
+        self.index.forget_stored_subscriptions(&mut self.desk.sessions, &mut self.desk.journal, key);
+        subscribing!(self).remove_subscriptions(now, key);
+        subscribing!(self).set_standing(now, key, Standing::Mailbox);
+        dealing!(self).empty_into_mailbox(now, key, reason);
         self.desk.watch_expiry(key);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.expiry_seconds = 0;
@@ -80,14 +72,24 @@ impl Engine {
             session.rare_mut().ends_at = Some(ends_at);
             self.desk.timers.set(ends_at, crate::desk::Timer::SessionEnd(key));
         }
-        self.desk.store_session(key);
+        self.desk.sessions.store_session(&mut self.desk.journal, key);
     }
 
+    /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session
+    /// that has ended.
+    pub(crate) fn is_owed_still(&self, key: SessionKey, number: u64, message: &Message) -> bool {
+        let Some(session) = self.desk.sessions.get(key.0) else { return true };
+        let before = session.flow.as_ref().is_some_and(|flow| number <= flow.mailbox_from);
+        !before || is_addressed(self.settings.addresses.as_ref(), session, message)
+    }
+}
+
+impl Dealing<'_> {
     /// Keeps of what a session was owed what is addressed to its client: first what was sent and not acknowledged, then
     /// what waited, in their orders.
     fn empty_into_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
         let reason = if reason == Reason::SessionExpired { reason } else { Reason::SessionDiscarded };
-        self.desk.end_exchanges(key);
+        self.desk.sessions.end_exchanges(&mut self.desk.exchanges, key);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let (stored, client_id) = (session.stored, session.client_id.clone());
         let Some(mut flow) = session.flow.take() else { return };
@@ -102,16 +104,25 @@ impl Engine {
         (flow.received_before, flow.to_resend, flow.one_at_a_time) = (0, 0, false);
         flow.mailbox_from = flow.next_number;
         self.desk.memory -= std::mem::take(&mut flow.inflight_bytes);
+        let forget = |journal: &mut Journal, numbers| {
+            if let Some(stored) = stored {
+                journal.delete_entry(stored, numbers);
+            }
+        };
         let mut first = Vec::new();
         let (mut sent, mut queued) = (Vec::new(), Vec::new());
         for entry in flow.inflight.drain() {
             let numbers = entry.item.numbers;
             match entry.item.delivery {
                 // The receiver has said that it has the message.
-                _ if entry.state == State::AwaitPubComp => self.forget_numbers(key, numbers),
-                Some(delivery) if self.is_kept(key, &delivery) => first.push((delivery, numbers)),
+                _ if entry.state == State::AwaitPubComp => forget(&mut self.desk.journal, numbers),
+                Some(delivery)
+                    if is_kept(self.desk.settings.addresses.as_ref(), self.desk.sessions.get(key.0), &delivery) =>
+                {
+                    first.push((delivery, numbers));
+                }
                 Some(delivery) => {
-                    self.forget_numbers(key, numbers);
+                    forget(&mut self.desk.journal, numbers);
                     sent.push((delivery, entry.state != State::AwaitPubAck));
                 }
                 None => self.desk.counters.drop_message(reason),
@@ -129,7 +140,7 @@ impl Engine {
             kept.push(delivery);
         }
         for delivery in std::mem::take(&mut flow.queue) {
-            if self.is_kept(key, &delivery) {
+            if is_kept(self.desk.settings.addresses.as_ref(), self.desk.sessions.get(key.0), &delivery) {
                 kept.push(delivery);
                 continue;
             }
@@ -150,24 +161,29 @@ impl Engine {
             self.settle_queued(now, key, &client_id, &delivery, reason);
         }
     }
+}
 
-    /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session
-    /// that has ended.
-    pub(crate) fn is_owed_still(&self, key: SessionKey, number: u64, message: &Message) -> bool {
-        let Some(session) = self.desk.sessions.get(key.0) else { return true };
-        let before = session.flow.as_ref().is_some_and(|flow| number <= flow.mailbox_from);
-        !before || is_addressed(self.settings.addresses.as_ref(), session, message)
+impl Settings {
+    /// When a mailbox that begins now is given up, as far as there are mailboxes.
+    pub(crate) fn mailbox_ends_at(&self, now: Now) -> Millis {
+        self.addresses.as_ref().map_or(Millis::NEVER, |addresses| addresses.mailbox_ends_at(now.monotonic))
     }
+}
 
-    fn is_kept(&self, key: SessionKey, delivery: &Delivery) -> bool {
-        let session = self.desk.sessions.get(key.0);
-        let addressed = |session: &Session| is_addressed(self.settings.addresses.as_ref(), session, &delivery.message);
-        delivery.group.is_none() && session.is_some_and(addressed)
+impl Nodes {
+    /// Whether what is addressed to the client of a session stays when that ends.
+    pub(crate) fn keeps_mailbox(&self, desk: &Desk, key: SessionKey) -> bool {
+        let Some(addresses) = &desk.settings.addresses else { return false };
+        let standing = desk.sessions.get(key.0).map(|session| session.standing);
+        let max = addresses.max_mailboxes;
+        standing == Some(Standing::Node)
+            && addresses.node_expiry_seconds > 0
+            && (max == 0 || self.mailboxes < u64::from(max))
     }
+}
 
-    fn forget_numbers(&mut self, key: SessionKey, numbers: Numbers) {
-        if let Some(stored) = self.desk.sessions.get(key.0).and_then(|session| session.stored) {
-            self.desk.journal.delete_entry(stored, numbers);
-        }
-    }
+/// Whether a message stays for a mobile node whose session ends: one that is addressed to it.
+fn is_kept(addresses: Option<&AddressSettings>, session: Option<&Session>, delivery: &Delivery) -> bool {
+    let is_for = |session: &Session| is_addressed(addresses, session, &delivery.message);
+    delivery.group.is_none() && session.is_some_and(is_for)
 }

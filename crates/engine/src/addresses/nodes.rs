@@ -1,11 +1,13 @@
 //! Which sessions are those of nodes, and what other shards are told of them.
 
+use crate::settings::Settings;
+use crate::subscribe::subscribing::Subscribing;
+use crate::topics::SubscriptionIndex;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_mqtt::QoS;
 
 use super::groups::NodeGroups;
-use crate::engine::Engine;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::Now;
 use crate::session::Standing;
@@ -64,7 +66,7 @@ fn subscriber() -> Subscriber {
     }
 }
 
-impl Engine {
+impl Subscribing<'_> {
     /// A session is that of a node from now on, or no longer.
     pub(crate) fn set_standing(&mut self, now: Now, key: SessionKey, standing: Standing) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
@@ -87,10 +89,10 @@ impl Engine {
         let count = self.nodes.by_tenant.entry(tenant).or_default();
         *count += 1;
         if *count == 1 {
-            let filter = self.filter_of("all");
+            let filter = self.desk.settings.filter_of("all");
             self.want_address(now, tenant, &filter);
         }
-        self.nodes_changed();
+        self.nodes.nodes_changed(self.index);
     }
 
     /// Forgets a node, and the groups that it was in.
@@ -100,23 +102,10 @@ impl Engine {
         *count = count.saturating_sub(1);
         if *count == 0 {
             self.nodes.by_tenant.remove(&tenant);
-            let filter = self.filter_of("all");
+            let filter = self.desk.settings.filter_of("all");
             self.want_address_no_more(now, tenant, &filter);
         }
-        self.nodes_changed();
-    }
-
-    /// Routes to several nodes that are remembered hold no longer.
-    pub(super) fn nodes_changed(&mut self) {
-        if std::mem::take(&mut self.nodes.routed) {
-            self.index.change_rights();
-        }
-    }
-
-    /// The filter of all topics of an address to several nodes.
-    pub(super) fn filter_of(&self, whom: &str) -> String {
-        let prefix = self.settings.addresses.as_ref().map_or("", |addresses| &addresses.prefix);
-        format!("{prefix}/to/{whom}/#")
+        self.nodes.nodes_changed(self.index);
     }
 
     /// This shard has nodes that an address reaches: the others are told.
@@ -134,5 +123,22 @@ impl Engine {
             self.announce_interest(tenant, filter, false, None);
             self.note_sys_interest(now, tenant, filter, false);
         }
+    }
+}
+
+impl Nodes {
+    /// Routes to several nodes that are remembered hold no longer.
+    pub(super) fn nodes_changed(&mut self, index: &mut SubscriptionIndex) {
+        if std::mem::take(&mut self.routed) {
+            index.change_rights();
+        }
+    }
+}
+
+impl Settings {
+    /// The filter of all topics of an address to several nodes.
+    pub(super) fn filter_of(&self, whom: &str) -> String {
+        let prefix = self.addresses.as_ref().map_or("", |addresses| &addresses.prefix);
+        format!("{prefix}/to/{whom}/#")
     }
 }

@@ -11,7 +11,7 @@ use tidegate_mqtt::{PublishProperties, QoS, TopicName};
 use super::{Address, encoded};
 use crate::desk::Desk;
 use crate::engine::Engine;
-use crate::ids::{SessionKey, TenantId};
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::message::{Message, Publication};
 use crate::now::{Millis, Now};
 use crate::publish::dead_letter::put_user_property;
@@ -163,21 +163,28 @@ impl Engine {
     /// there.
     pub(crate) fn add_receipts(
         &mut self,
-        sender: SessionKey,
+        sender: (ConnectionKey, Option<SessionKey>),
         topic: &str,
         asked: &PublishProperties<'_>,
         out: &mut Vec<u8>,
     ) {
         let Some(addresses) = self.settings.addresses.as_ref() else { return };
-        let Some(session) = self.desk.sessions.get(sender.0) else { return };
-        let own = format!("{}/receipts/{}", addresses.prefix, encoded(&session.client_id));
+        let session = sender.1.and_then(|session| self.desk.sessions.get(session.0));
+        let name = session.map(|session| &*session.client_id);
+        let Some(name) = name.or(self.principals.name(sender.0).map(|(_, name)| name)) else { return };
+        let own = format!("{}/receipts/{}", addresses.prefix, encoded(name));
         let wished = asked.response_topic.map(TopicName::as_str);
-        let may = |topic: &&str| !is_own_topic(topic) && self.may_publish(sender, topic, QoS::AtLeastOnce, false);
-        self.add_receipts_to(topic, asked, wished.filter(may).unwrap_or(&own), out);
+        let may = |topic: &&str| !is_own_topic(topic) && self.publisher_may(sender, topic, QoS::AtLeastOnce, false);
+        match wished.filter(may) {
+            Some(wished) => self.add_receipts_to(topic, asked, wished, out),
+            // The broker subscribes to no receipts.
+            None if self.is_broker(sender.0) => {}
+            None => self.add_receipts_to(topic, asked, &own, out),
+        }
     }
 
     /// The same for receipts that go to this topic.
-    pub(crate) fn add_receipts_to(&mut self, topic: &str, asked: &PublishProperties<'_>, to: &str, out: &mut Vec<u8>) {
+    fn add_receipts_to(&mut self, topic: &str, asked: &PublishProperties<'_>, to: &str, out: &mut Vec<u8>) {
         let wants = asked.user_properties.iter().any(|(name, value)| name == ASKS && RECEIPTS.contains(&value));
         let Some(addresses) = self.settings.addresses.as_ref().filter(|_| wants) else { return };
         let several = match Address::read(&addresses.prefix, topic) {

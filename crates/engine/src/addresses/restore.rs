@@ -1,9 +1,11 @@
 //! Nodes and their groups, as a restart finds them.
 
-use crate::engine::Engine;
+use crate::desk::Desk;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::session::{Delivery, Session, Standing};
+use crate::settings::Settings;
+use crate::subscribe::subscribing::Subscribing;
 use crate::telling::reason::Reason;
 
 use super::mailbox::is_addressed;
@@ -26,12 +28,31 @@ pub(crate) fn group_of_stored(filter: &str) -> &str {
     filter.strip_prefix(GROUP_MARK).unwrap_or(filter)
 }
 
-impl Engine {
+impl Subscribing<'_> {
+    /// Counts a session that was taken in.
+    pub(crate) fn restore_standing(&mut self, now: Now, tenant: TenantId, standing: Standing) {
+        if standing.is_node() && self.desk.settings.addresses.is_some() {
+            self.count_node(now, tenant);
+            self.nodes.mailboxes += u64::from(standing == Standing::Mailbox);
+        }
+    }
+
+    /// A node was in a group.
+    pub(crate) fn restore_node_group(&mut self, now: Now, key: Option<SessionKey>, name: &str) {
+        let session = key.and_then(|key| self.desk.sessions.get(key.0));
+        let tenant = session.filter(|session| session.standing.is_node()).map(|session| session.tenant);
+        if let (Some(key), Some(tenant), true) = (key, tenant, self.desk.settings.addresses.is_some()) {
+            self.join_node_group(now, tenant, name, key);
+        }
+    }
+}
+
+impl Settings {
     /// Makes a session of another place one of this place, whose settings may be others: how long a mailbox lasts is
     /// said here, and without addresses what is kept for a node is a client's session that lasts as long.
     pub(crate) fn fit_standing(&self, now: Now, session: &mut Session) {
         let ends_at = session.rare.as_ref().and_then(|rare| rare.ends_at);
-        match (&self.settings.addresses, session.standing) {
+        match (&self.addresses, session.standing) {
             (_, Standing::Client) | (Some(_), Standing::Node) => {}
             (None, _) => {
                 session.standing = Standing::Client;
@@ -44,33 +65,18 @@ impl Engine {
             }
         }
     }
+}
 
-    /// Counts a session that was taken in.
-    pub(crate) fn restore_standing(&mut self, now: Now, tenant: TenantId, standing: Standing) {
-        if standing.is_node() && self.settings.addresses.is_some() {
-            self.count_node(now, tenant);
-            self.nodes.mailboxes += u64::from(standing == Standing::Mailbox);
-        }
-    }
-
-    /// A node was in a group.
-    pub(crate) fn restore_node_group(&mut self, now: Now, key: Option<SessionKey>, name: &str) {
-        let session = key.and_then(|key| self.desk.sessions.get(key.0));
-        let tenant = session.filter(|session| session.standing.is_node()).map(|session| session.tenant);
-        if let (Some(key), Some(tenant), true) = (key, tenant, self.settings.addresses.is_some()) {
-            self.join_node_group(now, tenant, name, key);
-        }
-    }
-
+impl Desk {
     /// Gives up a message that a restored session was owed unless it is addressed to its client; says whether it did.
     pub(crate) fn gives_up_restored(&mut self, key: SessionKey, delivery: &Delivery) -> bool {
-        let Some(session) = self.desk.sessions.get(key.0) else { return true };
+        let Some(session) = self.sessions.get(key.0) else { return true };
         let stored = session.stored;
         if is_addressed(self.settings.addresses.as_ref(), session, &delivery.message) {
             return false;
         }
-        self.desk.forget_stored(stored, delivery.number);
-        self.desk.counters.drop_message(Reason::SessionDiscarded);
+        self.forget_stored(stored, delivery.number);
+        self.counters.drop_message(Reason::SessionDiscarded);
         true
     }
 }

@@ -4,11 +4,12 @@
 //! to all others, read what is sent to them, say things for them, and put itself into any group. So these need a rule
 //! that allows them.
 
+use crate::access::Rules;
+use crate::settings::Settings;
 use tidegate_mqtt::QoS;
 
 use super::name::{Address, Statement, filter_meets_guarded};
 use crate::access::Subject;
-use crate::engine::Engine;
 use crate::session::Session;
 
 /// Behind the prefix: the retained list by which a node finds the gateways.
@@ -41,10 +42,10 @@ pub enum Right<'a> {
     },
 }
 
-impl Engine {
+impl Settings {
     /// Whether a message of this client to this topic needs a rule that allows it.
     pub(crate) fn is_guarded_for_publishers(&self, topic: &str, client_id: &str) -> bool {
-        let guarded = self.settings.addresses.as_ref().filter(|addresses| addresses.guarded);
+        let guarded = self.addresses.as_ref().filter(|addresses| addresses.guarded);
         guarded.is_some_and(|addresses| match Address::read(&addresses.prefix, topic) {
             Some(Address::Group(_) | Address::All | Address::Receipts(_)) => true,
             Some(Address::Node(_)) => false,
@@ -57,13 +58,15 @@ impl Engine {
 
     /// Whether a shared subscription to this filter needs a rule that allows it.
     pub(crate) fn is_guarded_for_groups(&self, filter: &str) -> bool {
-        let guarded = self.settings.addresses.as_ref().filter(|addresses| addresses.guarded);
+        let guarded = self.addresses.as_ref().filter(|addresses| addresses.guarded);
         guarded.is_some_and(|addresses| filter_meets_guarded(&addresses.prefix, filter))
     }
+}
 
+impl Rules {
     /// Whether there is a rule that allows something.
     pub(crate) fn has_right(&self, subject: Subject<'_>, right: Right<'_>) -> bool {
-        self.rules.access().is_some_and(|access| access.has_right(subject, right))
+        self.access().is_some_and(|access| access.has_right(subject, right))
     }
 }
 

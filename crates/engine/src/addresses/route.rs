@@ -9,17 +9,10 @@ use crate::ids::{PartitionId, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::dispatch::{Reach, Source};
+use crate::settings::Settings;
 use crate::topics::{Route, RouteSlot};
 
 impl Engine {
-    /// The partition of the mobile node that a topic is the address of.
-    pub(crate) fn home_of_address(&self, tenant: TenantId, topic: &str) -> Option<PartitionId> {
-        match Address::read(&self.settings.addresses.as_ref()?.prefix, topic)? {
-            Address::Node(id) | Address::Receipts(id) => Some(partition_of(tenant, &id)),
-            Address::Group(_) | Address::All => None,
-        }
-    }
-
     /// Makes the route of a valid topic name that is not remembered.
     pub(crate) fn make_route(&mut self, tenant: TenantId, topic: &str) -> RouteSlot {
         let address = self.settings.addresses.as_ref().and_then(|it| Address::read(&it.prefix, topic));
@@ -27,14 +20,14 @@ impl Engine {
             None => self.cache.fill(&mut self.index, tenant, topic, |_| {}),
             Some(address) => self.route_to(tenant, topic, &address),
         };
-        self.keep_receivers(slot);
+        self.rules.keep_receivers(&mut self.desk, &mut self.cache, &self.nodes, slot);
         slot
     }
 
     /// A route to nodes, and to who has subscribed to the topic by itself. One to a single node is not remembered, so
     /// that nothing has to be made anew when a node comes or goes.
     fn route_to(&mut self, tenant: TenantId, topic: &str, address: &Address<'_>) -> RouteSlot {
-        let (place, roster, desk, nodes) = (self.place, &self.roster, &self.desk, &mut self.nodes);
+        let (place, roster, desk, nodes) = (self.place, &self.links.roster, &self.desk, &mut self.nodes);
         match address {
             Address::Node(id) | Address::Receipts(id) => {
                 let partition = partition_of(tenant, id);
@@ -44,7 +37,7 @@ impl Engine {
                     for home in homes.into_iter().flatten().filter(|home| *home != place.shard) {
                         route.add_remote(1 << home.0);
                     }
-                    if let Some(key) = desk.find_session(tenant, id) {
+                    if let Some(key) = desk.sessions.find_session(tenant, id) {
                         let node = desk.sessions.get(key.0).is_some_and(|session| session.standing.is_node());
                         route.add_addressed(node.then_some(key));
                     }
@@ -64,6 +57,16 @@ impl Engine {
                 let extend = |route: &mut Route| route.add_addressed(all.map(|(key, _)| SessionKey(key)));
                 self.cache.fill(&mut self.index, tenant, topic, extend)
             }
+        }
+    }
+}
+
+impl Settings {
+    /// The partition of the mobile node that a topic is the address of.
+    pub(crate) fn home_of_address(&self, tenant: TenantId, topic: &str) -> Option<PartitionId> {
+        match Address::read(&self.addresses.as_ref()?.prefix, topic)? {
+            Address::Node(id) | Address::Receipts(id) => Some(partition_of(tenant, &id)),
+            Address::Group(_) | Address::All => None,
         }
     }
 }
@@ -99,8 +102,8 @@ impl Reach<'_> {
         let is_node = |key: SessionKey| self.desk.sessions.get(key.0).is_some_and(|it| it.standing.is_node());
         match address {
             Some(Address::Node(id)) => {
-                let here = self.roster.home_of(partition_of(publication.tenant, &id)) == self.place.shard;
-                if here && !self.desk.find_session(publication.tenant, &id).is_some_and(is_node) {
+                let here = self.links.roster.home_of(partition_of(publication.tenant, &id)) == self.place.shard;
+                if here && !self.desk.sessions.find_session(publication.tenant, &id).is_some_and(is_node) {
                     self.desk.tell_unknown(&id, publication);
                 }
             }
@@ -114,7 +117,7 @@ impl Reach<'_> {
                 let name = |key: &SessionKey| self.desk.sessions.get(key.0).map(|it| Box::from(&*it.client_id));
                 let counted =
                     Counted { members: members.len() as u32, others: others.iter().filter_map(name).collect() };
-                let mut shards = Shards(self.roster.living(route.remote_bits()));
+                let mut shards = Shards(self.links.roster.living(route.remote_bits()));
                 shards.add(self.place.shard);
                 let awaited = entered.then_some(shards);
                 self.desk.begin_tally(now, publication, counted, source.origin, awaited);

@@ -246,7 +246,7 @@ impl Engine {
             }
             if origin == self.place.shard {
                 self.take_counts(origin, number, counts);
-            } else if self.roster.has(origin) {
+            } else if self.links.roster.has(origin) {
                 self.links.send(origin, Record::Counted { number, counts });
             }
         }

@@ -12,12 +12,13 @@ mod dealt_before;
 mod got;
 mod marks;
 
+use crate::cluster::transfer::Transfers;
+use crate::session::table::Sessions;
 use std::collections::BTreeSet;
 
 use tidegate_mqtt::{PacketId, QoS, RawPublish};
 
 use crate::cluster::roster::Roster;
-use crate::desk::Desk;
 use crate::durable::{Journal, Key, StoredSession};
 use crate::engine::Engine;
 use crate::hash::hash_bytes;
@@ -199,44 +200,43 @@ impl Journal {
     }
 }
 
-impl Desk {
+impl Sessions {
     /// The exchange that a packet id of a publisher stands for, where its message has crossed to other nodes.
     pub(crate) fn exchange_of(&self, session: SessionKey, id: PacketId) -> Option<Exchange> {
-        let rare = self.sessions.get(session.0)?.rare.as_ref()?;
+        let rare = self.get(session.0)?.rare.as_ref()?;
         rare.exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange)
     }
 
     /// All nodes have confirmed a message. Of a session that leaves its image says that they have not.
-    pub(crate) fn note_exchange_answered(&mut self, session: SessionKey, id: PacketId) {
-        if !self.transfers.are_none() && self.leaves(session) {
+    pub(crate) fn note_exchange_answered(&mut self, transfers: &Transfers, session: SessionKey, id: PacketId) {
+        if !transfers.are_none() && self.leaves(transfers, session) {
             return;
         }
-        let rare = self.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut());
+        let rare = self.get_mut(session.0).and_then(|session| session.rare.as_mut());
         if let Some((_, exchange)) = rare.and_then(|rare| rare.exchanges.iter_mut().find(|(of, _)| *of == id)) {
             exchange.answered = true;
         }
     }
 
     /// Notes what is known of an exchange, also in the store.
-    fn set_exchange(&mut self, key: SessionKey, id: PacketId, exchange: Exchange) {
-        let Some(session) = self.sessions.get_mut(key.0) else { return };
+    fn set_exchange(&mut self, journal: &mut Journal, key: SessionKey, id: PacketId, exchange: Exchange) {
+        let Some(session) = self.get_mut(key.0) else { return };
         let exchanges = &mut session.rare_mut().exchanges;
         match exchanges.iter_mut().find(|(of, _)| *of == id) {
             Some((_, known)) => *known = exchange,
             None => exchanges.push((id, exchange)),
         }
         if let Some(stored) = session.stored {
-            self.journal.put_received(stored, id, Some(exchange));
+            journal.put_received(stored, id, Some(exchange));
         }
     }
 
     /// A node is gone: what nobody has confirmed may not have come to it.
     pub(crate) fn doubt_exchanges(&mut self) {
         let crosses = |session: &Session| session.rare.as_ref().is_some_and(|rare| !rare.exchanges.is_empty());
-        let those: Vec<u32> =
-            self.sessions.iter().filter(|(_, session)| crosses(session)).map(|(key, _)| key).collect();
+        let those: Vec<u32> = self.iter().filter(|(_, session)| crosses(session)).map(|(key, _)| key).collect();
         for key in those {
-            let rare = self.sessions.get_mut(key).and_then(|session| session.rare.as_mut());
+            let rare = self.get_mut(key).and_then(|session| session.rare.as_mut());
             for (_, exchange) in rare.into_iter().flat_map(|rare| &mut rare.exchanges) {
                 exchange.doubtful |= !exchange.answered;
             }
@@ -244,27 +244,27 @@ impl Desk {
     }
 
     /// A packet id is free again.
-    pub(crate) fn end_exchange(&mut self, key: SessionKey, id: PacketId) {
-        let Some(session) = self.sessions.get_mut(key.0) else { return };
+    pub(crate) fn end_exchange(&mut self, exchanges: &mut Exchanges, key: SessionKey, id: PacketId) {
+        let Some(session) = self.get_mut(key.0) else { return };
         let Some(rare) = session.rare.as_mut() else { return };
         let Some(at) = rare.exchanges.iter().position(|(of, _)| *of == id) else { return };
         let (_, exchange) = rare.exchanges.swap_remove(at);
-        self.exchanges.end(exchange.name);
+        exchanges.end(exchange.name);
     }
 
     /// A session lives elsewhere from now on. What was not answered may be sent again there.
-    pub(crate) fn end_answered_exchanges(&mut self, key: SessionKey) {
-        let rare = self.sessions.get(key.0).and_then(|session| session.rare.as_ref());
+    pub(crate) fn end_answered_exchanges(&mut self, exchanges: &mut Exchanges, key: SessionKey) {
+        let rare = self.get(key.0).and_then(|session| session.rare.as_ref());
         for (_, exchange) in rare.into_iter().flat_map(|rare| &rare.exchanges).filter(|(_, it)| it.answered) {
-            self.exchanges.end(exchange.name);
+            exchanges.end(exchange.name);
         }
     }
 
     /// A session ends: none of its messages is sent again.
-    pub(crate) fn end_exchanges(&mut self, key: SessionKey) {
-        let rare = self.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut());
+    pub(crate) fn end_exchanges(&mut self, exchanges: &mut Exchanges, key: SessionKey) {
+        let rare = self.get_mut(key.0).and_then(|session| session.rare.as_mut());
         for (_, exchange) in rare.map(|rare| std::mem::take(&mut rare.exchanges)).unwrap_or_default() {
-            self.exchanges.end(exchange.name);
+            exchanges.end(exchange.name);
         }
     }
 }
@@ -280,23 +280,9 @@ impl Engine {
         raw: &RawPublish<'_>,
         ticket: Option<Ticket>,
     ) {
-        if raw.qos == QoS::ExactlyOnce && !self.roster.has_no_peers() {
+        if raw.qos == QoS::ExactlyOnce && !self.links.roster.has_no_peers() {
             self.name_exchange(session, slot, raw, ticket);
         }
-    }
-
-    /// Partitions of which this shard has said that its messages are for their new home at another node.
-    pub(super) fn cut_away(&self) -> Partitions {
-        self.desk.transfers.cut_for(|shard| !self.roster.is_own(shard))
-    }
-
-    /// Notes that those who come or leave here get a message that is published here. Returns who they are.
-    pub(super) fn mark_in_transit(&mut self, name: ExchangeName) -> Partitions {
-        let sessions = self.desk.exchanges.in_transit(self.cut_away());
-        if !sessions.is_empty() {
-            self.put_mark(name, Got { sessions, ..Got::NOBODY });
-        }
-        sessions
     }
 
     #[cold]
@@ -307,14 +293,46 @@ impl Engine {
         }
         let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return };
         let (topic, route) = self.cache.get(slot);
-        let is_home_elsewhere = raw.retain && !self.roster.is_own(self.roster.home_of(partition_of(tenant, topic)));
-        if route.remote_bits() & self.roster.peers().0 == 0 && !is_home_elsewhere {
+        let is_home_elsewhere =
+            raw.retain && !self.links.roster.is_own(self.links.roster.home_of(partition_of(tenant, topic)));
+        if route.remote_bits() & self.links.roster.peers().0 == 0 && !is_home_elsewhere {
             return;
         }
-        let groups = self.groups.dealers.dealt_by_process(&self.roster);
-        let exchange = self.desk.exchanges.begin(ticket, groups, self.cut_away());
-        self.desk.set_exchange(session, id, exchange);
-        self.mark_in_transit(exchange.name);
+        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
+        let exchange = self.desk.exchanges.begin(ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
+        self.desk.sessions.set_exchange(&mut self.desk.journal, session, id, exchange);
+        self.desk.exchanges.mark_in_transit(
+            self.place,
+            &self.links.roster,
+            &self.desk.transfers,
+            &mut self.desk.journal,
+            exchange.name,
+        );
         self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
+    }
+}
+
+impl Transfers {
+    /// Partitions of which this shard has said that its messages are for their new home at another node.
+    pub(super) fn cut_away(&self, roster: &Roster) -> Partitions {
+        self.cut_for(|shard| !roster.is_own(shard))
+    }
+}
+
+impl Exchanges {
+    /// Notes that those who come or leave here get a message that is published here. Returns who they are.
+    pub(super) fn mark_in_transit(
+        &mut self,
+        place: Place,
+        roster: &Roster,
+        transfers: &Transfers,
+        journal: &mut Journal,
+        name: ExchangeName,
+    ) -> Partitions {
+        let sessions = self.in_transit(transfers.cut_away(roster));
+        if !sessions.is_empty() {
+            self.put_mark(place, journal, name, Got { sessions, ..Got::NOBODY });
+        }
+        sessions
     }
 }

@@ -5,6 +5,7 @@
 //! stays in the store until all nodes have confirmed it. If one of them dies before, or this process does, the message
 //! is sent again under the same name, to those who have not got it. It goes along with the partition of its client.
 
+use crate::desk::Desk;
 use std::collections::BTreeMap;
 
 use tidegate_mqtt::QoS;
@@ -169,9 +170,14 @@ impl Engine {
     /// nodes.
     pub(crate) fn publish_owed(&mut self, now: Now, publication: &mut Publication<'_>, session: SessionKey) {
         let promised = publication.qos != QoS::AtMostOnce || publication.retain;
-        let is_alone = self.homes.are_everywhere() && self.roster.has_no_peers();
+        let is_alone = self.homes.are_everywhere() && self.links.roster.has_no_peers();
         let full = self.outgoing.bytes > OUTGOING_MAX_BYTES;
-        if is_alone || !promised || full || self.goes_to_fleet(publication) || is_own_topic(publication.topic) {
+        if is_alone
+            || !promised
+            || full
+            || self.uplinks.brokers.config.goes_to_fleet(publication)
+            || is_own_topic(publication.topic)
+        {
             return self.publish_inside(now, publication, Some(session));
         }
         let Some(client_id) = self.desk.sessions.get(session.0).map(|session| session.client_id.clone()) else {
@@ -180,42 +186,10 @@ impl Engine {
         let slot = self.route_of(publication.tenant, publication.topic);
         publication.priority = self.cache.traits(slot).priority.level(publication.properties);
         let it = OutgoingMessage { client_id, message: publication.keep(), sent: None, ticket: None, waits: 0 };
-        let number = self.new_outgoing_number();
-        self.add_outgoing(number, it);
+        let number = self.outgoing.new_outgoing_number(&mut self.desk);
+        self.outgoing.add_outgoing(&mut self.desk, number, it);
         if !self.try_outgoing(now, number) {
-            self.store_outgoing(number);
-        }
-    }
-
-    fn add_outgoing(&mut self, number: u64, it: OutgoingMessage) {
-        self.outgoing.bytes += it.cost();
-        self.desk.memory += it.cost();
-        self.outgoing.by_number.insert(number, it);
-    }
-
-    fn store_outgoing(&mut self, number: u64) {
-        let Some(it) = self.outgoing.by_number.get(&number).filter(|_| self.desk.journal.is_on()) else { return };
-        let now = self.desk.journal.now;
-        self.desk.journal.put(Key::Outgoing(number), |out| {
-            out.put_u8(OUTGOING_VERSION);
-            it.write_head(out);
-            put_stored_message(out, now, &it.message.publication());
-        });
-    }
-
-    /// Forgets a message, also in the store.
-    fn remove_outgoing(&mut self, number: u64) {
-        let Some(it) = self.outgoing.by_number.remove(&number) else { return };
-        self.outgoing.bytes -= it.cost();
-        self.desk.memory -= it.cost();
-        if let Some(ticket) = it.ticket {
-            self.outgoing.by_ticket.remove(&ticket);
-        }
-        if let Some((name, _)) = it.sent {
-            self.desk.exchanges.end(name);
-        }
-        if self.desk.journal.is_on() {
-            self.desk.journal.delete(Key::Outgoing(number));
+            self.outgoing.store_outgoing(&mut self.desk, number);
         }
     }
 
@@ -231,13 +205,15 @@ impl Engine {
 
     /// Whether a message would reach all that it is for.
     fn may_leave(&mut self, it: &OutgoingMessage, slot: RouteSlot) -> bool {
-        if self.home_of(it.partition()) != Home::Here || self.replay.is_some() {
+        if self.homes.home_of(&self.desk, it.partition()) != Home::Here || self.recovery.replay.is_some() {
             return false;
         }
         // Messages of clients have this way, too: none of them comes in before that.
-        self.outgoing.has_met_nodes |= !self.roster.lacks_nodes() && !self.awaits_somebody();
+        self.outgoing.has_met_nodes |= !self.links.roster.lacks_nodes()
+            && !self.peers.awaits_somebody(&self.links.roster, &self.groups, &self.desk.transfers);
         self.outgoing.has_met_nodes
-            && !(self.misses_somebody() && self.would_miss_somebody(slot, it.message.tenant, it.message.retain))
+            && !(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
+                && self.would_miss_somebody(slot, it.message.tenant, it.message.retain))
     }
 
     /// Sends a message, if it may leave. Says whether it has left.
@@ -245,7 +221,7 @@ impl Engine {
         let Some(it) = self.outgoing.by_number.get(&number).cloned() else { return true };
         if it.message.is_expired(now.monotonic) {
             self.desk.discard(Reason::MessageExpired, &it.message);
-            self.remove_outgoing(number);
+            self.outgoing.remove_outgoing(&mut self.desk, number);
             return true;
         }
         let slot = self.route_of(it.message.tenant, it.message.topic());
@@ -253,7 +229,7 @@ impl Engine {
             return false;
         }
         let (ticket, as_ticket) = self.outgoing.new_ticket(number);
-        let session = self.desk.find_session(it.message.tenant, &it.client_id);
+        let session = self.desk.sessions.find_session(it.message.tenant, &it.client_id);
         let source = Source { session, ticket: Some(as_ticket), ..Source::inside(self.place.shard, now) };
         let mut publication = it.message.publication();
         let (exchange, waits) = match it.sent {
@@ -268,9 +244,9 @@ impl Engine {
             (it.sent, it.ticket, it.waits) = (Some((exchange.name, exchange.covered)), Some(ticket), waits);
         }
         if waits == 0 {
-            self.remove_outgoing(number);
+            self.outgoing.remove_outgoing(&mut self.desk, number);
         } else {
-            self.store_outgoing(number);
+            self.outgoing.store_outgoing(&mut self.desk, number);
         }
         true
     }
@@ -283,59 +259,20 @@ impl Engine {
         publication: &mut Publication<'_>,
         source: &Source,
     ) -> (Exchange, u32) {
-        let groups = self.groups.dealers.dealt_by_process(&self.roster);
-        let exchange = self.desk.exchanges.begin(source.ticket, groups, self.cut_away());
-        self.mark_in_transit(exchange.name);
+        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
+        let exchange =
+            self.desk.exchanges.begin(source.ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
+        self.desk.exchanges.mark_in_transit(
+            self.place,
+            &self.links.roster,
+            &self.desk.transfers,
+            &mut self.desk.journal,
+            exchange.name,
+        );
         self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
         let waits = self.route_owed(now, slot, publication, source);
         self.links.exchange = None;
         (exchange, waits)
-    }
-
-    /// One confirmation of an outgoing message.
-    #[cold]
-    pub(crate) fn confirm_outgoing(&mut self, ticket: Ticket) {
-        let ticket = number_of(ticket);
-        let Some(number) = self.outgoing.by_ticket.get(&ticket).copied() else { return };
-        let Some(it) = self.outgoing.by_number.get_mut(&number) else { return };
-        it.waits = it.waits.saturating_sub(1);
-        if it.waits == 0 {
-            self.remove_outgoing(number);
-        }
-    }
-
-    /// A shard that had to confirm an outgoing message is no more: the message is sent again when the node may.
-    pub(crate) fn doubt_outgoing(&mut self, ticket: Ticket) {
-        let Some(number) = self.outgoing.by_ticket.remove(&number_of(ticket)) else { return };
-        if let Some(it) = self.outgoing.by_number.get_mut(&number) {
-            it.ticket = None;
-        }
-    }
-
-    /// Takes in what the store holds.
-    pub(crate) fn restore_outgoing(&mut self, now: Now, number: u64, value: &[u8]) -> Result<(), WireError> {
-        self.add_outgoing(number, read_outgoing(value, now)?);
-        Ok(())
-    }
-
-    /// Forgets the messages of partitions that live elsewhere from now on.
-    pub(crate) fn forget_outgoing(&mut self, partitions: Partitions) {
-        let its = self.outgoing.by_number.iter().filter(|(_, it)| partitions.has(it.partition()));
-        let its: Vec<u64> = its.map(|(number, _)| *number).collect();
-        for number in its {
-            self.remove_outgoing(number);
-        }
-    }
-
-    /// Writes the messages of a partition into its image.
-    pub(crate) fn put_outgoing(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
-        let its: Vec<&OutgoingMessage> =
-            self.outgoing.by_number.values().filter(|it| it.partition() == partition).collect();
-        out.put_u32(its.len() as u32);
-        for it in its {
-            it.write_head(out);
-            put_publication(out, now, &it.message.publication());
-        }
     }
 
     /// Reads what [`Engine::put_outgoing`] has written.
@@ -357,21 +294,106 @@ impl Engine {
         }
         Ok(all)
     }
+}
 
-    /// Goes on with the messages of a partition that has come.
-    pub(crate) fn adopt_outgoing(&mut self, all: Vec<OutgoingMessage>) {
-        for it in all {
-            let number = self.new_outgoing_number();
-            self.add_outgoing(number, it);
-            self.store_outgoing(number);
+impl Outgoing {
+    fn add_outgoing(&mut self, desk: &mut Desk, number: u64, it: OutgoingMessage) {
+        self.bytes += it.cost();
+        desk.memory += it.cost();
+        self.by_number.insert(number, it);
+    }
+
+    fn store_outgoing(&mut self, desk: &mut Desk, number: u64) {
+        let Some(it) = self.by_number.get(&number).filter(|_| desk.journal.is_on()) else { return };
+        let now = desk.journal.now;
+        desk.journal.put(Key::Outgoing(number), |out| {
+            out.put_u8(OUTGOING_VERSION);
+            it.write_head(out);
+            put_stored_message(out, now, &it.message.publication());
+        });
+    }
+
+    /// Forgets a message, also in the store.
+    fn remove_outgoing(&mut self, desk: &mut Desk, number: u64) {
+        let Some(it) = self.by_number.remove(&number) else { return };
+        self.bytes -= it.cost();
+        desk.memory -= it.cost();
+        if let Some(ticket) = it.ticket {
+            self.by_ticket.remove(&ticket);
+        }
+        if let Some((name, _)) = it.sent {
+            desk.exchanges.end(name);
+        }
+        if desk.journal.is_on() {
+            desk.journal.delete(Key::Outgoing(number));
         }
     }
 
-    fn new_outgoing_number(&mut self) -> u64 {
-        if self.desk.journal.is_on() {
-            return self.desk.journal.new_body();
+    /// One confirmation of an outgoing message.
+    #[cold]
+    pub(crate) fn confirm_outgoing(&mut self, desk: &mut Desk, ticket: Ticket) {
+        let ticket = number_of(ticket);
+        let Some(number) = self.by_ticket.get(&ticket).copied() else { return };
+        let Some(it) = self.by_number.get_mut(&number) else { return };
+        it.waits = it.waits.saturating_sub(1);
+        if it.waits == 0 {
+            self.remove_outgoing(desk, number);
         }
-        self.outgoing.next_number += 1;
-        self.outgoing.next_number
+    }
+
+    /// A shard that had to confirm an outgoing message is no more: the message is sent again when the node may.
+    pub(crate) fn doubt_outgoing(&mut self, ticket: Ticket) {
+        let Some(number) = self.by_ticket.remove(&number_of(ticket)) else { return };
+        if let Some(it) = self.by_number.get_mut(&number) {
+            it.ticket = None;
+        }
+    }
+
+    /// Takes in what the store holds.
+    pub(crate) fn restore_outgoing(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        number: u64,
+        value: &[u8],
+    ) -> Result<(), WireError> {
+        self.add_outgoing(desk, number, read_outgoing(value, now)?);
+        Ok(())
+    }
+
+    /// Forgets the messages of partitions that live elsewhere from now on.
+    pub(crate) fn forget_outgoing(&mut self, desk: &mut Desk, partitions: Partitions) {
+        let its = self.by_number.iter().filter(|(_, it)| partitions.has(it.partition()));
+        let its: Vec<u64> = its.map(|(number, _)| *number).collect();
+        for number in its {
+            self.remove_outgoing(desk, number);
+        }
+    }
+
+    /// Writes the messages of a partition into its image.
+    pub(crate) fn put_outgoing(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+        let its: Vec<&OutgoingMessage> = self.by_number.values().filter(|it| it.partition() == partition).collect();
+        out.put_u32(its.len() as u32);
+        for it in its {
+            it.write_head(out);
+            put_publication(out, now, &it.message.publication());
+        }
+    }
+
+    /// Goes on with the messages of a partition that has come.
+    pub(crate) fn adopt_outgoing(&mut self, desk: &mut Desk, all: Vec<OutgoingMessage>) {
+        for it in all {
+            let number = self.new_outgoing_number(desk);
+            self.add_outgoing(desk, number, it);
+            self.store_outgoing(desk, number);
+        }
+    }
+
+    fn new_outgoing_number(&mut self, desk: &mut Desk) -> u64 {
+        if desk.journal.is_on() {
+            return desk.journal.new_body();
+        }
+        self.next_number += 1;
+        self.next_number
     }
 }

@@ -3,7 +3,7 @@
 //! A shard of another node has a number behind those of the process's own. The shell gives these numbers, each process
 //! its own, and never the same one to two lives of a node at once: so a number stands for one life of one shard.
 
-use crate::ids::{MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
+use crate::ids::{MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
 use crate::publish::is_own_topic;
 
 /// The shards of a cluster and what each of them works, as one process sees it.
@@ -116,6 +116,11 @@ impl Roster {
     #[inline]
     pub(crate) fn misses_any(&self) -> bool {
         self.absent != 0
+    }
+
+    /// Partitions that nobody serves for now.
+    pub(crate) fn missed_partitions(&self) -> Partitions {
+        if self.misses_any() { Partitions::that(|partition| self.misses(partition)) } else { Partitions::NONE }
     }
 
     /// Whether nobody serves this partition for now.

@@ -8,7 +8,7 @@ impl Engine {
     /// connections that a policy closes.
     #[inline]
     pub(crate) fn after_frame(&mut self, now: Now) {
-        self.tell_dealt();
+        self.groups.tell_dealt(&mut self.desk, &mut self.links);
         let desk = &self.desk;
         let nothing_to_wait_for = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_refill.is_empty();
         let nothing_to_tell =
@@ -44,7 +44,7 @@ impl Engine {
                 self.desk.release_for_memory();
             } else if let Some(session) = self.desk.roomy.pop() {
                 let online = self.desk.sessions.get(session.0).is_some_and(|session| session.connection.is_some());
-                self.announce_presence(session, online);
+                self.groups.announce_presence(&self.desk, &mut self.links, session, online);
             } else if !self.publish_receipt(now) && !self.publish_dead_letter(now) {
                 break;
             }

@@ -1,5 +1,10 @@
 //! How connections and sessions end: reasons, expiry, and what was still owed.
 
+use crate::connection::connecting::Connecting;
+use crate::connection::connecting::connecting;
+use crate::groups::dealing::Dealing;
+use crate::groups::dealing::dealing;
+use crate::subscribe::subscribing::subscribing;
 use std::rc::Rc;
 
 use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
@@ -15,6 +20,7 @@ use crate::event::{Event, LogEvent};
 use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::UPLINK_LISTENER;
+use crate::principals::PRINCIPAL_LISTENER;
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Holding;
@@ -74,7 +80,7 @@ impl Engine {
 
     /// Ends the connection of a client by name; says whether there was one.
     pub fn disconnect_client(&mut self, now: Now, tenant: TenantId, client_id: &str, reason: Reason) -> bool {
-        let session = self.session_named(tenant, client_id);
+        let session = self.desk.sessions.find_session(tenant, client_id);
         let Some(key) = session.and_then(|session| self.desk.sessions.get(session.0)?.connection) else { return false };
         self.close_connection(now, key, reason, None);
         self.after_frame(now);
@@ -128,10 +134,11 @@ impl Engine {
         }
         let Some(connection) = self.desk.connections.get(key) else { return };
         if connection.listener == UPLINK_LISTENER {
-            self.say_goodbye(key, false);
-        } else if connection.phase == Phase::Open && connection.version.is_v5() {
+            self.uplinks.brokers.say_goodbye(&mut self.desk, key, false);
+        } else if connection.phase == Phase::Open && connection.version.is_v5() && connection.session.is_some() {
             let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
-            let home = reference.map(str::to_owned).or_else(|| self.reference_of_home(connection.session));
+            let home =
+                reference.map(str::to_owned).or_else(|| self.homes.reference_of_home(&self.desk, connection.session));
             let reference = home.or_else(|| self.reference_for(connection.listener)).filter(|_| redirects);
             let text = detail.as_deref().filter(|text| !text.is_empty()).unwrap_or(reason.text());
             let packet = Disconnect {
@@ -175,7 +182,7 @@ impl Engine {
         let connections = self.desk.connections.iter();
         let of_client = connections.filter(|(_, it)| {
             let wanted = whom == Evicted::Everyone || it.version == Version::V5;
-            wanted && it.phase == Phase::Open && it.listener != UPLINK_LISTENER
+            wanted && it.phase == Phase::Open && it.session.is_some() && it.listener != UPLINK_LISTENER
         });
         let keys: Vec<ConnectionKey> = of_client.map(|(key, _)| key).take(clients).collect();
         for key in &keys {
@@ -190,6 +197,9 @@ impl Engine {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         if connection.phase == Phase::Closing {
             return;
+        }
+        if connection.listener == PRINCIPAL_LISTENER {
+            return self.refuse_all_of_principal(key, reason);
         }
         if !self.fan_outs.is_empty() {
             self.finish_fan_out(now, key);
@@ -215,7 +225,8 @@ impl Engine {
                 self.desk.input_bytes -= parked.bytes.len() as u64;
             }
         }
-        self.desk.uplinks.forget_waiting(key);
+        self.uplinks.forget_waiting(key);
+        self.observers.forget_waiting(key);
         let of_uplink = connection_listener == UPLINK_LISTENER;
         self.desk.set_connection_timer(key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });
@@ -247,7 +258,7 @@ impl Engine {
         let expiry = session.expiry_seconds;
         // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
         // nothing may follow ([MQTT-3.14.4-1]).
-        let event = self.client_event(now, key, Some(reason));
+        let event = self.sys.client_event(now, &mut self.desk, key, Some(reason));
         self.publish_client_event(now, event);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         if let Some(flow) = session.flow.as_mut() {
@@ -257,13 +268,13 @@ impl Engine {
         let tenant = session.tenant;
         self.desk.tenants.release(tenant, Holding::Connections, 1);
         self.desk.sessions_connected -= 1;
-        self.suspend_fetches(key);
+        self.fetches.suspend_fetches(&mut self.desk.sessions, key);
         self.schedule_will(now, key, reason);
         if expiry == 0 {
             self.end_session(now, key, reason);
             return;
         }
-        self.announce_presence(key, false);
+        self.groups.announce_presence(&self.desk, &mut self.links, key, false);
         let ends_at = if expiry == u32::MAX { Millis::NEVER } else { now.monotonic.plus_seconds(expiry) };
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.settle();
@@ -274,7 +285,7 @@ impl Engine {
             session.rare_mut().ends_at = Some(ends_at);
             self.desk.timers.set(ends_at, Timer::SessionEnd(key));
         }
-        self.desk.store_session(key);
+        self.desk.sessions.store_session(&mut self.desk.journal, key);
     }
 
     pub(crate) fn handle_session_timer(&mut self, now: Now, key: SessionKey) {
@@ -285,6 +296,76 @@ impl Engine {
         self.end_session(now, key, Reason::SessionExpired);
     }
 
+    /// Ends a session: its will is published, its subscriptions go, and what it was still owed goes back to shared
+    /// groups or is counted as dropped.
+    ///
+    /// What is addressed to a mobile node outlives its session.
+    pub(crate) fn end_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
+        if self.nodes.keeps_mailbox(&self.desk, key) {
+            self.begin_mailbox(now, key, reason);
+            return;
+        }
+        self.end_will_and_timers(now, key);
+        self.fetches.end_fetches(&mut self.desk.sessions, key);
+        subscribing!(self).set_standing(now, key, Standing::Client);
+        subscribing!(self).remove_subscriptions(now, key);
+        self.desk.sessions.end_exchanges(&mut self.desk.exchanges, key);
+        let Some(session) = self.desk.remove_session(key) else { return };
+        if let Some(stored) = session.stored {
+            self.desk.journal.delete(Key::Session(stored));
+        }
+        dealing!(self).settle_debts(now, key, session, reason);
+    }
+
+    /// Publishes the will of a session that ends, if it waits.
+    pub(crate) fn end_will_and_timers(&mut self, now: Now, key: SessionKey) {
+        let rare = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref());
+        if rare.is_some_and(|rare| rare.will_due.is_some()) {
+            let will = self.desk.replace_will(key, None);
+            self.publish_will(now, key, will);
+        }
+        connecting!(self).cancel_session_timers(key);
+    }
+
+    /// CONNECT timeout or keep-alive: asked again only when it fires, so that packets cost no timer work.
+    pub(crate) fn handle_connection_timer(&mut self, now: Now, key: ConnectionKey) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        connection.timer = Millis::NEVER;
+        match connection.phase {
+            Phase::Closing => {}
+            Phase::AwaitConnect | Phase::AwaitConnAck | Phase::Authenticating | Phase::AwaitHome | Phase::AwaitAuth => {
+                self.close_connection(now, key, Reason::ConnectTimeout, None);
+            }
+            Phase::Open => {
+                let proof_ends = connection.extra.as_ref().and_then(|extra| extra.proof_ends).unwrap_or(Millis::NEVER);
+                let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive).min(proof_ends);
+                if proof_ends <= now.monotonic {
+                    self.close_connection(now, key, Reason::ProofExpired, None);
+                } else if connection.paused && connection.is_parked() {
+                    // Its silence is our doing; it is asked again later.
+                    let later = keep_alive_deadline(now.monotonic, connection.keep_alive).min(proof_ends);
+                    self.desk.set_connection_timer(key, later);
+                } else if deadline <= now.monotonic {
+                    self.close_connection(now, key, Reason::KeepAliveTimeout, None);
+                } else {
+                    self.desk.set_connection_timer(key, deadline);
+                }
+            }
+        }
+    }
+
+    /// Ends every connection because the server stops: MQTT 5 clients are told ([MQTT-3.14]), wills go as configured.
+    pub fn begin_shutdown(&mut self, now: Now) {
+        self.publish_last_wills(now);
+        let keys: Vec<ConnectionKey> = self.desk.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.end_waiting(now, key, Reason::ServerShuttingDown);
+        }
+        self.after_frame(now);
+    }
+}
+
+impl Connecting<'_> {
     /// The client is back: neither its session ends nor its will is published ([MQTT-3.1.3-9]).
     pub(crate) fn cancel_session_timers(&mut self, key: SessionKey) {
         self.desk.replace_will(key, None);
@@ -297,38 +378,9 @@ impl Engine {
             self.desk.timers.cancel(at, Timer::SessionEnd(key));
         }
     }
+}
 
-    /// Ends a session: its will is published, its subscriptions go, and what it was still owed goes back to shared
-    /// groups or is counted as dropped.
-    ///
-    /// What is addressed to a mobile node outlives its session.
-    pub(crate) fn end_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
-        if self.keeps_mailbox(key) {
-            self.begin_mailbox(now, key, reason);
-            return;
-        }
-        self.end_will_and_timers(now, key);
-        self.end_fetches(key);
-        self.set_standing(now, key, Standing::Client);
-        self.remove_subscriptions(now, key);
-        self.desk.end_exchanges(key);
-        let Some(session) = self.desk.remove_session(key) else { return };
-        if let Some(stored) = session.stored {
-            self.desk.journal.delete(Key::Session(stored));
-        }
-        self.settle_debts(now, key, session, reason);
-    }
-
-    /// Publishes the will of a session that ends, if it waits.
-    pub(crate) fn end_will_and_timers(&mut self, now: Now, key: SessionKey) {
-        let rare = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref());
-        if rare.is_some_and(|rare| rare.will_due.is_some()) {
-            let will = self.desk.replace_will(key, None);
-            self.publish_will(now, key, will);
-        }
-        self.cancel_session_timers(key);
-    }
-
+impl Dealing<'_> {
     /// What an ended session was owed.
     fn settle_debts(&mut self, now: Now, key: SessionKey, session: Session, reason: Reason) {
         let reason = match reason {
@@ -415,42 +467,5 @@ impl Engine {
         let Some(membership) = delivery.group.as_ref().map(Rc::clone) else { return };
         let mut publication = delivery.message.publication();
         self.give_back(now, &membership, from, &mut publication);
-    }
-
-    /// CONNECT timeout or keep-alive: asked again only when it fires, so that packets cost no timer work.
-    pub(crate) fn handle_connection_timer(&mut self, now: Now, key: ConnectionKey) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        connection.timer = Millis::NEVER;
-        match connection.phase {
-            Phase::Closing => {}
-            Phase::AwaitConnect | Phase::AwaitConnAck | Phase::Authenticating | Phase::AwaitHome | Phase::AwaitAuth => {
-                self.close_connection(now, key, Reason::ConnectTimeout, None);
-            }
-            Phase::Open => {
-                let proof_ends = connection.extra.as_ref().and_then(|extra| extra.proof_ends).unwrap_or(Millis::NEVER);
-                let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive).min(proof_ends);
-                if proof_ends <= now.monotonic {
-                    self.close_connection(now, key, Reason::ProofExpired, None);
-                } else if connection.paused && connection.is_parked() {
-                    // Its silence is our doing; it is asked again later.
-                    let later = keep_alive_deadline(now.monotonic, connection.keep_alive).min(proof_ends);
-                    self.desk.set_connection_timer(key, later);
-                } else if deadline <= now.monotonic {
-                    self.close_connection(now, key, Reason::KeepAliveTimeout, None);
-                } else {
-                    self.desk.set_connection_timer(key, deadline);
-                }
-            }
-        }
-    }
-
-    /// Ends every connection because the server stops: MQTT 5 clients are told ([MQTT-3.14]), wills go as configured.
-    pub fn begin_shutdown(&mut self, now: Now) {
-        self.publish_last_wills(now);
-        let keys: Vec<ConnectionKey> = self.desk.connections.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            self.end_waiting(now, key, Reason::ServerShuttingDown);
-        }
-        self.after_frame(now);
     }
 }

@@ -4,6 +4,9 @@ mod check;
 mod conn_ack;
 mod grant;
 
+use crate::connection::connecting::Connecting;
+use crate::connection::connecting::connecting;
+use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{Connect, Frame};
 
 use self::grant::Granted;
@@ -35,11 +38,11 @@ impl Engine {
         connection.version = connect.version;
         // Already the refusal of a CONNECT keeps to it ([MQTT-3.1.2-24]).
         connection.max_packet_out = connect.properties.maximum_packet_size.map_or(u32::MAX, std::num::NonZeroU32::get);
-        if let Err(refused) = self.check_connect(key, &connect) {
+        if let Err(refused) = connecting!(self).check_connect(key, &connect) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return Flow::Next;
         }
-        if self.is_own_uplink(&connect) {
+        if self.uplinks.brokers.config.is_own_uplink(&connect) {
             let detail = "this is the orchestrator itself: one of its brokers has its own address".to_owned();
             self.refuse_connect(now, key, Reason::InvalidClientId, detail);
             return Flow::Next;
@@ -48,22 +51,22 @@ impl Engine {
             self.refuse_connect(now, key, Reason::UseAnotherServer, String::new());
             return Flow::Next;
         }
-        let tenant = self.find_tenant(key, connect.username);
-        let preset: Option<Box<str>> = self.preset_client_id(key).map(Box::from);
+        let tenant = connecting!(self).find_tenant(key, connect.username);
+        let preset: Option<Box<str>> = connecting!(self).preset_client_id(key).map(Box::from);
         let assigned;
         let asked_for = preset.as_deref().unwrap_or(connect.client_id);
         if let Some(flow) = self.send_home(now, key, tenant, asked_for) {
             return flow;
         }
         let client_id = if asked_for.is_empty() {
-            assigned = self.assign_client_id(tenant);
+            assigned = connecting!(self).assign_client_id(tenant);
             &assigned[..]
         } else {
             asked_for
         };
         let is_of_hub = self.comes_by_hub(key);
         if is_of_hub || self.settings.authentication == Authentication::External {
-            self.ask_for_verdict(key, tenant, client_id, &connect, frame);
+            connecting!(self).ask_for_verdict(key, tenant, client_id, &connect, frame);
             return Flow::Next;
         }
         self.accept_connect(now, key, tenant, client_id, &connect, &Accepted::default());
@@ -76,6 +79,145 @@ impl Engine {
         listener.is_some_and(|listener| listener.for_hub)
     }
 
+    /// The control plane has decided about a CONNECT.
+    pub fn handle_verdict(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
+        self.desk.journal.now = now;
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let tenant = connection.tenant;
+        let open = connection.phase == Phase::Open;
+        let Some(extra) = connection.extra.as_mut() else { return };
+        let verdict = match verdict {
+            Verdict::Challenge(data) => {
+                connecting!(self).challenge(key, &data);
+                return;
+            }
+            verdict if open => {
+                self.end_authentication_again(now, key, verdict);
+                return;
+            }
+            verdict => verdict,
+        };
+        let Some(pending) = extra.pending_connect.take() else { return };
+        let client_id = pending.client_id;
+        let Some((first_byte, body)) = pending.packet.split_first() else { return };
+        match (verdict, Connect::decode(*first_byte, body)) {
+            (Verdict::Accept(accepted), Ok(connect)) => {
+                self.accept_connect(now, key, tenant, &client_id, &connect, &accepted);
+            }
+            (Verdict::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),
+            (_, Err(error)) => self.refuse_bad_connect(now, key, &error),
+            (Verdict::Challenge(_), _) => {}
+        }
+        // What the client sent meanwhile, and what a takeover has set free.
+        self.handle_input(now, key, &[]);
+        self.after_frame(now);
+    }
+
+    fn accept_connect(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        tenant: TenantId,
+        client_id: &str,
+        connect: &Connect<'_>,
+        accepted: &Accepted,
+    ) {
+        if self.homes.home_of(&self.desk, partition_of(tenant, client_id)) != Home::Here {
+            // It was, when the verdict was asked for.
+            return self.refuse_connect(now, key, Reason::NotServedHere, String::new());
+        }
+        let existing = self.desk.sessions.find_session(tenant, client_id);
+        let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
+        let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };
+        let allowed = connecting!(self).check_client(subject, existing, connect);
+        if let Err(refused) = allowed.and_then(|()| connecting!(self).take_places(tenant, existing)) {
+            self.refuse_connect(now, key, refused.reason, refused.detail);
+            return;
+        }
+        self.let_in(now, key, subject, existing, connect, accepted);
+        connecting!(self).return_places(tenant);
+    }
+
+    /// Ties a client that may come in to its session, that of before or a new one.
+    fn let_in(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        Subject { tenant, client_id, .. }: Subject<'_>,
+        existing: Option<SessionKey>,
+        connect: &Connect<'_>,
+        accepted: &Accepted,
+    ) {
+        let mark = self.desk.journal.mark();
+        // The old connection ends first, so that its will and its session end as if it had broken off.
+        if let Some(old) = existing.and_then(|session| self.desk.sessions.get(session.0)?.connection) {
+            self.take_parked(now, old);
+            self.close_connection(now, old, Reason::SessionTakenOver, None);
+        }
+        let Some(granted) = connecting!(self).grant(key, client_id, connect) else { return };
+        let (resumed, present) = self.session_to_resume(now, tenant, client_id, connect.clean_start);
+        let session = match resumed {
+            Some(session) => {
+                connecting!(self).cancel_session_timers(session);
+                session
+            }
+            None => connecting!(self).create_session(tenant, key, client_id),
+        };
+        connecting!(self).identify(session, accepted.identity.clone());
+        let standing = connecting!(self).standing_of(key, connect);
+        connecting!(self).bind(now, key, session, connect, &granted);
+        subscribing!(self).set_standing(now, session, standing);
+        connecting!(self).bound_by_proof(now, key, accepted.identity.as_deref());
+        self.desk.sessions.store_session(&mut self.desk.journal, session);
+        let promises = self.desk.journal.has_written_since(mark);
+        if !connecting!(self).send_conn_ack(key, connect, &granted, present, promises, accepted) {
+            let detail = "CONNACK is larger than the client's maximum packet size";
+            self.end_connection(now, key, Reason::PacketTooLarge, Some(detail.into()));
+            return;
+        }
+        self.desk.counters.connects_accepted += 1;
+        self.desk.events.push_back(Event::Log(LogEvent::Connected {
+            key,
+            client_id: client_id.to_owned(),
+            version: connect.version,
+            session_present: present,
+        }));
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            // What the wait for a verdict needed is over.
+            connection.settle();
+        }
+        let event = self.sys.client_event(now, &mut self.desk, session, None);
+        self.publish_client_event(now, event);
+        if resumed.is_some() {
+            self.ask_for_rights_again(now, session);
+            self.groups.announce_presence(&self.desk, &mut self.links, session, true);
+            self.desk.resume(now.monotonic, &mut self.layouts, session);
+        }
+    }
+
+    /// The session that a client goes on with, and whether it is one that the client knows of: not what is kept for a
+    /// node whose session has ended.
+    fn session_to_resume(
+        &mut self,
+        now: Now,
+        tenant: TenantId,
+        client_id: &str,
+        clean_start: bool,
+    ) -> (Option<SessionKey>, bool) {
+        let known = self.desk.sessions.find_session(tenant, client_id);
+        let standing = known.and_then(|key| self.desk.sessions.get(key.0)).map(|session| session.standing);
+        let present = !clean_start && standing.is_some_and(|standing| standing != Standing::Mailbox);
+        if clean_start
+            && standing != Some(Standing::Mailbox)
+            && let Some(session) = known
+        {
+            self.end_session(now, session, Reason::SessionDiscarded);
+        }
+        (self.desk.sessions.find_session(tenant, client_id), present)
+    }
+}
+
+impl Connecting<'_> {
     /// The client id that a client has whatever it asks for.
     fn preset_client_id(&self, key: ConnectionKey) -> Option<&str> {
         self.desk.connections.get(key)?.extra.as_ref()?.preset.as_ref()?.client_id.as_deref()
@@ -88,8 +230,8 @@ impl Engine {
             let mixed = crate::hash::hash_bytes(self.assigned.seed, &self.assigned.next.to_le_bytes());
             let name = format!("auto-{mixed:016x}");
             let partition = partition_of(tenant, &name);
-            let here = self.place.owns(partition) && self.home_of(partition) == Home::Here;
-            if here && self.session_named(tenant, &name).is_none() {
+            let here = self.links.place.owns(partition) && self.homes.home_of(self.desk, partition) == Home::Here;
+            if here && self.desk.sessions.find_session(tenant, &name).is_none() {
                 return name;
             }
         }
@@ -128,148 +270,11 @@ impl Engine {
         self.desk.events.push_back(Event::Authenticate { key, request });
     }
 
-    /// The control plane has decided about a CONNECT.
-    pub fn handle_verdict(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
-        self.desk.journal.now = now;
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        let tenant = connection.tenant;
-        let open = connection.phase == Phase::Open;
-        let Some(extra) = connection.extra.as_mut() else { return };
-        let verdict = match verdict {
-            Verdict::Challenge(data) => {
-                self.challenge(key, &data);
-                return;
-            }
-            verdict if open => {
-                self.end_authentication_again(now, key, verdict);
-                return;
-            }
-            verdict => verdict,
-        };
-        let Some(pending) = extra.pending_connect.take() else { return };
-        let client_id = pending.client_id;
-        let Some((first_byte, body)) = pending.packet.split_first() else { return };
-        match (verdict, Connect::decode(*first_byte, body)) {
-            (Verdict::Accept(accepted), Ok(connect)) => {
-                self.accept_connect(now, key, tenant, &client_id, &connect, &accepted);
-            }
-            (Verdict::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),
-            (_, Err(error)) => self.refuse_bad_connect(now, key, &error),
-            (Verdict::Challenge(_), _) => {}
-        }
-        // What the client sent meanwhile, and what a takeover has set free.
-        self.handle_input(now, key, &[]);
-        self.after_frame(now);
-    }
-
-    fn accept_connect(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        tenant: TenantId,
-        client_id: &str,
-        connect: &Connect<'_>,
-        accepted: &Accepted,
-    ) {
-        if self.home_of(partition_of(tenant, client_id)) != Home::Here {
-            // It was, when the verdict was asked for.
-            return self.refuse_connect(now, key, Reason::NotServedHere, String::new());
-        }
-        let existing = self.desk.find_session(tenant, client_id);
-        let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
-        let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };
-        let allowed = self.check_client(subject, existing, connect);
-        if let Err(refused) = allowed.and_then(|()| self.take_places(tenant, existing)) {
-            self.refuse_connect(now, key, refused.reason, refused.detail);
-            return;
-        }
-        self.let_in(now, key, subject, existing, connect, accepted);
-        self.return_places(tenant);
-    }
-
-    /// Ties a client that may come in to its session, that of before or a new one.
-    fn let_in(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        Subject { tenant, client_id, .. }: Subject<'_>,
-        existing: Option<SessionKey>,
-        connect: &Connect<'_>,
-        accepted: &Accepted,
-    ) {
-        let mark = self.desk.journal.mark();
-        // The old connection ends first, so that its will and its session end as if it had broken off.
-        if let Some(old) = existing.and_then(|session| self.desk.sessions.get(session.0)?.connection) {
-            self.take_parked(now, old);
-            self.close_connection(now, old, Reason::SessionTakenOver, None);
-        }
-        let Some(granted) = self.grant(key, client_id, connect) else { return };
-        let (resumed, present) = self.session_to_resume(now, tenant, client_id, connect.clean_start);
-        let session = match resumed {
-            Some(session) => {
-                self.cancel_session_timers(session);
-                session
-            }
-            None => self.create_session(tenant, key, client_id),
-        };
-        self.identify(session, accepted.identity.clone());
-        let standing = self.standing_of(key, connect);
-        self.bind(now, key, session, connect, &granted);
-        self.set_standing(now, session, standing);
-        self.bound_by_proof(now, key, accepted.identity.as_deref());
-        self.desk.store_session(session);
-        let promises = self.desk.journal.has_written_since(mark);
-        if !self.send_conn_ack(key, connect, &granted, present, promises, accepted) {
-            let detail = "CONNACK is larger than the client's maximum packet size";
-            self.end_connection(now, key, Reason::PacketTooLarge, Some(detail.into()));
-            return;
-        }
-        self.desk.counters.connects_accepted += 1;
-        self.desk.events.push_back(Event::Log(LogEvent::Connected {
-            key,
-            client_id: client_id.to_owned(),
-            version: connect.version,
-            session_present: present,
-        }));
-        if let Some(connection) = self.desk.connections.get_mut(key) {
-            // What the wait for a verdict needed is over.
-            connection.settle();
-        }
-        let event = self.client_event(now, session, None);
-        self.publish_client_event(now, event);
-        if resumed.is_some() {
-            self.ask_for_rights_again(now, session);
-            self.announce_presence(session, true);
-            self.desk.resume(now.monotonic, &mut self.layouts, session);
-        }
-    }
-
-    /// The session that a client goes on with, and whether it is one that the client knows of: not what is kept for a
-    /// node whose session has ended.
-    fn session_to_resume(
-        &mut self,
-        now: Now,
-        tenant: TenantId,
-        client_id: &str,
-        clean_start: bool,
-    ) -> (Option<SessionKey>, bool) {
-        let known = self.desk.find_session(tenant, client_id);
-        let standing = known.and_then(|key| self.desk.sessions.get(key.0)).map(|session| session.standing);
-        let present = !clean_start && standing.is_some_and(|standing| standing != Standing::Mailbox);
-        if clean_start
-            && standing != Some(Standing::Mailbox)
-            && let Some(session) = known
-        {
-            self.end_session(now, session, Reason::SessionDiscarded);
-        }
-        (self.desk.find_session(tenant, client_id), present)
-    }
-
     /// Whether the client is a mobile node: through such a listener, and under a name by which others know it.
     fn standing_of(&self, key: ConnectionKey, connect: &Connect<'_>) -> Standing {
         let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
         let named = !connect.client_id.is_empty() || self.preset_client_id(key).is_some();
-        let is_node = named && self.settings.addresses.is_some() && listener.is_some_and(|it| it.mobile_nodes);
+        let is_node = named && self.desk.settings.addresses.is_some() && listener.is_some_and(|it| it.mobile_nodes);
         if is_node { Standing::Node } else { Standing::Client }
     }
 
@@ -307,10 +312,10 @@ impl Engine {
         connection.keep_alive = granted.keep_alive;
         connection.bridge = connect.bridge;
         connection.is_of_hub =
-            self.settings.listeners.get(usize::from(connection.listener.0)).is_some_and(|listener| listener.for_hub);
+            self.desk.settings.listeners.get(usize::from(connection.listener.0)).is_some_and(|it| it.for_hub);
         connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
         let (listener, tenant) = (connection.listener, connection.tenant);
-        let ours = self.settings.listeners.get(usize::from(listener.0));
+        let ours = self.desk.settings.listeners.get(usize::from(listener.0));
         let aliases = connect
             .properties
             .topic_alias_maximum
@@ -340,7 +345,7 @@ impl Engine {
             (session.tenant, crate::hash::hash_name(session.tenant, &session.client_id))
         });
         let mut forwarded = Vec::new();
-        if is_address(&self.settings, will.topic.as_str()) {
+        if is_address(&self.desk.settings, will.topic.as_str()) {
             will.properties.copy_forwardable_without(SET_BY_BROKER, &mut forwarded);
         } else {
             will.properties.copy_forwardable(&mut forwarded);

@@ -1,5 +1,7 @@
 //! Authentication in several steps, and once more in an open connection ([MQTT-4.12]).
 
+use crate::connection::connecting::Connecting;
+use crate::connection::connecting::connecting;
 use std::sync::Arc;
 
 use tidegate_mqtt::{Auth, Frame, PacketType, ReasonCode, Version};
@@ -14,6 +16,30 @@ use crate::now::Now;
 use crate::telling::reason::Reason;
 
 impl Engine {
+    /// A client that was in has proven anew who it is, or failed to ([MQTT-4.12.1-2]).
+    pub(crate) fn end_authentication_again(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let session = connection.session;
+        let enhanced = connection.extra.as_mut().and_then(|extra| extra.enhanced.as_mut());
+        let Some(enhanced) = enhanced.filter(|enhanced| enhanced.running) else { return };
+        enhanced.running = false;
+        match verdict {
+            Verdict::Accept(accepted) => {
+                connecting!(self).send_auth(key, ReasonCode::Success, accepted.data.as_deref());
+                connecting!(self).bound_by_proof(now, key, accepted.identity.as_deref());
+                if let Some(session) = session {
+                    connecting!(self).identify(session, accepted.identity);
+                    self.desk.sessions.store_session(&mut self.desk.journal, session);
+                }
+            }
+            Verdict::Refuse(reason) => self.close_connection(now, key, reason, None),
+            Verdict::Challenge(_) => {}
+        }
+        self.after_frame(now);
+    }
+}
+
+impl Connecting<'_> {
     /// AUTH from a client: the answer to a challenge, or the wish to prove anew who it is.
     pub(crate) fn handle_auth(
         &mut self,
@@ -85,28 +111,6 @@ impl Engine {
         let packet =
             Auth { reason_code, authentication_method: Some(&method), authentication_data: data, ..Auth::default() };
         self.desk.send(key, PacketType::Auth, |out| packet.encode_within(version, max, out).is_ok());
-    }
-
-    /// A client that was in has proven anew who it is, or failed to ([MQTT-4.12.1-2]).
-    pub(crate) fn end_authentication_again(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        let session = connection.session;
-        let enhanced = connection.extra.as_mut().and_then(|extra| extra.enhanced.as_mut());
-        let Some(enhanced) = enhanced.filter(|enhanced| enhanced.running) else { return };
-        enhanced.running = false;
-        match verdict {
-            Verdict::Accept(accepted) => {
-                self.send_auth(key, ReasonCode::Success, accepted.data.as_deref());
-                self.bound_by_proof(now, key, accepted.identity.as_deref());
-                if let Some(session) = session {
-                    self.identify(session, accepted.identity);
-                    self.desk.store_session(session);
-                }
-            }
-            Verdict::Refuse(reason) => self.close_connection(now, key, reason, None),
-            Verdict::Challenge(_) => {}
-        }
-        self.after_frame(now);
     }
 
     /// Notes who a session's client is. As somebody else it may have other rights, which are asked for again.

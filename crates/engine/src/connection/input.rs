@@ -1,5 +1,7 @@
 //! From bytes to packets: finding frames, sending each to its handler, and holding back a publisher that has to wait.
 
+use crate::connection::connecting::connecting;
+use crate::session::acknowledge::acknowledging;
 use tidegate_mqtt::{
     DecodeError, Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
 };
@@ -12,6 +14,8 @@ use crate::ids::{ConnectionKey, ShardId};
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::orchestrator::uplink::UPLINK_LISTENER;
+use crate::principals::PRINCIPAL_LISTENER;
+use crate::publish::pipeline::Progress;
 use crate::session::BlockedPublisher;
 use crate::settings::ListenerSettings;
 use crate::telling::reason::Reason;
@@ -206,7 +210,7 @@ impl Engine {
             }
             let max = match self.desk.listener(connection.listener) {
                 Some(listener) => listener.max_packet_size,
-                None => self.desk.uplinks.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
+                None => self.uplinks.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
             };
             let result = match split_frame(rest, max) {
                 Ok(None) if connection.phase == Phase::AwaitConnect => match check_first_byte(rest) {
@@ -261,8 +265,7 @@ impl Engine {
                 let listener = self.desk.listener(connection.listener);
                 let limits_rate =
                     listener.is_some_and(ListenerSettings::limits_rate) || self.desk.tenants.limit_rates();
-                self.handle_publish(now, key, version, frame)?;
-                if std::mem::take(&mut self.held_back) {
+                if self.handle_publish(now, key, version, frame)? == Progress::Deferred {
                     self.desk.counters.packets_in[packet_type as usize] -= 1;
                     return Ok(self.park_frame(key, whole));
                 }
@@ -270,10 +273,10 @@ impl Engine {
                     self.charge_rate(now, key, whole.len());
                 }
             }
-            PacketType::PubAck => self.handle_pub_ack(now, key, version, frame)?,
-            PacketType::PubRec => self.handle_pub_rec(now, key, version, frame)?,
-            PacketType::PubRel => self.handle_pub_rel(key, version, frame)?,
-            PacketType::PubComp => self.handle_pub_comp(now, key, version, frame)?,
+            PacketType::PubAck => acknowledging!(self).handle_pub_ack(now, key, version, frame)?,
+            PacketType::PubRec => acknowledging!(self).handle_pub_rec(now, key, version, frame)?,
+            PacketType::PubRel => acknowledging!(self).handle_pub_rel(key, version, frame)?,
+            PacketType::PubComp => acknowledging!(self).handle_pub_comp(now, key, version, frame)?,
             PacketType::Subscribe => self.handle_subscribe(now, key, version, frame)?,
             PacketType::Unsubscribe => self.handle_unsubscribe(now, key, version, frame)?,
             PacketType::PingReq => {
@@ -283,7 +286,7 @@ impl Engine {
                 self.desk.send_ahead(key, PacketType::PingResp, &answer);
             }
             PacketType::Disconnect => self.handle_disconnect(now, key, version, frame)?,
-            PacketType::Auth => self.handle_auth(now, key, version, frame)?,
+            PacketType::Auth => connecting!(self).handle_auth(now, key, version, frame)?,
             PacketType::Connect => return Err(Refused::new(Reason::ProtocolError, "a second CONNECT")),
             PacketType::ConnAck | PacketType::SubAck | PacketType::UnsubAck | PacketType::PingResp => {
                 return Err(Refused::new(Reason::ProtocolError, format!("{packet_type} is sent by servers only")));
@@ -417,9 +420,10 @@ impl Engine {
         if self.waits_for_turn_alone(now, key) {
             return;
         }
+        self.observers.give_up(key);
         self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
         self.links.forget_waiting(key);
-        for shard in self.roster.others() {
+        for shard in self.links.roster.others() {
             self.links.send(shard, Record::GiveUp { connection: key });
         }
         if !self.waits_for_step(now, key) && !self.waits_for_rate(key) {
@@ -444,11 +448,15 @@ impl Engine {
     /// Works off what was kept back, then what was not read.
     fn resume_parked(&mut self, now: Now, key: ConnectionKey) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let connection_listener = connection.listener;
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.take()) else { return };
         self.groups.dealers.waiting.remove(&key);
         self.desk.timers.cancel(parked.until, Timer::Parked(key));
         self.desk.memory -= parked.bytes.len() as u64;
         self.desk.input_bytes -= parked.bytes.len() as u64;
+        if connection_listener == PRINCIPAL_LISTENER {
+            return self.resume_principal(now, key);
+        }
         // If a packet among these fills a queue again, the rest is parked again by the same way.
         let taken = self.take_frames(now, key, &parked.bytes);
         debug_assert!(taken == parked.bytes.len() || self.desk.connections.get(key).is_none_or(|c| c.paused));

@@ -4,6 +4,7 @@ pub(crate) mod after_frame;
 pub(crate) mod alias;
 pub(crate) mod close;
 pub(crate) mod connect;
+pub(crate) mod connecting;
 pub(crate) mod enhanced;
 pub(crate) mod identity;
 pub(crate) mod input;
@@ -281,6 +282,18 @@ pub(crate) struct FetchRequest {
 impl AckQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty()
+    }
+
+    /// How many answers wait.
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Forgets all answers that wait: confirmations for them find nothing.
+    pub(crate) fn abandon(&mut self) {
+        self.base = self.next_sequence();
+        self.pending.clear();
+        self.pub_acks = 0;
     }
 
     /// QoS 1 publishes received and not yet acknowledged.

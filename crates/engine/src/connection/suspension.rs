@@ -34,7 +34,7 @@ impl Engine {
     /// A table is in force: those who waited are served, wait on, or hear that they are not served here.
     pub(crate) fn end_suspension(&mut self, now: Now) {
         for (key, partition) in self.suspended() {
-            match (self.home_of(partition), self.homes.meant(partition)) {
+            match (self.homes.home_of(&self.desk, partition), self.homes.meant(partition)) {
                 (Home::Here, _) => self.go_on(now, key),
                 (Home::Nowhere, Home::Here) if self.homes.is_patient(now) => {}
                 (home, _) => self.send_on(now, key, home),
@@ -57,18 +57,18 @@ impl Engine {
     fn send_on(&mut self, now: Now, key: ConnectionKey, home: Home) {
         let elsewhere = matches!(home, Home::At(_));
         // A will that is another's to publish is not published here.
-        self.exporting = elsewhere;
+        self.handover.exporting = elsewhere;
         self.end_waiting(now, key, if elsewhere { Reason::UseAnotherServer } else { Reason::NotServedHere });
-        self.exporting = false;
+        self.handover.exporting = false;
     }
 
     /// Clients of partitions that live elsewhere wait no longer.
     pub(crate) fn send_on_all_of(&mut self, now: Now, partitions: Partitions) {
         for (key, partition) in self.suspended() {
             if partitions.has(partition) {
-                self.exporting = true;
+                self.handover.exporting = true;
                 self.end_waiting(now, key, Reason::NotServedHere);
-                self.exporting = false;
+                self.handover.exporting = false;
             }
         }
     }

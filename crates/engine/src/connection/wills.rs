@@ -16,7 +16,7 @@ impl Engine {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let expiry = session.expiry_seconds;
         let Some(rare) = session.rare.as_mut() else { return };
-        if self.exporting && expiry > 0 {
+        if self.handover.exporting && expiry > 0 {
             // Its will goes along with the session and is published there, if the client does not come back in time.
             return;
         }
@@ -41,7 +41,7 @@ impl Engine {
     pub(crate) fn publish_will(&mut self, now: Now, key: SessionKey, will: Option<Will>) {
         let Some(will) = will else { return };
         let mut publication = will.message.publication();
-        if !self.may_publish(key, publication.topic, publication.qos, publication.retain) {
+        if !self.rules.may_publish(&self.desk, key, publication.topic, publication.qos, publication.retain) {
             self.desk.counters.drop_message(Reason::NotAuthorized);
             self.desk.tell_denied(Attempt::Will, key, publication.topic, Reason::NotAuthorized);
             return;
@@ -57,7 +57,7 @@ impl Engine {
         rare.will_due = None;
         let will = self.desk.replace_will(key, None);
         self.publish_will(now, key, will);
-        self.desk.store_session(key);
+        self.desk.sessions.store_session(&mut self.desk.journal, key);
     }
 
     /// Another process has taken this one's place and knows the wills of its clients: they are that one's to publish.
@@ -70,6 +70,7 @@ impl Engine {
     /// batches over, the clients that these wills are for are still there.
     pub fn publish_last_wills(&mut self, now: Now) {
         self.stopping = true;
+        self.uplinks.brokers.stopping = true;
         if !self.settings.wills_on_shutdown {
             return;
         }

@@ -7,6 +7,13 @@
 //! became of it; and when the first one hears of that, both records go. What has not crossed when a process dies is
 //! delivered by the next one, before it serves anybody.
 
+use crate::cluster::exchanges::Exchanges;
+use crate::desk::Desk;
+use crate::durable::Journal;
+use crate::durable::Recovery;
+use crate::groups::dealing::Dealing;
+use crate::groups::dealing::dealing;
+use crate::link::Links;
 use std::collections::BTreeMap;
 
 use crate::cluster::exchanges::{ExchangeName, Got};
@@ -169,26 +176,36 @@ impl Reach<'_> {
         let promised = publication.qos != QoS::AtMostOnce || publication.retain;
         source.connection.is_none() && promised && !is_own_topic(publication.topic)
     }
+}
 
+impl Crossings {
     /// Writes down that a message leaves for these shards; each of them is to be told the number behind the message.
-    pub(crate) fn begin_crossing(&mut self, publication: &Publication<'_>, way: &Way, to: u64) -> u64 {
-        let number = self.desk.journal.put_crossing(publication, way);
-        self.desk.crossings.open.insert(number, (to, to));
+    pub(crate) fn begin_crossing(
+        &mut self,
+        journal: &mut Journal,
+        publication: &Publication<'_>,
+        way: &Way,
+        to: u64,
+    ) -> u64 {
+        let number = journal.put_crossing(publication, way);
+        self.open.insert(number, (to, to));
         number
     }
 
     /// The same for what one shard is given for a shared group.
     pub(crate) fn cross_for_group(
         &mut self,
+        journal: &mut Journal,
+        links: &Links,
         publication: &Publication<'_>,
         (share, filter): (&str, &str),
         to: ShardId,
     ) -> Option<u64> {
-        if !self.desk.journal.is_on() || publication.qos == QoS::AtMostOnce || !self.roster.is_own(to) {
+        if !journal.is_on() || publication.qos == QoS::AtMostOnce || !links.roster.is_own(to) {
             return None;
         }
         let way = Way::Group { share: share.into(), filter: filter.into() };
-        Some(self.begin_crossing(publication, &way, 1 << to.0))
+        Some(self.begin_crossing(journal, publication, &way, 1 << to.0))
     }
 }
 
@@ -199,33 +216,16 @@ impl Engine {
         self.links.send(from, Record::Crossed { number });
     }
 
-    /// A message has arrived at another shard, and that is on its way to the store.
-    pub(crate) fn handle_crossed(&mut self, from: ShardId, number: u64) {
-        let Some((all, missing)) = self.desk.crossings.open.get_mut(&number) else { return };
-        *missing &= !(1 << from.0);
-        if *missing != 0 {
-            return;
-        }
-        let mut bits = *all;
-        self.desk.crossings.open.remove(&number);
-        self.desk.journal.delete(Key::Crossing(number));
-        while bits != 0 {
-            let shard = ShardId(bits.trailing_zeros() as u16);
-            bits &= bits - 1;
-            self.desk.journal.delete(Key::Crossed(number, Place { shard, ..self.place }));
-        }
-    }
-
     /// Another shard has told all that it has taken in.
     pub(crate) fn note_restored(&mut self, now: Now) {
-        self.others_restored += 1;
+        self.recovery.others_restored += 1;
         self.go_on_restoring(now);
     }
 
     /// Once this shard knows of all the others, it delivers what was on its way from shard to shard.
     pub(super) fn go_on_restoring(&mut self, now: Now) {
-        if self.others_restored + 1 >= self.place.shards
-            && let Some(replay) = self.replay.take()
+        if self.recovery.others_restored + 1 >= self.place.shards
+            && let Some(replay) = self.recovery.replay.take()
         {
             self.replay(now, replay);
         }
@@ -233,7 +233,7 @@ impl Engine {
 
     /// Whether this shard knows all that the others have taken in, and all of them what this one has.
     pub fn is_settled(&self) -> bool {
-        self.interest_under_way == 0 && self.replay.is_none()
+        self.peers.interest_under_way == 0 && self.recovery.replay.is_none()
     }
 
     /// Delivers what an earlier process left crossing, as far as it is for this shard. All shards know of each other.
@@ -250,7 +250,7 @@ impl Engine {
                     self.replay_publish(now, &left, *shards, (*deliver, *retain), *name);
                     true
                 }
-                Way::Group { share, filter } => self.replay_for_group(now, &left, share, filter),
+                Way::Group { share, filter } => dealing!(self).replay_for_group(now, &left, share, filter),
                 Way::Deal { share, filter, client, id } => self.replay_deal(now, &left, (share, filter), *client, *id),
             };
             if crossed {
@@ -258,9 +258,9 @@ impl Engine {
                 self.desk.journal.put(Key::Crossed(number, self.place), |_| {});
             }
         }
-        self.replayed = done;
+        self.recovery.replayed = done;
         if self.place.shard == ShardId(0) {
-            self.forget_replayed();
+            self.recovery.forget_replayed(self.place, &mut self.desk);
         } else {
             self.links.send(ShardId(0), Record::Replayed);
         }
@@ -275,7 +275,9 @@ impl Engine {
         (deliver, retain): (u64, u64),
         name: Option<ExchangeName>,
     ) {
-        let known = name.map_or(Got::NOBODY, |name| self.mark_left(name, left, shards, deliver | retain));
+        let known = name.map_or(Got::NOBODY, |name| {
+            self.desk.exchanges.mark_left(self.place, &mut self.desk.journal, name, left, shards, deliver | retain)
+        });
         let mut publication = left.message.publication();
         let home = partition_of(publication.tenant, publication.topic);
         if left.is_missing(retain, shards, home) && !known.sessions.has(home) {
@@ -293,57 +295,89 @@ impl Engine {
         crate::publish::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, wants, deals);
     }
 
-    /// Notes that all who are here get a message now that was on its way to them. Returns who has got it before.
-    fn mark_left(&mut self, name: ExchangeName, left: &Left, shards: u16, bits: u64) -> Got {
-        let known = self.desk.exchanges.marks.get(name);
-        let place = self.place;
-        let those = Partitions::that(|partition| place.owns(partition) && left.is_missing(bits, shards, partition));
-        if !those.is_empty() {
-            self.put_mark(name, Got { sessions: those, groups: those });
-        }
-        known
-    }
-
-    /// Says whether this shard was to deal it.
-    fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
-        let tenant = left.message.tenant;
-        if !left.crossed.is_empty() || !self.place.owns(group_partition(tenant, share, filter)) {
-            return false;
-        }
-        let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
-        let group = crate::link::record::GroupName { tenant, share, filter };
-        self.deal_left(now, group, &mut left.message.publication(), &source);
-        true
-    }
-
     /// What was at another node waits until it is known who is there. Says whether it is for this shard to keep it.
     fn replay_deal(&mut self, now: Now, left: &Left, (share, filter): (&str, &str), client: u64, id: u64) -> bool {
         let tenant = left.message.tenant;
         let own = left.crossed.is_empty() && self.place.owns(group_partition(tenant, share, filter));
         if own {
-            crate::publish::dispatch::reach!(self).keep_left(now, &left.message, (share, filter), client, id);
+            self.groups.kept.keep_left(now, &mut self.desk, &left.message, (share, filter), client, id);
         }
         own
     }
+}
 
+impl Dealing<'_> {
+    /// Says whether this shard was to deal it.
+    fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
+        let tenant = left.message.tenant;
+        if !left.crossed.is_empty() || !self.links.place.owns(group_partition(tenant, share, filter)) {
+            return false;
+        }
+        let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
+        let group = crate::link::record::GroupName { tenant, share, filter };
+        self.deal_left(now, group, &mut left.message.publication(), &source);
+        true
+    }
+}
+
+impl Crossings {
+    /// A message has arrived at another shard, and that is on its way to the store.
+    pub(crate) fn handle_crossed(&mut self, place: Place, journal: &mut Journal, from: ShardId, number: u64) {
+        let Some((all, missing)) = self.open.get_mut(&number) else { return };
+        *missing &= !(1 << from.0);
+        if *missing != 0 {
+            return;
+        }
+        let mut bits = *all;
+        self.open.remove(&number);
+        journal.delete(Key::Crossing(number));
+        while bits != 0 {
+            let shard = ShardId(bits.trailing_zeros() as u16);
+            bits &= bits - 1;
+            journal.delete(Key::Crossed(number, Place { shard, ..place }));
+        }
+    }
+}
+
+impl Recovery {
     /// One more shard has delivered what was left for it, and that is on its way to the store.
-    pub(crate) fn handle_replayed(&mut self) {
+    pub(crate) fn handle_replayed(&mut self, place: Place, desk: &mut Desk) {
         self.others_replayed += 1;
-        self.forget_replayed();
+        self.forget_replayed(place, desk);
     }
 
     /// Once all shards have, nobody needs to know any more what was crossing. The first shard sees to it.
-    fn forget_replayed(&mut self) {
-        if self.replay.is_some() || self.others_replayed + 1 < self.place.shards {
+    fn forget_replayed(&mut self, place: Place, desk: &mut Desk) {
+        if self.replay.is_some() || self.others_replayed + 1 < place.shards {
             return;
         }
         for (number, crossed) in std::mem::take(&mut self.replayed) {
-            self.desk.journal.delete(Key::Crossing(number));
-            let here = self.place.shards;
+            desk.journal.delete(Key::Crossing(number));
+            let here = place.shards;
             let now = (0..here).map(|shard| Place { shard: ShardId(shard), shards: here });
             for place in crossed.into_iter().chain(now) {
-                self.desk.journal.delete(Key::Crossed(number, place));
+                desk.journal.delete(Key::Crossed(number, place));
             }
         }
+    }
+}
+
+impl Exchanges {
+    /// Notes that all who are here get a message now that was on its way to them. Returns who has got it before.
+    fn mark_left(
+        &mut self,
+        place: Place,
+        journal: &mut Journal,
+        name: ExchangeName,
+        left: &Left,
+        shards: u16,
+        bits: u64,
+    ) -> Got {
+        let known = self.marks.get(name);
+        let those = Partitions::that(|partition| place.owns(partition) && left.is_missing(bits, shards, partition));
+        if !those.is_empty() {
+            self.put_mark(place, journal, name, Got { sessions: those, groups: those });
+        }
+        known
     }
 }

@@ -79,7 +79,7 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
             Some(format!("message {number}: {:?}, {} bytes", message.topic(), message.payload().len()))
         }
         Key::Crossing(number) => {
-            let mut replay = super::Replay::default();
+            let mut replay = super::crossing::Replay::default();
             replay.add(number, value, clock).ok()?;
             let message = replay.message(number)?;
             Some(format!("message {number}: {:?}, on its way between shards", message.topic()))

@@ -1,11 +1,14 @@
 //! The changes of a turn, gathered for the store.
 
 use crate::ids::{ConnectionKey, ShardId};
+use crate::message::Publication;
 use crate::now::Now;
+use crate::publish::is_own_topic;
 use crate::settings::Durability;
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
+use tidegate_mqtt::QoS;
 
 use super::keys::{Key, StoredSession};
 
@@ -69,6 +72,16 @@ impl Journal {
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.durability != Durability::Memory
+    }
+
+    /// Whether the store is too full for a retained value that nobody was promised would be kept; above QoS 0 it is
+    /// refused before anyone gets it.
+    pub(crate) fn has_no_room_to_retain(&self, publication: &Publication<'_>) -> bool {
+        self.full
+            && self.is_on()
+            && publication.qos == QoS::AtMostOnce
+            && !publication.payload.is_empty()
+            && !is_own_topic(publication.topic)
     }
 
     /// The number of the batch that is being gathered.

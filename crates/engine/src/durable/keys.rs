@@ -9,6 +9,9 @@ use crate::cluster::exchanges::ExchangeName;
 use crate::ids::{MAX_SHARDS, Place, ShardId, TenantId};
 use crate::wire::{WireError, WireReader};
 
+/// Longest topic or filter that a key of the store can hold, bytes.
+pub(crate) const STORED_NAME_MAX: usize = 65_000;
+
 const NUMBERS: u8 = 0x08;
 const SESSION: u8 = 0x10;
 const WILL: u8 = 0x18;

@@ -1,5 +1,8 @@
 //! Taking in what a store holds, before any client is served.
 
+use crate::desk::Desk;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
@@ -128,6 +131,104 @@ fn read_retained(value: &[u8], now: Now, tenant: TenantId, topic: &str) -> Resul
     Ok(message)
 }
 
+impl Restoration {
+    /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
+    fn close_restored(&mut self, desk: &mut Desk) -> Result<(), RestoreError> {
+        let Some((stored, mut restoring)) = self.current.take() else { return Ok(()) };
+        restoring.leave_tail(desk.queue_share());
+        let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
+        if restoring.entries.values().any(shares) {
+            self.pending.push((stored, restoring));
+            return Ok(());
+        }
+        match self.restore_queue(desk, stored, restoring) {
+            0 => Ok(()),
+            messages => Err(RestoreError::MissingMessages { messages }),
+        }
+    }
+
+    /// A QoS 2 packet id that a publisher has not released, with the name that its message crossed under, if it did.
+    fn restore_received(&self, desk: &mut Desk, id: PacketId, value: &[u8]) -> Result<(), WireError> {
+        let known = self.current.as_ref().map(|(_, restoring)| restoring.key);
+        let Some(session) = known.and_then(|key| desk.sessions.get_mut(key.0)) else { return Ok(()) };
+        session.flow_mut().received.insert(id);
+        if !value.is_empty() {
+            let exchange = Exchange::read_stored(&mut WireReader::new(value))?;
+            session.rare_mut().exchanges.push((id, exchange));
+        }
+        Ok(())
+    }
+
+    /// Puts together what a session is owed; returns how many messages are missing.
+    fn restore_queue(&mut self, desk: &mut Desk, stored: StoredSession, restoring: Restoring) -> u64 {
+        let mut missing = 0;
+        let mut sent = Vec::new();
+        let mut queue = Vec::new();
+        let next = restoring.entries.keys().next_back().map_or(0, |last| *last).max(restoring.last);
+        for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
+            let Some(message) = self.message_of(&entry.content) else {
+                missing += 1;
+                continue;
+            };
+            let delivery = delivery(entry, message, number);
+            if number <= restoring.mailbox_from && record.is_none() && desk.gives_up_restored(restoring.key, &delivery)
+            {
+                continue;
+            }
+            self.done.messages += 1;
+            match record {
+                Some(record) => sent.push((record, delivery)),
+                None => queue.push(delivery),
+            }
+        }
+        sent.sort_by_key(|(record, _)| record.order);
+        let last_sent = sent.last().map_or(0, |(record, _)| record.order);
+        let Some(session) = desk.sessions.get_mut(restoring.key.0) else { return missing };
+        if sent.is_empty() && queue.is_empty() && restoring.tail.is_none() {
+            session.settle();
+            if restoring.mailbox_from != 0 {
+                self.broken_off.push(restoring.key);
+            }
+            return missing;
+        }
+        debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
+        let of_uplink = session.is_uplink();
+        let flow = session.flow_mut();
+        flow.next_number = next.max(last_sent);
+        flow.mailbox_from = restoring.mailbox_from;
+        let unanswered = sent.into_iter().map(|(record, delivery)| {
+            let numbers = Numbers { entry: delivery.number, separate: true };
+            let keep = !record.released && (record.state != State::AwaitPubComp || of_uplink);
+            (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
+        });
+        let unanswered: Vec<_> = unanswered.collect();
+        let kept = unanswered.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
+        flow.inflight_bytes = kept.map(crate::session::Delivery::cost).sum();
+        match Inflight::from_entries(unanswered) {
+            Some(restored) => flow.inflight = restored,
+            None => missing += 1,
+        }
+        let queue_bytes: u64 = queue.iter().map(crate::session::Delivery::cost).sum();
+        flow.queue = queue.into_iter().collect();
+        flow.queue_bytes = queue_bytes;
+        if let Some(tail) = restoring.tail {
+            self.done.messages += tail.messages;
+            desk.stored_messages += tail.messages;
+            desk.stored_bytes += tail.bytes;
+            flow.tail = Some(Box::new(tail));
+        }
+        flow.note_taken_in();
+        let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
+        session.settle();
+        desk.queued_messages += waiting;
+        desk.queued_bytes += queue_bytes;
+        desk.memory += queue_bytes + inflight_bytes;
+        desk.count_runs(restoring.key);
+        desk.watch_expiry(restoring.key);
+        missing
+    }
+}
+
 impl Engine {
     /// Takes in one pair of a store. Pairs come in the order of their keys, those that
     /// [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for this shard; [`Engine::finish_restore`] follows
@@ -136,9 +237,9 @@ impl Engine {
     /// # Errors
     /// When the pair cannot be taken in. The engine is of no use then: something of what was promised is missing.
     pub fn restore(&mut self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
-        let mut restoration = self.restoration.take().unwrap_or_default();
+        let mut restoration = self.recovery.restoration.take().unwrap_or_default();
         let done = self.restore_pair(now, &mut restoration, key, value);
-        self.restoration = Some(restoration);
+        self.recovery.restoration = Some(restoration);
         done
     }
 
@@ -150,23 +251,23 @@ impl Engine {
             if here { Ok(()) } else { Err(RestoreError::NoSession { session: session.0.get() }) }
         };
         if !matches!(read, Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..) | Key::Seen(..)) {
-            self.close_restored(all)?;
+            all.close_restored(&mut self.desk)?;
         }
         match read {
             Key::Numbers(_) => self.desk.journal.note_used(Reserved::read(value).map_err(wrong)?),
             Key::Session(session) => {
                 let record = SessionRecord::read(value, now).map_err(wrong)?;
-                self.restore_session(now, all, session, record).map_err(wrong)?;
+                subscribing!(self).restore_session(now, all, session, record).map_err(wrong)?;
             }
             Key::Will(number) => self.restore_will(now, number, value).map_err(wrong)?,
             Key::Subscription(session, filter) => {
                 part(all, session)?;
                 let (options, id) = read_subscription(value).map_err(wrong)?;
-                self.restore_subscription(now, all, session, filter, options, id).map_err(wrong)?;
+                subscribing!(self).restore_subscription(now, all, session, filter, options, id).map_err(wrong)?;
             }
             Key::Received(session, id) => {
                 part(all, session)?;
-                self.restore_received(all, id, value).map_err(wrong)?;
+                all.restore_received(&mut self.desk, id, value).map_err(wrong)?;
             }
             Key::Entry(session, number) => {
                 part(all, session)?;
@@ -185,7 +286,7 @@ impl Engine {
             }
             Key::Seen(session, _) => {
                 part(all, session)?;
-                self.desk.uplinks.restore_seen(session, value).map_err(wrong)?;
+                self.uplinks.restore_seen(session, value).map_err(wrong)?;
             }
             Key::Body(number) => {
                 let mut reader = WireReader::new(value);
@@ -196,7 +297,9 @@ impl Engine {
             }
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
             Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
-            Key::Outgoing(number) => self.restore_outgoing(now, number, value).map_err(wrong)?,
+            Key::Outgoing(number) => {
+                self.outgoing.restore_outgoing(now, &mut self.desk, number, value).map_err(wrong)?;
+            }
             Key::Mark(name, shard) => {
                 let by = Got::read_stored(&mut WireReader::new(value)).map_err(wrong)?;
                 self.desk.exchanges.marks.restore(name, shard, by);
@@ -204,25 +307,46 @@ impl Engine {
             Key::Retained(tenant, topic) => {
                 let message = read_retained(value, now, tenant, topic).map_err(wrong)?;
                 all.done.retained += u64::from(!message.payload().is_empty());
-                self.restore_retained(now, tenant, message);
+                self.retained.restore_retained(now, &mut self.desk, tenant, message);
             }
             Key::Foreign => {}
         }
         Ok(())
     }
 
-    /// A QoS 2 packet id that a publisher has not released, with the name that its message crossed under, if it did.
-    fn restore_received(&mut self, all: &Restoration, id: PacketId, value: &[u8]) -> Result<(), WireError> {
-        let known = all.current.as_ref().map(|(_, restoring)| restoring.key);
-        let Some(session) = known.and_then(|key| self.desk.sessions.get_mut(key.0)) else { return Ok(()) };
-        session.flow_mut().received.insert(id);
-        if !value.is_empty() {
-            let exchange = Exchange::read_stored(&mut WireReader::new(value))?;
-            session.rare_mut().exchanges.push((id, exchange));
+    /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client
+    /// and lets no timers run before [`Engine::is_settled`] says so for all of them. Called for every shard of a
+    /// process, also for one that has taken nothing in.
+    ///
+    /// # Errors
+    /// When messages are missing that sessions are owed.
+    pub fn finish_restore(&mut self, now: Now) -> Result<Restored, RestoreError> {
+        let mut all = self.recovery.restoration.take().unwrap_or_default();
+        all.close_restored(&mut self.desk)?;
+        let mut missing = 0;
+        for (stored, restoring) in std::mem::take(&mut all.pending) {
+            missing += all.restore_queue(&mut self.desk, stored, restoring);
         }
-        Ok(())
+        if missing > 0 {
+            return Err(RestoreError::MissingMessages { messages: missing });
+        }
+        for key in std::mem::take(&mut all.broken_off) {
+            self.desk.sessions.store_session(&mut self.desk.journal, key);
+        }
+        let ticket = Ticket { connection: ConnectionKey { index: RESTORING_INDEX, generation: 0 }, sequence: 0 };
+        for shard in self.place.others() {
+            self.links.send(shard, Record::InterestBarrier { ticket });
+            self.peers.interest_under_way += 1;
+        }
+        self.rules.recheck();
+        self.recovery.replay = Some(all.replay);
+        self.go_on_restoring(now);
+        self.after_frame(now);
+        Ok(all.done)
     }
+}
 
+impl Subscribing<'_> {
     fn restore_session(
         &mut self,
         now: Now,
@@ -230,11 +354,11 @@ impl Engine {
         stored: StoredSession,
         record: SessionRecord,
     ) -> Result<(), WireError> {
-        if self.desk.find_session(record.tenant, &record.client_id).is_some() {
+        if self.desk.sessions.find_session(record.tenant, &record.client_id).is_some() {
             return Err(WireError { reading: "a client id that no other session has" });
         }
         let tenant = record.tenant;
-        let ends_at = record.ends_at_after_restart(now, self.mailbox_ends_at(now));
+        let ends_at = record.ends_at_after_restart(now, self.desk.settings.mailbox_ends_at(now));
         let mut session = Session {
             client_id: record.client_id,
             connection: None,
@@ -320,120 +444,5 @@ impl Engine {
             self.adopt_subscription(now, tenant, filter.as_str(), subscriber);
         }
         Ok(())
-    }
-
-    /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client
-    /// and lets no timers run before [`Engine::is_settled`] says so for all of them. Called for every shard of a
-    /// process, also for one that has taken nothing in.
-    ///
-    /// # Errors
-    /// When messages are missing that sessions are owed.
-    pub fn finish_restore(&mut self, now: Now) -> Result<Restored, RestoreError> {
-        let mut all = self.restoration.take().unwrap_or_default();
-        self.close_restored(&mut all)?;
-        let mut missing = 0;
-        for (stored, restoring) in std::mem::take(&mut all.pending) {
-            missing += self.restore_queue(&mut all, stored, restoring);
-        }
-        if missing > 0 {
-            return Err(RestoreError::MissingMessages { messages: missing });
-        }
-        for key in std::mem::take(&mut all.broken_off) {
-            self.desk.store_session(key);
-        }
-        let ticket = Ticket { connection: ConnectionKey { index: RESTORING_INDEX, generation: 0 }, sequence: 0 };
-        for shard in self.place.others() {
-            self.links.send(shard, Record::InterestBarrier { ticket });
-            self.interest_under_way += 1;
-        }
-        self.rules.recheck();
-        self.replay = Some(all.replay);
-        self.go_on_restoring(now);
-        self.after_frame(now);
-        Ok(all.done)
-    }
-
-    /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
-    fn close_restored(&mut self, all: &mut Restoration) -> Result<(), RestoreError> {
-        let Some((stored, mut restoring)) = all.current.take() else { return Ok(()) };
-        restoring.leave_tail(self.desk.queue_share());
-        let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
-        if restoring.entries.values().any(shares) {
-            all.pending.push((stored, restoring));
-            return Ok(());
-        }
-        match self.restore_queue(all, stored, restoring) {
-            0 => Ok(()),
-            messages => Err(RestoreError::MissingMessages { messages }),
-        }
-    }
-
-    /// Puts together what a session is owed; returns how many messages are missing.
-    fn restore_queue(&mut self, all: &mut Restoration, stored: StoredSession, restoring: Restoring) -> u64 {
-        let mut missing = 0;
-        let mut sent = Vec::new();
-        let mut queue = Vec::new();
-        let next = restoring.entries.keys().next_back().map_or(0, |last| *last).max(restoring.last);
-        for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
-            let Some(message) = all.message_of(&entry.content) else {
-                missing += 1;
-                continue;
-            };
-            let delivery = delivery(entry, message, number);
-            if number <= restoring.mailbox_from && record.is_none() && self.gives_up_restored(restoring.key, &delivery)
-            {
-                continue;
-            }
-            all.done.messages += 1;
-            match record {
-                Some(record) => sent.push((record, delivery)),
-                None => queue.push(delivery),
-            }
-        }
-        sent.sort_by_key(|(record, _)| record.order);
-        let last_sent = sent.last().map_or(0, |(record, _)| record.order);
-        let Some(session) = self.desk.sessions.get_mut(restoring.key.0) else { return missing };
-        if sent.is_empty() && queue.is_empty() && restoring.tail.is_none() {
-            session.settle();
-            if restoring.mailbox_from != 0 {
-                all.broken_off.push(restoring.key);
-            }
-            return missing;
-        }
-        debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
-        let of_uplink = session.is_uplink();
-        let flow = session.flow_mut();
-        flow.next_number = next.max(last_sent);
-        flow.mailbox_from = restoring.mailbox_from;
-        let unanswered = sent.into_iter().map(|(record, delivery)| {
-            let numbers = Numbers { entry: delivery.number, separate: true };
-            let keep = !record.released && (record.state != State::AwaitPubComp || of_uplink);
-            (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
-        });
-        let unanswered: Vec<_> = unanswered.collect();
-        let kept = unanswered.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
-        flow.inflight_bytes = kept.map(crate::session::Delivery::cost).sum();
-        match Inflight::from_entries(unanswered) {
-            Some(restored) => flow.inflight = restored,
-            None => missing += 1,
-        }
-        let queue_bytes: u64 = queue.iter().map(crate::session::Delivery::cost).sum();
-        flow.queue = queue.into_iter().collect();
-        flow.queue_bytes = queue_bytes;
-        if let Some(tail) = restoring.tail {
-            all.done.messages += tail.messages;
-            self.desk.stored_messages += tail.messages;
-            self.desk.stored_bytes += tail.bytes;
-            flow.tail = Some(Box::new(tail));
-        }
-        flow.note_taken_in();
-        let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
-        session.settle();
-        self.desk.queued_messages += waiting;
-        self.desk.queued_bytes += queue_bytes;
-        self.desk.memory += queue_bytes + inflight_bytes;
-        self.desk.count_runs(restoring.key);
-        self.desk.watch_expiry(restoring.key);
-        missing
     }
 }

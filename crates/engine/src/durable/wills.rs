@@ -2,9 +2,11 @@
 //! will that the client was promised with its CONNACK is published by the restart ([MQTT-3.1.2-8]). Wills of sessions
 //! that last are stored with these.
 
+use crate::durable::Journal;
+use crate::session::table::Sessions;
 use tidegate_mqtt::QoS;
 
-use crate::desk::{Desk, Timer};
+use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::now::Now;
@@ -19,26 +21,26 @@ fn is_kept(will: &Will) -> bool {
     will.message.qos != QoS::AtMostOnce || will.message.retain
 }
 
-impl Desk {
+impl Sessions {
     /// Stores the will of a session that is not stored itself, or forgets the one that is stored. A full store takes
     /// none.
-    pub(crate) fn store_will(&mut self, key: SessionKey) {
-        if !self.journal.is_on() {
+    pub(crate) fn store_will(&mut self, journal: &mut Journal, key: SessionKey) {
+        if !journal.is_on() {
             return;
         }
-        let Some(session) = self.sessions.get_mut(key.0) else { return };
+        let Some(session) = self.get_mut(key.0) else { return };
         let lasts = session.lasts() || session.is_uplink();
         let Some(rare) = session.rare.as_mut() else { return };
-        let kept = !lasts && !self.journal.full && rare.will.as_ref().is_some_and(is_kept);
+        let kept = !lasts && !journal.full && rare.will.as_ref().is_some_and(is_kept);
         if !kept {
             if let Some(stored) = rare.stored_will.take() {
-                self.journal.delete(Key::Will(stored));
+                journal.delete(Key::Will(stored));
             }
             return;
         }
-        let stored = *rare.stored_will.get_or_insert_with(|| self.journal.new_session());
-        let now = self.journal.now;
-        self.journal.put(Key::Will(stored), |out| SessionRecord::write_session(out, now, session));
+        let stored = *rare.stored_will.get_or_insert_with(|| journal.new_session());
+        let now = journal.now;
+        journal.put(Key::Will(stored), |out| SessionRecord::write_session(out, now, session));
     }
 }
 
@@ -46,7 +48,7 @@ impl Engine {
     /// Takes in the will of a client that was connected when the process ended: as a session that ends at once.
     pub(super) fn restore_will(&mut self, now: Now, number: StoredSession, value: &[u8]) -> Result<(), WireError> {
         let record = SessionRecord::read(value, now)?;
-        if self.desk.find_session(record.tenant, &record.client_id).is_some() {
+        if self.desk.sessions.find_session(record.tenant, &record.client_id).is_some() {
             return Err(WireError { reading: "a client id that no other session has" });
         }
         let will = record.will.ok_or(WireError { reading: "a will" })?;

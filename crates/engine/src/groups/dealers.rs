@@ -10,6 +10,12 @@
 //! the home is out of reach, and this process stands in for it, whoever has members deals, until the home is ready
 //! again.
 
+use crate::cluster::exchanges::Exchanges;
+use crate::desk::Desk;
+use crate::groups::Groups;
+use crate::link::Links;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use std::collections::BTreeSet;
 
 use super::joins::LateJoin;
@@ -194,79 +200,212 @@ impl Dealers {
 }
 
 impl Engine {
+    /// All members of this shard have taken their seats.
+    pub(crate) fn finish_dealing_anew(&mut self, now: Now) {
+        for shard in self.links.roster.others() {
+            let Some(other) = self.groups.dealers.other(shard) else { continue };
+            if std::mem::take(&mut other.telling) {
+                let (partitions, round) = (other.told_seats, other.told_round);
+                self.links.send_dealing(shard, DealingWord::Seats { partitions, round, all: true });
+            }
+        }
+        self.groups.tell_elsewhere(&mut self.links);
+        self.become_ready(now);
+        subscribing!(self).drop_groups_dealt_elsewhere(now);
+        self.confirm_late_joins(now);
+    }
+
+    /// Takes a word about dealing.
+    pub(crate) fn handle_dealing(&mut self, now: Now, from: ShardId, word: DealingWord) {
+        if let DealingWord::Dealt { name, partitions } = word {
+            return self.desk.exchanges.put_mark(
+                self.place,
+                &mut self.desk.journal,
+                name,
+                Got { groups: partitions, ..Got::NOBODY },
+            );
+        }
+        let Some(other) = self.groups.dealers.other(from) else { return };
+        match word {
+            DealingWord::Elsewhere { partitions } => {
+                other.elsewhere = partitions;
+                self.groups.unseat_those_elsewhere(from);
+                subscribing!(self).drop_groups_dealt_elsewhere(now);
+                self.confirm_late_joins(now);
+            }
+            DealingWord::Seats { partitions, round, all } => {
+                other.seated = if all { partitions } else { other.seated.among(other.claims).among(partitions) };
+                (other.claims, other.round, other.answered) = (partitions, round, Partitions::NONE);
+                self.groups.unseat_those_elsewhere(from);
+                self.become_ready(now);
+                subscribing!(self).drop_groups_dealt_elsewhere(now);
+            }
+            DealingWord::Ready { partitions, round } => {
+                if round == other.told_round {
+                    self.deal_at(now, from, partitions);
+                }
+            }
+            DealingWord::Dealt { .. } => {}
+        }
+    }
+
+    /// Tells those who wait for it that this shard knows all members of groups.
+    fn become_ready(&mut self, now: Now) {
+        let (roster, dealers) = (&self.links.roster, &self.groups.dealers);
+        let has_all = |partition| {
+            let seated = |shard: ShardId| dealers.others[usize::from(shard.0 & 63)].seated.has(partition);
+            roster.home_of(partition) == dealers.own
+                && !roster.stands_in(partition)
+                && roster.others().into_iter().all(seated)
+        };
+        let complete = Partitions::that(has_all);
+        let before = std::mem::replace(&mut self.groups.dealers.complete, complete);
+        for shard in self.links.roster.others() {
+            let Some(other) = self.groups.dealers.other(shard) else { continue };
+            let partitions = complete.among(other.seated).without(other.answered);
+            if !partitions.is_empty() {
+                other.answered = other.answered.with(partitions);
+                let round = other.round;
+                self.links.send_dealing(shard, DealingWord::Ready { partitions, round });
+            }
+        }
+        self.deal_at(now, self.place.shard, complete);
+        if !complete.without(before).is_empty() {
+            subscribing!(self).remove_forsaken_groups(now);
+        }
+    }
+
+    /// The home of partitions knows all members: it deals what is published here from now on.
+    fn deal_at(&mut self, now: Now, home: ShardId, partitions: Partitions) {
+        let roster = &self.links.roster;
+        let dealers = &mut self.groups.dealers;
+        let partitions = partitions.among(Partitions::that(|partition| roster.home_of(partition) == home));
+        let known = partitions.iter().all(|partition| dealers.dealer_of(partition) == home);
+        if known && partitions.among(dealers.open.with(dealers.unready)).is_empty() {
+            return;
+        }
+        for partition in partitions.iter() {
+            dealers.by_partition[usize::from(partition.0)] = home;
+        }
+        dealers.open = dealers.open.without(partitions);
+        dealers.unready = dealers.unready.without(partitions);
+        self.groups.tell_elsewhere(&mut self.links);
+        subscribing!(self).drop_groups_dealt_elsewhere(now);
+        self.confirm_late_joins(now);
+        self.forget_those_replaced(now);
+    }
+}
+
+impl Subscribing<'_> {
+    /// Forgets groups that this shard has dealt for, when no shard's messages are dealt here any more.
+    fn drop_groups_dealt_elsewhere(&mut self, now: Now) {
+        let dropped = self.groups.dealers.dealt_by_others(&self.links.roster);
+        let groups = self.groups.dealt.iter();
+        let of_those = groups.filter(|(_, group)| dropped.has(group.partition));
+        let names: Vec<(TenantId, Box<str>, Box<str>)> =
+            of_those.map(|(_, group)| (group.tenant, group.share.clone(), group.filter.clone())).collect();
+        for (tenant, share, filter) in names {
+            self.remove_group(now, crate::link::record::GroupName { tenant, share: &share, filter: &filter });
+        }
+    }
+}
+
+impl Groups {
     /// A table has come: begins to tell who deals. Members take their seats next. `decided` are partitions of which it
     /// says whether they had moved to a node that is gone.
-    pub(crate) fn begin_dealing_anew(&mut self, old: &Roster, decided: Partitions) {
-        for peer in old.peers().without(self.roster.peers()) {
-            self.groups.dealers.forget(peer);
+    pub(crate) fn begin_dealing_anew(&mut self, desk: &Desk, links: &mut Links, old: &Roster, decided: Partitions) {
+        for peer in old.peers().without(links.roster.peers()) {
+            self.dealers.forget(peer);
         }
-        for peer in self.roster.peers().without(old.peers()) {
-            self.groups.dealers.forget(peer);
+        for peer in links.roster.peers().without(old.peers()) {
+            self.dealers.forget(peer);
         }
         let was_missed = |partition| old.misses(partition) || decided.has(partition);
-        let taken = Partitions::that(|partition| was_missed(partition) && !self.roster.misses(partition));
-        self.groups.dealers.follow(old, &self.roster, taken);
-        for shard in self.roster.others() {
-            let partitions = Partitions::that(|partition| self.roster.home_of(partition) == shard);
+        let taken = Partitions::that(|partition| was_missed(partition) && !links.roster.misses(partition));
+        self.dealers.follow(old, &links.roster, taken);
+        for shard in links.roster.others() {
+            let partitions = Partitions::that(|partition| links.roster.home_of(partition) == shard);
             // Whoever has taken a place answers anew, behind all that is wanted there.
             let took = !partitions.among(taken).is_empty();
-            let Some(other) = self.groups.dealers.other(shard).filter(|it| took || it.told_seats != partitions) else {
+            let Some(other) = self.dealers.other(shard).filter(|it| took || it.told_seats != partitions) else {
                 continue;
             };
             let before = std::mem::replace(&mut other.told_seats, partitions);
             other.told_round = other.told_round.wrapping_add(1);
             other.telling = true;
             let round = other.told_round;
-            self.send_dealing(shard, DealingWord::Seats { partitions, round, all: false });
-            self.tell_dealt_before(shard, if took { partitions } else { partitions.without(before) });
+            links.send_dealing(shard, DealingWord::Seats { partitions, round, all: false });
+            desk.exchanges.tell_dealt_before(links, shard, if took { partitions } else { partitions.without(before) });
         }
-    }
-
-    /// A shard becomes the home of partitions: it is told which messages their groups were dealt here, before it hears
-    /// that all members have their seats and deals. Whoever was told so before may be dead.
-    fn tell_dealt_before(&mut self, home: ShardId, partitions: Partitions) {
-        let all: Vec<_> = self.desk.exchanges.marks.dealt_to(partitions).collect();
-        for (name, partitions) in all {
-            self.send_dealing(home, DealingWord::Dealt { name, partitions });
-        }
-    }
-
-    /// All members of this shard have taken their seats.
-    pub(crate) fn finish_dealing_anew(&mut self, now: Now) {
-        for shard in self.roster.others() {
-            let Some(other) = self.groups.dealers.other(shard) else { continue };
-            if std::mem::take(&mut other.telling) {
-                let (partitions, round) = (other.told_seats, other.told_round);
-                self.send_dealing(shard, DealingWord::Seats { partitions, round, all: true });
-            }
-        }
-        self.tell_elsewhere();
-        self.become_ready(now);
-        self.drop_groups_dealt_elsewhere(now);
-        self.confirm_late_joins(now);
-    }
-
-    fn send_dealing(&mut self, shard: ShardId, word: DealingWord) {
-        self.links.send(shard, Record::Dealing(word));
     }
 
     /// A message of this name is dealt here to groups of these partitions: those who are to be their homes next are
     /// told so.
-    pub(crate) fn tell_next_homes(&mut self, name: ExchangeName, partitions: Partitions) {
-        let (own, roster) = (self.place.shard, &self.roster);
-        let stays = |partition| roster.home_of(partition) == own && !self.desk.transfers.leaves(partition);
+    pub(crate) fn tell_next_homes(
+        &mut self,
+        desk: &mut Desk,
+        links: &mut Links,
+        name: ExchangeName,
+        partitions: Partitions,
+    ) {
+        let (own, roster) = (links.place.shard, &links.roster);
+        let stays = |partition| roster.home_of(partition) == own && !desk.transfers.leaves(partition);
         let mut partitions = partitions.without(Partitions::that(stays));
         if !partitions.is_empty() {
-            partitions = partitions.among(self.groups.dealt.iter().map(|(_, group)| group.partition).collect());
+            partitions = partitions.among(self.dealt.iter().map(|(_, group)| group.partition).collect());
         }
-        self.tell_homes(name, partitions);
+        links.tell_homes(desk, name, partitions);
+    }
+
+    /// Tells who is not the dealer of what is published here, where that has changed.
+    fn tell_elsewhere(&mut self, links: &mut Links) {
+        for shard in links.roster.others() {
+            let dealers = &self.dealers;
+            let partitions = Partitions::that(|partition| dealers.dealer_of(partition) != shard).without(dealers.open);
+            let Some(other) = self.dealers.other(shard) else { continue };
+            if std::mem::replace(&mut other.told_elsewhere, partitions) != partitions {
+                links.send_dealing(shard, DealingWord::Elsewhere { partitions });
+            }
+        }
+    }
+
+    /// A shard for which this one neither deals nor is the home tells it of no member that leaves. So its members keep
+    /// no seats here for the case that this shard is the home once more before it has forgotten the group.
+    fn unseat_those_elsewhere(&mut self, peer: ShardId) {
+        let Some(other) = self.dealers.other(peer) else { return };
+        let partitions = other.elsewhere.without(other.claims);
+        self.unseat(peer, partitions);
+    }
+
+    /// The shards where the members of a group have seats: its home, and whoever deals meanwhile.
+    pub(super) fn tables_of(&self, roster: &Roster, partition: PartitionId) -> impl Iterator<Item = ShardId> + use<> {
+        let (home, dealer) = (roster.home_of(partition), self.dealers.dealer_of(partition));
+        let dealer = Some(dealer).filter(|dealer| *dealer != home && roster.has(*dealer));
+        std::iter::once(home).chain(dealer)
+    }
+}
+
+impl Exchanges {
+    /// A shard becomes the home of partitions: it is told which messages their groups were dealt here, before it hears
+    /// that all members have their seats and deals. Whoever was told so before may be dead.
+    fn tell_dealt_before(&self, links: &mut Links, home: ShardId, partitions: Partitions) {
+        let all: Vec<_> = self.marks.dealt_to(partitions).collect();
+        for (name, partitions) in all {
+            links.send_dealing(home, DealingWord::Dealt { name, partitions });
+        }
+    }
+}
+
+impl Links {
+    fn send_dealing(&mut self, shard: ShardId, word: DealingWord) {
+        self.send(shard, Record::Dealing(word));
     }
 
     /// Tells the homes of these partitions, the next ones of those that move, that a message of this name was dealt to
     /// their groups.
-    pub(crate) fn tell_homes(&mut self, name: ExchangeName, partitions: Partitions) {
+    pub(crate) fn tell_homes(&mut self, desk: &mut Desk, name: ExchangeName, partitions: Partitions) {
         let own = self.place.shard;
-        let transfers = &mut self.desk.transfers;
+        let transfers = &mut desk.transfers;
         let mut next: Vec<(ShardId, Partitions)> = Vec::new();
         for partition in partitions.iter() {
             let home = transfers.new_home(partition).unwrap_or_else(|| self.roster.home_of(partition));
@@ -283,120 +422,6 @@ impl Engine {
         for (home, partitions) in next {
             self.send_dealing(home, DealingWord::Dealt { name, partitions });
         }
-    }
-
-    /// Tells who is not the dealer of what is published here, where that has changed.
-    fn tell_elsewhere(&mut self) {
-        for shard in self.roster.others() {
-            let dealers = &self.groups.dealers;
-            let partitions = Partitions::that(|partition| dealers.dealer_of(partition) != shard).without(dealers.open);
-            let Some(other) = self.groups.dealers.other(shard) else { continue };
-            if std::mem::replace(&mut other.told_elsewhere, partitions) != partitions {
-                self.send_dealing(shard, DealingWord::Elsewhere { partitions });
-            }
-        }
-    }
-
-    /// Takes a word about dealing.
-    pub(crate) fn handle_dealing(&mut self, now: Now, from: ShardId, word: DealingWord) {
-        if let DealingWord::Dealt { name, partitions } = word {
-            return self.put_mark(name, Got { groups: partitions, ..Got::NOBODY });
-        }
-        let Some(other) = self.groups.dealers.other(from) else { return };
-        match word {
-            DealingWord::Elsewhere { partitions } => {
-                other.elsewhere = partitions;
-                self.unseat_those_elsewhere(from);
-                self.drop_groups_dealt_elsewhere(now);
-                self.confirm_late_joins(now);
-            }
-            DealingWord::Seats { partitions, round, all } => {
-                other.seated = if all { partitions } else { other.seated.among(other.claims).among(partitions) };
-                (other.claims, other.round, other.answered) = (partitions, round, Partitions::NONE);
-                self.unseat_those_elsewhere(from);
-                self.become_ready(now);
-                self.drop_groups_dealt_elsewhere(now);
-            }
-            DealingWord::Ready { partitions, round } => {
-                if round == other.told_round {
-                    self.deal_at(now, from, partitions);
-                }
-            }
-            DealingWord::Dealt { .. } => {}
-        }
-    }
-
-    /// A shard for which this one neither deals nor is the home tells it of no member that leaves. So its members keep
-    /// no seats here for the case that this shard is the home once more before it has forgotten the group.
-    fn unseat_those_elsewhere(&mut self, peer: ShardId) {
-        let Some(other) = self.groups.dealers.other(peer) else { return };
-        let partitions = other.elsewhere.without(other.claims);
-        self.unseat(peer, partitions);
-    }
-
-    /// Tells those who wait for it that this shard knows all members of groups.
-    fn become_ready(&mut self, now: Now) {
-        let (roster, dealers) = (&self.roster, &self.groups.dealers);
-        let has_all = |partition| {
-            let seated = |shard: ShardId| dealers.others[usize::from(shard.0 & 63)].seated.has(partition);
-            roster.home_of(partition) == dealers.own
-                && !roster.stands_in(partition)
-                && roster.others().into_iter().all(seated)
-        };
-        let complete = Partitions::that(has_all);
-        let before = std::mem::replace(&mut self.groups.dealers.complete, complete);
-        for shard in self.roster.others() {
-            let Some(other) = self.groups.dealers.other(shard) else { continue };
-            let partitions = complete.among(other.seated).without(other.answered);
-            if !partitions.is_empty() {
-                other.answered = other.answered.with(partitions);
-                let round = other.round;
-                self.send_dealing(shard, DealingWord::Ready { partitions, round });
-            }
-        }
-        self.deal_at(now, self.place.shard, complete);
-        if !complete.without(before).is_empty() {
-            self.remove_forsaken_groups(now);
-        }
-    }
-
-    /// The home of partitions knows all members: it deals what is published here from now on.
-    fn deal_at(&mut self, now: Now, home: ShardId, partitions: Partitions) {
-        let roster = &self.roster;
-        let dealers = &mut self.groups.dealers;
-        let partitions = partitions.among(Partitions::that(|partition| roster.home_of(partition) == home));
-        let known = partitions.iter().all(|partition| dealers.dealer_of(partition) == home);
-        if known && partitions.among(dealers.open.with(dealers.unready)).is_empty() {
-            return;
-        }
-        for partition in partitions.iter() {
-            dealers.by_partition[usize::from(partition.0)] = home;
-        }
-        dealers.open = dealers.open.without(partitions);
-        dealers.unready = dealers.unready.without(partitions);
-        self.tell_elsewhere();
-        self.drop_groups_dealt_elsewhere(now);
-        self.confirm_late_joins(now);
-        self.forget_those_replaced(now);
-    }
-
-    /// Forgets groups that this shard has dealt for, when no shard's messages are dealt here any more.
-    fn drop_groups_dealt_elsewhere(&mut self, now: Now) {
-        let dropped = self.groups.dealers.dealt_by_others(&self.roster);
-        let groups = self.groups.dealt.iter();
-        let of_those = groups.filter(|(_, group)| dropped.has(group.partition));
-        let names: Vec<(TenantId, Box<str>, Box<str>)> =
-            of_those.map(|(_, group)| (group.tenant, group.share.clone(), group.filter.clone())).collect();
-        for (tenant, share, filter) in names {
-            self.remove_group(now, crate::link::record::GroupName { tenant, share: &share, filter: &filter });
-        }
-    }
-
-    /// The shards where the members of a group have seats: its home, and whoever deals meanwhile.
-    pub(super) fn tables_of(&self, partition: PartitionId) -> impl Iterator<Item = ShardId> + use<> {
-        let (home, dealer) = (self.roster.home_of(partition), self.groups.dealers.dealer_of(partition));
-        let dealer = Some(dealer).filter(|dealer| *dealer != home && self.roster.has(*dealer));
-        std::iter::once(home).chain(dealer)
     }
 }
 

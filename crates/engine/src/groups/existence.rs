@@ -5,20 +5,24 @@
 //! before it has heard of everybody who may be in them; and one whose groups get another home tells that home of each,
 //! whether it has members or not: it may hear later than the home that a node is gone.
 
+use crate::cluster::peers::Peers;
 use crate::cluster::roster::Roster;
-use crate::engine::Engine;
+use crate::desk::Desk;
+use crate::groups::Groups;
 use crate::groups::group_partition;
 use crate::ids::{PartitionId, TenantId};
+use crate::link::Links;
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, Record};
 use crate::now::Now;
+use crate::subscribe::subscribing::Subscribing;
 use crate::topics::GroupKey;
 
-impl Engine {
+impl Subscribing<'_> {
     /// A group is dealt here, if it was not before. Says under which key, and how many shards were told of it and will
     /// confirm that.
     pub(super) fn make_group(&mut self, now: Now, group: GroupName<'_>, ticket: Option<Ticket>) -> (GroupKey, u16) {
-        let strategy = self.desk.uplinks.strategy(group.tenant).unwrap_or(self.settings.shared.strategy);
+        let strategy = self.uplinks.brokers.config.strategy(group.tenant).unwrap_or(self.desk.settings.shared.strategy);
         let key = self.groups.find_or_make(group, strategy);
         let added = self.index.add_group(group.tenant, group.filter, key);
         if !added.first_local {
@@ -39,30 +43,14 @@ impl Engine {
         }
     }
 
-    /// A group is about to be dealt here. Where its member has yet to hear that the home is another shard, that one
-    /// hears of the group by this one.
-    pub(super) fn tell_home_of_new(&mut self, group: GroupName<'_>) {
-        let home = self.roster.home_of(group_partition(group.tenant, group.share, group.filter));
-        if home != self.place.shard && self.groups.find(group).is_none() {
-            self.links.send(home, Record::GroupExists { group });
-        }
-    }
-
-    /// Groups that are dealt here have another home, which is told of them before it hears that all members of this
-    /// shard have their seats.
-    pub(crate) fn tell_homes_of_groups(&mut self, old: &Roster) {
-        for (_, dealt) in self.groups.dealt.iter() {
-            let home = self.roster.home_of(dealt.partition);
-            if home != self.place.shard && home != old.home_of(dealt.partition) {
-                let group = GroupName { tenant: dealt.tenant, share: &dealt.share, filter: &dealt.filter };
-                self.links.send(home, Record::GroupExists { group });
-            }
-        }
-    }
-
     /// A group is dealt at another shard, and this one is its next home.
     pub(crate) fn handle_group_exists(&mut self, now: Now, group: GroupName<'_>) {
-        if !self.knows_all_members(group_partition(group.tenant, group.share, group.filter)) {
+        if !self.groups.knows_all_members(
+            self.desk,
+            self.peers,
+            &self.links.roster,
+            group_partition(group.tenant, group.share, group.filter),
+        ) {
             self.make_group(now, group, None);
         }
     }
@@ -70,17 +58,48 @@ impl Engine {
     /// Forgets groups without members, as far as it is known that they have none.
     pub(crate) fn remove_forsaken_groups(&mut self, now: Now) {
         let empty = self.groups.dealt.iter().filter(|(_, dealt)| dealt.members.is_empty());
-        let forsaken = empty.filter(|(_, dealt)| self.knows_all_members(dealt.partition));
+        let forsaken = empty.filter(|(_, dealt)| {
+            self.groups.knows_all_members(self.desk, self.peers, &self.links.roster, dealt.partition)
+        });
         let names: Vec<(TenantId, Box<str>, Box<str>)> =
             forsaken.map(|(_, dealt)| (dealt.tenant, dealt.share.clone(), dealt.filter.clone())).collect();
         for (tenant, share, filter) in names {
             self.remove_group(now, GroupName { tenant, share: &share, filter: &filter });
         }
     }
+}
+
+impl Groups {
+    /// A group is about to be dealt here. Where its member has yet to hear that the home is another shard, that one
+    /// hears of the group by this one.
+    pub(super) fn tell_home_of_new(&mut self, links: &mut Links, group: GroupName<'_>) {
+        let home = links.roster.home_of(group_partition(group.tenant, group.share, group.filter));
+        if home != links.place.shard && self.find(group).is_none() {
+            links.send(home, Record::GroupExists { group });
+        }
+    }
+
+    /// Groups that are dealt here have another home, which is told of them before it hears that all members of this
+    /// shard have their seats.
+    pub(crate) fn tell_homes_of_groups(&mut self, links: &mut Links, old: &Roster) {
+        for (_, dealt) in self.dealt.iter() {
+            let home = links.roster.home_of(dealt.partition);
+            if home != links.place.shard && home != old.home_of(dealt.partition) {
+                let group = GroupName { tenant: dealt.tenant, share: &dealt.share, filter: &dealt.filter };
+                links.send(home, Record::GroupExists { group });
+            }
+        }
+    }
 
     /// Whether whoever is in a group of a partition has a seat here: nobody who was at a node that is gone is to come,
     /// and all others have said so.
-    pub(super) fn knows_all_members(&self, partition: PartitionId) -> bool {
-        !self.awaits_somebody() && self.groups.dealers.is_told_all(&self.roster, partition)
+    pub(super) fn knows_all_members(
+        &self,
+        desk: &Desk,
+        peers: &Peers,
+        roster: &Roster,
+        partition: PartitionId,
+    ) -> bool {
+        !peers.awaits_somebody(roster, self, &desk.transfers) && self.dealers.is_told_all(roster, partition)
     }
 }

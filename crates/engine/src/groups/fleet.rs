@@ -7,18 +7,20 @@ use crate::hash::hash_bytes;
 use crate::ids::SessionKey;
 use crate::link::record::GroupName;
 use crate::message::Publication;
+use crate::orchestrator::uplink::Uplinks;
 
 /// The broker that gets a message, by the policy of the fleet. Of those that are there, one that is not to have it, or
 /// had better not, gets it only if there is no other. `None` when none is there.
 pub(super) fn pick_broker(
     members: &mut Group<Receiver, Seat>,
     desk: &Desk,
+    uplinks: &Uplinks,
     publication: &Publication<'_>,
     topic: u64,
     not_to: Option<Receiver>,
 ) -> Option<usize> {
     let session = |member: &Member<Receiver, Seat>| SessionKey(member.receiver.1);
-    let unfit = |member: &Member<Receiver, Seat>| desk.uplinks.is_unfit(session(member), publication.topic);
+    let unfit = |member: &Member<Receiver, Seat>| uplinks.is_unfit(session(member), publication.topic);
     let avoided = |member: &Member<Receiver, Seat>| Some(member.receiver) == not_to;
     if members.online() == 0 {
         return None;
@@ -30,8 +32,8 @@ pub(super) fn pick_broker(
             place.or_else(|| members.pick_by_topic(topic, unfit)).or_else(|| members.pick_by_topic(topic, avoided));
         return place.or_else(|| members.pick_by_topic(topic, |_| false));
     }
-    if desk.uplinks.goes_by_load() {
-        let load = |member: &Member<Receiver, Seat>| (unfit(member), desk.load_of(session(member)));
+    if uplinks.brokers.config.goes_by_load() {
+        let load = |member: &Member<Receiver, Seat>| (unfit(member), uplinks.brokers.load_of(desk, session(member)));
         return members.least(load, |member| avoided(member) || unfit(member));
     }
     let publisher = publication.publisher;
@@ -44,9 +46,9 @@ pub(super) fn pick_broker(
 
 impl Groups {
     /// The session of the broker that messages of a topic go to at present, where the topic decides.
-    pub(crate) fn broker_of_topic(&self, desk: &Desk, group: GroupName<'_>, topic: &str) -> Option<SessionKey> {
+    pub(crate) fn broker_of_topic(&self, uplinks: &Uplinks, group: GroupName<'_>, topic: &str) -> Option<SessionKey> {
         let members = &self.dealt.get(self.find(group)?.0)?.members;
-        let unfit = |member: &Member<Receiver, Seat>| desk.uplinks.is_unfit(SessionKey(member.receiver.1), topic);
+        let unfit = |member: &Member<Receiver, Seat>| uplinks.is_unfit(SessionKey(member.receiver.1), topic);
         let hash = hash_bytes(0, topic.as_bytes());
         let place = members.pick_by_topic(hash, unfit).or_else(|| members.pick_by_topic(hash, |_| false))?;
         members.members().get(place).map(|member| SessionKey(member.receiver.1))

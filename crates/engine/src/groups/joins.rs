@@ -7,6 +7,7 @@
 use super::JOINING_INDEX;
 use crate::cluster::roster::Roster;
 use crate::engine::Engine;
+use crate::groups::Groups;
 use crate::ids::{PartitionId, ShardId};
 use crate::link::envelope::Ticket;
 use crate::now::Now;
@@ -29,21 +30,12 @@ impl super::Dealers {
 }
 
 impl Engine {
-    /// Notes a join that is not to be confirmed yet; says whether it is one.
-    pub(super) fn joins_late(&mut self, from: ShardId, partition: PartitionId, ticket: Ticket) -> bool {
-        let early = self.groups.dealers.is_early(&self.roster, from, partition);
-        if early {
-            self.groups.dealers.late_joins.push(LateJoin { partition, from, ticket });
-        }
-        early
-    }
-
     /// Some shard's messages are dealt elsewhere than before: confirms the joins that have waited for it.
     pub(super) fn confirm_late_joins(&mut self, now: Now) {
         if self.groups.dealers.late_joins.is_empty() {
             return;
         }
-        let (dealers, roster) = (&self.groups.dealers, &self.roster);
+        let (dealers, roster) = (&self.groups.dealers, &self.links.roster);
         let is_early = |join: &LateJoin| dealers.is_early(roster, join.from, join.partition);
         let (wait, ready): (Vec<_>, Vec<_>) = dealers.late_joins.iter().copied().partition(is_early);
         self.groups.dealers.late_joins = wait;
@@ -54,5 +46,22 @@ impl Engine {
                 self.confirm(now, ticket, None, false);
             }
         }
+    }
+}
+
+impl Groups {
+    /// Notes a join that is not to be confirmed yet; says whether it is one.
+    pub(super) fn joins_late(
+        &mut self,
+        roster: &Roster,
+        from: ShardId,
+        partition: PartitionId,
+        ticket: Ticket,
+    ) -> bool {
+        let early = self.dealers.is_early(roster, from, partition);
+        if early {
+            self.dealers.late_joins.push(LateJoin { partition, from, ticket });
+        }
+        early
     }
 }

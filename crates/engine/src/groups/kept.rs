@@ -8,6 +8,10 @@
 mod bound;
 mod taken_over;
 
+use crate::desk::Desk;
+use crate::groups::Groups;
+use crate::groups::dealing::Dealing;
+use crate::link::Links;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,13 +22,12 @@ use tidegate_mqtt::QoS;
 use super::{Receiver, group_partition};
 use crate::desk::Timer;
 use crate::durable::{Key, Way};
-use crate::engine::Engine;
 use crate::ids::{ShardId, TenantId};
 use crate::link::promised::Promised;
 use crate::link::record::{GroupName, Record};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
-use crate::publish::dispatch::{Reach, Source, reach};
+use crate::publish::dispatch::Source;
 use crate::telling::reason::Reason;
 use crate::topics::GroupKey;
 
@@ -205,12 +208,14 @@ impl Kept {
     }
 }
 
-impl Reach<'_> {
+impl Kept {
     /// Keeps a message that goes to a shard of another node for a group, or notes that `again` goes there. Returns its id; 0 for one
     /// that is not kept, since it is of QoS 0 or there is no room.
+    #[expect(clippy::too_many_arguments, reason = "all that is kept of a message")]
     pub(super) fn keep_deal(
         &mut self,
         now: Now,
+        desk: &mut Desk,
         publication: &mut Publication<'_>,
         group: (&str, &str),
         (at, client): (ShardId, u64),
@@ -218,64 +223,66 @@ impl Reach<'_> {
         again: u64,
     ) -> u64 {
         if again != 0 {
-            self.groups.kept.put(again, Some(at), now.monotonic);
+            self.put(again, Some(at), now.monotonic);
             return again;
         }
         if publication.qos == QoS::AtMostOnce {
             return 0;
         }
         let message = publication.keep();
-        if self.groups.kept.bytes + message.cost() > self.desk.settings.limits.kept_deal_bytes {
-            self.desk.counters.deals_not_kept += 1;
+        if self.bytes + message.cost() > desk.settings.limits.kept_deal_bytes {
+            desk.counters.deals_not_kept += 1;
             return 0;
         }
-        self.keep_message(now, message, group, Some(at), client, hops)
-    }
-
-    /// A group of this shard has nobody to deal a message to. If its members were at a node whose place another one is to take, or are about to
-    /// leave for one that is gone, the message waits for them; it has come to its end if they were not.
-    #[cold]
-    pub(super) fn keep_for_who_comes(&mut self, now: Now, key: GroupKey, publication: &mut Publication<'_>) {
-        let leave = self.groups.members(key).next().is_some();
-        let told = self.groups.partition_of(key).is_some_and(|it| self.groups.dealers.is_told_all(self.roster, it));
-        let awaits = leave || !told || self.roster.misses_any() || self.groups.dealers.miss_any();
-        let name = self.groups.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
-        match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
-            Some((share, filter)) => self.wait_for_member(now, (&share, &filter), publication),
-            None => self.desk.discard_publication(Reason::NoGroupMember, publication),
-        }
+        self.keep_message(now, desk, message, group, Some(at), client, hops)
     }
 
     /// Keeps a message until its group has a member. Where there is no room it is dropped, and a publisher at QoS 1 hears that it was not taken.
-    fn wait_for_member(&mut self, now: Now, group: (&str, &str), publication: &mut Publication<'_>) {
+    pub(super) fn wait_for_member(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        group: (&str, &str),
+        publication: &mut Publication<'_>,
+    ) {
         let message = publication.keep();
-        if self.groups.kept.bytes + message.cost() > self.desk.settings.limits.kept_deal_bytes {
-            self.desk.gave_up = true;
-            self.desk.counters.deals_not_kept += 1;
-            return self.desk.discard_publication(Reason::NoGroupMember, publication);
+        if self.bytes + message.cost() > desk.settings.limits.kept_deal_bytes {
+            desk.gave_up = true;
+            desk.counters.deals_not_kept += 1;
+            return desk.discard_publication(Reason::NoGroupMember, publication);
         }
-        self.keep_message(now, message, group, None, 0, 1);
+        self.keep_message(now, desk, message, group, None, 0, 1);
     }
 
     /// Keeps a message of a group that is at a shard of another node, or nowhere.
+    #[expect(clippy::too_many_arguments, reason = "all that is kept of a message")]
     fn keep_message(
         &mut self,
         now: Now,
+        desk: &mut Desk,
         message: MessageRef,
         (share, filter): (&str, &str),
         at: Option<ShardId>,
         client: u64,
         hops: u8,
     ) -> u64 {
-        let id = self.groups.kept.new_id();
-        self.keep_as(now, id, message, (share, filter), at, client, hops)
+        let id = self.new_id();
+        self.keep_as(now, desk, id, message, (share, filter), at, client, hops)
     }
 
     /// Keeps what an earlier process or another shard had given to somebody, until it is known who is there. It may have come before.
-    pub(crate) fn keep_left(&mut self, now: Now, message: &MessageRef, group: (&str, &str), client: u64, id: u64) {
-        if !self.groups.kept.has(id) {
-            self.keep_as(now, id, Rc::clone(message), group, None, client, 1);
-            self.groups.kept.set_doubt(id, Doubt::Open);
+    pub(crate) fn keep_left(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        message: &MessageRef,
+        group: (&str, &str),
+        client: u64,
+        id: u64,
+    ) {
+        if !self.has(id) {
+            self.keep_as(now, desk, id, Rc::clone(message), group, None, client, 1);
+            self.set_doubt(id, Doubt::Open);
         }
     }
 
@@ -283,6 +290,7 @@ impl Reach<'_> {
     fn keep_as(
         &mut self,
         now: Now,
+        desk: &mut Desk,
         id: u64,
         message: MessageRef,
         (share, filter): (&str, &str),
@@ -293,76 +301,83 @@ impl Reach<'_> {
         let client = if message.qos == QoS::ExactlyOnce { client } else { 0 };
         let (share, filter): (Box<str>, Box<str>) = (share.into(), filter.into());
         let mut stored = 0;
-        if self.desk.journal.is_on() {
+        if desk.journal.is_on() {
             let way = Way::Deal { share: share.clone(), filter: filter.clone(), client, id };
-            stored = self.desk.journal.put_crossing(&message.publication(), &way);
+            stored = desk.journal.put_crossing(&message.publication(), &way);
         }
-        self.desk.memory += message.cost();
-        let (since, order) = (now.monotonic, self.groups.kept.added);
+        desk.memory += message.cost();
+        let (since, order) = (now.monotonic, self.added);
         let deal = Deal { share, filter, message, at, client, stored, hops, doubt: Doubt::None, since, order };
-        self.groups.kept.add(id, deal);
-        if at.is_none() && self.groups.kept.due.is_none() {
-            self.set_deal_timer(now.monotonic.plus(WAIT_MS));
+        self.add(id, deal);
+        if at.is_none() && self.due.is_none() {
+            self.set_deal_timer(desk, now.monotonic.plus(WAIT_MS));
         }
         id
     }
 
-    fn set_deal_timer(&mut self, due: Millis) {
-        self.groups.kept.due = Some(due);
-        self.desk.timers.set(due, Timer::Deals);
+    fn set_deal_timer(&mut self, desk: &mut Desk, due: Millis) {
+        self.due = Some(due);
+        desk.timers.set(due, Timer::Deals);
     }
 
     /// Nobody has to keep this message any more.
-    pub(super) fn forget_deal(&mut self, id: u64) -> Option<MessageRef> {
-        let deal = self.groups.kept.remove(id)?;
-        self.desk.memory -= deal.message.cost();
+    pub(crate) fn forget_deal(&mut self, desk: &mut Desk, id: u64) -> Option<MessageRef> {
+        let deal = self.remove(id)?;
+        desk.memory -= deal.message.cost();
         if deal.stored != 0 {
-            self.desk.journal.delete(Key::Crossing(deal.stored));
+            desk.journal.delete(Key::Crossing(deal.stored));
         }
         Some(deal.message)
     }
 }
 
-impl Engine {
-    /// Another node answers for a message that was kept here, or it has come to its end there.
-    pub(crate) fn handle_dealt(&mut self, id: u64) {
-        reach!(self).forget_deal(id);
-    }
-
-    /// Tells groups of other nodes what has come to its end here.
-    #[inline]
-    pub(crate) fn tell_dealt(&mut self) {
-        if !self.groups.kept.has_done() {
-            return;
-        }
-        let done = std::mem::take(&mut *self.groups.kept.done.borrow_mut());
-        // What has become of it may have to be kept: where it is dead, or was given to another.
-        let is_open = self.desk.journal.has_uncommitted();
-        let batch = if is_open { self.desk.journal.promised_batch() } else { None };
-        for (home, id) in done {
-            if home == self.place.shard {
-                reach!(self).forget_deal(id);
-            } else if self.roster.has(home) {
-                self.links.answer(home, Promised::Dealt { id }, batch);
-            }
+impl Groups {
+    /// A group of this shard has nobody to deal a message to. If its members were at a node whose place another one is to take, or are about to
+    /// leave for one that is gone, the message waits for them; it has come to its end if they were not.
+    #[cold]
+    pub(super) fn keep_for_who_comes(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        links: &mut Links,
+        key: GroupKey,
+        publication: &mut Publication<'_>,
+    ) {
+        let leave = self.members(key).next().is_some();
+        let told = self.partition_of(key).is_some_and(|it| self.dealers.is_told_all(&links.roster, it));
+        let awaits = leave || !told || links.roster.misses_any() || self.dealers.miss_any();
+        let name = self.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
+        match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
+            Some((share, filter)) => self.kept.wait_for_member(now, desk, (&share, &filter), publication),
+            None => desk.discard_publication(Reason::NoGroupMember, publication),
         }
     }
+}
 
-    /// A shard of another node is no more. What it did not answer for is nowhere.
-    pub(crate) fn lose_deals_of(&mut self, now: Now, peer: ShardId) {
-        let lost = self.groups.kept.ids(|deal| deal.at == Some(peer));
-        for id in &lost {
-            self.groups.kept.put(*id, None, now.monotonic);
-            self.groups.kept.set_doubt(*id, Doubt::Open);
+impl Dealing<'_> {
+    /// Gives a message to the shard where its group is dealt, for any member but `not_to`. `of` is the deal that it comes from, `again` the id under
+    /// which it is kept here already. Where `client` is not 0 it is for this one alone, and is kept there under the same id.
+    pub(super) fn send_to_group(
+        &mut self,
+        now: Now,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        (home, not_to): Receiver,
+        (of, again, client): (u64, u64, u64),
+    ) {
+        let names = (group.share, group.filter);
+        let (mut id, mut crossing) = (0, None);
+        if client == 0 && self.links.roster.is_own(home) {
+            self.groups.kept.forget_deal(self.desk, again);
+            crossing =
+                self.desk.crossings.cross_for_group(&mut self.desk.journal, self.links, publication, names, home);
+        } else if of == 0 {
+            id = self.groups.kept.keep_deal(now, self.desk, publication, names, (home, 0), source.hops, again);
         }
-        if !lost.is_empty() && self.groups.kept.due.is_none() {
-            reach!(self).set_deal_timer(now.monotonic.plus(WAIT_MS));
-        }
-    }
-
-    /// A message has no member to go to for now: it waits for one.
-    pub(crate) fn wait_for_members(&mut self, now: Now, group: GroupName<'_>, publication: &mut Publication<'_>) {
-        reach!(self).wait_for_member(now, (group.share, group.filter), publication);
+        let envelope = source.envelope(self.desk, 0, publication, None);
+        self.links.send(home, Record::Return { group, not_to, of, id, client, envelope });
+        self.links.send_crossing(home, crossing);
     }
 
     /// Deals what waits, as far as there is somebody for it.
@@ -393,76 +408,87 @@ impl Engine {
         let tenant: TenantId = message.tenant;
         let mut publication = message.publication();
         if message.is_expired(now.monotonic) {
-            reach!(self).forget_deal(id);
+            self.groups.kept.forget_deal(self.desk, id);
             return self.desk.discard_publication(Reason::MessageExpired, &mut publication);
         }
         let group = GroupName { tenant, share: &share, filter: &filter };
         let partition = group_partition(tenant, &share, &filter);
-        if self.roster.misses(partition) || self.desk.moving.has(partition) {
+        if self.links.roster.misses(partition) || self.desk.moving.has(partition) {
             // Who deals for the group is about to be known.
             return;
         }
-        let home = self.roster.home_of(partition);
-        let source = Source { hops, ..Source::inside(self.place.shard, now) };
-        if home != self.place.shard {
+        let home = self.links.roster.home_of(partition);
+        let source = Source { hops, ..Source::inside(self.links.place.shard, now) };
+        if home != self.links.place.shard {
             return self.send_to_group(now, group, &mut publication, &source, (home, u32::MAX), (0, id, client));
         }
         let Some(key) = self.groups.find(group) else {
             if last {
-                reach!(self).forget_deal(id);
+                self.groups.kept.forget_deal(self.desk, id);
                 self.desk.discard_publication(Reason::NoGroupMember, &mut publication);
             }
             return;
         };
-        let same = (client != 0).then(|| self.place_of_client(key, client));
+        let same = (client != 0).then(|| self.groups.place_of_client(self.links.place, self.desk, key, client));
         match same {
             Some(Some(place)) => self.hand_to_client(now, key, place, &mut publication, &source, id),
             Some(None) if !last => {}
             Some(None) if self.asks_home_of(now, client, group, &mut publication, &source, id) => {}
             Some(None) => self.give_up_client(now, key, &mut publication, &source, id),
             None => {
-                reach!(self).forget_deal(id);
-                reach!(self).deal_to(now, key, &mut publication, &source, None);
+                self.groups.kept.forget_deal(self.desk, id);
+                self.deal_to(now, key, &mut publication, &source, None);
             }
         }
-    }
-
-    /// Gives a message to the shard where its group is dealt, for any member but `not_to`. `of` is the deal that it comes from, `again` the id under
-    /// which it is kept here already. Where `client` is not 0 it is for this one alone, and is kept there under the same id.
-    pub(super) fn send_to_group(
-        &mut self,
-        now: Now,
-        group: GroupName<'_>,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        (home, not_to): Receiver,
-        (of, again, client): (u64, u64, u64),
-    ) {
-        let names = (group.share, group.filter);
-        let (mut id, mut crossing) = (0, None);
-        if client == 0 && self.roster.is_own(home) {
-            reach!(self).forget_deal(again);
-            crossing = reach!(self).cross_for_group(publication, names, home);
-        } else if of == 0 {
-            id = reach!(self).keep_deal(now, publication, names, (home, 0), source.hops, again);
-        }
-        let envelope = reach!(self).envelope(0, publication, source, None);
-        self.links.send(home, Record::Return { group, not_to, of, id, client, envelope });
-        self.links.send_crossing(home, crossing);
     }
 
     /// Whoever has waited long enough waits no longer, unless a node whose place is to be taken is awaited.
     pub(crate) fn handle_deal_timer(&mut self, now: Now) {
         self.groups.kept.due = None;
         let over = |deal: &Deal| deal.at.is_none() && deal.since.plus(WAIT_MS) <= now.monotonic;
-        if !self.roster.misses_any() {
+        if !self.links.roster.misses_any() {
             for id in self.groups.kept.ids(over) {
                 self.deal_kept(now, id, true);
             }
         }
         let waiting = self.groups.kept.deals.values().filter(|deal| deal.at.is_none());
         if let Some(next) = waiting.map(|deal| deal.since.plus(WAIT_MS)).min() {
-            reach!(self).set_deal_timer(next.max(now.monotonic.plus(WAIT_MS / 10)));
+            self.groups.kept.set_deal_timer(self.desk, next.max(now.monotonic.plus(WAIT_MS / 10)));
+        }
+    }
+}
+
+impl Groups {
+    /// Tells groups of other nodes what has come to its end here.
+    #[inline]
+    pub(crate) fn tell_dealt(&mut self, desk: &mut Desk, links: &mut Links) {
+        if !self.kept.has_done() {
+            return;
+        }
+        let done = std::mem::take(&mut *self.kept.done.borrow_mut());
+        // What has become of it may have to be kept: where it is dead, or was given to another.
+        let is_open = desk.journal.has_uncommitted();
+        let batch = if is_open { desk.journal.promised_batch() } else { None };
+        for (home, id) in done {
+            if home == links.place.shard {
+                self.kept.forget_deal(desk, id);
+            } else if links.roster.has(home) {
+                links.answer(home, Promised::Dealt { id }, batch);
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// A shard of another node is no more. What it did not answer for is nowhere.
+    pub(crate) fn lose_deals_of(&mut self, now: Now, desk: &mut Desk, peer: ShardId) {
+        let lost = self.ids(|deal| deal.at == Some(peer));
+        for id in &lost {
+            self.put(*id, None, now.monotonic);
+            self.set_doubt(*id, Doubt::Open);
+        }
+        if !lost.is_empty() && self.due.is_none() {
+            self.set_deal_timer(desk, now.monotonic.plus(WAIT_MS));
         }
     }
 }

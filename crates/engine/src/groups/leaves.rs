@@ -1,5 +1,9 @@
 //! A member leaves a shared group: its seat is given up, and what waits for it goes back to the group.
 
+use crate::groups::dealing::Dealing;
+use crate::groups::dealing::dealing;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use std::rc::Rc;
 
 use crate::engine::Engine;
@@ -17,11 +21,36 @@ impl Engine {
         let Ok(at) = rare.find_membership(share, filter) else { return false };
         let membership = rare.memberships.remove(at);
         self.desk.uncount_membership(membership.tenant);
-        self.leave_home(now, key, &membership);
-        self.return_waiting(now, key, &membership);
+        subscribing!(self).leave_home(now, key, &membership);
+        dealing!(self).return_waiting(now, key, &membership);
         true
     }
+}
 
+impl Subscribing<'_> {
+    /// Tells each shard that deals for a group that a member has left.
+    pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
+        let (group, here) = (membership.group(), self.links.place.shard);
+        let tables = self.groups.tables_of(&self.links.roster, membership.partition);
+        for table in tables.filter(|table| *table != here) {
+            self.links.send(table, Record::GroupLeave { group, session: key.0 });
+        }
+        self.handle_group_leave(now, here, group, key.0);
+    }
+
+    /// A member leaves a group of this shard.
+    pub(crate) fn handle_group_leave(&mut self, now: Now, from: ShardId, group: GroupName<'_>, session: u32) {
+        let Some(key) = self.groups.find(group) else { return };
+        let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
+        dealt.members.leave(&(from, session));
+        let (is_empty, partition) = (dealt.members.is_empty(), dealt.partition);
+        if is_empty && self.groups.knows_all_members(self.desk, self.peers, &self.links.roster, partition) {
+            self.remove_group(now, group);
+        }
+    }
+}
+
+impl Dealing<'_> {
     /// Messages of a group that wait in the queue of a member that has left go back; what was sent stays its own.
     fn return_waiting(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
         let Some(flow) = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut()) else { return };
@@ -46,25 +75,5 @@ impl Engine {
             self.give_back(now, membership, key, &mut delivery.message.publication());
         }
         self.desk.after_refill(key);
-    }
-
-    /// Tells each shard that deals for a group that a member has left.
-    pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
-        let group = membership.group();
-        for table in self.tables_of(membership.partition).filter(|table| *table != self.place.shard) {
-            self.links.send(table, Record::GroupLeave { group, session: key.0 });
-        }
-        self.handle_group_leave(now, self.place.shard, group, key.0);
-    }
-
-    /// A member leaves a group of this shard.
-    pub(crate) fn handle_group_leave(&mut self, now: Now, from: ShardId, group: GroupName<'_>, session: u32) {
-        let Some(key) = self.groups.find(group) else { return };
-        let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
-        dealt.members.leave(&(from, session));
-        let (is_empty, partition) = (dealt.members.is_empty(), dealt.partition);
-        if is_empty && self.knows_all_members(partition) {
-            self.remove_group(now, group);
-        }
     }
 }

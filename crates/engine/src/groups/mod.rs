@@ -2,6 +2,7 @@
 
 mod audit;
 pub(crate) mod dealers;
+pub(crate) mod dealing;
 mod existence;
 mod fleet;
 mod joins;
@@ -11,6 +12,11 @@ mod reseat;
 mod returns;
 pub(crate) mod shared_group;
 
+use crate::groups::dealing::Dealing;
+use crate::groups::dealing::dealing;
+use crate::session::table::Sessions;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,7 +36,7 @@ use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::admission::Wanted;
 use crate::publish::deliver::Terms;
-use crate::publish::dispatch::{Reach, Source};
+use crate::publish::dispatch::Source;
 use crate::session::Membership;
 use crate::slab::Slab;
 use crate::subscribe::SubAckWaits;
@@ -129,7 +135,7 @@ impl Engine {
             }
         }
         let group = GroupName { tenant, share, filter };
-        for table in self.tables_of(partition) {
+        for table in self.groups.tables_of(&self.links.roster, partition) {
             if table != self.place.shard {
                 self.links
                     .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
@@ -137,53 +143,10 @@ impl Engine {
                 continue;
             }
             let seat = Seat { client, member, full: false };
-            waits.add_told(self.take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
-            waits.confirmations += u32::from(self.joins_late(table, partition, ticket));
-            self.deal_waiting_of(now, group);
+            waits.add_told(subscribing!(self).take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
+            waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
+            dealing!(self).deal_waiting_of(now, group);
         }
-    }
-
-    /// Makes a session that came from elsewhere a member again, for now one that is away.
-    pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        let client = hash_name(session.tenant, &session.client_id);
-        let rare = session.rare_mut();
-        let (Ok(at) | Err(at)) = rare.find_membership(&membership.share, &membership.filter);
-        rare.memberships.insert(at, Rc::clone(membership));
-        self.desk.count_membership(membership.tenant);
-        self.seat_away(now, key, client, membership);
-    }
-
-    /// Gives a member its seat at the group's home, for now as one that is away.
-    fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
-        let (group, member) = (membership.group(), membership.member);
-        for table in self.tables_of(membership.partition) {
-            if table == self.place.shard {
-                self.take_seat(now, self.place.shard, group, key.0, Seat { client, member, full: false }, None);
-                self.groups.set_online(group, self.place.shard, key.0, false);
-            } else {
-                self.links.send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
-                self.links.send(table, Record::GroupPresence { group, session: key.0, online: false });
-            }
-        }
-    }
-
-    /// Seats a member at a group of this shard; returns how many shards were told of the group and will confirm it.
-    fn take_seat(
-        &mut self,
-        now: Now,
-        shard: ShardId,
-        group: GroupName<'_>,
-        session: u32,
-        seat: Seat,
-        ticket: Option<Ticket>,
-    ) -> u16 {
-        self.tell_home_of_new(group);
-        let (key, told) = self.make_group(now, group, ticket);
-        if let Some(dealt) = self.groups.dealt.get_mut(key.0) {
-            dealt.members.join(Member { receiver: (shard, session), options: seat, identity: seat.client }, true);
-        }
-        told
     }
 
     /// A session of another shard joins a group of this one.
@@ -199,11 +162,12 @@ impl Engine {
         let id = self.groups.next_joining;
         self.groups.next_joining = id.wrapping_add(1);
         let own = Ticket { connection: ConnectionKey { index: JOINING_INDEX, generation: id }, sequence: 0 };
-        let told = self.take_seat(now, from, group, session, seat, Some(own));
-        self.deal_waiting_of(now, group);
-        let known = if told == 0 { self.wait_for_interest(own, false) } else { told };
+        let told = subscribing!(self).take_seat(now, from, group, session, seat, Some(own));
+        dealing!(self).deal_waiting_of(now, group);
+        let known = if told == 0 { subscribing!(self).wait_for_interest(own, false) } else { told };
         let partition = group_partition(group.tenant, group.share, group.filter);
-        let waits = known + u16::from(ticket.is_some() && self.joins_late(from, partition, own));
+        let waits =
+            known + u16::from(ticket.is_some() && self.groups.joins_late(&self.links.roster, from, partition, own));
         if waits == 0 {
             self.confirm_to(now, from, ticket, None, false);
         } else {
@@ -221,6 +185,51 @@ impl Engine {
         if let Some(joining) = self.groups.joining.remove(&id) {
             self.confirm_to(now, joining.shard, joining.ticket, None, false);
         }
+    }
+}
+
+impl Subscribing<'_> {
+    /// Makes a session that came from elsewhere a member again, for now one that is away.
+    pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let client = hash_name(session.tenant, &session.client_id);
+        let rare = session.rare_mut();
+        let (Ok(at) | Err(at)) = rare.find_membership(&membership.share, &membership.filter);
+        rare.memberships.insert(at, Rc::clone(membership));
+        self.desk.count_membership(membership.tenant);
+        self.seat_away(now, key, client, membership);
+    }
+
+    /// Gives a member its seat at the group's home, for now as one that is away.
+    fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
+        let (group, member) = (membership.group(), membership.member);
+        for table in self.groups.tables_of(&self.links.roster, membership.partition) {
+            if table == self.links.place.shard {
+                self.take_seat(now, self.links.place.shard, group, key.0, Seat { client, member, full: false }, None);
+                self.groups.set_online(group, self.links.place.shard, key.0, false);
+            } else {
+                self.links.send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
+                self.links.send(table, Record::GroupPresence { group, session: key.0, online: false });
+            }
+        }
+    }
+
+    /// Seats a member at a group of this shard; returns how many shards were told of the group and will confirm it.
+    fn take_seat(
+        &mut self,
+        now: Now,
+        shard: ShardId,
+        group: GroupName<'_>,
+        session: u32,
+        seat: Seat,
+        ticket: Option<Ticket>,
+    ) -> u16 {
+        self.groups.tell_home_of_new(self.links, group);
+        let (key, told) = self.make_group(now, group, ticket);
+        if let Some(dealt) = self.groups.dealt.get_mut(key.0) {
+            dealt.members.join(Member { receiver: (shard, session), options: seat, identity: seat.client }, true);
+        }
+        told
     }
 }
 
@@ -243,7 +252,7 @@ impl Groups {
     }
 }
 
-impl Reach<'_> {
+impl Dealing<'_> {
     /// Deals a message to one member of a group, other than `not_to` if there is another.
     pub(crate) fn deal_to(
         &mut self,
@@ -256,7 +265,7 @@ impl Reach<'_> {
         let topic = hash_bytes(0, publication.topic.as_bytes());
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         // Whoever has no room or gave it back is asked only if there is no other.
-        let (here, wanted) = (self.place.shard, Wanted::of(publication));
+        let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
         // Asking for room lets expired messages leave a queue.
         let desk = RefCell::new(&mut *self.desk);
         let of_fleet = dealt.tenant == TenantId::UPLINK;
@@ -267,11 +276,12 @@ impl Reach<'_> {
             _ => member.options.full,
         };
         let has_left = |member: &Member<Receiver, Seat>| {
-            member.receiver.0 == here && desk.borrow().has_left(SessionKey(member.receiver.1), here)
+            let desk = desk.borrow();
+            member.receiver.0 == here && desk.sessions.has_left(&desk.transfers, SessionKey(member.receiver.1), here)
         };
         let is_out = |member: &Member<Receiver, Seat>| has_left(member) || Some(member.receiver) == not_to;
         let place = if of_fleet {
-            self::fleet::pick_broker(&mut dealt.members, &desk.borrow(), publication, topic, not_to)
+            self::fleet::pick_broker(&mut dealt.members, &desk.borrow(), self.uplinks, publication, topic, not_to)
         } else {
             dealt.members.pick(publication.publisher, topic, |member| is_out(member) || is_full(member))
         };
@@ -281,7 +291,7 @@ impl Reach<'_> {
             .or_else(|| dealt.members.pick(publication.publisher, topic, has_left));
         match place {
             Some(place) => self.hand(now, key, place, publication, source, 0),
-            None => self.keep_for_who_comes(now, key, publication),
+            None => self.groups.keep_for_who_comes(now, self.desk, self.links, key, publication),
         }
     }
 
@@ -298,36 +308,62 @@ impl Reach<'_> {
         let Some(dealt) = self.groups.dealt.get(key.0) else { return };
         let Some(member) = dealt.members.members().get(place) else { return };
         let ((shard, session), seat) = (member.receiver, member.options);
-        if dealt.tenant == TenantId::UPLINK && shard == self.place.shard {
+        if dealt.tenant == TenantId::UPLINK && shard == self.links.place.shard {
             self.deliver_to_uplink(now, SessionKey(session), publication, source);
             return;
         }
         let name = (dealt.share.clone(), dealt.filter.clone());
         let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
         let Seat { client, member, full: insists } = seat;
-        if shard == self.place.shard {
+        if shard == self.links.place.shard {
             let to = SessionKey(session);
             if self.desk.exchanges.marks.has_deal(publication.qos, again) {
-                self.forget_deal(again);
-            } else if self.keeps_own_deals() && self.desk.is_fleeting(to) {
+                self.groups.kept.forget_deal(self.desk, again);
+            } else if self.keeps_own_deals() && self.desk.sessions.is_fleeting(to) {
                 // It ends with this node: then the message goes to another member.
-                let id = self.keep_deal(now, publication, (&name.0, &name.1), (shard, client), source.hops, again);
+                let id = self.groups.kept.keep_deal(
+                    now,
+                    self.desk,
+                    publication,
+                    (&name.0, &name.1),
+                    (shard, client),
+                    source.hops,
+                    again,
+                );
                 let promise = (id != 0).then(|| self.groups.kept.promise(shard, id));
                 self.deliver_dealt(now, to, group, publication, source, promise);
             } else {
                 self.deliver_dealt(now, to, group, publication, source, None);
-                self.forget_deal(again);
+                self.groups.kept.forget_deal(self.desk, again);
             }
             return;
         }
         let mut id = again;
-        if self.roster.is_own(shard) && !self.keeps_own_deals() {
-            self.forget_deal(again);
+        if self.links.roster.is_own(shard) && !self.keeps_own_deals() {
+            self.groups.kept.forget_deal(self.desk, again);
         } else {
-            id = self.keep_deal(now, publication, (&name.0, &name.1), (shard, client), source.hops, again);
+            id = self.groups.kept.keep_deal(
+                now,
+                self.desk,
+                publication,
+                (&name.0, &name.1),
+                (shard, client),
+                source.hops,
+                again,
+            );
         }
-        let crossing = if id == 0 { self.cross_for_group(publication, (&name.0, &name.1), shard) } else { None };
-        let envelope = self.envelope(0, publication, source, None);
+        let crossing = if id == 0 {
+            self.desk.crossings.cross_for_group(
+                &mut self.desk.journal,
+                self.links,
+                publication,
+                (&name.0, &name.1),
+                shard,
+            )
+        } else {
+            None
+        };
+        let envelope = source.envelope(self.desk, 0, publication, None);
         let record = Record::Deal { session, client, group, member, insists, id, envelope };
         self.links.send_deal(shard, record, source.connection.is_some());
         self.links.send_crossing(shard, crossing);
@@ -336,7 +372,7 @@ impl Reach<'_> {
 
     /// Whether what members of this node itself are dealt is kept as well: another node may have to go on with what this one had.
     fn keeps_own_deals(&self) -> bool {
-        self.desk.journal.is_on() && !self.roster.has_no_peers()
+        self.desk.journal.is_on() && !self.links.roster.has_no_peers()
     }
 
     /// Delivers a dealt message to a session of this shard; says whether it is a member.
@@ -375,11 +411,6 @@ impl Reach<'_> {
 }
 
 impl Desk {
-    /// Whether a session ends with its connection, so that nothing of it is in the store.
-    fn is_fleeting(&self, key: SessionKey) -> bool {
-        self.sessions.get(key.0).is_some_and(|session| session.stored.is_none())
-    }
-
     /// Whether a session takes a message that a group of another shard has dealt to it, or notes that it does not.
     fn takes_dealt(&mut self, to: SessionKey, publication: &Publication<'_>) -> bool {
         if self.has_room_now(self.journal.now.monotonic, to, &Wanted::of(publication)) {
@@ -391,6 +422,13 @@ impl Desk {
             flow.gave_back = true;
         }
         false
+    }
+}
+
+impl Sessions {
+    /// Whether a session ends with its connection, so that nothing of it is in the store.
+    fn is_fleeting(&self, key: SessionKey) -> bool {
+        self.get(key.0).is_some_and(|session| session.stored.is_none())
     }
 }
 

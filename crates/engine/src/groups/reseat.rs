@@ -1,76 +1,86 @@
 //! Members of groups change their tables when homes change, and leave them when their node is gone.
 
-use crate::engine::Engine;
+use crate::desk::Desk;
+use crate::groups::Groups;
 use crate::hash::hash_name;
 use crate::ids::{Partitions, SessionKey, ShardId};
+use crate::link::Links;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::session::{Membership, Session};
+use crate::subscribe::subscribing::Subscribing;
 
-impl Engine {
+impl Subscribing<'_> {
     /// A group has another home: its member takes its seat there.
     pub(crate) fn take_seat_anew(&mut self, now: Now, key: SessionKey, membership: &Membership) {
         let Some(session) = self.desk.sessions.get(key.0) else { return };
         let (client, online) = (hash_name(session.tenant, &session.client_id), session.connection.is_some());
         self.seat_away(now, key, client, membership);
         if online {
-            self.announce_presence_in(membership, key, true);
+            self.groups.announce_presence_in(self.links, membership, key, true);
         }
     }
+}
 
+impl Groups {
     /// A shard of another node is gone, and all members there with it. Groups that have none any more are not forgotten
     /// before it is known that nobody comes back by another node.
     pub(crate) fn leave_groups_of(&mut self, peer: ShardId) {
         self.unseat(peer, Partitions::that(|_| true));
-        self.groups.joining.retain(|_, joining| joining.shard != peer);
+        self.joining.retain(|_, joining| joining.shard != peer);
     }
 
     /// Members of another shard have no seats here any more in groups of some partitions.
     pub(super) fn unseat(&mut self, peer: ShardId, partitions: Partitions) {
         let mut gone = Vec::new();
-        for (group, dealt) in self.groups.dealt.iter().filter(|(_, dealt)| partitions.has(dealt.partition)) {
+        for (group, dealt) in self.dealt.iter().filter(|(_, dealt)| partitions.has(dealt.partition)) {
             let receivers = dealt.members.members().iter().map(|member| member.receiver);
             gone.extend(receivers.filter(|(shard, _)| *shard == peer).map(|receiver| (group, receiver)));
         }
         for (group, receiver) in gone {
-            if let Some(dealt) = self.groups.dealt.get_mut(group) {
+            if let Some(dealt) = self.dealt.get_mut(group) {
                 dealt.members.leave(&receiver);
             }
         }
     }
 
     /// A session went online or offline: its groups prefer members that are there.
-    pub(crate) fn announce_presence(&mut self, key: SessionKey, online: bool) {
-        let Some(rare) = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref()) else { return };
+    pub(crate) fn announce_presence(&mut self, desk: &Desk, links: &mut Links, key: SessionKey, online: bool) {
+        let Some(rare) = desk.sessions.get(key.0).and_then(|session| session.rare.as_ref()) else { return };
         for membership in rare.memberships.clone() {
-            self.announce_presence_in(&membership, key, online);
+            self.announce_presence_in(links, &membership, key, online);
         }
     }
 
     /// Partitions stay after all: members that are at home in them take what their groups deal again.
-    pub(crate) fn announce_members_that_stay(&mut self, partitions: Partitions) {
+    pub(crate) fn announce_members_that_stay(&mut self, desk: &Desk, links: &mut Links, partitions: Partitions) {
         if partitions.is_empty() {
             return;
         }
         let has_groups = |session: &Session| session.rare.as_ref().is_some_and(|rare| !rare.memberships.is_empty());
-        let those: Vec<(SessionKey, bool)> = self
-            .desk
+        let those: Vec<(SessionKey, bool)> = desk
             .sessions
             .iter()
-            .filter(|(key, session)| has_groups(session) && self.is_among(SessionKey(*key), partitions))
+            .filter(|(_, session)| has_groups(session) && session.is_of(partitions))
             .map(|(key, session)| (SessionKey(key), session.connection.is_some()))
             .collect();
         for (key, online) in those {
-            self.announce_presence(key, online);
+            self.announce_presence(desk, links, key, online);
         }
     }
 
     /// Tells one group that a member went online or offline.
-    pub(super) fn announce_presence_in(&mut self, membership: &Membership, key: SessionKey, online: bool) {
-        let group = membership.group();
-        for table in self.tables_of(membership.partition).filter(|table| *table != self.place.shard) {
-            self.links.send(table, Record::GroupPresence { group, session: key.0, online });
+    pub(super) fn announce_presence_in(
+        &mut self,
+        links: &mut Links,
+        membership: &Membership,
+        key: SessionKey,
+        online: bool,
+    ) {
+        let (group, here) = (membership.group(), links.place.shard);
+        for table in self.tables_of(&links.roster, membership.partition).filter(|table| *table != here) {
+            links.send(table, Record::GroupPresence { group, session: key.0, online });
         }
-        self.groups.set_online(group, self.place.shard, key.0, online);
+        self.set_online(group, here, key.0, online);
     }
 }

@@ -2,13 +2,18 @@
 
 use super::fields::{put_delivery, put_message};
 use super::{ImageError, begin, seal};
+use crate::addresses::Nodes;
 use crate::cluster::exchanges::{Exchange, ExchangeName, Got};
+use crate::connection::connecting::connecting;
+use crate::desk::Desk;
 use crate::durable::Key;
 use crate::engine::Engine;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey, TenantId};
 use crate::now::{Millis, Now};
+use crate::retained::RetainedStore;
 use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::{Flow, InFlight, Session, Standing, Will};
+use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 use tidegate_mqtt::PacketId;
@@ -52,14 +57,14 @@ impl Engine {
                 self.put_session(&mut out, now, *key, session);
             }
         }
-        self.take_retained(&mut out, now, partition);
+        self.retained.take_retained(&mut self.desk, &mut out, now, partition);
         self.put_marks(&mut out, partition);
-        self.put_kept(&mut out, now, Partitions::of(partition));
-        self.put_dealt_before(&mut out, Partitions::NONE);
-        self.put_outgoing(&mut out, now, partition);
-        self.forget_outgoing(Partitions::of(partition));
-        self.put_removed(&mut out, partition);
-        self.forget_removed(partition);
+        self.groups.put_kept(&self.links.roster, &mut out, now, Partitions::of(partition));
+        self.desk.exchanges.put_dealt_before(&mut out, Partitions::NONE);
+        self.outgoing.put_outgoing(&mut out, now, partition);
+        self.outgoing.forget_outgoing(&mut self.desk, Partitions::of(partition));
+        self.retained.put_removed(&mut out, partition);
+        self.retained.forget_removed(&mut self.desk, partition);
         for key in sessions {
             self.forget_session(now, key);
         }
@@ -69,23 +74,9 @@ impl Engine {
 
     /// Asks the clients of a partition to go elsewhere.
     fn close_partition(&mut self, now: Now, partition: PartitionId) {
-        self.exporting = true;
+        self.handover.exporting = true;
         self.close_clients_of(now, partition, Reason::UseAnotherServer, None);
-        self.exporting = false;
-    }
-
-    /// Writes the retained messages of a partition.
-    pub(super) fn put_retained(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
-        let topics: Vec<(TenantId, &str)> = self.retained_of(partition).collect();
-        let kept = topics.iter().filter_map(|(tenant, topic)| {
-            self.retained.get(*tenant, topic, now.monotonic).map(|message| (*tenant, message))
-        });
-        let kept: Vec<_> = kept.collect();
-        out.put_u32(kept.len() as u32);
-        for (tenant, message) in kept {
-            out.put_u16(tenant.0);
-            put_message(out, now, message);
-        }
+        self.handover.exporting = false;
     }
 
     /// Writes the names of messages of other nodes that sessions or groups of the partition have got, and which of the
@@ -96,19 +87,6 @@ impl Engine {
         for (name, by) in all {
             name.write(out);
             out.put_u8(u8::from(!by.sessions.is_empty()) | u8::from(!by.groups.is_empty()) << 1);
-        }
-    }
-
-    fn take_retained(&mut self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
-        let topics: Vec<(TenantId, String)> =
-            self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
-        out.put_u32(topics.len() as u32);
-        for (tenant, topic) in topics {
-            if let Some(message) = self.retained.clear(tenant, &topic) {
-                self.desk.journal.delete(Key::Retained(tenant, &topic));
-                out.put_u16(tenant.0);
-                put_message(out, now, &message);
-            }
         }
     }
 
@@ -123,7 +101,7 @@ impl Engine {
         if let Some(identity) = &session.identity {
             identity.write(out);
         }
-        self.put_standing(out, key, session.standing);
+        self.nodes.put_standing(out, key, session.standing);
         out.put_u64(now.to_unix(rare.and_then(|rare| rare.ends_at).unwrap_or(Millis::NEVER)));
         out.put_u64(rare.and_then(|rare| rare.sent_on_until).map_or(0, |until| now.to_unix(until)));
         let will = rare.and_then(|rare| rare.will.as_ref());
@@ -135,7 +113,7 @@ impl Engine {
             out.put_bytes(text.as_bytes());
             out.put_u8(subscriber.map_or(0, |subscriber| subscriber.options.bits()));
             out.put_u32(subscriber.map_or(0, |subscriber| subscriber.subscription_id));
-            out.put_u8(u8::from(self.fetch_of(key, text).is_some()));
+            out.put_u8(u8::from(self.fetches.fetch_of(&self.desk.sessions, key, text).is_some()));
         }
         let memberships = rare.map_or(&[][..], |rare| &rare.memberships);
         out.put_u32(memberships.len() as u32);
@@ -149,27 +127,13 @@ impl Engine {
         put_flow(out, now, session.flow.as_deref(), exchanges);
     }
 
-    /// Writes whether it is a mobile node's, and the groups that the node is in.
-    fn put_standing(&self, out: &mut Vec<u8>, key: SessionKey, standing: Standing) {
-        out.put_u8(match standing {
-            Standing::Client => 0,
-            Standing::Node => 1,
-            Standing::Mailbox => 2,
-        });
-        let groups: Vec<&str> = self.nodes.groups_of(key).collect();
-        out.put_u32(groups.len() as u32);
-        for group in groups {
-            out.put_bytes(group.as_bytes());
-        }
-    }
-
     /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.
     pub(super) fn forget_session(&mut self, now: Now, key: SessionKey) {
-        self.cancel_session_timers(key);
-        self.end_fetches(key);
-        self.set_standing(now, key, Standing::Client);
-        self.remove_subscriptions(now, key);
-        self.desk.end_answered_exchanges(key);
+        connecting!(self).cancel_session_timers(key);
+        self.fetches.end_fetches(&mut self.desk.sessions, key);
+        subscribing!(self).set_standing(now, key, Standing::Client);
+        subscribing!(self).remove_subscriptions(now, key);
+        self.desk.sessions.end_answered_exchanges(&mut self.desk.exchanges, key);
         let Some(session) = self.desk.remove_session(key) else { return };
         if let Some(stored) = session.stored {
             self.desk.journal.delete(Key::Session(stored));
@@ -182,6 +146,51 @@ impl Engine {
             // There is no queue here any more whose room they could wait for.
             self.desk.to_unpark.extend(&flow.blocking);
             flow.queue.iter().for_each(|delivery| self.desk.forget_queued(delivery.cost()));
+        }
+    }
+}
+
+impl RetainedStore {
+    /// Writes the retained messages of a partition.
+    pub(super) fn put_retained(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+        let topics: Vec<(TenantId, &str)> = self.retained_of(partition).collect();
+        let kept = topics.iter().filter_map(|(tenant, topic)| {
+            self.values.get(*tenant, topic, now.monotonic).map(|message| (*tenant, message))
+        });
+        let kept: Vec<_> = kept.collect();
+        out.put_u32(kept.len() as u32);
+        for (tenant, message) in kept {
+            out.put_u16(tenant.0);
+            put_message(out, now, message);
+        }
+    }
+
+    fn take_retained(&mut self, desk: &mut Desk, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+        let topics: Vec<(TenantId, String)> =
+            self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
+        out.put_u32(topics.len() as u32);
+        for (tenant, topic) in topics {
+            if let Some(message) = self.values.clear(tenant, &topic) {
+                desk.journal.delete(Key::Retained(tenant, &topic));
+                out.put_u16(tenant.0);
+                put_message(out, now, &message);
+            }
+        }
+    }
+}
+
+impl Nodes {
+    /// Writes whether it is a mobile node's, and the groups that the node is in.
+    fn put_standing(&self, out: &mut Vec<u8>, key: SessionKey, standing: Standing) {
+        out.put_u8(match standing {
+            Standing::Client => 0,
+            Standing::Node => 1,
+            Standing::Mailbox => 2,
+        });
+        let groups: Vec<&str> = self.groups_of(key).collect();
+        out.put_u32(groups.len() as u32);
+        for group in groups {
+            out.put_bytes(group.as_bytes());
         }
     }
 }

@@ -5,13 +5,19 @@ use super::read_session::{SessionImage, SubscriptionImage};
 use super::{ImageError, open};
 use crate::cluster::exchanges::{ExchangeName, Got};
 use crate::connection::FetchRequest;
+use crate::desk::Desk;
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey, TenantId, partition_of};
 use crate::message::MessageRef;
 use crate::now::Now;
+use crate::orchestrator::homes::HomesInForce;
+use crate::orchestrator::uplink::FleetConfig;
 use crate::publish::is_own_topic;
+use crate::retained::RetainedStore;
 use crate::settings::Holding;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use crate::topics::Subscriber;
 use crate::wire::{WireError, WireReader};
 
@@ -47,18 +53,18 @@ impl Engine {
             return Err(WireError { reading: "the end of the image" }.into());
         }
         for (name, by) in marks {
-            self.put_mark(name, by);
+            self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, by);
         }
         for session in sessions {
             self.adopt_session(now, session);
         }
         for message in retained {
-            self.adopt_retained(now, message);
+            self.retained.adopt_retained(now, &mut self.desk, &self.homes, &self.uplinks.brokers.config, message);
         }
-        self.adopt_removed(now, removed);
-        self.adopt_kept(now, partition, kept);
+        self.retained.adopt_removed(now, &mut self.desk, removed);
+        self.groups.kept.adopt_kept(now, &mut self.desk, &mut self.links, partition, kept);
         self.adopt_dealt_before(dealt_before);
-        self.adopt_outgoing(outgoing);
+        self.outgoing.adopt_outgoing(&mut self.desk, outgoing);
         // The rules here may be others than those that the subscriptions were allowed by.
         self.rules.recheck();
         self.after_frame(now);
@@ -79,7 +85,7 @@ impl Engine {
             if partition_of(tenant, client_id) != partition || !names.insert((tenant, client_id.clone())) {
                 return Err(WireError { reading: "a client id of this partition" }.into());
             }
-            if self.desk.find_session(tenant, client_id).is_some() {
+            if self.desk.sessions.find_session(tenant, client_id).is_some() {
                 return Err(ImageError::SessionExists(client_id.to_string()));
             }
             sessions.push(image);
@@ -89,7 +95,7 @@ impl Engine {
 
     fn adopt_session(&mut self, now: Now, image: SessionImage) {
         let SessionImage { mut session, subscriptions, memberships, node_groups } = image;
-        self.fit_standing(now, &mut session);
+        self.settings.fit_standing(now, &mut session);
         let (ends_at, will_due) = session.rare.as_ref().map_or((None, None), |rare| (rare.ends_at, rare.will_due));
         let (tenant, standing) = (session.tenant, session.standing);
         if let Some(flow) = &mut session.flow {
@@ -109,25 +115,32 @@ impl Engine {
         let mut stored: Vec<(String, u8, u32)> = Vec::new();
         for SubscriptionImage { filter, options, subscription_id, fetching } in subscriptions {
             stored.push((filter.clone(), options.bits(), subscription_id));
-            self.adopt_subscription(now, tenant, &filter, Subscriber { session: key, options, subscription_id });
+            subscribing!(self).adopt_subscription(
+                now,
+                tenant,
+                &filter,
+                Subscriber { session: key, options, subscription_id },
+            );
             if fetching {
                 // The topics have other homes now, so it begins anew.
                 let request = FetchRequest { filter: filter.into(), options: options.bits(), subscription_id };
-                self.add_fetch(key, request);
+                self.fetches.add_fetch(&self.links.roster, &mut self.desk.sessions, key, request);
             }
         }
         for membership in memberships {
             let whole = format!("$share/{}/{}", membership.share, membership.filter);
             stored.push((whole, membership.member.options, membership.member.subscription_id));
-            self.rejoin_group(now, key, &membership);
+            subscribing!(self).rejoin_group(now, key, &membership);
         }
-        self.restore_standing(now, tenant, standing);
+        subscribing!(self).restore_standing(now, tenant, standing);
         self.store_adopted(key, &stored);
         for group in node_groups {
-            self.restore_node_group(now, Some(key), &group);
+            subscribing!(self).restore_node_group(now, Some(key), &group);
         }
     }
+}
 
+impl Subscribing<'_> {
     /// Subscribes a session that has no connection, without anyone to answer or to bring retained messages to.
     pub(crate) fn adopt_subscription(&mut self, now: Now, tenant: TenantId, filter: &str, subscriber: Subscriber) {
         let SessionKey(session) = subscriber.session;
@@ -143,22 +156,31 @@ impl Engine {
             self.note_sys_interest(now, tenant, filter, true);
         }
     }
+}
 
-    fn adopt_retained(&mut self, now: Now, message: MessageRef) {
+impl RetainedStore {
+    fn adopt_retained(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        homes: &HomesInForce,
+        config: &FleetConfig,
+        message: MessageRef,
+    ) {
         let (tenant, topic) = (message.tenant, message.topic().to_owned());
-        let is_old = if self.keeps_versions(&topic) {
+        let is_old = if homes.keep_versions(config, &topic) {
             self.has_as_new(now, tenant, &topic, message.publisher)
         } else {
-            self.retained.get(tenant, &topic, now.monotonic).is_some()
+            self.values.get(tenant, &topic, now.monotonic).is_some()
         };
         if is_old {
             return;
         }
         self.removed.forget(tenant, &topic);
         let kept = message.clone();
-        match self.retained.take_back(tenant, &topic, message, now.monotonic) {
-            Err(reason) => self.desk.counters.drop_message(reason),
-            Ok(_) if self.desk.journal.is_on() => self.desk.journal.put_retained(&kept.publication()),
+        match self.values.take_back(tenant, &topic, message, now.monotonic) {
+            Err(reason) => desk.counters.drop_message(reason),
+            Ok(_) if desk.journal.is_on() => desk.journal.put_retained(&kept.publication()),
             Ok(_) => {}
         }
     }

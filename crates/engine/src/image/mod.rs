@@ -23,7 +23,7 @@ pub(crate) use fields::{
 pub(crate) use moving::released;
 pub use moving::{PartitionImage, Snapshot};
 pub use owed::Owed;
-pub(crate) use rest::{Ahead, Rest};
+pub(crate) use rest::Handover;
 
 use crate::hash::hash_bytes;
 use crate::wire::{WireReader, WireWrite};

@@ -7,7 +7,8 @@
 use super::{ImageError, Owed, begin, seal};
 use crate::durable::{Key, Numbers};
 use crate::engine::Engine;
-use crate::ids::{PartitionId, Partitions, SessionKey, TenantId, partition_of};
+use crate::groups::dealing::dealing;
+use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::session::Delivery;
@@ -42,21 +43,21 @@ impl Engine {
     pub fn hold_partitions(&mut self, now: Now, partitions: Partitions, reference: Option<&str>) {
         self.desk.journal.now = now;
         self.desk.moving = self.desk.moving.with(partitions);
-        self.exporting = true;
+        self.handover.exporting = true;
         for partition in partitions.iter() {
             self.close_clients_of(now, partition, Reason::UseAnotherServer, reference);
         }
-        self.exporting = false;
+        self.handover.exporting = false;
         self.after_frame(now);
     }
 
     /// Ends the hold; who serves the partitions is in the table again.
     pub fn release_partitions(&mut self, now: Now, partitions: Partitions) {
         self.desk.moving = self.desk.moving.without(partitions);
-        self.rest = None;
+        self.handover.rest = None;
         self.release_transfers(now, partitions);
         self.publish_held(now);
-        self.deal_waiting(now);
+        dealing!(self).deal_waiting(now);
     }
 
     /// Takes images of held partitions, as far as they are at home on this shard, and begins to note what arrives for
@@ -141,12 +142,12 @@ impl Engine {
                 self.put_session(&mut out, now, *key, session);
             }
         }
-        self.put_retained(&mut out, now, partition);
+        self.retained.put_retained(&mut out, now, partition);
         self.put_marks(&mut out, partition);
-        self.put_kept(&mut out, now, others.with(Partitions::of(partition)));
-        self.put_dealt_before(&mut out, others);
-        self.put_outgoing(&mut out, now, partition);
-        self.put_removed(&mut out, partition);
+        self.groups.put_kept(&self.links.roster, &mut out, now, others.with(Partitions::of(partition)));
+        self.desk.exchanges.put_dealt_before(&mut out, others);
+        self.outgoing.put_outgoing(&mut out, now, partition);
+        self.retained.put_removed(&mut out, partition);
         seal(out)
     }
 
@@ -157,8 +158,9 @@ impl Engine {
         let aside = self.abandon_transfers(partitions);
         self.send_on_all_of(now, partitions);
         self.desk.exchanges.note_left(partitions);
-        self.leave_marks(self.own(partitions).into_iter().collect());
-        self.forget_outgoing(partitions);
+        let own = self.own(partitions).into_iter().collect();
+        self.desk.exchanges.leave_marks(self.place, &mut self.desk.journal, own);
+        self.outgoing.forget_outgoing(&mut self.desk, partitions);
         let mut all = Owed::default();
         for partition in self.own(partitions) {
             all.add(&Owed { retained: 0, ..self.owed(partition) });
@@ -166,7 +168,7 @@ impl Engine {
                 self.forget_session(now, key);
             }
         }
-        self.give_back_aside(now, aside);
+        dealing!(self).give_back_aside(now, aside);
         self.after_frame(now);
         all
     }
@@ -176,13 +178,13 @@ impl Engine {
         self.desk.journal.now = now;
         for partition in self.own(partitions) {
             let topics: Vec<(TenantId, String)> =
-                self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
+                self.retained.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
             for (tenant, topic) in topics {
-                if self.retained.clear(tenant, &topic).is_some() {
+                if self.retained.values.clear(tenant, &topic).is_some() {
                     self.desk.journal.delete(Key::Retained(tenant, &topic));
                 }
             }
-            self.forget_removed(partition);
+            self.retained.forget_removed(&mut self.desk, partition);
         }
         self.after_frame(now);
     }
@@ -212,10 +214,10 @@ impl Engine {
             owed.push((image.partition, self.owed(image.partition)));
         }
         self.desk.exchanges.note_arrived(owed.iter().map(|(partition, _)| *partition).collect());
-        if self.has_uplinks_here() && self.place.shards == 1 {
+        if self.uplinks.brokers.config.has_uplinks_here() && self.place.shards == 1 {
             self.begin_rest(partitions, true);
-        } else if self.has_uplinks_here() {
-            self.arrived = Some(Box::new(self.desk.uplinks.seen_now()));
+        } else if self.uplinks.brokers.config.has_uplinks_here() {
+            self.handover.arrived = Some(Box::new(self.uplinks.settlement.seen_now()));
         }
         Ok((owed, given_up))
     }
@@ -231,9 +233,9 @@ impl Engine {
         if !self.desk.journal.is_on() {
             return;
         }
-        self.desk.store_session(key);
+        self.desk.sessions.store_session(&mut self.desk.journal, key);
         for (filter, options, id) in subscriptions {
-            self.desk.store_subscription(key, filter, *options, *id);
+            self.desk.sessions.store_subscription(&mut self.desk.journal, key, filter, *options, *id);
         }
         let desk = &mut self.desk;
         let Some(session) = desk.sessions.get_mut(key.0) else { return };
@@ -290,7 +292,7 @@ impl Engine {
     /// Whether a session is one of these partitions.
     pub(crate) fn is_among(&self, session: SessionKey, partitions: Partitions) -> bool {
         let session = self.desk.sessions.get(session.0);
-        session.is_some_and(|session| partitions.has(partition_of(session.tenant, &session.client_id)))
+        session.is_some_and(|session| session.is_of(partitions))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::ids::{PartitionId, SessionKey, partition_of};
+use crate::retained::RetainedStore;
 use crate::session::packet_ids::State;
 use crate::session::{Flow, Session};
 
@@ -41,7 +42,7 @@ impl Engine {
             }
         }
         owed.wills += self.outgoing.count_of(partition);
-        owed.retained = self.retained_of(partition).count() as u64;
+        owed.retained = self.retained.retained_of(partition).count() as u64;
         owed
     }
 
@@ -52,10 +53,12 @@ impl Engine {
         });
         here.map(|(key, _)| SessionKey(key)).collect()
     }
+}
 
+impl RetainedStore {
     /// Tenants and topics of the retained messages of a partition, without those that the broker publishes itself.
     pub(super) fn retained_of(&self, partition: PartitionId) -> impl Iterator<Item = (crate::TenantId, &str)> {
-        let all = self.retained.iter().map(|(tenant, topic, _)| (tenant, topic));
+        let all = self.values.iter().map(|(tenant, topic, _)| (tenant, topic));
         all.filter(move |(tenant, topic)| {
             partition_of(*tenant, topic) == partition && !crate::publish::is_own_topic(topic)
         })

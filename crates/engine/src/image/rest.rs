@@ -2,6 +2,8 @@
 //! arrival on. In the end the new place delivers the old one's messages, then its own that were not among those, so
 //! that each comes once and in its order.
 
+use crate::desk::Desk;
+use crate::ids::Place;
 use std::collections::BTreeSet;
 
 use super::fields::{put_message, read_message};
@@ -11,6 +13,7 @@ use crate::ids::{Partitions, TenantId};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::MessageId;
+use crate::orchestrator::uplink::id::SeenIds;
 use crate::publish::dispatch::{Source, reach};
 use crate::topics::{Route, RouteSlot};
 use crate::wire::WireWrite;
@@ -19,6 +22,27 @@ use crate::wire::WireWrite;
 const REST_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Ids remembered that may still come from brokers after they were delivered here.
 const AHEAD_MAX: usize = 1 << 16;
+
+/// Partitions that move to another process, or have come from one.
+#[derive(Debug, Default)]
+pub(crate) struct Handover {
+    /// What arrives for partitions that move away.
+    pub(super) rest: Option<Box<Rest>>,
+    /// Which messages had come when partitions arrived here.
+    pub(super) arrived: Option<Box<SeenIds>>,
+    /// Messages that those have got before their broker has brought them.
+    pub(super) ahead: Ahead,
+    /// Whether a partition is being moved out: the sessions of its connections go on elsewhere.
+    pub(crate) exporting: bool,
+}
+
+impl Handover {
+    /// Whether a message may be for a partition that moves.
+    #[inline]
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.rest.is_some() || !self.ahead.is_empty()
+    }
+}
 
 /// What arrived since images were taken, or taken in.
 #[derive(Debug)]
@@ -91,7 +115,7 @@ impl Ahead {
 impl Engine {
     /// Begins to note what arrives for partitions that leave, or come.
     pub(super) fn begin_rest(&mut self, partitions: Partitions, coming: bool) {
-        self.rest = Some(Box::new(Rest { partitions, coming, bytes: begin(), full: false }));
+        self.handover.rest = Some(Box::new(Rest { partitions, coming, bytes: begin(), full: false }));
     }
 
     /// Looks at a live message of a broker while partitions move: it is noted if it is for somebody of them. What those
@@ -104,12 +128,12 @@ impl Engine {
         id: Option<&MessageId>,
         message: &MessageRef,
     ) -> bool {
-        let mut passed_over = id.and_then(|id| self.ahead.take(id)).unwrap_or_default();
-        if self.concerns_rest(self.cache.get(slot).1) {
-            if let Some(rest) = self.rest.as_ref().filter(|rest| rest.coming) {
+        let mut passed_over = id.and_then(|id| self.handover.ahead.take(id)).unwrap_or_default();
+        if self.handover.concerns_rest(self.place, &self.desk, self.cache.get(slot).1) {
+            if let Some(rest) = self.handover.rest.as_ref().filter(|rest| rest.coming) {
                 passed_over = passed_over.with(rest.partitions);
             }
-            self.note_rest(now, id, message);
+            self.handover.note_rest(now, id, message);
         }
         if passed_over.is_empty() {
             return false;
@@ -119,28 +143,9 @@ impl Engine {
         true
     }
 
-    fn note_rest(&mut self, now: Now, id: Option<&MessageId>, message: &MessageRef) {
-        let Some(rest) = &mut self.rest else { return };
-        if rest.bytes.len() > REST_MAX_BYTES {
-            rest.full = true;
-            return;
-        }
-        put_noted(&mut rest.bytes, now, id, message);
-    }
-
-    /// Whether a message with this route is for somebody who moves.
-    fn concerns_rest(&self, route: &Route) -> bool {
-        let Some(rest) = &self.rest else { return false };
-        let elsewhere = rest.partitions.iter().any(|partition| {
-            let shard = self.place.home_of(partition);
-            shard != self.place.shard && route.remote_bits() >> shard.0 & 1 != 0
-        });
-        elsewhere || route.targets().iter().any(|target| self.is_among(target.session, rest.partitions))
-    }
-
     /// Stops noting and gives out what was noted; `None` when it was too much, or nothing was to be noted.
     pub fn take_rest(&mut self) -> Option<Vec<u8>> {
-        self.rest.take().filter(|rest| !rest.full).map(|rest| seal(rest.bytes))
+        self.handover.rest.take().filter(|rest| !rest.full).map(|rest| seal(rest.bytes))
     }
 
     /// What those who came are to get now, for [`Engine::deliver_rest`]: a rest, and what was noted here and is not in
@@ -152,9 +157,9 @@ impl Engine {
         let mut sift = Sift { out: begin(), known: BTreeSet::new(), ahead: BTreeSet::new() };
         // With several shards nothing was noted here: what came since has been delivered, and is told by what had come
         // before.
-        let before = self.arrived.take().filter(|_| self.place.shards > 1);
+        let before = self.handover.arrived.take().filter(|_| self.place.shards > 1);
         each_noted(now, rest, |id, message| {
-            let here = id.is_some_and(|id| self.desk.uplinks.has_seen(id));
+            let here = id.is_some_and(|id| self.uplinks.settlement.has_seen(id));
             if let (Some(id), Some(before), true) = (id, &before, here)
                 && !before.contains(id)
             {
@@ -165,7 +170,7 @@ impl Engine {
             }
             sift.put(now, id, message);
         })?;
-        if let Some(own) = self.rest.take().filter(|own| own.coming) {
+        if let Some(own) = self.handover.rest.take().filter(|own| own.coming) {
             if own.full {
                 return Err(ImageError::TooLarge { bytes: own.bytes.len() as u64, max_bytes: REST_MAX_BYTES as u64 });
             }
@@ -175,7 +180,7 @@ impl Engine {
                 }
             })?;
         }
-        self.ahead = Ahead { partitions, ids: sift.ahead };
+        self.handover.ahead = Ahead { partitions, ids: sift.ahead };
         Ok(seal(sift.out))
     }
 
@@ -216,5 +221,30 @@ impl Engine {
         let (_, route) = self.cache.get(slot);
         let source = Source::inside(self.place.shard, now);
         reach!(self).deal(now, route, &mut message.publication(), &source);
+    }
+}
+
+impl Handover {
+    fn note_rest(&mut self, now: Now, id: Option<&MessageId>, message: &MessageRef) {
+        let Some(rest) = &mut self.rest else { return };
+        if rest.bytes.len() > REST_MAX_BYTES {
+            rest.full = true;
+            return;
+        }
+        put_noted(&mut rest.bytes, now, id, message);
+    }
+
+    /// Whether a message with this route is for somebody who moves.
+    fn concerns_rest(&self, place: Place, desk: &Desk, route: &Route) -> bool {
+        let Some(rest) = &self.rest else { return false };
+        let elsewhere = rest.partitions.iter().any(|partition| {
+            let shard = place.home_of(partition);
+            shard != place.shard && route.remote_bits() >> shard.0 & 1 != 0
+        });
+        elsewhere
+            || route.targets().iter().any(|target| {
+                let session = desk.sessions.get(target.session.0);
+                session.is_some_and(|session| session.is_of(rest.partitions))
+            })
     }
 }

@@ -27,7 +27,7 @@ impl Engine {
                 take_limits(listener, new);
             }
         }
-        self.retained.set_limits(settings.retained.max_messages, settings.retained.max_bytes);
+        self.retained.values.set_limits(settings.retained.max_messages, settings.retained.max_bytes);
         let settings = Arc::new(settings);
         self.desk.overflow = OverflowRules::new(&settings);
         self.desk.high_water = high_water(&settings, self.desk.blocked_connections);

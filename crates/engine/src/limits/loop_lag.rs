@@ -139,7 +139,7 @@ impl Desk {
     ) {
         if self.loop_lag.is_on(now)
             && let Some(publisher) = source.publisher()
-            && (publication.tenant == TenantId::UPLINK || !self.uplinks.is_on())
+            && (publication.tenant == TenantId::UPLINK || self.settings.uplinks.is_none())
         {
             self.charge_loop_lag(now, publisher, receivers, publication.payload.len());
         }

@@ -1,5 +1,6 @@
 //! Who reads slowly or does not acknowledge.
 
+use crate::settings::Settings;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -38,7 +39,7 @@ impl Engine {
     pub fn slow_sessions(&self, now: Now, limit: usize) -> Vec<SlowSession> {
         let mut worst: BinaryHeap<Reverse<(u64, u64, u32)>> = BinaryHeap::new();
         for (key, session) in self.desk.sessions.iter() {
-            let Some(weight) = self.slowness(now, session) else { continue };
+            let Some(weight) = self.settings.slowness(now, session) else { continue };
             worst.push(Reverse((weight.0, weight.1, key)));
             if worst.len() > limit {
                 worst.pop();
@@ -51,14 +52,16 @@ impl Engine {
 
     /// How many clients [`Engine::slow_sessions`] knows of. Looks at every session of the shard.
     pub fn count_slow_sessions(&self, now: Now) -> u64 {
-        self.desk.sessions.iter().filter(|(_, session)| self.slowness(now, session).is_some()).count() as u64
+        self.desk.sessions.iter().filter(|(_, session)| self.settings.slowness(now, session).is_some()).count() as u64
     }
+}
 
+impl Settings {
     /// How much a session holds up, if it is slow: for how long, and how many messages.
     fn slowness(&self, now: Now, session: &Session) -> Option<(u64, u64)> {
         let flow = session.flow.as_ref()?;
         let waiting = waiting_ms(now, session);
-        let slow = waiting >= self.settings.limits.slow_after_ms.max(1);
+        let slow = waiting >= self.limits.slow_after_ms.max(1);
         let full = flow.full_at.is_some();
         (slow || full).then_some((waiting, flow.queue.len() as u64))
     }

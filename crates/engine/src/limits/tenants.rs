@@ -1,11 +1,11 @@
 //! Tenants of a shard: whose client somebody is, and how much each tenant may have.
 
+use crate::connection::connecting::Connecting;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::connection::input::Refused;
 use crate::desk::Desk;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::limits::rate::Bucket;
 use crate::settings::{Holding, Settings, TenantLedger, TenantQuota};
@@ -164,13 +164,13 @@ impl TenantUses {
     }
 }
 
-impl Engine {
+impl Connecting<'_> {
     /// The tenant of a client: what is settled before, else its user's, else its listener's or what was said instead of
     /// it.
     pub(crate) fn find_tenant(&mut self, key: ConnectionKey, user_name: Option<&str>) -> TenantId {
         let Some(connection) = self.desk.connections.get_mut(key) else { return TenantId::DEFAULT };
         let settled = connection.extra.as_ref().and_then(|extra| extra.preset.as_ref()?.settled);
-        let of_user = || self.settings.tenants.as_ref()?.of_user(connection.tenant, user_name?);
+        let of_user = || self.desk.settings.tenants.as_ref()?.of_user(connection.tenant, user_name?);
         if let Some(tenant) = settled.or_else(of_user) {
             connection.tenant = tenant;
         }

@@ -1,19 +1,19 @@
 //! How long and how deep topics and filters may be.
 
+use crate::settings::Settings;
 use tidegate_mqtt::TopicFilter;
 
 use crate::connection::input::Refused;
-use crate::engine::Engine;
 use crate::telling::reason::Reason;
 
-impl Engine {
+impl Settings {
     /// What makes a topic name too long or too deep.
     pub(crate) fn check_topic_levels(&self, topic: &str) -> Result<(), Refused> {
-        let max_bytes = usize::from(self.settings.limits.max_topic_bytes);
+        let max_bytes = usize::from(self.limits.max_topic_bytes);
         if topic.len() > max_bytes {
             return Err(Refused::new(Reason::TopicTooLong, format!("the topic has more than {max_bytes} bytes")));
         }
-        let max = usize::from(self.settings.limits.max_topic_levels);
+        let max = usize::from(self.limits.max_topic_levels);
         // A topic cannot have more levels than bytes, which spares counting those of nearly all.
         if topic.len() > max && topic.split('/').count() > max {
             return Err(Refused::new(Reason::TopicTooDeep, format!("the topic has more than {max} levels")));
@@ -23,7 +23,7 @@ impl Engine {
 
     /// What makes a filter long to write or wide to match.
     pub(crate) fn check_filter_size(&self, filter: TopicFilter<'_>) -> Result<(), Reason> {
-        let limits = &self.settings.limits;
+        let limits = &self.limits;
         let max_wildcards = usize::from(limits.max_filter_wildcards);
         if filter.as_str().len() > usize::from(limits.max_topic_bytes) {
             return Err(Reason::FilterTooLong);

@@ -15,6 +15,7 @@ pub(crate) mod promised;
 pub(crate) mod record;
 pub(crate) mod transfer_word;
 
+use crate::cluster::roster::Roster;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -110,8 +111,10 @@ struct Noted {
 /// All links of a shard, by the other's number.
 #[derive(Debug)]
 pub(crate) struct Links {
-    place: Place,
-    /// The shards of other nodes.
+    pub(crate) place: Place,
+    /// All shards that there are, and what each of them works.
+    pub(crate) roster: Roster,
+    /// The shards of other nodes that a link is open to.
     peers: Shards,
     by_shard: Vec<Link>,
     /// Bytes under way to one shard beyond which its publishers wait.
@@ -133,6 +136,7 @@ impl Links {
         let by_shard = (0..place.shards).map(|_| Link::default()).collect();
         Self {
             place,
+            roster: Roster::alone(place),
             peers: Shards::default(),
             by_shard,
             limit,

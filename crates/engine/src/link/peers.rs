@@ -1,5 +1,8 @@
 //! What other shards send.
 
+use crate::groups::dealing::dealing;
+use crate::retained::fetch::fetching;
+use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::QoS;
 
 use crate::cluster::WELCOME_INDEX;
@@ -98,13 +101,15 @@ impl Engine {
                 if ticket.connection.index == RESTORING_INDEX {
                     self.note_restored(now);
                 }
-                if !self.wait_behind(from, ticket) {
+                if !self.uplinks.wanted.wait_behind(from, ticket) {
                     self.links.confirm_interest(from, ticket);
                 }
             }
             Record::Crossing { number } => self.handle_crossing(from, number),
-            Record::Crossed { number } => self.handle_crossed(from, number),
-            Record::Replayed => self.handle_replayed(),
+            Record::Crossed { number } => {
+                self.desk.crossings.handle_crossed(self.place, &mut self.desk.journal, from, number);
+            }
+            Record::Replayed => self.recovery.handle_replayed(self.place, &mut self.desk),
             Record::UplinkRoom { gate } => self.set_gate(now, Gate::from_number(gate)),
             Record::InterestRefused { ticket, filter, code } => self.refuse_filter(now, ticket, filter, code),
             Record::InterestSeen { ticket } => {
@@ -118,12 +123,21 @@ impl Engine {
             Record::Dealing(word) => self.handle_dealing(now, from, word),
             Record::Exchange(word) => self.desk.exchanges.note_coming(word),
             Record::RetainedQuery { fetch, tenant, filter, after } => {
-                self.answer_retained_query(now, from, fetch, tenant, filter, after);
+                self.retained.answer_retained_query(
+                    now,
+                    &mut self.desk,
+                    &mut self.links,
+                    (from, fetch),
+                    (tenant, filter),
+                    after,
+                );
             }
             Record::RetainedItem { fetch, mut envelope } => {
-                self.handle_retained_item(now, from, fetch, &mut envelope.publication);
+                fetching!(self).handle_retained_item(now, from, fetch, &mut envelope.publication);
             }
-            Record::RetainedEnd { fetch, after } => self.handle_retained_end(fetch, after),
+            Record::RetainedEnd { fetch, after } => {
+                self.fetches.handle_retained_end(&mut self.desk.sessions, fetch, after);
+            }
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
             Record::Park { connection } => {
                 self.desk.tell_delayed(Delay::Queue(None), connection);
@@ -144,7 +158,7 @@ impl Engine {
             Record::Release { number } => self.release((from, number)),
             Record::SysQuery { round } => self.answer_sys_query(from, round),
             Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
-            Record::Dealt { id } => self.handle_dealt(id),
+            Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.desk, id)),
             group => self.handle_group_record(now, from, group),
         }
     }
@@ -154,22 +168,22 @@ impl Engine {
             Record::GroupJoin { group, session, client, member, ticket } => {
                 self.handle_group_join(now, from, group, session, Seat { client, member, full: false }, ticket);
             }
-            Record::GroupLeave { group, session } => self.handle_group_leave(now, from, group, session),
-            Record::GroupExists { group } => self.handle_group_exists(now, group),
+            Record::GroupLeave { group, session } => subscribing!(self).handle_group_leave(now, from, group, session),
+            Record::GroupExists { group } => subscribing!(self).handle_group_exists(now, group),
             Record::GroupPresence { group, session, online } => {
                 self.groups.set_online(group, from, session, online);
-                self.deal_waiting_of(now, group);
+                dealing!(self).deal_waiting_of(now, group);
             }
             Record::Deal { session, client, group, member: _, insists, id, mut envelope } => {
                 self.desk.counters.shard_messages_in += 1;
                 let source = source_of(&envelope);
                 let to = Taker { session: SessionKey(session), client, group, insists, id };
-                self.handle_deal(now, from, to, &mut envelope.publication, &source);
+                dealing!(self).handle_deal(now, from, to, &mut envelope.publication, &source);
             }
             Record::Return { group, not_to, of, id, client, mut envelope } => {
                 let source = source_of(&envelope);
                 let returned = Returned { group, not_to, of, id, client };
-                self.handle_return(now, from, returned, &mut envelope.publication, &source);
+                dealing!(self).handle_return(now, from, returned, &mut envelope.publication, &source);
             }
             _ => {}
         }
@@ -199,7 +213,7 @@ impl Engine {
             let is_stray = envelope.purpose & VERSIONED != 0;
             let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
             refused = if is_stray {
-                self.take_stray(now, publication)
+                self.retained.take_stray(now, self.place, &self.links.roster, &mut self.desk, publication)
             } else if kept_by_a_broker {
                 self.take_over_at_home(now, publication)
             } else {
@@ -236,9 +250,16 @@ impl Engine {
         ticket: Option<Ticket>,
     ) {
         if self.index.set_remote(tenant, filter, from, present) {
-            self.note_sys_interest(now, tenant, filter, present);
+            subscribing!(self).note_sys_interest(now, tenant, filter, present);
         }
-        let later = self.note_wanted(tenant, filter, from, present, ticket);
+        let later = self.uplinks.wanted.note_wanted(
+            &mut self.desk,
+            &mut self.uplinks.brokers,
+            (tenant, filter),
+            from,
+            present,
+            ticket,
+        );
         if let Some(ticket) = ticket.filter(|_| !later) {
             self.links.confirm_interest(from, ticket);
         }
@@ -246,11 +267,11 @@ impl Engine {
     }
 
     pub(crate) fn handle_interest_seen(&mut self, now: Now, ticket: Ticket) {
-        self.interest_under_way = self.interest_under_way.saturating_sub(1);
+        self.peers.interest_under_way = self.peers.interest_under_way.saturating_sub(1);
         if ticket.connection.index == JOINING_INDEX {
             self.confirm_joining(now, ticket.connection.generation);
         } else if ticket.connection.index == WELCOME_INDEX {
-            self.welcomes = self.welcomes.saturating_sub(1);
+            self.peers.welcomes = self.peers.welcomes.saturating_sub(1);
         } else {
             self.confirm(now, ticket, None, false);
         }

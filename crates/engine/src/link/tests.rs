@@ -1,3 +1,5 @@
+use crate::ids::Place;
+use crate::link::Links;
 use tidegate_mqtt::QoS;
 
 use super::envelope::ReadHead;

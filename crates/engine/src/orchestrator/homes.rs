@@ -3,6 +3,9 @@
 //! Without a table everything is at home here. With one, a client whose partition is worked elsewhere is sent there or
 //! relayed, and what nobody may serve at the moment (it moves, or the lease on it has run out) is refused.
 
+use crate::desk::Desk;
+use crate::ids::Place;
+use crate::orchestrator::uplink::FleetConfig;
 use tidegate_mqtt::Version;
 
 use crate::connection::Phase;
@@ -12,6 +15,7 @@ use crate::event::Event;
 use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::UPLINK_LISTENER;
+use crate::publish::is_own_topic;
 use crate::telling::reason::Reason;
 
 /// Where the clients of a partition are served.
@@ -58,6 +62,11 @@ pub(crate) struct HomesInForce {
 }
 
 impl HomesInForce {
+    /// Whether retained values have versions: where several nodes may keep one of the same topic.
+    pub(crate) fn keep_versions(&self, fleet: &FleetConfig, topic: &str) -> bool {
+        !self.are_everywhere() && !fleet.is_on() && !is_own_topic(topic)
+    }
+
     /// Where a partition is served.
     #[inline]
     pub(crate) fn of(&self, partition: PartitionId) -> Home {
@@ -97,12 +106,6 @@ impl HomesInForce {
 }
 
 impl Engine {
-    /// Where a partition is served.
-    #[inline]
-    pub(crate) fn home_of(&self, partition: PartitionId) -> Home {
-        if self.desk.moving.has(partition) { Home::Nowhere } else { self.homes.of(partition) }
-    }
-
     /// Puts a table in force; `None` has everything at home here. Clients that are served elsewhere now are sent there.
     pub fn set_homes(&mut self, now: Now, table: Option<Homes>) {
         self.desk.journal.now = now;
@@ -140,7 +143,9 @@ impl Engine {
 
     /// The partitions of this shard that are served here now.
     pub fn served(&self) -> Partitions {
-        Partitions::that(|partition| self.place.owns(partition) && self.home_of(partition) == Home::Here)
+        Partitions::that(|partition| {
+            self.place.owns(partition) && self.homes.home_of(&self.desk, partition) == Home::Here
+        })
     }
 
     /// Ends the lease when its time has come, before anything else of a turn: others may serve these clients from now
@@ -165,7 +170,7 @@ impl Engine {
         let connected = self.desk.sessions.iter().filter_map(|(_, session)| {
             let key = session.connection.filter(|_| session.listener != UPLINK_LISTENER)?;
             let partition = partition_of(session.tenant, &session.client_id);
-            Some((key, self.home_of(partition), self.homes.meant(partition) == Home::Here))
+            Some((key, self.homes.home_of(&self.desk, partition), self.homes.meant(partition) == Home::Here))
         });
         let away: Vec<(ConnectionKey, Home, bool)> = connected.filter(|(_, home, _)| *home != Home::Here).collect();
         for (key, home, waits) in away {
@@ -174,15 +179,6 @@ impl Engine {
             }
             let reason = if matches!(home, Home::At(_)) { Reason::UseAnotherServer } else { unserved };
             self.close_connection(now, key, reason, None);
-        }
-    }
-
-    /// What a connection whose client is at home elsewhere is told to use.
-    pub(crate) fn reference_of_home(&self, session: Option<SessionKey>) -> Option<String> {
-        let session = self.desk.sessions.get(session?.0)?;
-        match self.home_of(partition_of(session.tenant, &session.client_id)) {
-            Home::At(place) => self.homes.reference(place),
-            Home::Here | Home::Nowhere => None,
         }
     }
 
@@ -196,7 +192,7 @@ impl Engine {
         client_id: &str,
     ) -> Option<Flow> {
         let home = if client_id.is_empty() {
-            let shard = self.naming_shard();
+            let shard = self.homes.naming_shard(self.place, &self.desk);
             match (shard, self.homes.any_place()) {
                 (Some(shard), _) if shard == self.place.shard => return None,
                 (Some(shard), _) => return Some(Flow::HandOver(shard)),
@@ -205,7 +201,7 @@ impl Engine {
             }
         } else {
             let partition = partition_of(tenant, client_id);
-            let home = self.home_of(partition);
+            let home = self.homes.home_of(&self.desk, partition);
             if home == Home::Here {
                 let shard = self.place.home_of(partition);
                 return (shard != self.place.shard).then_some(Flow::HandOver(shard));
@@ -219,13 +215,6 @@ impl Engine {
                 Some(Flow::Next)
             }
         }
-    }
-
-    /// A shard that can name a client: this one where it works a partition that is at home here.
-    fn naming_shard(&self) -> Option<ShardId> {
-        let here = || (0..PARTITIONS).map(PartitionId).filter(|partition| self.home_of(*partition) == Home::Here);
-        let own = here().any(|partition| self.place.owns(partition));
-        if own { Some(self.place.shard) } else { here().next().map(|partition| self.place.home_of(partition)) }
     }
 
     fn send_to_place(&mut self, now: Now, key: ConnectionKey, place: u16) -> Flow {
@@ -266,5 +255,29 @@ impl Engine {
             self.refuse_connect(now, key, Reason::HomeUnreachable, detail.to_owned());
             self.after_frame(now);
         }
+    }
+}
+
+impl HomesInForce {
+    /// Where a partition is served.
+    #[inline]
+    pub(crate) fn home_of(&self, desk: &Desk, partition: PartitionId) -> Home {
+        if desk.moving.has(partition) { Home::Nowhere } else { self.of(partition) }
+    }
+
+    /// What a connection whose client is at home elsewhere is told to use.
+    pub(crate) fn reference_of_home(&self, desk: &Desk, session: Option<SessionKey>) -> Option<String> {
+        let session = desk.sessions.get(session?.0)?;
+        match self.home_of(desk, partition_of(session.tenant, &session.client_id)) {
+            Home::At(place) => self.reference(place),
+            Home::Here | Home::Nowhere => None,
+        }
+    }
+
+    /// A shard that can name a client: this one where it works a partition that is at home here.
+    fn naming_shard(&self, place: Place, desk: &Desk) -> Option<ShardId> {
+        let here = || (0..PARTITIONS).map(PartitionId).filter(|partition| self.home_of(desk, *partition) == Home::Here);
+        let own = here().any(|partition| place.owns(partition));
+        if own { Some(place.shard) } else { here().next().map(|partition| place.home_of(partition)) }
     }
 }

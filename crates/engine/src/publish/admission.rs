@@ -11,11 +11,12 @@ use tidegate_mqtt::QoS;
 use crate::connection::Extra;
 use crate::desk::Desk;
 use crate::engine::Engine;
-use crate::event::{Attempt, Delay};
+use crate::event::Delay;
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::publish::stages::{Deferral, Rejection, Step};
 use crate::session::BlockedPublisher;
 use crate::settings::OverflowPolicy;
 use crate::telling::reason::Reason;
@@ -33,21 +34,6 @@ pub(crate) enum Reserving {
     Granted { number: u32, shards: u64 },
     /// Somebody has no room.
     Refused,
-}
-
-/// What becomes of a PUBLISH.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
-    /// It goes its way.
-    Open,
-    /// Nobody gets it, and its publisher is told why.
-    Refused(Reason),
-    /// Its publisher has been parked, and it is to be kept back.
-    Waits,
-    /// Nobody gets it, since the store has no room for what a subscriber of another shard would have stored.
-    StoreFull,
-    /// Nobody gets it, and its publisher, who cannot be told, has waited long enough or is gone.
-    Over,
 }
 
 /// A message for which other shards were asked.
@@ -168,115 +154,100 @@ impl Engine {
         &mut self,
         now: Now,
         key: ConnectionKey,
-        session: SessionKey,
+        session: Option<SessionKey>,
         slot: RouteSlot,
         publication: &Publication<'_>,
-    ) -> Admission {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return Admission::Over };
+    ) -> Step {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return Step::Done };
         // Nobody would say when the store has room.
         let waits = !connection.version.is_v5() && !self.desk.journal.full;
         let leaving = connection.leaving;
         let before = connection.extra.as_mut().map_or(Reserving::Not, |extra| std::mem::take(&mut extra.reserving));
-        let (topic, route) = self.cache.get(slot);
-        let cost = publication.delivery_cost();
-        let wanted = Wanted { tenant: publication.tenant, topic, qos: publication.qos, cost };
+        let (_, route) = self.cache.get(slot);
+        let wanted = Wanted::of(publication);
         match before {
             Reserving::Granted { number, shards } => {
-                self.commit(number, shards, self.roster.living(route.remote_bits()));
-                return self.admitted(key);
+                self.commit(number, shards, self.links.roster.living(route.remote_bits()));
+                self.end_withholding(key);
+                return Step::Continue;
             }
             Reserving::Asked(number) => {
                 // It has waited as long as it may.
                 self.abandon(number);
-                return self.not_admitted(now, key, waits, publication, None);
+                return self.no_room(None);
             }
-            Reserving::Refused if !waits => return self.not_admitted(now, key, waits, publication, None),
+            Reserving::Refused if !waits => return self.no_room(None),
             Reserving::Refused | Reserving::Not => {}
         }
         let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
-        let remote = self.roster.living(route.remote_bits());
-        match self.desk.rejecting(
-            now.monotonic,
-            route,
-            &wanted,
-            Some(session),
-            Some(publisher).filter(|_| waits && !leaving),
-        ) {
-            Err(_) if leaving && waits => Admission::Over,
-            Err(full) if waits => self.withhold(now, key, (self.place.shard, full.asked), Some(full.first)),
-            Err(full) => self.not_admitted(now, key, waits, publication, Some(full.first)),
-            Ok(_) if remote == 0 || leaving => self.admitted(key),
+        let remote = self.links.roster.living(route.remote_bits());
+        match self.desk.rejecting(now.monotonic, route, &wanted, session, Some(publisher).filter(|_| waits && !leaving))
+        {
+            Err(_) if leaving && waits => Step::Done,
+            Err(full) if waits => {
+                let (shard, whose) = (self.place.shard, Some(full.first));
+                Step::Defer(Deferral::Queues { shard, full: full.asked, whose })
+            }
+            Err(full) => self.no_room(Some(full.first)),
+            Ok(_) if remote == 0 || leaving => {
+                self.end_withholding(key);
+                Step::Continue
+            }
             Ok(sessions) => {
-                let number = self.admissions.next;
-                self.admissions.next = number.wrapping_add(1);
-                self.desk.reservations.keep((self.place.shard, number), &sessions, cost);
-                let asked = Asked { connection: key, waiting: remote, granted: 0, refused: false, waits };
-                self.admissions.asked.insert(number, asked);
-                for shard in shards_of(remote) {
-                    let waits = waits.then_some(key);
-                    let record = Record::Reserve {
-                        number,
-                        tenant: wanted.tenant,
-                        topic: wanted.topic,
-                        qos: wanted.qos,
-                        cost,
-                        waits,
-                    };
-                    self.links.send(shard, record);
-                }
-                if let Some(connection) = self.desk.connections.get_mut(key) {
-                    connection.extra_mut().reserving = Reserving::Asked(number);
-                }
-                self.park(now, key);
-                Admission::Waits
+                self.ask_for_room(key, &wanted, &sessions, remote, waits);
+                Step::Defer(Deferral::Answers)
             }
         }
     }
 
-    fn admitted(&mut self, key: ConnectionKey) -> Admission {
+    /// Reserves room at these queues of this shard, and asks these other shards for it.
+    fn ask_for_room(
+        &mut self,
+        key: ConnectionKey,
+        wanted: &Wanted<'_>,
+        sessions: &[SessionKey],
+        remote: u64,
+        waits: bool,
+    ) {
+        let number = self.admissions.next;
+        self.admissions.next = number.wrapping_add(1);
+        self.desk.reservations.keep((self.place.shard, number), sessions, wanted.cost);
+        let asked = Asked { connection: key, waiting: remote, granted: 0, refused: false, waits };
+        self.admissions.asked.insert(number, asked);
+        let Wanted { tenant, topic, qos, cost } = *wanted;
+        for shard in shards_of(remote) {
+            let waits = waits.then_some(key);
+            self.links.send(shard, Record::Reserve { number, tenant, topic, qos, cost, waits });
+        }
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            connection.extra_mut().reserving = Reserving::Asked(number);
+        }
+    }
+
+    /// The acknowledgement of a connection is not withheld any more.
+    pub(super) fn end_withholding(&mut self, key: ConnectionKey) {
         if let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) {
             extra.withheld_until = Millis::NEVER;
         }
-        Admission::Open
     }
 
-    /// Nobody has got the message. An MQTT 5 publisher is told; the link of another, who cannot be, is closed: it will
-    /// send again what was not acknowledged.
-    fn not_admitted(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        waits: bool,
-        publication: &Publication<'_>,
-        whose: Option<SessionKey>,
-    ) -> Admission {
+    /// Some queue has no room, or the store has none for what a subscriber of another shard would have stored.
+    fn no_room(&self, whose: Option<SessionKey>) -> Step {
         if self.desk.journal.full {
-            return Admission::StoreFull;
+            return Reason::StoreFull.into();
         }
-        self.desk.discard_publication(Reason::QueueFullReject, &mut publication.clone());
-        if let Some(session) = self.desk.session_of(key) {
-            self.desk.tell_denied_by(Attempt::Publish, session, publication.topic, Reason::QueueFullReject, whose);
-        }
-        if self.desk.connections.get(key).is_none_or(|connection| connection.leaving) {
-            return Admission::Over;
-        }
-        if waits {
-            self.close_connection(now, key, Reason::RejectedTooLong, None);
-            return Admission::Over;
-        }
-        self.admitted(key);
-        Admission::Refused(Reason::QueueFullReject)
+        Step::Reject(Rejection { reason: Reason::QueueFullReject, whose })
     }
 
     /// The publisher waits, without an acknowledgement, until so many queues of a shard have room; on another one it is
     /// not known whose.
-    fn withhold(
+    pub(super) fn withhold(
         &mut self,
         now: Now,
         key: ConnectionKey,
         (shard, full): (ShardId, u32),
         whose: Option<SessionKey>,
-    ) -> Admission {
+    ) {
         self.start_withholding(now, key);
         let whose = whose.and_then(|whose| self.desk.sessions.get(whose.0));
         let delay = Delay::Queue(whose.map(|session| session.client_id.to_string()));
@@ -284,9 +255,9 @@ impl Engine {
         for _ in 0..full.max(1) {
             self.park_for(now, key, shard);
         }
-        Admission::Waits
     }
 
+    /// The acknowledgement of a connection is withheld, within the limit.
     pub(crate) fn start_withholding(&mut self, now: Now, key: ConnectionKey) {
         let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
         if let Some(connection) = self.desk.connections.get_mut(key) {
@@ -302,6 +273,11 @@ impl Engine {
             return false;
         }
         self.desk.counters.drop_message(Reason::QueueFullReject);
+        if self.principals.name(key).is_some() {
+            self.end_withholding(key);
+            self.refuse_held(key, Reason::RejectedTooLong);
+            return false;
+        }
         self.close_connection(now, key, Reason::RejectedTooLong, None);
         true
     }
@@ -410,7 +386,7 @@ impl Engine {
         }
         if extra.withheld_until != Millis::NEVER {
             self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
-            for shard in self.roster.others() {
+            for shard in self.links.roster.others() {
                 self.links.send(shard, Record::GiveUp { connection: key });
             }
         }
@@ -426,7 +402,7 @@ impl Engine {
                 wrong(format!("room number {number} was asked for and nobody waits for it"));
             }
         }
-        if self.roster.is_alone() && self.desk.reservations.len() > 0 {
+        if self.links.roster.is_alone() && self.desk.reservations.len() > 0 {
             wrong("room is kept although nobody else could be asked".into());
         }
     }

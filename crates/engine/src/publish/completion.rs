@@ -1,5 +1,6 @@
 //! Acknowledgements as completions: each leaves when all that it promises is so, in the order of the packets answered.
 
+use crate::retained::fetch::fetching;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
 use crate::cluster::outgoing::OUTGOING_INDEX;
@@ -10,7 +11,7 @@ use crate::link::envelope::Ticket;
 use crate::link::promised::Promised;
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::records::AWAITED_INDEX;
+use crate::principals::PRINCIPAL_LISTENER;
 use crate::retained::strays::STRAY_INDEX;
 use crate::telling::reason::Reason;
 
@@ -53,14 +54,11 @@ impl Engine {
     /// its journal; its batch lies before the one that this shard is gathering.
     pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>, promises: bool) {
         let key = ticket.connection;
-        if key.index == AWAITED_INDEX {
-            return self.confirm_awaited(ticket);
-        }
         if key.index == OUTGOING_INDEX {
-            return self.confirm_outgoing(ticket);
+            return self.outgoing.confirm_outgoing(&mut self.desk, ticket);
         }
         if key.index == STRAY_INDEX {
-            return self.confirm_stray(ticket);
+            return self.retained.confirm_stray(&mut self.desk, &mut self.links, ticket);
         }
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };
@@ -102,8 +100,14 @@ impl Engine {
     #[inline]
     fn send_answer(&mut self, now: Now, key: ConnectionKey, ack: PendingAck) {
         let PendingAck { packet_id, answer, promises, .. } = ack;
-        if self.desk.uplinks.is_confirming() {
-            self.note_confirmed(key, packet_id);
+        if self.uplinks.is_confirming() {
+            self.uplinks.settlement.note_confirmed(
+                &mut self.desk,
+                &mut self.layouts,
+                &mut self.uplinks.brokers,
+                key,
+                packet_id,
+            );
         }
         match answer {
             Answer::PubAck(outcome) => self.send_pub_ack(key, packet_id, outcome, promises),
@@ -111,13 +115,13 @@ impl Engine {
                 if outcome.is_err() {
                     self.forget_received(key, packet_id);
                 } else if let Some(session) = self.desk.session_of(key) {
-                    self.desk.note_exchange_answered(session, packet_id);
+                    self.desk.sessions.note_exchange_answered(&self.desk.transfers, session, packet_id);
                 }
                 self.send_pub_rec(key, packet_id, outcome, promises);
             }
             Answer::SubAck(answer) => {
                 self.send_sub_ack(now, key, packet_id, &answer, promises);
-                self.start_fetches(now, key, answer.fetches);
+                fetching!(self).start_fetches(now, key, answer.fetches);
             }
             Answer::UnsubAck(answer) => self.send_unsub_ack(now, key, packet_id, &answer, promises),
         }
@@ -126,6 +130,9 @@ impl Engine {
     #[inline]
     fn send_pub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, outcome: Outcome, promises: bool) {
         let Some(connection) = self.desk.connections.get(key) else { return };
+        if connection.listener == PRINCIPAL_LISTENER {
+            return self.answer_principal(key, outcome, promises);
+        }
         let (version, max) = (connection.version, connection.max_packet_out);
         let explains = version.is_v5() && connection.problem_information;
         self.desk.send_promise(key, PacketType::PubAck, promises, |out| match outcome {
@@ -148,6 +155,9 @@ impl Engine {
     #[inline]
     fn send_pub_rec(&mut self, key: ConnectionKey, packet_id: PacketId, outcome: Outcome, promises: bool) {
         let Some(connection) = self.desk.connections.get(key) else { return };
+        if connection.listener == PRINCIPAL_LISTENER {
+            return self.answer_principal(key, outcome, promises);
+        }
         let (version, max) = (connection.version, connection.max_packet_out);
         let explains = version.is_v5() && connection.problem_information;
         self.desk.send_promise(key, PacketType::PubRec, promises, |out| match outcome {

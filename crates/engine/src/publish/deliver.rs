@@ -163,7 +163,7 @@ impl Desk {
             }
         }
         let away = self.sessions.get(to.0).is_some_and(|session| session.connection.is_none());
-        if away && (self.transfers.are_none() || !self.is_told_elsewhere(to)) {
+        if away && (self.transfers.are_none() || !self.sessions.is_told_elsewhere(&self.transfers, to)) {
             self.tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
         }
         if self.enqueue_in_store(publication, to, terms, &delivery) {

@@ -1,13 +1,13 @@
 //! Where a message goes: to this shard's subscribers and shared groups, to other shards, and to its topic's home.
 
+use crate::groups::dealing::dealing;
 use tidegate_mqtt::QoS;
 
 use crate::addresses::Nodes;
 use crate::cluster::outgoing::OUTGOING_INDEX;
-use crate::cluster::roster::Roster;
 use crate::connection::to_write::WIDE_RECEIVERS;
 use crate::desk::Desk;
-use crate::durable::{Key, Way};
+use crate::durable::Way;
 use crate::engine::Engine;
 use crate::groups::Groups;
 use crate::hash::hash_name;
@@ -16,6 +16,7 @@ use crate::link::Links;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, Passage, RETAIN_AT_HOME, Ticket};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::Uplinks;
 use crate::publish::deliver::Terms;
 use crate::publish::is_own_topic;
 use crate::publish::layouts::Layouts;
@@ -23,9 +24,6 @@ use crate::session::BlockedPublisher;
 use crate::settings::SharedStrategy;
 use crate::telling::reason::Reason;
 use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
-
-/// Longest topic or filter that a key of the store can hold, bytes.
-pub(crate) const STORED_NAME_MAX: usize = 65_000;
 
 /// Where a message comes from.
 #[derive(Clone, Copy, Debug)]
@@ -58,22 +56,55 @@ impl Source {
         self.ticket.is_some_and(|ticket| ticket.connection.index == OUTGOING_INDEX)
     }
 
-    /// A client of this shard.
+    /// A client or a principal of this shard.
     #[inline]
-    pub(crate) fn client(
+    pub(crate) fn publisher_here(
         origin: ShardId,
         now: Now,
-        session: SessionKey,
+        session: Option<SessionKey>,
         connection: ConnectionKey,
         ticket: Option<Ticket>,
     ) -> Self {
-        let (session, connection) = (Some(session), Some(connection));
+        let connection = Some(connection);
         Self { session, connection, origin, ticket, entered_at: now.monotonic, hops: 0 }
     }
 
     /// The broker itself: wills, `$SYS`.
     pub(crate) fn inside(origin: ShardId, now: Now) -> Self {
         Self { session: None, connection: None, origin, ticket: None, entered_at: now.monotonic, hops: 0 }
+    }
+
+    /// The form in which a message leaves this shard.
+    pub(crate) fn envelope<'p>(
+        &self,
+        desk: &Desk,
+        purpose: u8,
+        publication: &mut Publication<'p>,
+        ticket: Option<Ticket>,
+    ) -> Envelope<'p> {
+        publication.share();
+        let Passage { purpose, origin, entered_at, priority, hops, from, ticket } =
+            self.passage(desk, purpose, ticket, publication.priority);
+        // The link numbers it.
+        let sequence = 0;
+        let publication = publication.clone();
+        Envelope { purpose, origin, sequence, entered_at, priority, hops, from, ticket, publication }
+    }
+
+    /// How a message leaves this shard.
+    #[inline]
+    fn passage(&self, desk: &Desk, purpose: u8, ticket: Option<Ticket>, priority: u8) -> Passage {
+        let tells = desk.overflow.tells_publisher();
+        Passage {
+            purpose,
+            origin: self.origin,
+            entered_at: self.entered_at,
+            priority,
+            hops: self.hops,
+            // Only whoever may be told something later has to be known there.
+            from: self.connection.filter(|_| tells).or(ticket.map(|ticket| ticket.connection)),
+            ticket,
+        }
     }
 
     pub(crate) fn publisher(&self) -> Option<BlockedPublisher> {
@@ -98,10 +129,10 @@ pub(crate) struct Reach<'e> {
     pub layouts: &'e mut Layouts,
     pub links: &'e mut Links,
     pub groups: &'e mut Groups,
+    pub uplinks: &'e mut Uplinks,
     pub index: &'e mut SubscriptionIndex,
     pub scratch: &'e mut Route,
     pub place: Place,
-    pub roster: &'e Roster,
     pub nodes: &'e Nodes,
 }
 
@@ -113,10 +144,10 @@ macro_rules! reach {
             layouts: &mut $engine.layouts,
             links: &mut $engine.links,
             groups: &mut $engine.groups,
+            uplinks: &mut $engine.uplinks,
             index: &mut $engine.index,
             scratch: &mut $engine.scratch_route,
             place: $engine.place,
-            roster: &$engine.roster,
             nodes: &$engine.nodes,
         }
     };
@@ -135,7 +166,7 @@ impl Engine {
 
     /// Publishes a message that no packet brought: the broker's own, or the will of `session`.
     pub(crate) fn publish_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
-        if self.goes_to_fleet(publication) {
+        if self.uplinks.brokers.config.goes_to_fleet(publication) {
             self.publish_inside_to_fleet(now, publication, session);
             return;
         }
@@ -162,14 +193,15 @@ impl Engine {
         if let Some(addresses) = self.settings.addresses.as_ref().filter(|_| traits.is_address) {
             publication.expires_at = addresses.expiry(now.monotonic, publication.expires_at);
         }
-        if publication.retain && !(publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide()) {
+        if publication.retain
+            && !(publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide())
+        {
             self.retain(now, publication);
         }
-        if traits.is_record {
-            self.tell_record(publication, source.session, None);
-        }
-        if traits.is_report {
-            self.tell_report(publication, source.session, None);
+        if !traits.observers.is_empty() {
+            let session = source.session.and_then(|session| self.desk.sessions.get(session.0));
+            let name = session.map(|session| session.client_id.to_string()).unwrap_or_default();
+            self.tell_observers(traits.observers, publication, &name, None);
         }
         let (_, route) = self.cache.get(slot);
         u32::from(reach!(self).dispatch(now, route, publication, source).waits)
@@ -178,7 +210,7 @@ impl Engine {
     /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does
     /// nothing where the home is elsewhere: the envelope takes it there.
     pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        let at_home = self.roster.home_of_topic(publication.tenant, publication.topic) == self.place.shard;
+        let at_home = self.links.roster.home_of_topic(publication.tenant, publication.topic) == self.place.shard;
         if !at_home && !self.desk.transfers.keeps(partition_of(publication.tenant, publication.topic)) {
             return None;
         }
@@ -188,66 +220,14 @@ impl Engine {
         if !self.desk.transfers.are_none() && !is_own_topic(publication.topic) {
             self.desk.transfers.note_retained(now, publication);
         }
-        self.keep_retained(now, publication)
-    }
-
-    /// Keeps or clears the retained message of a topic.
-    pub(crate) fn keep_retained(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        if self.keeps_versions(publication.topic) {
-            return self.keep_newest(now, publication);
-        }
-        let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
-        if publication.payload.is_empty() {
-            let known = self.retained.clear(publication.tenant, publication.topic).is_some();
-            if stored && known {
-                self.desk.journal.delete(Key::Retained(publication.tenant, publication.topic));
-            }
-            return None;
-        }
-        self.keep_value(now, publication)
-    }
-
-    /// Keeps a value that is not empty.
-    pub(crate) fn keep_value(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
-        if stored && publication.topic.len() > STORED_NAME_MAX {
-            self.desk.counters.drop_message(Reason::InvalidTopicName);
-            return Some(Reason::InvalidTopicName);
-        }
-        if self.has_no_room_to_retain(publication) {
-            self.desk.counters.drop_message(Reason::StoreFull);
-            return Some(Reason::StoreFull);
-        }
-        let message = publication.keep();
-        let refused = self.retained.set(publication.tenant, publication.topic, message, now.monotonic).err();
-        // Before the new value is put: the topic itself may be among those that have just expired.
-        self.forget_expired();
-        if let Some(reason) = refused {
-            self.desk.counters.drop_message(reason);
-        } else if stored {
-            self.desk.journal.put_retained(publication);
-        }
-        refused
-    }
-
-    /// Whether the store is too full for a value that nobody was promised would be kept; above QoS 0 it is refused
-    /// before anyone gets it.
-    pub(crate) fn has_no_room_to_retain(&self, publication: &Publication<'_>) -> bool {
-        self.desk.journal.full
-            && self.desk.journal.is_on()
-            && publication.qos == QoS::AtMostOnce
-            && !publication.payload.is_empty()
-            && !is_own_topic(publication.topic)
-    }
-
-    /// Retained messages that have expired are forgotten by the store as well.
-    pub(crate) fn forget_expired(&mut self) {
-        let stored = self.desk.journal.is_on();
-        for (tenant, topic) in self.retained.take_expired() {
-            if stored && !is_own_topic(&topic) {
-                self.desk.journal.delete(Key::Retained(tenant, &topic));
-            }
-        }
+        self.retained.keep_retained(
+            now,
+            &self.links.roster,
+            &mut self.desk,
+            &self.homes,
+            &self.uplinks.brokers.config,
+            publication,
+        )
     }
 }
 
@@ -276,7 +256,7 @@ impl Reach<'_> {
     ) -> Dispatched {
         let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
         self.count_withheld(route);
-        let remote = self.roster.living(route.remote_bits());
+        let remote = self.links.roster.living(route.remote_bits());
         let goes_on = remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
         if goes_on {
             // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.
@@ -337,8 +317,8 @@ impl Reach<'_> {
         let before = self.desk.to_write.widen(route.targets().len() > WIDE_RECEIVERS);
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();
-        let by_fleet = self.desk.uplinks.is_on() && route.has_no_local() && publication.publisher != 0;
-        if publication.retain && !self.roster.is_alone() {
+        let by_fleet = self.uplinks.brokers.config.is_on() && route.has_no_local() && publication.publisher != 0;
+        if publication.retain && !self.links.roster.is_alone() {
             for target in targets {
                 let qos = target.qos().min(publication.qos);
                 self.desk.note_fresh(target.session, publication.topic, qos);
@@ -349,7 +329,10 @@ impl Reach<'_> {
                 self.deliver_to_publisher(now, publication, target, publisher);
                 continue;
             }
-            if by_fleet && target.options.no_local() && self.desk.is_named(target.session, publication.publisher) {
+            if by_fleet
+                && target.options.no_local()
+                && self.desk.sessions.is_named(target.session, publication.publisher)
+            {
                 self.deliver_to_publisher(now, publication, target, publisher);
                 continue;
             }
@@ -403,7 +386,7 @@ impl Reach<'_> {
         let from = self.desk.transfers.source;
         for group in route.groups() {
             if self.groups.deals_for(from, *group) {
-                self.deal_to(now, *group, publication, source, None);
+                dealing!(self).deal_to(now, *group, publication, source, None);
             }
         }
     }
@@ -411,20 +394,20 @@ impl Reach<'_> {
     /// Passes a message on to the shards that want it, and to its topic's home.
     fn send_on(&mut self, remote: u64, publication: &mut Publication<'_>, source: &Source, done: &mut Dispatched) {
         let mut homes = 0;
-        let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide();
+        let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide();
         if publication.retain && !publication.retain_is_done && !kept_by_brokers {
-            let home = self.roster.home_of_topic(publication.tenant, publication.topic);
+            let home = self.links.roster.home_of_topic(publication.tenant, publication.topic);
             let partition = partition_of(publication.tenant, publication.topic);
             let new_home = self.desk.transfers.new_home(partition).filter(|_| !is_own_topic(publication.topic));
             homes = (1u64 << home.0 | new_home.map_or(0, |shard| 1 << shard.0)) & !(1 << self.place.shard.0);
         }
         let mut bits = remote | homes;
         let mut crossing = None;
-        let own = bits & !self.roster.peers().0;
+        let own = bits & !self.links.roster.peers().0;
         if own != 0 && self.must_be_kept(publication, source) {
             let name = self.links.exchange.map(|word| word.name);
             let way = Way::Publish { shards: self.place.shards, deliver: remote & own, retain: homes & own, name };
-            crossing = Some(self.begin_crossing(publication, &way, own));
+            crossing = Some(self.desk.crossings.begin_crossing(&mut self.desk.journal, publication, &way, own));
         }
         while bits != 0 {
             let bit = bits & bits.wrapping_neg();
@@ -441,7 +424,7 @@ impl Reach<'_> {
                 purpose |= FROM_RETAINED;
             }
             let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce || source.is_outgoing());
-            let passage = self.passage(purpose, source, ticket, publication.priority);
+            let passage = source.passage(self.desk, purpose, ticket, publication.priority);
             self.links.send_publish(shard, &passage, publication, !source.may_repeat(publication.qos));
             self.links.send_crossing(shard, crossing.filter(|_| own & bit != 0));
             self.desk.counters.shard_messages_out += 1;
@@ -455,41 +438,8 @@ impl Reach<'_> {
     /// Sends a value to its topic's home, to be retained there.
     pub(crate) fn send_to_home(&mut self, publication: &mut Publication<'_>, source: &Source, home: ShardId) {
         let purpose = if publication.from_retained { RETAIN_AT_HOME | FROM_RETAINED } else { RETAIN_AT_HOME };
-        let passage = self.passage(purpose, source, source.ticket, publication.priority);
+        let passage = source.passage(self.desk, purpose, source.ticket, publication.priority);
         self.links.send_publish(home, &passage, publication, !source.may_repeat(publication.qos));
         self.desk.counters.shard_messages_out += 1;
-    }
-
-    /// The form in which a message leaves this shard.
-    pub(crate) fn envelope<'p>(
-        &mut self,
-        purpose: u8,
-        publication: &mut Publication<'p>,
-        source: &Source,
-        ticket: Option<Ticket>,
-    ) -> Envelope<'p> {
-        publication.share();
-        let Passage { purpose, origin, entered_at, priority, hops, from, ticket } =
-            self.passage(purpose, source, ticket, publication.priority);
-        // The link numbers it.
-        let sequence = 0;
-        let publication = publication.clone();
-        Envelope { purpose, origin, sequence, entered_at, priority, hops, from, ticket, publication }
-    }
-
-    /// How a message leaves this shard.
-    #[inline]
-    fn passage(&self, purpose: u8, source: &Source, ticket: Option<Ticket>, priority: u8) -> Passage {
-        let tells = self.desk.overflow.tells_publisher();
-        Passage {
-            purpose,
-            origin: source.origin,
-            entered_at: source.entered_at,
-            priority,
-            hops: source.hops,
-            // Only whoever may be told something later has to be known there.
-            from: source.connection.filter(|_| tells).or(ticket.map(|ticket| ticket.connection)),
-            ticket,
-        }
     }
 }

@@ -214,15 +214,9 @@ impl Engine {
         }
     }
 
-    /// Whether a message to so many receivers waits, and its publisher with it, until those were written that earlier
-    /// ones have put in line. Half of them would have to be written once more for it.
-    #[inline]
-    pub(crate) fn waits_for_line(&mut self, now: Now, key: ConnectionKey, receivers: usize) -> bool {
-        if receivers <= WIDE_RECEIVERS || !self.turn_share.is_under_way(&self.desk.to_write) {
-            return false;
-        }
-        self.wait_for_next_turn(now, key, Share::Wide);
-        self.turn_share.holds(key) && self.desk.connections.get(key).is_some_and(Connection::is_parked)
+    /// True while connections that messages to many have put in line are being written.
+    pub(crate) fn is_line_under_way(&self) -> bool {
+        self.turn_share.is_under_way(&self.desk.to_write)
     }
 
     /// Whether a publisher waits for its turn and for nothing else. That ends by itself, however long it takes, and the

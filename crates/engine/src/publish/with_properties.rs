@@ -2,27 +2,29 @@
 
 use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
 
-use super::Forwarding;
 use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
 use crate::connection::input::Refused;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::PROPERTY;
+use crate::publish::inbound::Inbound;
 use crate::publish::origin::ORIGIN_PROPERTY;
+use crate::publish::pipeline::Progress;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
 impl Engine {
-    /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came.
-    pub(super) fn publish_with_properties(
+    /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came. `forwarded` is empty and
+    /// takes the properties that are passed on; the message expires at `latest`.
+    pub(crate) fn publish_with_properties(
         &mut self,
         now: Now,
-        key: ConnectionKey,
-        session: SessionKey,
-        tenant: TenantId,
+        (key, session, tenant): (ConnectionKey, Option<SessionKey>, TenantId),
         raw: &RawPublish<'_>,
-    ) -> Result<(), Refused> {
+        latest: Millis,
+        forwarded: &mut Vec<u8>,
+    ) -> Result<Progress, Refused> {
         let properties = PublishProperties::decode(raw.properties)?;
         if properties.subscription_identifiers.iter().next().is_some() {
             return Err(Refused::new(Reason::ProtocolError, "PUBLISH from a client carries a subscription identifier"));
@@ -35,36 +37,29 @@ impl Engine {
             check_payload(raw)?;
         }
         let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
-        let expires_at = self.expiry_of(now, slot, expires_at);
-        let mut forwarded = std::mem::take(&mut self.scratch_properties);
-        forwarded.clear();
+        let expires_at = self.expiry_of(now, slot, expires_at.min(latest));
+        let mut unknown_receipts = false;
         let is_for_hub = self.cache.traits(slot).is_for_hub;
         if is_for_hub {
-            self.append_origin(now, session, raw.retain, &mut forwarded);
+            self.append_origin(now, session, raw.retain, forwarded);
         }
         if tenant == TenantId::UPLINK {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
-            properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
-            self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
+            properties.copy_forwardable_without(&[PROPERTY], forwarded);
+            self.uplinks.next_message_id(now, &self.desk, session, raw.retain).append(forwarded);
         } else if is_for_hub && !self.cache.traits(slot).is_address {
-            properties.copy_forwardable_without(&[ORIGIN_PROPERTY], &mut forwarded);
+            properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
         } else if !self.cache.traits(slot).is_address {
-            properties.copy_forwardable(&mut forwarded);
+            properties.copy_forwardable(forwarded);
         } else {
-            properties.copy_forwardable_without(SET_BY_BROKER, &mut forwarded);
+            properties.copy_forwardable_without(SET_BY_BROKER, forwarded);
+            unknown_receipts = asks_for_unknown_receipts(&properties);
             let topic = self.cache.get(slot).0.to_owned();
-            if asks_for_unknown_receipts(&properties) && self.may_be_refused(session, &topic, raw) {
-                self.scratch_properties = forwarded;
-                self.refuse_not_understood(now, key, session, &topic, raw);
-                return Ok(());
-            }
-            self.add_receipts(session, &topic, &properties, &mut forwarded);
+            self.add_receipts((key, session), &topic, &properties, forwarded);
         }
-        let forwarding = Forwarding { properties: &forwarded, expires_at };
-        self.publish(now, key, session, tenant, slot, raw, &forwarding);
-        self.scratch_properties = forwarded;
-        Ok(())
+        let it = Inbound { now, key, session, tenant, slot, raw, properties: forwarded, expires_at, unknown_receipts };
+        Ok(self.publish(&it))
     }
 
     fn checks_payload_format(&self, key: ConnectionKey) -> bool {

@@ -4,6 +4,13 @@
 mod absent;
 mod moved;
 
+use crate::access::Rules;
+use crate::cluster::roster::Roster;
+use crate::link::Links;
+use crate::publish::layouts::Layouts;
+use crate::retained::RetainedStore;
+use crate::session::table::Sessions;
+use crate::topics::SubscriptionIndex;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -11,7 +18,6 @@ use tidegate_mqtt::QoS;
 
 use crate::connection::FetchRequest;
 use crate::desk::Desk;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::Envelope;
 use crate::link::record::Record;
@@ -145,16 +151,43 @@ impl Fetches {
     }
 }
 
-impl Engine {
+/// The parts of an engine that bring retained messages to subscriptions.
+pub(crate) struct Fetching<'e> {
+    pub desk: &'e mut Desk,
+    pub fetches: &'e mut Fetches,
+    pub index: &'e SubscriptionIndex,
+    pub layouts: &'e mut Layouts,
+    pub links: &'e mut Links,
+    pub retained: &'e mut RetainedStore,
+    pub rules: &'e Rules,
+}
+
+/// Borrows what bringing retained messages needs from an engine.
+macro_rules! fetching {
+    ($engine:ident) => {
+        $crate::retained::fetch::Fetching {
+            desk: &mut $engine.desk,
+            fetches: &mut $engine.fetches,
+            index: &$engine.index,
+            layouts: &mut $engine.layouts,
+            links: &mut $engine.links,
+            retained: &mut $engine.retained,
+            rules: &$engine.rules,
+        }
+    };
+}
+pub(crate) use fetching;
+
+impl Fetching<'_> {
     /// Begins to bring the retained messages of new subscriptions.
     pub(crate) fn start_fetches(&mut self, now: Now, key: ConnectionKey, requests: Vec<FetchRequest>) {
         let Some(session) = self.desk.session_of(key).filter(|_| !requests.is_empty()) else { return };
         for request in requests {
             // The client may have unsubscribed while its SUBACK waited.
-            if self.is_subscribed(session, &request.filter)
-                && let Some(id) = self.add_fetch(session, request)
+            if self.index.is_subscribed(&self.desk.sessions, session, &request.filter)
+                && let Some(id) = self.fetches.add_fetch(&self.links.roster, &mut self.desk.sessions, session, request)
             {
-                self.set_fetch_running(id);
+                self.fetches.set_fetch_running(id);
             }
         }
         self.forget_expected(session);
@@ -163,7 +196,7 @@ impl Engine {
 
     /// A SUBACK that fetches will follow may have to wait. What comes live until then is newer than what they will find.
     pub(crate) fn expect_fetches(&mut self, session: SessionKey, requests: &[FetchRequest]) {
-        if !self.roster.is_alone()
+        if !self.links.roster.is_alone()
             && !requests.is_empty()
             && let Some(session) = self.desk.sessions.get_mut(session.0)
         {
@@ -178,46 +211,9 @@ impl Engine {
         settle_fetches(session);
     }
 
-    fn is_subscribed(&self, session: SessionKey, filter: &str) -> bool {
-        let tenant = self.desk.sessions.get(session.0).map(|session| session.tenant);
-        let entry = tenant.and_then(|tenant| self.index.find(tenant, filter));
-        entry.is_some_and(|entry| self.index.subscriber(entry, session).is_some())
-    }
-
-    /// Notes what a subscription is owed; it is brought once the client has room.
-    pub(crate) fn add_fetch(&mut self, session: SessionKey, request: FetchRequest) -> Option<u32> {
-        let tenant = self.desk.sessions.get(session.0)?.tenant;
-        let wildcard = request.filter.contains(['+', '#']);
-        let home = self.roster.home_of_topic(tenant, &request.filter);
-        let (wanted, again) = self.wanted_at_first(&request.filter);
-        let shards = if wildcard { self.roster.homes_for(&request.filter).into_iter().collect() } else { vec![home] };
-        self.end_fetch_of(session, &request.filter);
-        let id = self.fetches.add(Fetch {
-            session,
-            tenant,
-            options: SubscriberOptions::from_bits(request.options),
-            subscription_id: request.subscription_id,
-            filter: request.filter,
-            shards,
-            after: String::new(),
-            wanted,
-            again,
-            state: FetchState::NoRoom,
-        });
-        self.desk.sessions.get_mut(session.0)?.rare_mut().fetches.push(id);
-        Some(id)
-    }
-
-    fn set_fetch_running(&mut self, id: u32) {
-        if let Some(fetch) = self.fetches.by_id.get_mut(&id) {
-            fetch.state = FetchState::Runnable;
-            self.fetches.runnable.push_back(id);
-        }
-    }
-
     /// Takes the steps of a new turn.
     pub(crate) fn run_fetches(&mut self, now: Now) {
-        self.fetches.budget = turn_budget(self.settings.retained.step);
+        self.fetches.budget = turn_budget(self.desk.settings.retained.step);
         self.go_on_fetching(now);
     }
 
@@ -226,7 +222,7 @@ impl Engine {
         while self.fetches.budget > 0 {
             let Some(id) = self.fetches.runnable.pop_front() else { return };
             let Some(fetch) = self.fetches.by_id.get(&id) else { continue };
-            let looked_at = if fetch.filter.contains(['+', '#']) { self.settings.retained.step.max(1) } else { 1 };
+            let looked_at = if fetch.filter.contains(['+', '#']) { self.desk.settings.retained.step.max(1) } else { 1 };
             self.fetches.budget = self.fetches.budget.saturating_sub(looked_at);
             self.step_fetch(now, id);
         }
@@ -238,18 +234,18 @@ impl Engine {
             fetch.state = FetchState::NoRoom;
             return;
         }
-        if self.waits_for_moves(id) {
+        if self.fetches.waits_for_moves(&self.links.roster, &self.desk.transfers, id) {
             return;
         }
-        if self.waits_for_dead(id) {
+        if self.fetches.waits_for_dead(&self.links.roster, id) {
             return;
         }
-        let Some(shard) = self.next_to_ask(id) else {
-            self.end_fetch(id);
+        let Some(shard) = self.fetches.next_to_ask(&self.links.roster, id) else {
+            self.fetches.end_fetch(&mut self.desk.sessions, id);
             return;
         };
         let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
-        if shard != self.place.shard {
+        if shard != self.links.place.shard {
             fetch.state = FetchState::Asked;
             let (tenant, filter, after) = (fetch.tenant, &*fetch.filter, &*fetch.after);
             self.links.send(shard, Record::RetainedQuery { fetch: id, tenant, filter, after });
@@ -257,10 +253,11 @@ impl Engine {
         }
         let mut found = Vec::new();
         let after = (!fetch.after.is_empty()).then_some(&*fetch.after);
-        let budget = self.settings.retained.step;
-        let end = self.retained.scan(fetch.tenant, &fetch.filter, after, budget, now.monotonic, &mut |_, message| {
-            found.push(Rc::clone(message));
-        });
+        let budget = self.desk.settings.retained.step;
+        let end =
+            self.retained.values.scan(fetch.tenant, &fetch.filter, after, budget, now.monotonic, &mut |_, message| {
+                found.push(Rc::clone(message));
+            });
         found.retain(|message| !self.desk.transfers.is_incomplete(partition_of(message.tenant, message.topic())));
         let after = match end {
             ScanEnd::Done => String::new(),
@@ -269,110 +266,19 @@ impl Engine {
         for message in found {
             self.deliver_retained(now, shard, id, &mut message.publication());
         }
-        self.continue_fetch(id, after);
-    }
-
-    /// One step is done; the next one starts behind `after`, or on the next shard.
-    fn continue_fetch(&mut self, id: u32, after: String) {
-        let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
-        if after.is_empty() {
-            fetch.shards.pop();
-        }
-        fetch.after = after;
-        if fetch.shards.is_empty() && fetch.again.is_empty() {
-            self.end_fetch(id);
-            return;
-        }
-        self.set_fetch_running(id);
-    }
-
-    fn end_fetch(&mut self, id: u32) {
-        let Some(fetch) = self.fetches.remove(id) else { return };
-        let Some(session) = self.desk.sessions.get_mut(fetch.session.0) else { return };
-        if let Some(rare) = session.rare.as_mut() {
-            rare.fetches.retain(|other| *other != id);
-        }
-        settle_fetches(session);
-    }
-
-    /// A shard of another node is gone: what it had is not waited for.
-    pub(crate) fn skip_fetches(&mut self, peer: ShardId) {
-        let asks = |fetch: &Fetch| fetch.shards.contains(&peer);
-        let asking: Vec<u32> = self.fetches.by_id.iter().filter(|(_, it)| asks(it)).map(|(id, _)| *id).collect();
-        for id in asking {
-            self.want_again_of(id, peer);
-            let Some(fetch) = self.fetches.by_id.get_mut(&id) else { continue };
-            if fetch.is_of_one_topic() {
-                // Whoever is its home then is asked.
-                if fetch.state == FetchState::Asked {
-                    self.set_fetch_running(id);
-                }
-                continue;
-            }
-            let present = fetch.shards.last() == Some(&peer);
-            if !present {
-                fetch.shards.retain(|shard| *shard != peer);
-            } else if fetch.state == FetchState::Asked {
-                self.continue_fetch(id, String::new());
-            } else {
-                fetch.shards.pop();
-                fetch.after = String::new();
-            }
-        }
-    }
-
-    /// Ends the fetch for a subscription that is gone or made anew.
-    pub(crate) fn end_fetch_of(&mut self, session: SessionKey, filter: &str) {
-        if let Some(id) = self.fetch_of(session, filter) {
-            self.end_fetch(id);
-        }
-    }
-
-    /// The fetch for a subscription that has not been brought all of its retained messages yet.
-    pub(crate) fn fetch_of(&self, session: SessionKey, filter: &str) -> Option<u32> {
-        let rare = self.desk.sessions.get(session.0)?.rare.as_ref()?;
-        if rare.fetches.is_empty() {
-            return None;
-        }
-        self.fetches.by_filter.get(&(session.0, filter.into())).copied()
-    }
-
-    /// Lets the fetches of a session wait for its client to come back. What other shards still answer to the connection
-    /// that is gone finds nobody: each fetch goes on under another number.
-    pub(crate) fn suspend_fetches(&mut self, session: SessionKey) {
-        let Some(rare) = self.desk.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
-            return;
-        };
-        rare.fresh_topics = std::collections::HashSet::default();
-        rare.fetches_expected = 0;
-        for id in &mut rare.fetches {
-            if let Some(fetch) = self.fetches.remove(*id) {
-                *id = self.fetches.add(Fetch { state: FetchState::NoRoom, ..fetch });
-            }
-        }
-    }
-
-    /// Ends all fetches of a session.
-    pub(crate) fn end_fetches(&mut self, session: SessionKey) {
-        let Some(rare) = self.desk.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
-            return;
-        };
-        rare.fresh_topics = std::collections::HashSet::default();
-        for id in std::mem::take(&mut rare.fetches) {
-            self.fetches.remove(id);
-        }
+        self.fetches.continue_fetch(&mut self.desk.sessions, id, after);
     }
 
     fn deliver_retained(&mut self, now: Now, from: ShardId, id: u32, publication: &mut Publication<'_>) {
         let Some(fetch) = self.fetches.by_id.get(&id) else { return };
-        if self.is_told_elsewhere(fetch, from, publication) {
+        if self.desk.transfers.is_value_told_elsewhere(&self.links.roster, fetch, from, publication) {
             return;
         }
         let session = self.desk.sessions.get(fetch.session.0);
         if publication.expires_at <= now.monotonic {
             return;
         }
-        if !self.may_receive(fetch.session, publication.topic) {
+        if !self.rules.may_receive(self.desk, fetch.session, publication.topic) {
             let to = fetch.session;
             self.desk.drop_for(Reason::NotAuthorized, to, publication.topic);
             return;
@@ -393,24 +299,180 @@ impl Engine {
             metered: true,
         };
         self.layouts.begin(1);
-        self.desk.deliver(now.monotonic, publication, &mut self.layouts, fetch.session, &terms);
+        self.desk.deliver(now.monotonic, publication, self.layouts, fetch.session, &terms);
     }
 
-    /// Another shard asks for retained messages of this one: one step's worth, and where the next one starts.
-    pub(crate) fn answer_retained_query(
+    /// A retained message that another shard has sent.
+    pub(crate) fn handle_retained_item(
         &mut self,
         now: Now,
         from: ShardId,
         fetch: u32,
-        tenant: TenantId,
-        filter: &str,
+        publication: &mut Publication<'_>,
+    ) {
+        self.deliver_retained(now, from, fetch, publication);
+    }
+}
+
+impl SubscriptionIndex {
+    fn is_subscribed(&self, sessions: &Sessions, session: SessionKey, filter: &str) -> bool {
+        let tenant = sessions.get(session.0).map(|session| session.tenant);
+        let entry = tenant.and_then(|tenant| self.find(tenant, filter));
+        entry.is_some_and(|entry| self.subscriber(entry, session).is_some())
+    }
+}
+
+impl Fetches {
+    /// Notes what a subscription is owed; it is brought once the client has room.
+    pub(crate) fn add_fetch(
+        &mut self,
+        roster: &Roster,
+        sessions: &mut Sessions,
+        session: SessionKey,
+        request: FetchRequest,
+    ) -> Option<u32> {
+        let tenant = sessions.get(session.0)?.tenant;
+        let wildcard = request.filter.contains(['+', '#']);
+        let home = roster.home_of_topic(tenant, &request.filter);
+        let (wanted, again) = absent::wanted_at_first(roster, &request.filter);
+        let shards = if wildcard { roster.homes_for(&request.filter).into_iter().collect() } else { vec![home] };
+        self.end_fetch_of(sessions, session, &request.filter);
+        let id = self.add(Fetch {
+            session,
+            tenant,
+            options: SubscriberOptions::from_bits(request.options),
+            subscription_id: request.subscription_id,
+            filter: request.filter,
+            shards,
+            after: String::new(),
+            wanted,
+            again,
+            state: FetchState::NoRoom,
+        });
+        sessions.get_mut(session.0)?.rare_mut().fetches.push(id);
+        Some(id)
+    }
+
+    fn set_fetch_running(&mut self, id: u32) {
+        if let Some(fetch) = self.by_id.get_mut(&id) {
+            fetch.state = FetchState::Runnable;
+            self.runnable.push_back(id);
+        }
+    }
+
+    /// One step is done; the next one starts behind `after`, or on the next shard.
+    fn continue_fetch(&mut self, sessions: &mut Sessions, id: u32, after: String) {
+        let Some(fetch) = self.by_id.get_mut(&id) else { return };
+        if after.is_empty() {
+            fetch.shards.pop();
+        }
+        fetch.after = after;
+        if fetch.shards.is_empty() && fetch.again.is_empty() {
+            self.end_fetch(sessions, id);
+            return;
+        }
+        self.set_fetch_running(id);
+    }
+
+    fn end_fetch(&mut self, sessions: &mut Sessions, id: u32) {
+        let Some(fetch) = self.remove(id) else { return };
+        let Some(session) = sessions.get_mut(fetch.session.0) else { return };
+        if let Some(rare) = session.rare.as_mut() {
+            rare.fetches.retain(|other| *other != id);
+        }
+        settle_fetches(session);
+    }
+
+    /// A shard of another node is gone: what it had is not waited for.
+    pub(crate) fn skip_fetches(&mut self, roster: &Roster, sessions: &mut Sessions, peer: ShardId) {
+        let asks = |fetch: &Fetch| fetch.shards.contains(&peer);
+        let asking: Vec<u32> = self.by_id.iter().filter(|(_, it)| asks(it)).map(|(id, _)| *id).collect();
+        for id in asking {
+            self.want_again_of(roster, id, peer);
+            let Some(fetch) = self.by_id.get_mut(&id) else { continue };
+            if fetch.is_of_one_topic() {
+                // Whoever is its home then is asked.
+                if fetch.state == FetchState::Asked {
+                    self.set_fetch_running(id);
+                }
+                continue;
+            }
+            let present = fetch.shards.last() == Some(&peer);
+            if !present {
+                fetch.shards.retain(|shard| *shard != peer);
+            } else if fetch.state == FetchState::Asked {
+                self.continue_fetch(sessions, id, String::new());
+            } else {
+                fetch.shards.pop();
+                fetch.after = String::new();
+            }
+        }
+    }
+
+    /// Ends the fetch for a subscription that is gone or made anew.
+    pub(crate) fn end_fetch_of(&mut self, sessions: &mut Sessions, session: SessionKey, filter: &str) {
+        if let Some(id) = self.fetch_of(sessions, session, filter) {
+            self.end_fetch(sessions, id);
+        }
+    }
+
+    /// The fetch for a subscription that has not been brought all of its retained messages yet.
+    pub(crate) fn fetch_of(&self, sessions: &Sessions, session: SessionKey, filter: &str) -> Option<u32> {
+        let rare = sessions.get(session.0)?.rare.as_ref()?;
+        if rare.fetches.is_empty() {
+            return None;
+        }
+        self.by_filter.get(&(session.0, filter.into())).copied()
+    }
+
+    /// Lets the fetches of a session wait for its client to come back. What other shards still answer to the connection
+    /// that is gone finds nobody: each fetch goes on under another number.
+    pub(crate) fn suspend_fetches(&mut self, sessions: &mut Sessions, session: SessionKey) {
+        let Some(rare) = sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
+            return;
+        };
+        rare.fresh_topics = std::collections::HashSet::default();
+        rare.fetches_expected = 0;
+        for id in &mut rare.fetches {
+            if let Some(fetch) = self.remove(*id) {
+                *id = self.add(Fetch { state: FetchState::NoRoom, ..fetch });
+            }
+        }
+    }
+
+    /// Ends all fetches of a session.
+    pub(crate) fn end_fetches(&mut self, sessions: &mut Sessions, session: SessionKey) {
+        let Some(rare) = sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
+            return;
+        };
+        rare.fresh_topics = std::collections::HashSet::default();
+        for id in std::mem::take(&mut rare.fetches) {
+            self.remove(id);
+        }
+    }
+
+    /// Another shard has sent one step's worth.
+    pub(crate) fn handle_retained_end(&mut self, sessions: &mut Sessions, fetch: u32, after: &str) {
+        self.continue_fetch(sessions, fetch, after.to_owned());
+    }
+}
+
+impl RetainedStore {
+    /// Another shard asks for retained messages of this one: one step's worth, and where the next one starts.
+    pub(crate) fn answer_retained_query(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        links: &mut Links,
+        (from, fetch): (ShardId, u32),
+        (tenant, filter): (TenantId, &str),
         after: &str,
     ) {
         let after = (!after.is_empty()).then_some(after);
-        let source = Source::inside(self.place.shard, now);
-        let (links, transfers) = (&mut self.links, &self.desk.transfers);
-        let budget = self.settings.retained.step;
-        let end = self.retained.scan(tenant, filter, after, budget, now.monotonic, &mut |_, message| {
+        let source = Source::inside(links.place.shard, now);
+        let transfers = &desk.transfers;
+        let budget = desk.settings.retained.step;
+        let end = self.values.scan(tenant, filter, after, budget, now.monotonic, &mut |_, message| {
             if transfers.is_incomplete(partition_of(message.tenant, message.topic())) {
                 return;
             }
@@ -432,22 +494,6 @@ impl Engine {
             ScanEnd::More(after) => after,
         };
         links.send(from, Record::RetainedEnd { fetch, after: &after });
-    }
-
-    /// A retained message that another shard has sent.
-    pub(crate) fn handle_retained_item(
-        &mut self,
-        now: Now,
-        from: ShardId,
-        fetch: u32,
-        publication: &mut Publication<'_>,
-    ) {
-        self.deliver_retained(now, from, fetch, publication);
-    }
-
-    /// Another shard has sent one step's worth.
-    pub(crate) fn handle_retained_end(&mut self, fetch: u32, after: &str) {
-        self.continue_fetch(fetch, after.to_owned());
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod fetch;
 pub(crate) mod removed;
 mod seek;
+mod store;
 pub(crate) mod strays;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use crate::settings::{Holding, Settings, TenantLedger};
 use crate::telling::reason::Reason;
 
 use self::seek::{Judgement, judge};
+pub(crate) use self::store::RetainedStore;
 
 /// What a table of retained messages has to know about a message. Neither answer may change while it is retained.
 pub(crate) trait Retainable {

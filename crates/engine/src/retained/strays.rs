@@ -4,6 +4,11 @@
 //! the home, or whoever has taken its place, is reached, it is sent what was kept here and removed here, each with its
 //! version. The home keeps the newest; when it has confirmed that, the copy here is forgotten.
 
+use crate::cluster::roster::Roster;
+use crate::desk::Desk;
+use crate::ids::Place;
+use crate::link::Links;
+use crate::retained::RetainedStore;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::removed::Removed;
@@ -64,14 +69,25 @@ impl Strays {
 }
 
 impl Engine {
-    /// Whether retained values have versions: where several nodes may keep one of the same topic.
-    pub(crate) fn keeps_versions(&self, topic: &str) -> bool {
-        !self.homes.are_everywhere() && !self.desk.uplinks.is_on() && !is_own_topic(topic)
+    /// Reads what [`Engine::put_removed`] has written.
+    pub(crate) fn read_removed(reader: &mut WireReader<'_>, partition: PartitionId) -> Result<RemovedImage, WireError> {
+        let count = reader.u32("a number of removed values")?;
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let (tenant, topic) = (TenantId(reader.u16("a tenant")?), reader.text("a topic")?.to_owned());
+            if partition_of(tenant, &topic) != partition {
+                return Err(WireError { reading: "a removed value of this partition" });
+            }
+            all.push((tenant, topic, reader.u64("a version")?));
+        }
+        Ok(all)
     }
+}
 
+impl RetainedStore {
     /// The version of what is kept or removed here of a topic.
     fn version_here(&self, now: Now, tenant: TenantId, topic: &str) -> Option<u64> {
-        let value = self.retained.get(tenant, topic, now.monotonic);
+        let value = self.values.get(tenant, topic, now.monotonic);
         value.map(|value| Removed::version_of(value.publisher, now.unix)).or_else(|| self.removed.get(tenant, topic))
     }
 
@@ -82,85 +98,104 @@ impl Engine {
     }
 
     /// Keeps a value of a client, or removes it, as the newest of its topic.
-    pub(crate) fn keep_newest(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+    pub(crate) fn keep_newest(
+        &mut self,
+        now: Now,
+        roster: &Roster,
+        desk: &mut Desk,
+        publication: &mut Publication<'_>,
+    ) -> Option<Reason> {
         let version = self.removed.next_version(now.unix);
         let partition = partition_of(publication.tenant, publication.topic);
-        if self.roster.stands_in(partition) {
+        if roster.stands_in(partition) {
             self.strays.note(partition);
         }
-        self.keep_version(now, publication, version)
+        self.keep_version(now, desk, publication, version)
     }
 
     /// Keeps a value, or removes it, under a version.
-    fn keep_version(&mut self, now: Now, publication: &Publication<'_>, version: u64) -> Option<Reason> {
+    fn keep_version(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        publication: &Publication<'_>,
+        version: u64,
+    ) -> Option<Reason> {
         let Publication { tenant, topic, qos, .. } = *publication;
         let (properties, expires_at, payload) = (publication.properties, publication.expires_at, publication.payload);
         let mut own = Publication::new(tenant, topic, qos, true, properties, expires_at, payload, version);
         own.priority = publication.priority;
         own.shared.clone_from(&publication.shared);
         if !payload.is_empty() {
-            let refused = self.keep_value(now, &mut own);
+            let refused = self.keep_value(now, desk, &mut own);
             if refused.is_none() {
                 self.removed.forget(tenant, topic);
             }
             return refused;
         }
-        self.retained.clear(tenant, topic);
+        self.values.clear(tenant, topic);
         let forgotten = self.removed.note(tenant, topic, version, now.unix);
-        if self.desk.journal.is_on() && topic.len() <= crate::publish::dispatch::STORED_NAME_MAX {
-            self.desk.journal.put_retained(&own);
+        if desk.journal.is_on() && topic.len() <= crate::durable::STORED_NAME_MAX {
+            desk.journal.put_retained(&own);
             for (tenant, topic) in forgotten {
-                self.desk.journal.delete(Key::Retained(tenant, &topic));
+                desk.journal.delete(Key::Retained(tenant, &topic));
             }
         }
         None
     }
 
     /// A node sends a value that it has kept in place of this one. The newest wins.
-    pub(crate) fn take_stray(&mut self, now: Now, publication: &Publication<'_>) -> Option<Reason> {
+    pub(crate) fn take_stray(
+        &mut self,
+        now: Now,
+        place: Place,
+        roster: &Roster,
+        desk: &mut Desk,
+        publication: &Publication<'_>,
+    ) -> Option<Reason> {
         let version = publication.publisher;
         self.removed.note_seen(version);
         if self.has_as_new(now, publication.tenant, publication.topic, version) {
             return None;
         }
         let partition = partition_of(publication.tenant, publication.topic);
-        if self.roster.home_of(partition) != self.place.shard || self.roster.stands_in(partition) {
+        if roster.home_of(partition) != place.shard || roster.stands_in(partition) {
             // Who has sent it knows more than this node, which passes it on when it knows that, too.
             self.strays.note(partition);
         }
-        if !self.desk.transfers.are_none() {
-            self.desk.transfers.note_retained(now, publication);
+        if !desk.transfers.are_none() {
+            desk.transfers.note_retained(now, publication);
         }
-        self.keep_version(now, publication, version)
+        self.keep_version(now, desk, publication, version)
     }
 
     /// Takes in the retained message of a topic, or that it was removed.
-    pub(crate) fn restore_retained(&mut self, now: Now, tenant: TenantId, message: MessageRef) {
+    pub(crate) fn restore_retained(&mut self, now: Now, desk: &mut Desk, tenant: TenantId, message: MessageRef) {
         let (topic, version) = (message.topic().to_owned(), message.publisher);
         if message.payload().is_empty() {
-            return self.restore_removed(now, tenant, &topic, version);
+            return self.restore_removed(now, desk, tenant, &topic, version);
         }
         self.removed.note_seen(Removed::version_of(version, now.unix));
         self.strays.note(partition_of(tenant, &topic));
-        if let Err(reason) = self.retained.take_back(tenant, &topic, message, now.monotonic) {
-            self.desk.counters.drop_message(reason);
-            self.desk.journal.delete(Key::Retained(tenant, &topic));
+        if let Err(reason) = self.values.take_back(tenant, &topic, message, now.monotonic) {
+            desk.counters.drop_message(reason);
+            desk.journal.delete(Key::Retained(tenant, &topic));
         }
     }
 
-    fn restore_removed(&mut self, now: Now, tenant: TenantId, topic: &str, version: u64) {
+    fn restore_removed(&mut self, now: Now, desk: &mut Desk, tenant: TenantId, topic: &str, version: u64) {
         for (tenant, topic) in self.removed.note(tenant, topic, version, now.unix) {
-            self.desk.journal.delete(Key::Retained(tenant, &topic));
+            desk.journal.delete(Key::Retained(tenant, &topic));
         }
         self.strays.note(partition_of(tenant, topic));
     }
 
     /// Forgets the removals of a partition that is at home elsewhere.
-    pub(crate) fn forget_removed(&mut self, partition: PartitionId) {
+    pub(crate) fn forget_removed(&mut self, desk: &mut Desk, partition: PartitionId) {
         for (tenant, topic) in self.removed_of(partition) {
             self.removed.forget(tenant, &topic);
-            if self.desk.journal.is_on() {
-                self.desk.journal.delete(Key::Retained(tenant, &topic));
+            if desk.journal.is_on() {
+                desk.journal.delete(Key::Retained(tenant, &topic));
             }
         }
     }
@@ -181,79 +216,73 @@ impl Engine {
         }
     }
 
-    /// Reads what [`Engine::put_removed`] has written.
-    pub(crate) fn read_removed(reader: &mut WireReader<'_>, partition: PartitionId) -> Result<RemovedImage, WireError> {
-        let count = reader.u32("a number of removed values")?;
-        let mut all = Vec::new();
-        for _ in 0..count {
-            let (tenant, topic) = (TenantId(reader.u16("a tenant")?), reader.text("a topic")?.to_owned());
-            if partition_of(tenant, &topic) != partition {
-                return Err(WireError { reading: "a removed value of this partition" });
-            }
-            all.push((tenant, topic, reader.u64("a version")?));
-        }
-        Ok(all)
-    }
-
     /// Takes the removals of a partition in, as far as they are newer than what is here.
-    pub(crate) fn adopt_removed(&mut self, now: Now, all: RemovedImage) {
+    pub(crate) fn adopt_removed(&mut self, now: Now, desk: &mut Desk, all: RemovedImage) {
         for (tenant, topic, version) in all {
             if !self.has_as_new(now, tenant, &topic, version) {
                 let removal = Publication::new(tenant, &topic, QoS::AtMostOnce, true, &[], Millis::NEVER, &[], version);
-                self.keep_version(now, &removal, version);
+                self.keep_version(now, desk, &removal, version);
             }
         }
     }
 
     /// A roster is in force: what is kept here in place of nodes that are reached now is sent to them.
-    pub(crate) fn bring_strays_home(&mut self, now: Now) {
+    pub(crate) fn bring_strays_home(&mut self, now: Now, desk: &mut Desk, links: &mut Links) {
         if self.strays.are_none() {
             return;
         }
-        let roster = &self.roster;
-        let is_known = |partition: &PartitionId| !roster.stands_in(*partition) && !roster.misses(*partition);
+        let is_known =
+            |partition: &PartitionId| !links.roster.stands_in(*partition) && !links.roster.misses(*partition);
         let known: Partitions = self.strays.partitions.iter().filter(is_known).collect();
         self.strays.partitions = self.strays.partitions.without(known);
-        let away = Partitions::that(|partition| known.has(partition) && !roster.is_own(roster.home_of(partition)));
+        let away =
+            Partitions::that(|partition| known.has(partition) && !links.roster.is_own(links.roster.home_of(partition)));
         if away.is_empty() {
             return;
         }
-        let values = self.retained.iter().map(|(tenant, topic, _)| (tenant, topic));
+        let values = self.values.iter().map(|(tenant, topic, _)| (tenant, topic));
         let removals = self.removed.iter().map(|(tenant, topic, _)| (tenant, topic));
         let strays = values
             .chain(removals)
             .filter(|(tenant, topic)| away.has(partition_of(*tenant, topic)) && !is_own_topic(topic));
         let strays: Vec<Name> = strays.map(|(tenant, topic)| (tenant, Box::from(topic))).collect();
         self.strays.next.extend(strays);
-        self.send_strays(now);
+        self.send_strays(now, desk, links);
     }
 
     /// Sends as many as may be under way.
-    fn send_strays(&mut self, now: Now) {
+    fn send_strays(&mut self, now: Now, desk: &mut Desk, links: &mut Links) {
         while self.strays.under_way.len() < UNDER_WAY_MAX
             && let Some((tenant, topic)) = self.strays.next.pop_front()
         {
             let partition = partition_of(tenant, &topic);
-            let home = self.roster.home_of(partition);
-            if self.roster.stands_in(partition) || self.roster.misses(partition) {
+            let home = links.roster.home_of(partition);
+            if links.roster.stands_in(partition) || links.roster.misses(partition) {
                 self.strays.note(partition);
                 continue;
             }
-            if self.roster.is_own(home) || self.desk.transfers.keeps_values_of(partition) {
+            if links.roster.is_own(home) || desk.transfers.keeps_values_of(partition) {
                 continue;
             }
-            self.send_stray(now, tenant, &topic, home);
+            self.send_stray(now, desk, links, (tenant, &topic), home);
         }
     }
 
-    fn send_stray(&mut self, now: Now, tenant: TenantId, topic: &str, home: ShardId) {
+    fn send_stray(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        links: &mut Links,
+        (tenant, topic): (TenantId, &str),
+        home: ShardId,
+    ) {
         let Some(version) = self.version_here(now, tenant, topic) else { return };
-        let value = self.retained.get(tenant, topic, now.monotonic).cloned();
+        let value = self.values.get(tenant, topic, now.monotonic).cloned();
         let removal = Publication::new(tenant, topic, QoS::AtMostOnce, true, &[], Millis::NEVER, &[], version);
         let mut publication = value.as_ref().map_or(removal, |value| value.publication());
         publication.publisher = version;
         let ticket = self.strays.new_ticket((tenant, topic.into()), version, home);
-        let Source { origin, entered_at, hops, .. } = Source::inside(self.place.shard, now);
+        let Source { origin, entered_at, hops, .. } = Source::inside(links.place.shard, now);
         let passage = Passage {
             purpose: RETAIN_AT_HOME | VERSIONED,
             origin,
@@ -263,24 +292,24 @@ impl Engine {
             from: Some(ticket.connection),
             ticket: Some(ticket),
         };
-        self.links.send_publish(home, &passage, &mut publication, false);
-        self.desk.counters.shard_messages_out += 1;
+        links.send_publish(home, &passage, &mut publication, false);
+        desk.counters.shard_messages_out += 1;
     }
 
     /// A home has what was kept here in its place.
     #[cold]
-    pub(crate) fn confirm_stray(&mut self, ticket: Ticket) {
+    pub(crate) fn confirm_stray(&mut self, desk: &mut Desk, links: &mut Links, ticket: Ticket) {
         let number = u64::from(ticket.connection.generation) << 32 | u64::from(ticket.sequence);
         let Some(((tenant, topic), version, home)) = self.strays.under_way.remove(&number) else { return };
-        let now = self.desk.journal.now;
+        let now = desk.journal.now;
         let is_same = self.version_here(now, tenant, &topic) == Some(version);
-        if is_same && self.roster.home_of(partition_of(tenant, &topic)) == home {
-            let had = self.retained.clear(tenant, &topic).is_some() | self.removed.forget(tenant, &topic);
-            if had && self.desk.journal.is_on() {
-                self.desk.journal.delete(Key::Retained(tenant, &topic));
+        if is_same && links.roster.home_of(partition_of(tenant, &topic)) == home {
+            let had = self.values.clear(tenant, &topic).is_some() | self.removed.forget(tenant, &topic);
+            if had && desk.journal.is_on() {
+                desk.journal.delete(Key::Retained(tenant, &topic));
             }
         }
-        self.send_strays(now);
+        self.send_strays(now, desk, links);
     }
 
     /// A shard that had to confirm values is no more: they are sent to whoever takes its place.

@@ -1,4 +1,7 @@
+use crate::retained::Retained;
+use crate::settings::Settings;
 use proptest::prelude::*;
+use std::sync::Arc;
 use tidegate_mqtt::{TopicFilter, TopicName};
 
 use super::*;

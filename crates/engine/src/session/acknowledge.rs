@@ -1,5 +1,7 @@
 //! What subscribers acknowledge, and what is sent again when they come back.
 
+use crate::orchestrator::uplink::Uplinks;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode, Version};
@@ -7,8 +9,7 @@ use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel
 use crate::addresses::Fate;
 use crate::connection::input::Refused;
 use crate::desk::{Desk, open_output};
-use crate::durable::Key;
-use crate::engine::Engine;
+use crate::durable::{Key, Numbers, StoredSession};
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::{Millis, Now};
 use crate::publish::layouts::{Layouts, Shape};
@@ -51,7 +52,28 @@ fn short_ack(frame: &Frame<'_>, first_byte: u8) -> Option<PacketId> {
     <[u8; 2]>::try_from(frame.body).ok().and_then(|id| PacketId::new(u16::from_be_bytes(id)))
 }
 
-impl Engine {
+/// The parts of an engine that an acknowledgement changes: sessions and their queues, brokers of a fleet, and pings.
+pub(crate) struct Acknowledging<'e> {
+    pub desk: &'e mut Desk,
+    pub layouts: &'e mut Layouts,
+    pub uplinks: &'e mut Uplinks,
+    pub pings: &'e mut BTreeMap<(u32, u16), bool>,
+}
+
+/// Borrows what an acknowledgement needs from an engine.
+macro_rules! acknowledging {
+    ($engine:ident) => {
+        $crate::session::acknowledge::Acknowledging {
+            desk: &mut $engine.desk,
+            layouts: &mut $engine.layouts,
+            uplinks: &mut $engine.uplinks,
+            pings: &mut $engine.pings,
+        }
+    };
+}
+pub(crate) use acknowledging;
+
+impl Acknowledging<'_> {
     #[inline]
     pub(crate) fn handle_pub_ack(
         &mut self,
@@ -67,12 +89,31 @@ impl Engine {
             }
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let finished = self.desk.finish(now.monotonic, session, id, State::AwaitPubAck, code);
+        let finished = self.finish(now.monotonic, session, id, State::AwaitPubAck, code);
         finished.map_err(|wrong| wrong.refuse("PUBACK", id))?;
         if !self.pings.is_empty() {
             self.note_pong(session, id.get());
         }
-        self.desk.refill(now.monotonic, &mut self.layouts, session);
+        self.desk.refill(now.monotonic, self.layouts, session);
+        Ok(())
+    }
+
+    /// A receiver has answered a message. What a broker of a fleet has answered is decided behind the packet.
+    #[inline]
+    fn finish(
+        &mut self,
+        now: Millis,
+        by: SessionKey,
+        id: PacketId,
+        state: State,
+        code: ReasonCode,
+    ) -> Result<(), WrongType> {
+        let Some(answered) = self.desk.take_answered(now, by, id, state)? else { return Ok(()) };
+        let left =
+            answered.of_uplink && self.uplinks.note_answered(by, code, answered.delivery.as_ref(), answered.numbers);
+        if !left {
+            self.desk.conclude(by, code, answered);
+        }
         Ok(())
     }
 
@@ -92,9 +133,9 @@ impl Engine {
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         if code.is_error() {
-            let finished = self.desk.finish(now.monotonic, session, id, State::AwaitPubRec, code);
+            let finished = self.finish(now.monotonic, session, id, State::AwaitPubRec, code);
             finished.map_err(|wrong| wrong.refuse("PUBREC that refuses", id))?;
-            self.desk.refill(now.monotonic, &mut self.layouts, session);
+            self.desk.refill(now.monotonic, self.layouts, session);
             return Ok(());
         }
         let mark = self.desk.journal.mark();
@@ -104,7 +145,7 @@ impl Engine {
         let promises = self.desk.journal.has_written_since(mark);
         self.desk.send_promise(key, PacketType::PubRel, promises, |out| put_ack(out, 0x62, id, code, version));
         if freed.is_some_and(|bytes| bytes > 0) {
-            self.desk.refill(now.monotonic, &mut self.layouts, session);
+            self.desk.refill(now.monotonic, self.layouts, session);
         }
         Ok(())
     }
@@ -122,9 +163,9 @@ impl Engine {
             None => PubComp::decode(version, frame.first_byte, frame.body)?.packet_id,
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let finished = self.desk.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
+        let finished = self.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
         finished.map_err(|wrong| wrong.refuse("PUBCOMP", id))?;
-        self.desk.refill(now.monotonic, &mut self.layouts, session);
+        self.desk.refill(now.monotonic, self.layouts, session);
         Ok(())
     }
 
@@ -141,7 +182,7 @@ impl Engine {
             None => PubRel::decode(version, frame.first_byte, frame.body)?.packet_id,
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        self.desk.end_exchange(session, id);
+        self.desk.sessions.end_exchange(&mut self.desk.exchanges, session, id);
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return Ok(()) };
         let known = session.flow.as_mut().is_some_and(|flow| {
             let known = flow.received.remove(id);
@@ -157,6 +198,14 @@ impl Engine {
         self.desk.send_promise(key, PacketType::PubComp, stored.is_some(), |out| put_ack(out, 0x70, id, code, version));
         Ok(())
     }
+}
+
+/// A message whose receiver has answered it.
+struct Answered {
+    stored: Option<StoredSession>,
+    of_uplink: bool,
+    delivery: Option<Delivery>,
+    numbers: Numbers,
 }
 
 /// PUBREL or PUBCOMP: two bytes where all is well or the version knows no codes.
@@ -206,29 +255,28 @@ impl Desk {
         Ok(Some(kept))
     }
 
-    /// A receiver is done with a message. A packet identifier that is not in flight is ignored: a client may have
-    /// answered twice around a reconnect.
+    /// Ends the flight of a message that its receiver has answered and returns it. `None` for a packet identifier that is
+    /// not in flight: a client may have answered twice around a reconnect.
     ///
     /// # Errors
     ///
     /// When the message in flight awaits another packet and its receiver is no broker of a fleet.
     #[inline]
-    fn finish(
+    fn take_answered(
         &mut self,
         now: Millis,
         by: SessionKey,
         id: PacketId,
         state: State,
-        code: ReasonCode,
-    ) -> Result<(), WrongType> {
-        let Some(session) = self.sessions.get_mut(by.0) else { return Ok(()) };
+    ) -> Result<Option<Answered>, WrongType> {
+        let Some(session) = self.sessions.get_mut(by.0) else { return Ok(None) };
         let (stored, of_uplink) = (session.stored, session.is_uplink());
-        let Some(flow) = session.flow.as_mut() else { return Ok(()) };
+        let Some(flow) = session.flow.as_mut() else { return Ok(None) };
         // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
         let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
-        let Some(awaited) = flow.inflight.get(id).map(|entry| entry.state) else { return Ok(()) };
+        let Some(awaited) = flow.inflight.get(id).map(|entry| entry.state) else { return Ok(None) };
         if awaited != state && !downgraded(awaited) {
-            return if of_uplink { Ok(()) } else { Err(WrongType { awaited }) };
+            return if of_uplink { Ok(None) } else { Err(WrongType { awaited }) };
         }
         let sent = flow.inflight.len() - flow.to_resend;
         if flow.to_resend > 0 && flow.inflight.iter().skip(sent).any(|entry| entry.id() == id) {
@@ -240,9 +288,13 @@ impl Desk {
         flow.inflight_bytes -= kept;
         self.memory -= kept;
         flow.waiting_since = now;
-        if of_uplink && self.uplinks.note_answered(by, code, delivery.as_ref(), numbers) {
-            return Ok(());
-        }
+        Ok(Some(Answered { stored, of_uplink, delivery, numbers }))
+    }
+
+    /// A receiver is done with a message for good: it leaves the store, and whoever sent it hears of it.
+    #[inline]
+    fn conclude(&mut self, by: SessionKey, code: ReasonCode, answered: Answered) {
+        let Answered { stored, delivery, numbers, .. } = answered;
         if let Some(stored) = stored {
             self.journal.delete_entry(stored, numbers);
         }
@@ -255,7 +307,6 @@ impl Desk {
                 None => self.counters.drop_message(Reason::RefusedByReceiver),
             }
         }
-        Ok(())
     }
 
     /// Sends again what was in flight when the last connection ended, in its order, then what was queued.

@@ -7,6 +7,7 @@ pub(crate) mod packet_ids;
 pub(crate) mod priority;
 pub(crate) mod queue;
 pub(crate) mod reservations;
+pub(crate) mod table;
 pub(crate) mod tail;
 
 use std::cell::RefCell;
@@ -22,7 +23,7 @@ use crate::connection::identity::Identity;
 use crate::durable::{Numbers, StoredSession};
 use crate::groups::kept::Promise;
 use crate::hash::NameHasher;
-use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId};
+use crate::ids::{ConnectionKey, ListenerId, PartitionId, Partitions, ShardId, TenantId, partition_of};
 use crate::link::record::{GroupName, MemberOptions};
 use crate::message::{Message, MessageRef};
 use crate::now::Millis;
@@ -445,6 +446,11 @@ impl Membership {
 }
 
 impl Session {
+    /// Whether its client is at home in one of these partitions.
+    pub(crate) fn is_of(&self, partitions: Partitions) -> bool {
+        partitions.has(partition_of(self.tenant, &self.client_id))
+    }
+
     /// Whether the session outlives its connection, so that what is owed must be kept.
     #[inline]
     pub(crate) fn lasts(&self) -> bool {

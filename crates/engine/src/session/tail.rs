@@ -222,7 +222,7 @@ impl Engine {
 
     /// The session that waits for a part of its queue; a later one of the same client id does not.
     fn wanted_by(&self, tenant: TenantId, client_id: &str, stored: u64) -> Option<SessionKey> {
-        let key = self.session_named(tenant, client_id)?;
+        let key = self.desk.sessions.find_session(tenant, client_id)?;
         let session = self.desk.sessions.get(key.0)?;
         let waits = session.flow.as_ref()?.tail.as_ref()?.loading;
         (waits && session.stored.map(|stored| stored.0.get()) == Some(stored)).then_some(key)
@@ -231,7 +231,8 @@ impl Engine {
     /// Puts one message back into memory, or passes over one that is there; returns how many that were.
     fn take_read(&mut self, now: Millis, key: SessionKey, read: EntryRead) -> u64 {
         let EntryRead { number, delivery, .. } = read;
-        let allowed = delivery.as_ref().is_none_or(|delivery| self.may_receive(key, delivery.message.topic()));
+        let allowed =
+            delivery.as_ref().is_none_or(|delivery| self.rules.may_receive(&self.desk, key, delivery.message.topic()));
         let owed = delivery.as_ref().is_none_or(|delivery| self.is_owed_still(key, number, &delivery.message));
         let desk = &mut self.desk;
         let Some(session) = desk.sessions.get_mut(key.0) else { return 0 };

@@ -22,12 +22,11 @@ pub struct AddressSettings {
     pub max_mailboxes: u32,
     /// Whether QoS 0 messages to nodes that are away are kept, as if they had QoS 1.
     pub keep_qos0: bool,
-    /// Whether what clients publish for applications is handed to the shell as [`Event::Record`](crate::Event::Record),
-    /// and acknowledged when that is confirmed.
+    /// Whether there is an observer of what clients publish for applications,
+    /// [`ObserverId::APPLICATIONS`](crate::ObserverId::APPLICATIONS).
     pub records: bool,
-    /// Filters of the topics whose messages are handed to the shell as [`Event::Report`](crate::Event::Report), beside
-    /// all else that becomes of them: what mobile nodes say of themselves. Only where a message comes in, and only of
-    /// the tenant of all who have none.
+    /// Filters of the topics that [`ObserverId::REPORTS`](crate::ObserverId::REPORTS) observes: what mobile nodes say of
+    /// themselves. Only of the tenant of all who have none.
     pub reports: Vec<String>,
     /// Which of them nobody can use: they are refused where their client can be told so.
     pub unusable_report: Option<ReportCheck>,

@@ -2,16 +2,22 @@
 
 pub(crate) mod refusals;
 pub(crate) mod steps;
+pub(crate) mod subscribing;
 
+use crate::durable::Journal;
+use crate::session::table::Sessions;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
+use crate::topics::SubscriptionIndex;
 use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicFilter};
 
 use crate::connection::FetchRequest;
+use crate::durable::STORED_NAME_MAX;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
-use crate::publish::dispatch::STORED_NAME_MAX;
 use crate::publish::is_own_topic;
 use crate::settings::Holding;
 use crate::telling::reason::Reason;
@@ -77,30 +83,43 @@ impl Engine {
         if request.filter.levels().count() > max_levels {
             return Err(Reason::FilterTooDeep);
         }
-        self.check_filter_size(request.filter)?;
+        self.settings.check_filter_size(request.filter)?;
         let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
         let shared = request.filter.shared().is_some();
-        if !self.may_subscribe(request.session, behind_share.as_str(), request.options.qos(), shared) {
+        if !self.rules.may_subscribe(&self.desk, request.session, behind_share.as_str(), request.options.qos(), shared)
+        {
             return Err(Reason::NotAuthorized);
         }
         if let Some((share, filter)) = request.filter.shared() {
             if !self.settings.shared.available {
                 return Err(Reason::SharedNotSupported);
             }
-            self.check_subscription_limit(request)?;
+            subscribing!(self).check_subscription_limit(request)?;
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
             let whole = request.filter.as_str();
-            self.desk.store_subscription(request.session, whole, member.options, member.subscription_id);
+            self.desk.sessions.store_subscription(
+                &mut self.desk.journal,
+                request.session,
+                whole,
+                member.options,
+                member.subscription_id,
+            );
             self.join_group(now, request.session, share, filter.as_str(), member, request.ticket, waits);
             self.desk.tenants.release(request.tenant, Holding::Subscriptions, 1);
             return Ok(());
         }
         let filter = request.filter.as_str();
-        self.check_subscription_limit(request)?;
+        subscribing!(self).check_subscription_limit(request)?;
         let subscriber =
             Subscriber { session: request.session, options: request.options, subscription_id: request.subscription_id };
         let done = self.index.subscribe(request.tenant, filter, subscriber);
-        self.desk.store_subscription(request.session, filter, request.options.bits(), request.subscription_id);
+        self.desk.sessions.store_subscription(
+            &mut self.desk.journal,
+            request.session,
+            filter,
+            request.options.bits(),
+            request.subscription_id,
+        );
         if done.replaced.is_none()
             && let Some(session) = self.desk.sessions.get_mut(request.session.0)
         {
@@ -121,14 +140,39 @@ impl Engine {
             });
         }
         if done.first_local {
-            self.note_sys_interest(now, request.tenant, filter, true);
-            waits.add_told(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
+            subscribing!(self).note_sys_interest(now, request.tenant, filter, true);
+            waits.add_told(subscribing!(self).announce_interest(request.tenant, filter, true, Some(request.ticket)));
         } else {
             waits.add_told(0);
         }
         Ok(())
     }
 
+    /// Removes one subscription; says whether there was one.
+    pub(crate) fn unsubscribe(&mut self, now: Now, key: SessionKey, filter: TopicFilter<'_>) -> bool {
+        if let Some((share, behind_share)) = filter.shared() {
+            let left = self.leave_group(now, key, share, behind_share.as_str());
+            if left {
+                self.desk.sessions.forget_subscription(&mut self.desk.journal, key, filter.as_str());
+            }
+            return left;
+        }
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return false };
+        let tenant = session.tenant;
+        let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
+        session.filters.remove(removed.entry);
+        self.desk.tenants.release(tenant, Holding::Subscriptions, 1);
+        self.desk.sessions.forget_subscription(&mut self.desk.journal, key, filter.as_str());
+        self.fetches.end_fetch_of(&mut self.desk.sessions, key, filter.as_str());
+        if removed.last_local {
+            subscribing!(self).announce_interest(tenant, filter.as_str(), false, None);
+            subscribing!(self).note_sys_interest(now, tenant, filter.as_str(), false);
+        }
+        true
+    }
+}
+
+impl Subscribing<'_> {
     /// Someone else's interest in the same filter may still be on its way: then a SUBACK waits until it has arrived,
     /// too. Returns how many shards will confirm.
     ///
@@ -136,15 +180,15 @@ impl Engine {
     /// here before must have reached the topic's home, or the new subscription would get neither it nor the value that
     /// it has become. With two shards the home is one of them, and one link keeps the order by itself.
     pub(crate) fn wait_for_interest(&mut self, ticket: Ticket, asks_homes: bool) -> u16 {
-        if self.interest_under_way == 0 && !(asks_homes && self.roster.count() > 2) {
+        if self.peers.interest_under_way == 0 && !(asks_homes && self.links.roster.count() > 2) {
             return 0;
         }
-        let mut told = u16::from(self.wait_behind(self.place.shard, ticket));
-        for shard in self.roster.others() {
+        let mut told = u16::from(self.uplinks.wanted.wait_behind(self.links.place.shard, ticket));
+        for shard in self.links.roster.others() {
             self.links.send(shard, Record::InterestBarrier { ticket });
             told += 1;
         }
-        self.interest_under_way += u64::from(told);
+        self.peers.interest_under_way += u64::from(told);
         told
     }
 
@@ -152,7 +196,7 @@ impl Engine {
     /// one of its tenant's subscriptions is taken, to be given back once the subscription counts for itself.
     fn check_subscription_limit(&mut self, request: &Request<'_>) -> Result<(), Reason> {
         let Some(refused) = self.subscription_refusal(request) else { return Ok(()) };
-        if !self.has_subscription(request) {
+        if !self.index.has_subscription(&self.desk.sessions, request) {
             return Err(refused);
         }
         self.desk.tenants.add(request.tenant, Holding::Subscriptions);
@@ -161,7 +205,7 @@ impl Engine {
 
     /// Why there cannot be one more subscription; without a reason, one of the tenant's is taken.
     fn subscription_refusal(&mut self, request: &Request<'_>) -> Option<Reason> {
-        let max = self.settings.limits.max_subscriptions_per_client as usize;
+        let max = self.desk.settings.limits.max_subscriptions_per_client as usize;
         let session = self.desk.sessions.get(request.session.0)?;
         if session.subscriptions() >= max {
             return Some(Reason::TooManySubscriptions);
@@ -176,17 +220,6 @@ impl Engine {
         (!claimed).then_some(Reason::TenantSubscriptions)
     }
 
-    fn has_subscription(&self, request: &Request<'_>) -> bool {
-        if let Some((share, filter)) = request.filter.shared() {
-            let session = self.desk.sessions.get(request.session.0);
-            let rare = session.and_then(|session| session.rare.as_ref());
-            rare.is_some_and(|rare| rare.find_membership(share, filter.as_str()).is_ok())
-        } else {
-            let found = self.index.find(request.tenant, request.filter.as_str());
-            found.is_some_and(|filter| self.index.subscriber(filter, request.session).is_some())
-        }
-    }
-
     /// Tells all other shards; returns how many will confirm.
     pub(crate) fn announce_interest(
         &mut self,
@@ -196,50 +229,23 @@ impl Engine {
         ticket: Option<Ticket>,
     ) -> u16 {
         let mut told = 0;
-        for shard in self.roster.others_for(filter) {
+        for shard in self.links.roster.others_for(filter) {
             self.links.send(shard, Record::Interest { tenant, filter, present, ticket });
             told += 1;
         }
-        told += u16::from(self.note_wanted(tenant, filter, self.place.shard, present, ticket));
+        told += u16::from(self.uplinks.wanted.note_wanted(
+            self.desk,
+            &mut self.uplinks.brokers,
+            (tenant, filter),
+            self.links.place.shard,
+            present,
+            ticket,
+        ));
         if ticket.is_none() {
             return 0;
         }
-        self.interest_under_way += u64::from(told);
+        self.peers.interest_under_way += u64::from(told);
         told
-    }
-
-    /// Removes one subscription; says whether there was one.
-    pub(crate) fn unsubscribe(&mut self, now: Now, key: SessionKey, filter: TopicFilter<'_>) -> bool {
-        if let Some((share, behind_share)) = filter.shared() {
-            let left = self.leave_group(now, key, share, behind_share.as_str());
-            if left {
-                self.desk.forget_subscription(key, filter.as_str());
-            }
-            return left;
-        }
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return false };
-        let tenant = session.tenant;
-        let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
-        session.filters.remove(removed.entry);
-        self.desk.tenants.release(tenant, Holding::Subscriptions, 1);
-        self.desk.forget_subscription(key, filter.as_str());
-        self.end_fetch_of(key, filter.as_str());
-        if removed.last_local {
-            self.announce_interest(tenant, filter.as_str(), false, None);
-            self.note_sys_interest(now, tenant, filter.as_str(), false);
-        }
-        true
-    }
-
-    /// Forgets in the store what a session has subscribed to, where the session itself stays there.
-    pub(crate) fn forget_stored_subscriptions(&mut self, key: SessionKey) {
-        let Some(session) = self.desk.sessions.get(key.0).filter(|session| session.stored.is_some()) else { return };
-        let memberships = session.rare.as_deref().map_or(&[][..], |rare| &rare.memberships);
-        let shared = memberships.iter().map(|it| format!("$share/{}/{}", it.share, it.filter));
-        let filters = session.filters.iter().filter_map(|filter| self.index.filter(filter).map(str::to_owned));
-        for filter in filters.chain(shared).collect::<Vec<_>>() {
-            self.desk.forget_subscription(key, &filter);
-        }
     }
 
     /// Removes all subscriptions of a session that ends.
@@ -250,11 +256,11 @@ impl Engine {
         let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
         let mut sys = Vec::new();
         let mut unwanted = Vec::new();
-        let notes_unwanted = self.has_uplinks_here();
+        let notes_unwanted = self.uplinks.brokers.config.has_uplinks_here();
         for filter in filters.iter() {
-            let (links, roster) = (&mut self.links, &self.roster);
+            let links = &mut *self.links;
             self.index.unsubscribe_entry(filter, key, |tenant, filter| {
-                for shard in roster.others_for(filter) {
+                for shard in links.roster.others_for(filter) {
                     links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
                 }
                 if is_own_topic(filter) {
@@ -265,7 +271,14 @@ impl Engine {
             });
         }
         for (tenant, filter) in unwanted {
-            self.note_wanted(tenant, &filter, self.place.shard, false, None);
+            self.uplinks.wanted.note_wanted(
+                self.desk,
+                &mut self.uplinks.brokers,
+                (tenant, &filter),
+                self.links.place.shard,
+                false,
+                None,
+            );
         }
         for (tenant, filter) in sys {
             self.note_sys_interest(now, tenant, &filter, false);
@@ -273,6 +286,35 @@ impl Engine {
         for membership in memberships {
             self.desk.shared_memberships -= 1;
             self.leave_home(now, key, &membership);
+        }
+    }
+}
+
+impl SubscriptionIndex {
+    fn has_subscription(&self, sessions: &Sessions, request: &Request<'_>) -> bool {
+        if let Some((share, filter)) = request.filter.shared() {
+            let session = sessions.get(request.session.0);
+            let rare = session.and_then(|session| session.rare.as_ref());
+            rare.is_some_and(|rare| rare.find_membership(share, filter.as_str()).is_ok())
+        } else {
+            let found = self.find(request.tenant, request.filter.as_str());
+            found.is_some_and(|filter| self.subscriber(filter, request.session).is_some())
+        }
+    }
+
+    /// Forgets in the store what a session has subscribed to, where the session itself stays there.
+    pub(crate) fn forget_stored_subscriptions(
+        &mut self,
+        sessions: &mut Sessions,
+        journal: &mut Journal,
+        key: SessionKey,
+    ) {
+        let Some(session) = sessions.get(key.0).filter(|session| session.stored.is_some()) else { return };
+        let memberships = session.rare.as_deref().map_or(&[][..], |rare| &rare.memberships);
+        let shared = memberships.iter().map(|it| format!("$share/{}/{}", it.share, it.filter));
+        let filters = session.filters.iter().filter_map(|filter| self.filter(filter).map(str::to_owned));
+        for filter in filters.chain(shared).collect::<Vec<_>>() {
+            sessions.forget_subscription(journal, key, &filter);
         }
     }
 }

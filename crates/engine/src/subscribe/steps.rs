@@ -5,6 +5,9 @@
 //! turns, and what its client has sent behind it waits as that of a parked publisher does. The answer has its place
 //! among the others from the first step on, and leaves when the last one is done.
 
+use crate::retained::fetch::fetching;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{
     Frame, PacketId, QoS, ReasonCode, Subscribe, SubscriptionOptions, Subscriptions, SubscriptionsIter, TopicError,
     TopicFilter, TopicFilters, TopicFiltersIter, Unsubscribe, Version,
@@ -169,7 +172,7 @@ impl Engine {
         let done = self.take_filters(now, key, &mut steps, &mut filters, &mut answer);
         let (packet_id, ticket) = (steps.packet_id, steps.ticket);
         if done {
-            let waits = self.end_steps(&mut steps, &answer);
+            let waits = subscribing!(self).end_steps(&mut steps, &answer);
             self.answer(now, key, packet_id, answer, waits, steps.promises);
         } else {
             let bytes: Box<[u8]> = filters.rest().into();
@@ -266,7 +269,7 @@ impl Engine {
         };
         asked.number += 1;
         let text = filter.map_or("", |filter| filter.as_str());
-        if self.desk.uplinks.is_on() {
+        if self.uplinks.brokers.config.is_on() {
             answer.filters.push(text.into());
         }
         answer.codes.push(match result {
@@ -280,7 +283,7 @@ impl Engine {
         });
         if !asked.expects && !answer.fetches.is_empty() {
             asked.expects = true;
-            self.expect_fetches(session, &answer.fetches);
+            fetching!(self).expect_fetches(session, &answer.fetches);
         }
     }
 
@@ -299,18 +302,6 @@ impl Engine {
             Ok(filter) if self.unsubscribe(now, session, filter) => ReasonCode::Success,
             Ok(_) => ReasonCode::NoSubscriptionExisted,
         });
-    }
-
-    /// All filters are worked off; returns what the answer waits for beside what was noted with it.
-    fn end_steps(&mut self, steps: &mut Steps, answer: &Answer) -> u32 {
-        if let (Kind::Subscribe(asked), Answer::SubAck(answer)) = (&mut steps.kind, answer)
-            && asked.waits.known
-            && !asked.waits.announced
-        {
-            let told = self.wait_for_interest(steps.ticket, !answer.fetches.is_empty());
-            asked.waits.confirmations += u32::from(told);
-        }
-        steps.take_waits()
     }
 
     /// Whether packets wait whose next step may be taken.
@@ -353,7 +344,8 @@ impl Engine {
         };
         let done = self.take_filters(now, key, &mut packet.steps, &mut filters, &mut answer);
         packet.at = packet.bytes.len() - filters.rest().len();
-        let waits = if done { self.end_steps(&mut packet.steps, &answer) } else { packet.steps.take_waits() };
+        let waits =
+            if done { subscribing!(self).end_steps(&mut packet.steps, &answer) } else { packet.steps.take_waits() };
         let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
             return false;
         };
@@ -392,6 +384,20 @@ impl Engine {
         if extra.is_some_and(|extra| extra.packet_left.is_some()) && !self.turn_share.holds(key) {
             self.turn_share.add_packet(key);
         }
+    }
+}
+
+impl Subscribing<'_> {
+    /// All filters are worked off; returns what the answer waits for beside what was noted with it.
+    fn end_steps(&mut self, steps: &mut Steps, answer: &Answer) -> u32 {
+        if let (Kind::Subscribe(asked), Answer::SubAck(answer)) = (&mut steps.kind, answer)
+            && asked.waits.known
+            && !asked.waits.announced
+        {
+            let told = self.wait_for_interest(steps.ticket, !answer.fetches.is_empty());
+            asked.waits.confirmations += u32::from(told);
+        }
+        steps.take_waits()
     }
 }
 

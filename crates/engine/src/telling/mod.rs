@@ -145,24 +145,25 @@ impl Desk {
     /// Tells that a client was not allowed something.
     #[cold]
     pub(crate) fn tell_denied(&mut self, attempt: Attempt, by: SessionKey, topic: &str, reason: Reason) {
-        self.tell_denied_by(attempt, by, topic, reason, None);
+        let Some(session) = self.sessions.get(by.0) else { return };
+        let name = session.client_id.clone();
+        self.tell_denied_named(attempt, &name, topic, reason, None);
     }
 
-    /// The same, and whose queue had no room.
+    /// The same by the name of a client or a principal, and whose queue had no room.
     #[cold]
-    pub(crate) fn tell_denied_by(
+    pub(crate) fn tell_denied_named(
         &mut self,
         attempt: Attempt,
-        by: SessionKey,
+        name: &str,
         topic: &str,
         reason: Reason,
         whose: Option<SessionKey>,
     ) {
         let whose = whose.and_then(|whose| self.sessions.get(whose.0));
         let held_up_by = whose.map(|session| session.client_id.to_string());
-        let Some(session) = self.sessions.get(by.0) else { return };
-        let Some(untold) = self.telling.take(self.journal.now.monotonic, &session.client_id) else { return };
-        let (client_id, topic) = (session.client_id.to_string(), topic.to_owned());
+        let Some(untold) = self.telling.take(self.journal.now.monotonic, name) else { return };
+        let (client_id, topic) = (name.to_owned(), topic.to_owned());
         self.events.push_back(Event::Log(LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold }));
     }
 

@@ -204,6 +204,10 @@ reasons! {
     KeepAliveTooLong = 82, "keep_alive_too_long", ClientIdentifierNotValid, "the keep-alive is longer than the listener's maximum";
     /// A payload that is longer than allowed.
     PayloadTooLong = 83, "payload_too_long", ImplementationSpecificError, "the payload is longer than the limit";
+    /// A publisher without a session has to wait, and as many of its messages wait as may.
+    PublisherHeld = 84, "publisher_held", QuotaExceeded, "the publisher has to wait, and as many of its messages wait as may";
+    /// An observer that must have a message takes no more, or not this one.
+    ObserverRefused = 85, "observer_refused", QuotaExceeded, "a service that must have the message takes no more, or not this message";
 }
 
 /// Number of reasons, the length of a table of counters by reason.
@@ -233,6 +237,26 @@ impl Reason {
             ReasonCode::QosNotSupported => Self::QosNotSupported,
             _ => Self::ProtocolError,
         }
+    }
+
+    /// Whether a message that is refused for this reason may be taken when it is published again later, unchanged.
+    pub const fn is_temporary(self) -> bool {
+        matches!(
+            self,
+            Self::NodeLost
+                | Self::MemoryCeiling
+                | Self::StoreFull
+                | Self::QueueFullReject
+                | Self::RejectedTooLong
+                | Self::BlockedTooLong
+                | Self::FleetFull
+                | Self::NoBroker
+                | Self::BusRefused
+                | Self::ObserverRefused
+                | Self::PublisherHeld
+                | Self::ServerShuttingDown
+                | Self::NotServedHere
+        )
     }
 
     /// The reason of a number.

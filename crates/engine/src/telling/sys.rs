@@ -3,6 +3,8 @@
 //! The first shard gathers everyone's numbers each round and publishes them. Nothing runs while nobody has a
 //! subscription below `$SYS`.
 
+use crate::desk::Desk;
+use crate::subscribe::subscribing::Subscribing;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -168,29 +170,6 @@ impl Sys {
 }
 
 impl Engine {
-    /// Somebody's interest in a filter began or ended; rounds run while there is one below `$SYS`.
-    pub(crate) fn note_sys_interest(&mut self, now: Now, tenant: TenantId, filter: &str, present: bool) {
-        if !is_own_topic(filter) {
-            return;
-        }
-        let watchers = if tenant == TenantId::DEFAULT { &mut self.sys.watchers } else { &mut self.sys.tenant_watchers };
-        *watchers = if present { *watchers + 1 } else { watchers.saturating_sub(1) };
-        if self.place.shard != ShardId(0) || self.settings.sys_interval_seconds == 0 {
-            return;
-        }
-        if self.sys.watchers > 0 && self.sys.next.is_none() {
-            self.set_sys_timer(now.monotonic);
-        } else if self.sys.watchers == 0
-            && let Some(at) = self.sys.next.take()
-        {
-            self.desk.timers.cancel(at, Timer::Sys);
-            self.sys.last = None;
-            for topic in std::mem::take(&mut self.sys.published) {
-                self.retained.clear(TenantId::DEFAULT, &topic);
-            }
-        }
-    }
-
     /// Whether the next [`Engine::handle_timers`] publishes `$SYS`, which then tells the memory of the process if
     /// [`Engine::set_process_memory`] has told it before.
     pub fn is_about_to_tell(&self, now: Now) -> bool {
@@ -203,14 +182,9 @@ impl Engine {
         self.sys.process_memory = Some((bytes, most.max(bytes)));
     }
 
-    fn set_sys_timer(&mut self, at: Millis) {
-        self.sys.next = Some(at);
-        self.desk.timers.set(at, Timer::Sys);
-    }
-
     /// Begins a round: every shard is asked.
     pub(crate) fn publish_sys(&mut self, now: Now) {
-        self.set_sys_timer(now.monotonic.plus_seconds(self.settings.sys_interval_seconds));
+        self.sys.set_sys_timer(&mut self.desk, now.monotonic.plus_seconds(self.settings.sys_interval_seconds));
         self.sys.round = self.sys.round.wrapping_add(1);
         self.sys.gathered = self.sys_values();
         self.sys.missing = self.place.shards - 1;
@@ -291,20 +265,75 @@ impl Engine {
             texts.push(("heap/current".into(), now.to_string()));
             texts.push(("heap/maximum".into(), most.to_string()));
         }
-        self.add_loads(now, &values, &mut texts);
+        self.sys.add_loads(now, &values, &mut texts);
         for (topic, text) in texts {
             self.publish_sys_value(now, format!("$SYS/broker/{topic}"), &text);
         }
         self.sys.last = Some((now.monotonic, values));
     }
 
+    fn publish_sys_value(&mut self, now: Now, topic: String, text: &str) {
+        let mut publication =
+            Publication::new(TenantId::DEFAULT, &topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
+        // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.
+        let kept = self.settings.retained.available
+            && self.retained.values.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
+        let slot = self.route_of(TenantId::DEFAULT, &topic);
+        let source = Source::inside(self.place.shard, now);
+        let (_, route) = self.cache.get(slot);
+        reach!(self).dispatch(now, route, &mut publication, &source);
+        if kept {
+            self.sys.published.insert(topic);
+        }
+    }
+
+    /// Publishes what was put into words before.
+    pub(crate) fn publish_client_event(&mut self, now: Now, event: Option<ClientEvent>) {
+        let Some(ClientEvent { tenant, topic, text }) = event else { return };
+        let mut publication =
+            Publication::new(tenant, &topic, QoS::ExactlyOnce, false, &[], Millis::NEVER, text.as_bytes(), 0);
+        self.publish_inside(now, &mut publication, None);
+    }
+}
+
+impl Subscribing<'_> {
+    /// Somebody's interest in a filter began or ended; rounds run while there is one below `$SYS`.
+    pub(crate) fn note_sys_interest(&mut self, now: Now, tenant: TenantId, filter: &str, present: bool) {
+        if !is_own_topic(filter) {
+            return;
+        }
+        let watchers = if tenant == TenantId::DEFAULT { &mut self.sys.watchers } else { &mut self.sys.tenant_watchers };
+        *watchers = if present { *watchers + 1 } else { watchers.saturating_sub(1) };
+        if self.links.place.shard != ShardId(0) || self.desk.settings.sys_interval_seconds == 0 {
+            return;
+        }
+        if self.sys.watchers > 0 && self.sys.next.is_none() {
+            self.sys.set_sys_timer(self.desk, now.monotonic);
+        } else if self.sys.watchers == 0
+            && let Some(at) = self.sys.next.take()
+        {
+            self.desk.timers.cancel(at, Timer::Sys);
+            self.sys.last = None;
+            for topic in std::mem::take(&mut self.sys.published) {
+                self.retained.values.clear(TenantId::DEFAULT, &topic);
+            }
+        }
+    }
+}
+
+impl Sys {
+    fn set_sys_timer(&mut self, desk: &mut Desk, at: Millis) {
+        self.next = Some(at);
+        desk.timers.set(at, Timer::Sys);
+    }
+
     /// Moves the averages on by what was counted since the last round.
     #[expect(clippy::cast_precision_loss, reason = "averages are shown with two places")]
     fn add_loads(&mut self, now: Now, values: &SysValues, texts: &mut Vec<(String, String)>) {
-        let start = (self.sys.started.monotonic, SysValues::default());
-        let (then, last) = self.sys.last.as_ref().unwrap_or(&start);
+        let start = (self.started.monotonic, SysValues::default());
+        let (then, last) = self.last.as_ref().unwrap_or(&start);
         let minutes = now.monotonic.since(*then) as f64 / 60_000.0;
-        for ((read, topic), load) in LOADS.iter().zip(&mut self.sys.loads) {
+        for ((read, topic), load) in LOADS.iter().zip(&mut self.loads) {
             let counted = read(values).saturating_sub(read(last)) as f64;
             for (average, window) in load.averages.iter_mut().zip(MINUTES) {
                 if minutes > 0.0 {
@@ -316,32 +345,23 @@ impl Engine {
         }
     }
 
-    fn publish_sys_value(&mut self, now: Now, topic: String, text: &str) {
-        let mut publication =
-            Publication::new(TenantId::DEFAULT, &topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
-        // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.
-        let kept = self.settings.retained.available
-            && self.retained.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
-        let slot = self.route_of(TenantId::DEFAULT, &topic);
-        let source = Source::inside(self.place.shard, now);
-        let (_, route) = self.cache.get(slot);
-        reach!(self).dispatch(now, route, &mut publication, &source);
-        if kept {
-            self.sys.published.insert(topic);
-        }
-    }
-
     /// What watchers of the client's tenant are told when it has come (no reason) or gone (its reason), if there are
     /// any.
-    pub(crate) fn client_event(&self, now: Now, key: SessionKey, reason: Option<Reason>) -> Option<ClientEvent> {
-        if self.sys.watchers + self.sys.tenant_watchers == 0 || !self.settings.sys_events {
+    pub(crate) fn client_event(
+        &self,
+        now: Now,
+        desk: &mut Desk,
+        key: SessionKey,
+        reason: Option<Reason>,
+    ) -> Option<ClientEvent> {
+        if self.watchers + self.tenant_watchers == 0 || !desk.settings.sys_events {
             return None;
         }
-        let session = self.desk.sessions.get(key.0)?;
+        let session = desk.sessions.get(key.0)?;
         let what = if reason.is_some() { "disconnected" } else { "connected" };
         // A client id may hold what a topic level may not.
         let level = session.client_id.replace(['+', '#', '/'], "_");
-        let topic = format!("$SYS/brokers/{}/clients/{level}/{what}", self.settings.node_name);
+        let topic = format!("$SYS/brokers/{}/clients/{level}/{what}", desk.settings.node_name);
         let mut text = String::from("{\"clientid\":");
         put_json_string(&mut text, &session.client_id);
         let _ = write!(text, ",\"ts\":{}", now.unix);
@@ -350,14 +370,6 @@ impl Engine {
         }
         text.push('}');
         TopicName::new(&topic).is_ok().then_some(ClientEvent { tenant: session.tenant, topic, text })
-    }
-
-    /// Publishes what was put into words before.
-    pub(crate) fn publish_client_event(&mut self, now: Now, event: Option<ClientEvent>) {
-        let Some(ClientEvent { tenant, topic, text }) = event else { return };
-        let mut publication =
-            Publication::new(tenant, &topic, QoS::ExactlyOnce, false, &[], Millis::NEVER, text.as_bytes(), 0);
-        self.publish_inside(now, &mut publication, None);
     }
 }
 

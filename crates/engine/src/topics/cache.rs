@@ -5,7 +5,10 @@ use std::sync::Arc;
 use crate::addresses::{is_address, is_for_applications, is_report};
 use crate::hash::hash_bytes;
 use crate::ids::{SessionKey, TenantId};
+use crate::observers::{ObservedTopics, ObserverId, ObserverSet};
+use crate::publish::is_own_topic;
 use crate::publish::origin::is_for_hub;
+use crate::publish::stages::{Stage, StageSet};
 use crate::session::overflow::may_reject;
 use crate::session::priority::TopicPriority;
 use crate::settings::Settings;
@@ -35,6 +38,8 @@ const TARGETS_MAX: usize = 1 << 20;
 pub(crate) struct RouteCache {
     /// What holds for topics is looked up with their routes.
     settings: Arc<Settings>,
+    /// So are the observers of topics.
+    observed: ObservedTopics,
     /// Empty until the first message.
     tags: Vec<Tag>,
     /// In the order of `tags`, and the uncached one at the end.
@@ -78,27 +83,20 @@ struct Cached {
 
 /// What the settings say of a topic.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is asked by itself on the way of a message")]
 pub(crate) struct TopicTraits {
     pub priority: TopicPriority,
-    /// Whether a queue may reject its messages.
-    pub may_reject: bool,
+    /// The stages that each PUBLISH to it needs.
+    pub stages: StageSet,
+    /// True if only the broker itself publishes to it.
+    pub is_own: bool,
     /// Whether it is the address of mobile nodes.
     pub is_address: bool,
-    /// Whether its messages are handed to the shell, for applications on a bus.
-    pub is_record: bool,
-    /// Whether its messages are handed to the shell as well, since nodes say something of themselves there.
+    /// True if mobile nodes say something of themselves there.
     pub is_report: bool,
     /// Whether pipelines of the hub get its messages, and are told who published them.
     pub is_for_hub: bool,
-}
-
-impl TopicTraits {
-    /// Whether the shell hears of messages to it.
-    #[inline]
-    pub(crate) fn are_for_shell(self) -> bool {
-        self.is_record || self.is_report
-    }
+    /// Who observes it.
+    pub observers: ObserverSet,
 }
 
 impl RouteCache {
@@ -140,11 +138,11 @@ impl RouteCache {
         let hash = hash_topic(tenant, topic.as_bytes());
         let victim = if topic.len() > TOPIC_LEN_MAX { None } else { self.victim(set_of(hash), epoch) };
         let Some(at) = victim else {
-            self.routes[UNCACHED].fill(&self.settings, index, tenant, topic, extend);
+            self.routes[UNCACHED].fill(&self.settings, &self.observed, index, tenant, topic, extend);
             return RouteSlot(UNCACHED as u16);
         };
         self.forget(at);
-        self.routes[at].fill(&self.settings, index, tenant, topic, extend);
+        self.routes[at].fill(&self.settings, &self.observed, index, tenant, topic, extend);
         if !self.has_room_for(at, epoch) {
             self.routes.swap(at, UNCACHED);
             self.routes[at] = Cached::default();
@@ -165,7 +163,7 @@ impl RouteCache {
         extend: impl FnOnce(&mut Route),
     ) -> RouteSlot {
         self.begin_fill();
-        self.routes[UNCACHED].fill(&self.settings, index, tenant, topic, extend);
+        self.routes[UNCACHED].fill(&self.settings, &self.observed, index, tenant, topic, extend);
         RouteSlot(UNCACHED as u16)
     }
 
@@ -209,7 +207,14 @@ impl RouteCache {
 
     /// Forgets all routes and gives their memory back.
     pub(crate) fn clear(&mut self) {
-        *self = Self { fills: self.fills.wrapping_add(1), ..Self::new(Arc::clone(&self.settings)) };
+        let observed = std::mem::take(&mut self.observed);
+        *self = Self { fills: self.fills.wrapping_add(1), observed, ..Self::new(Arc::clone(&self.settings)) };
+    }
+
+    /// These topics are observed from now on.
+    pub(crate) fn set_observed(&mut self, observed: ObservedTopics) {
+        self.observed = observed;
+        self.clear();
     }
 
     #[inline]
@@ -282,6 +287,7 @@ impl Cached {
     fn fill(
         &mut self,
         settings: &Settings,
+        observed: &ObservedTopics,
         index: &mut SubscriptionIndex,
         tenant: TenantId,
         topic: &str,
@@ -293,13 +299,25 @@ impl Cached {
         index.match_topic(tenant, topic, &mut self.route);
         extend(&mut self.route);
         self.route.settle();
+        let is_own = is_own_topic(topic);
+        let records = tenant == TenantId::DEFAULT && is_for_applications(settings, topic);
+        let is_report = tenant == TenantId::DEFAULT && is_report(settings, topic);
+        let observers = observed
+            .observers_of(tenant, topic)
+            .with_if(records, ObserverId::APPLICATIONS)
+            .with_if(is_report, ObserverId::REPORTS);
         self.traits = TopicTraits {
             priority: TopicPriority::of(&settings.priority, topic),
-            may_reject: may_reject(settings, topic),
+            stages: StageSet::NONE
+                .with_if(is_own, Stage::Rights)
+                .with_if(is_report, Stage::Understanding)
+                .with_if(!observers.is_empty(), Stage::Observers)
+                .with_if(may_reject(settings, topic), Stage::Room),
+            is_own,
             is_address: is_address(settings, topic),
-            is_record: tenant == TenantId::DEFAULT && is_for_applications(settings, topic),
-            is_report: tenant == TenantId::DEFAULT && is_report(settings, topic),
             is_for_hub: tenant == TenantId::DEFAULT && is_for_hub(settings, topic),
+            is_report,
+            observers,
         };
     }
 }

@@ -12,7 +12,7 @@ mod trie;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cache::{RouteCache, RouteSlot, TopicTraits};
+pub(crate) use cache::{RouteCache, RouteSlot};
 pub(crate) use index::SubscriptionIndex;
 pub(crate) use route::{Route, Target};
 pub(crate) use subscriber::{Subscriber, SubscriberOptions};

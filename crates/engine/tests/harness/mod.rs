@@ -41,5 +41,5 @@ pub(crate) use random::Random;
 pub(crate) use store::Pairs;
 pub(crate) use world::{
     World, everywhere, everywhere_in_memory, everywhere_with, in_one_process, in_one_process_with, millis, minutes,
-    seconds,
+    principal, seconds,
 };

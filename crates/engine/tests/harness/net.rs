@@ -17,9 +17,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use tidegate_engine::{
-    ApplicationMessage, Batch, ConnectionKey, Counters, DialAttempt, Engine, LoadedQueue, LogEvent, Millis, Now,
-    Settings, UplinkOptions, WantedQueue,
+    Batch, ConnectionKey, Counters, DialAttempt, Engine, LoadedQueue, LogEvent, Millis, Now, ObservedMessage,
+    ObserverId, Reason, Settings, UplinkOptions, WantedQueue,
 };
+use tidegate_mqtt::ReasonCode;
 
 use self::events::Asked;
 use self::nodes::Nodes;
@@ -85,9 +86,10 @@ pub(crate) struct Net {
     pub relaying: Vec<(usize, ConnectionKey, u16)>,
     /// Clients that have acknowledged a ping.
     pub pongs: Vec<String>,
-    pub records: Vec<(usize, ApplicationMessage)>,
-    pub reports: Vec<(usize, ApplicationMessage)>,
-    pub taken: Vec<(u64, bool)>,
+    pub records: Vec<(usize, ObservedMessage)>,
+    pub reports: Vec<(usize, ObservedMessage)>,
+    pub observed: Vec<(usize, ObserverId, ObservedMessage)>,
+    pub published: Vec<(u64, Result<ReasonCode, Reason>)>,
     pub trace: Trace,
     /// Steps of the trace when the engines' books were looked at last.
     audited: u64,
@@ -107,7 +109,11 @@ impl Net {
     pub(crate) fn new(nodes: Nodes, settings: Settings, schedule: Schedule, causal: bool, title: String) -> Self {
         let settings = Arc::new(settings);
         let now = Now { monotonic: Millis(1_000_000), unix: 1_700_000_000_000 };
-        let engine = |at: u16| Engine::new(Arc::clone(&settings), nodes.place(at), 7 + u64::from(at), now);
+        let engine = |at: u16| {
+            let mut engine = Engine::new(Arc::clone(&settings), nodes.place(at), 7 + u64::from(at), now);
+            events::open_windows(&mut engine, now);
+            engine
+        };
         let count = usize::from(nodes.engines());
         let mut engines: Vec<Engine> = (0..nodes.engines()).map(engine).collect();
         let read = vec![nodes.newest(); usize::from(nodes.count())];
@@ -147,7 +153,8 @@ impl Net {
             pongs: Vec::new(),
             records: Vec::new(),
             reports: Vec::new(),
-            taken: Vec::new(),
+            observed: Vec::new(),
+            published: Vec::new(),
             trace: Trace::new(title),
             audited: 0,
             next_acceptor: 0,

@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use tidegate_engine::{Engine, ListenerId, Millis, Now, Reason, Settings};
 
+pub(crate) use self::books::principal;
 pub(crate) use self::everywhere::{
     everywhere, everywhere_in_memory, everywhere_with, in_one_process, in_one_process_with,
 };

@@ -9,6 +9,7 @@ use crate::harness::*;
 mod checks;
 mod passed_on;
 mod receive_maximum;
+mod stages;
 mod topic_aliases;
 
 const LEVELS: [QoS; 3] = [AtMostOnce, AtLeastOnce, ExactlyOnce];

@@ -1,7 +1,7 @@
 //! Messages for applications on a bus, and theirs for nodes.
 
 use tidegate_engine::{
-    AddressSettings, Durability, InnerPublication, Millis, Reason, RecordTicket, ReportCheck, Settings, TenantId,
+    AddressSettings, Durability, InnerPublication, Millis, ObservedTicket, Reason, ReportCheck, Settings, TenantId,
 };
 use tidegate_mqtt::{PacketType, QoS, ReasonCode};
 
@@ -25,13 +25,13 @@ fn publication(topic: &str, payload: &str, properties: &[u8]) -> InnerPublicatio
 }
 
 /// Gives a message to the shard of its topic, as the shell does.
-fn publish(world: &World, message: &InnerPublication, number: u64) -> bool {
-    world.engine(world.home_of(&message.topic), |engine, now| engine.publish_awaited(now, message, number))
+fn publish(world: &World, message: &InnerPublication, number: u64) {
+    world.publish_as_broker(world.home_of(&message.topic), message, number);
 }
 
 /// Says what became of a record, as the shell does.
-fn confirm(world: &World, shard: u16, ticket: RecordTicket, refused: Option<Reason>) {
-    world.engine(shard, |engine, now| engine.confirm_record(now, ticket, refused));
+fn confirm(world: &World, shard: u16, ticket: ObservedTicket, refused: Option<Reason>) {
+    world.engine(shard, |engine, now| engine.confirm_observed(now, ticket, refused));
     world.run();
 }
 
@@ -51,7 +51,7 @@ fn what_is_for_applications_is_acknowledged_when_the_bus_has_it() {
             assert!(!record.properties.is_empty());
             reader.expect_publish("ctx/to/app/dispatch/job", "go");
             assert_eq!(node.answers(), [], "the bus has not said anything");
-            let ticket = record.ticket.expect("it is waited for");
+            let ticket = record.ticket;
             confirm(world, *shard, ticket, None);
             let kind = if qos == QoS::AtLeastOnce { PacketType::PubAck } else { PacketType::PubRec };
             assert_eq!(node.expect_answer(kind, id), ReasonCode::Success, "no subscriber is needed");
@@ -68,7 +68,7 @@ fn what_the_bus_refuses_is_told_or_ends_the_connection() {
             let node = world.connect(version);
             let id = node.send_publish(message("ctx/to/app/a", "go").qos1()).expect("a packet id");
             let (shard, record) = world.take_records().remove(0);
-            let ticket = record.ticket.unwrap();
+            let ticket = record.ticket;
             confirm(world, shard, ticket, Some(Reason::BusRefused));
             if node.is_v5() {
                 assert_eq!(node.expect_answer(PacketType::PubAck, id), ReasonCode::QuotaExceeded);
@@ -98,7 +98,7 @@ fn a_qos_2_message_whose_client_went_too_early_is_put_on_the_bus_again_and_nowhe
         assert_eq!(again.send_publish(sent.dup().id(id.get())), Some(id), "the same packet id");
         let (shard, record) = world.take_records().remove(0);
         assert_eq!(again.answers(), []);
-        confirm(world, shard, record.ticket.unwrap(), None);
+        confirm(world, shard, record.ticket, None);
         assert_eq!(again.expect_answer(PacketType::PubRec, id), ReasonCode::Success);
         reader.expect_nothing();
     });
@@ -114,8 +114,9 @@ fn only_topics_of_applications_are_for_the_bus_and_wills_are_among_them() {
         }
         node.publish_later(message("ctx/to/app/a", "x"));
         node.lose();
-        let said: Vec<_> = world.take_records().into_iter().map(|(_, record)| (record.topic, record.ticket)).collect();
-        assert_eq!(said, [("ctx/to/app/a".to_owned(), None), ("ctx/to/app/monitor/gone".to_owned(), None)]);
+        let said: Vec<_> =
+            world.take_records().into_iter().map(|(_, record)| (record.topic, record.is_awaited)).collect();
+        assert_eq!(said, [("ctx/to/app/a".to_owned(), false), ("ctx/to/app/monitor/gone".to_owned(), false)]);
     });
     everywhere(|world| {
         let node = world.connect(v5("node"));
@@ -129,15 +130,17 @@ fn what_comes_from_the_bus_is_taken_when_every_shard_has_it() {
     everywhere_with(on_bus, |world| {
         let nodes: Vec<Client> =
             (0..world.shards()).map(|shard| world.connect(v5(&world.name_on(shard, "n")))).collect();
-        assert!(publish(world, &publication("ctx/to/all/news", "x", &[]), 7));
-        assert_eq!(world.take_taken(), [(7, true)]);
+        publish(world, &publication("ctx/to/all/news", "x", &[]), 7);
+        assert_eq!(world.take_published(), [(7, Ok(ReasonCode::Success))]);
         for node in &nodes {
             node.expect_publish("ctx/to/all/news", "x");
         }
-        for wrong in ["", "a/#", "$SYS/broker/uptime"] {
-            assert!(!publish(world, &publication(wrong, "x", &[]), 8), "{wrong}");
+        let wrong = ["", "a/#", "$SYS/broker/uptime"];
+        for topic in wrong {
+            publish(world, &publication(topic, "x", &[]), 8);
         }
-        assert_eq!(world.take_taken(), []);
+        let reasons = [Reason::InvalidTopicName, Reason::InvalidTopicName, Reason::NotAuthorized];
+        assert_eq!(world.take_published(), reasons.map(|reason| (8, Err(reason))));
     });
 }
 
@@ -150,10 +153,10 @@ fn what_comes_from_the_bus_is_taken_when_it_is_committed() {
         });
         world.connect(v311("n").lasting()).lose();
         world.hold_commits();
-        assert!(publish(&world, &publication("ctx/to/node/n", "x", &[]), 1));
-        assert_eq!(world.take_taken(), [], "{shards} shards: it could be lost still");
+        publish(&world, &publication("ctx/to/node/n", "x", &[]), 1);
+        assert_eq!(world.take_published(), [], "{shards} shards: it could be lost still");
         world.release_commits();
-        assert_eq!(world.take_taken(), [(1, true)], "{shards} shards");
+        assert_eq!(world.take_published(), [(1, Ok(ReasonCode::Success))], "{shards} shards");
         world.crash(Crash::now(shards));
         let node = world.connect(v311("n").lasting());
         assert_eq!(node.messages_among_others().len(), 1);
@@ -176,15 +179,15 @@ fn receipts_go_where_a_record_says_also_to_an_application_on_the_bus() {
         };
         properties.extend(pair("receipt", "delivered"));
         node.subscribe("victim", QoS::AtLeastOnce);
-        assert!(publish(world, &publication("ctx/to/node/n/y", "y", &pair("receipt-to", "victim")), 2));
+        publish(world, &publication("ctx/to/node/n/y", "y", &pair("receipt-to", "victim")), 2);
         world.run();
         node.expect_publish("ctx/to/node/n/y", "y");
         assert_eq!(node.messages().len(), 0);
-        assert!(publish(world, &publication("ctx/to/node/n/x", "x", &properties), 1));
+        publish(world, &publication("ctx/to/node/n/x", "x", &properties), 1);
         world.run();
         node.expect_publish("ctx/to/node/n/x", "x");
         let (_, record) = world.take_records().remove(0);
-        assert_eq!((record.topic.as_str(), record.client_id.as_str(), record.ticket), (to, "", None));
+        assert_eq!((record.topic.as_str(), record.client_id.as_str(), record.is_awaited), (to, "", false));
         let text = String::from_utf8(record.payload).unwrap();
         assert_eq!(text, r#"{"receipt":"delivered","node":"n","topic":"ctx/to/node/n/x"}"#);
     });
@@ -197,10 +200,10 @@ fn what_a_node_that_died_had_to_confirm_is_given_back() {
     let nodes = [world.connect(v5(&here)), world.connect(v5(&there))];
     world.hold(0, 1);
     let message = publication("ctx/to/all", "x", &[]);
-    world.engine(0, |engine, now| engine.publish_awaited(now, &message, 5));
-    assert_eq!(world.take_taken(), []);
+    world.publish_as_broker(0, &message, 5);
+    assert_eq!(world.take_published(), []);
     world.end_node(1);
-    assert_eq!(world.take_taken(), [(5, false)]);
+    assert_eq!(world.take_published(), [(5, Err(Reason::NodeLost))]);
     drop(nodes);
 }
 
@@ -211,16 +214,15 @@ fn what_a_client_of_a_dead_node_would_miss_is_given_back_until_its_place_is_take
     let truck = world.connect(v5(&name).clean(false).expiry(u32::MAX));
     world.await_node(1);
     let message = publication(&format!("ctx/to/node/{name}/x"), "go", &[]);
-    let give = |number| world.engine(0, |engine, now| engine.publish_awaited(now, &message, number));
-    assert!(give(5));
-    assert_eq!(world.take_taken(), [(5, false)]);
+    world.publish_as_broker(0, &message, 5);
+    assert_eq!(world.take_published(), [(5, Err(Reason::NodeLost))]);
     let publisher = world.connect(v5(&world.name_on(0, "publisher")));
     publisher.send_publish(crate::harness::message(&message.topic, "go").qos1());
     publisher.expect_disconnect(ReasonCode::ServerBusy);
     assert_eq!(publisher.expect_closed(), Reason::NodeLost, "a client has to send it again, too");
     world.replace_node(1);
-    assert!(give(6));
-    assert_eq!(world.take_taken(), [(6, true)]);
+    world.publish_as_broker(0, &message, 6);
+    assert_eq!(world.take_published(), [(6, Ok(ReasonCode::NoMatchingSubscribers))], "it had no store");
     drop(truck);
 }
 
@@ -246,7 +248,7 @@ fn what_nodes_say_of_themselves_is_told_where_it_comes_in() {
         assert_eq!(node.answers(), [], "the bus has not said anything");
         reader.expect_publish("vehicle/7/position", "[]");
         for (shard, report) in reports {
-            confirm(world, shard, report.ticket.expect("it is waited for"), None);
+            confirm(world, shard, report.ticket, None);
         }
         assert_eq!(node.expect_answer(PacketType::PubAck, first), ReasonCode::Success);
         assert_eq!(node.expect_answer(PacketType::PubRec, second), ReasonCode::Success);
@@ -265,14 +267,14 @@ fn a_context_that_the_bus_does_not_keep_is_not_acknowledged() {
         let node = world.connect(v5("truck"));
         let id = node.send_publish(message("ctx/context/truck", "{}").qos1()).expect("a packet id");
         let (shard, report) = world.take_reports().remove(0);
-        confirm(world, shard, report.ticket.unwrap(), Some(Reason::BusRefused));
+        confirm(world, shard, report.ticket, Some(Reason::BusRefused));
         assert_eq!(node.expect_answer(PacketType::PubAck, id), ReasonCode::QuotaExceeded);
         assert_eq!(world.dropped(Reason::BusRefused), 1);
         node.disconnect();
         let node = world.connect(v311("truck"));
         node.send_publish(message("ctx/context/truck", "{}").qos1());
         let (shard, report) = world.take_reports().remove(0);
-        confirm(world, shard, report.ticket.unwrap(), Some(Reason::BusRefused));
+        confirm(world, shard, report.ticket, Some(Reason::BusRefused));
         node.expect_closed();
     });
 }

@@ -3,41 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+pub use tidegate_admin::BrokerState;
 
 use super::homes::HomesView;
 use crate::provider::{Condition, Observed, ResourceName};
-
-/// What an orchestrator says of a broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BrokerState {
-    /// It is being connected to.
-    Connecting,
-    /// It does not hold all subscriptions yet.
-    Subscribing,
-    /// It is online and holds all subscriptions (BRK-26).
-    Serving,
-    /// It gets no more messages and owes some.
-    Draining,
-    /// It gets no more messages and owes none.
-    Drained,
-    /// It does not answer.
-    Down,
-}
-
-impl BrokerState {
-    /// The name in the API of orchestrators.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Connecting => "connecting",
-            Self::Subscribing => "subscribing",
-            Self::Serving => "serving",
-            Self::Draining => "draining",
-            Self::Drained => "drained",
-            Self::Down => "down",
-        }
-    }
-}
 
 /// A broker as an orchestrator sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! The working copy: it is used again where it is proven, and never taken for what it is not.
+//! The working copy: it is used again where it is verified, and rejected otherwise.
 
 use std::fs;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn work(store: &mut Stepped, random: &mut Random, model: &mut Model, batches: u6
     }
 }
 
-/// A node that has worked, and what it holds.
+/// A node that has worked, and its content.
 fn worked(bus: &Bus, folder: &Folder, closes: bool) -> Model {
     let opened = mirror(bus, "a", folder.path()).unwrap();
     let (mut store, _) = stepped(&opened.disk, store_settings());
@@ -38,7 +38,7 @@ fn worked(bus: &Bus, folder: &Folder, closes: bool) -> Model {
 }
 
 #[test]
-fn a_restart_where_the_node_was_fetches_only_what_the_copy_is_not_known_to_have() {
+fn a_restart_with_a_copy_fetches_only_missing_records() {
     let (bus, folder) = (embedded(), Folder::new());
     let model = worked(&bus, &folder, true);
     let opened = mirror(&bus, "a", folder.path()).unwrap();
@@ -49,7 +49,7 @@ fn a_restart_where_the_node_was_fetches_only_what_the_copy_is_not_known_to_have(
     let mut model = model;
     work(&mut store, &mut Random(8), &mut model, 60);
     drop((store, opened));
-    // Killed: what came after the last list of files is fetched.
+    // Killed: the records after the last list of files are fetched.
     let all: u64 = records(&bus, "a").iter().map(|record| record.payload.len() as u64).sum();
     let opened = mirror(&bus, "a", folder.path()).unwrap();
     assert!(opened.report.resumed && opened.report.bytes < all, "{:?} of {all}", opened.report);
@@ -57,7 +57,7 @@ fn a_restart_where_the_node_was_fetches_only_what_the_copy_is_not_known_to_have(
 }
 
 #[test]
-fn a_copy_that_was_changed_is_fetched_anew() {
+fn a_changed_copy_is_fetched_again() {
     let (bus, folder) = (embedded(), Folder::new());
     let model = worked(&bus, &folder, true);
     let journal = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
@@ -91,7 +91,7 @@ fn what_the_bus_never_confirmed_is_cut_off_the_copy() {
 }
 
 #[test]
-fn a_store_that_was_on_this_disk_alone_is_carried_to_an_empty_log() {
+fn a_store_of_this_disk_is_carried_to_an_empty_log() {
     let (bus, folder) = (embedded(), Folder::new());
     let mut model = Model::new();
     {
@@ -109,7 +109,7 @@ fn a_store_that_was_on_this_disk_alone_is_carried_to_an_empty_log() {
 }
 
 #[test]
-fn a_log_that_was_not_filled_to_its_end_is_filled_again_and_taken_by_nobody_else() {
+fn an_incomplete_log_is_filled_again_by_its_owner_only() {
     let (bus, folder) = (embedded(), Folder::new());
     let mut model = Model::new();
     {
@@ -131,7 +131,7 @@ fn a_log_that_was_not_filled_to_its_end_is_filled_again_and_taken_by_nobody_else
 }
 
 #[test]
-fn a_directory_that_is_no_copy_of_the_log_is_refused_and_left_alone() {
+fn a_directory_of_another_log_is_refused_and_unchanged() {
     let (bus, folder) = (embedded(), Folder::new());
     worked(&bus, &folder, true);
     let other = mirror(&bus, "b", folder.path()).err().unwrap();
@@ -158,7 +158,7 @@ fn a_log_that_is_gone_is_filled_from_the_working_copy() {
         assert!(opened.report.filled && !opened.report.created);
         drop(opened);
         assert!(contents_on(&bus, "a") == model);
-        // The copy goes on from there.
+        // The copy resumes from there.
         assert!(mirror(&bus, "a", folder.path()).unwrap().report.resumed);
     }
 }
@@ -169,14 +169,14 @@ fn a_log_that_is_gone_and_was_claimed_often_is_filled_again() {
     worked(&bus, &folder, true);
     let (model, end) = (contents_on(&bus, "a"), records(&bus, "a").last().unwrap().position);
     let bus = bus_with("a", &[]);
-    // Others have looked for the files, and found none.
+    // Others have read the log, and found no files.
     while ask(|done| bus.own(&place("a"), done)).0 <= end {}
     assert!(mirror(&bus, "a", folder.path()).unwrap().report.filled);
     assert!(contents_on(&bus, "a") == model);
 }
 
 #[test]
-fn a_log_that_has_lost_something_is_refused_with_what_to_do() {
+fn a_log_with_lost_records_is_refused_with_a_remedy() {
     let (bus, folder) = (embedded(), Folder::new());
     worked(&bus, &folder, true);
     let all = records(&bus, "a");
@@ -197,20 +197,20 @@ fn a_log_that_has_lost_something_is_refused_with_what_to_do() {
         let error = mirror(&bus_with("a", &damaged), "a", elsewhere.path()).err().unwrap();
         assert!(matches!(error, MirrorError::Damaged { .. }), "with damage in record {missing}: {error}");
     }
-    // Without its only list of files nobody knows whether it was ever whole.
+    // Without its only list of files the log may be incomplete.
     let error = mirror(&bus_with("a", &all[..all.len() - 1]), "a", Folder::new().path()).err().unwrap();
     assert!(matches!(error, MirrorError::Unfinished { .. }), "{error}");
 }
 
 #[test]
-fn a_file_of_somebody_else_is_carried_when_asked_for() {
+fn a_file_of_another_program_is_carried_on_request() {
     let (bus, folder, elsewhere) = (embedded(), Folder::new(), Folder::new());
     let disk = mirror(&bus, "a", folder.path()).unwrap().disk;
     fs::write(folder.path().join("tenants"), "one\n").unwrap();
     disk.carry("tenants").unwrap();
     let end = bounds(&bus, "a").next;
     disk.carry("tenants").unwrap();
-    assert_eq!(bounds(&bus, "a").next, end, "what is there is not carried again");
+    assert_eq!(bounds(&bus, "a").next, end, "unchanged files are not carried again");
     fs::write(folder.path().join("tenants"), "one\ntwo\n").unwrap();
     disk.carry("tenants").unwrap();
     drop(disk);

@@ -1,4 +1,4 @@
-//! Random work, and a log that ends anywhere: what was confirmed by then is there, and what is there is a prefix.
+//! Random work, and a log cut at any point: all commits confirmed by then are present, and the content is a prefix.
 //!
 //! `MIRROR_SEEDS=1000` runs more seeds, `MIRROR_FIRST=17` begins with another one.
 
@@ -14,10 +14,10 @@ use crate::harness::{
 
 /// How it stood after a step.
 struct Moment {
-    /// The log had this, and nothing below that.
+    /// The log had this end, and no position below it.
     next: Position,
     first: Position,
-    /// Batches that were told to be committed.
+    /// Batches that were reported as committed.
     committed: u64,
 }
 
@@ -103,7 +103,7 @@ fn check(seed: u64, life: &Life, end: Position) {
 }
 
 #[test]
-fn a_log_that_ends_anywhere_has_all_that_was_confirmed_and_a_prefix_of_the_rest() {
+fn a_log_cut_anywhere_has_all_commits_and_a_prefix() {
     let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let (first, seeds): (u64, u64) = (number("MIRROR_FIRST", 0), number("MIRROR_SEEDS", 6));
     for seed in first..first + seeds {

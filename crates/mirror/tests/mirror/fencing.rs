@@ -1,4 +1,4 @@
-//! Two processes of one name: the older one confirms nothing any more.
+//! Two processes of one name: the older one can confirm no more commits.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -16,9 +16,9 @@ fn submit(store: &mut Stepped, sequence: u64) {
 }
 
 #[test]
-fn who_was_replaced_commits_nothing_and_is_told_and_who_comes_has_all_that_was_confirmed() {
+fn a_replaced_owner_is_fenced_and_the_new_one_has_all_commits() {
     let (bus, mine, theirs) = (embedded(), Folder::new(), Folder::new());
-    let (tell, told) = channel();
+    let (tell, notified) = channel();
     let on_lost = Arc::new(move |lost: &Lost| drop(tell.send(lost.clone())));
     let settings = tidegate_mirror::Settings { on_lost, ..mirror_settings("a", mine.path()) };
     let older = tidegate_mirror::open(&bus, settings).unwrap().disk;
@@ -34,17 +34,17 @@ fn who_was_replaced_commits_nothing_and_is_told_and_who_comes_has_all_that_was_c
     assert_eq!(*committed.lock().unwrap(), 20, "nothing is confirmed behind the fence");
     assert!(!store.step(), "nor is it tried again");
     assert_eq!(older.lost(), Some(Lost::Fenced(place("a").log)));
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(Lost::Fenced(place("a").log)));
+    assert_eq!(notified.recv_timeout(PATIENCE), Ok(Lost::Fenced(place("a").log)));
     let before = contents(&store);
-    assert_eq!(before.len(), 20, "reading goes on");
+    assert_eq!(before.len(), 20, "reads continue");
     let (mut next, committed) = stepped(&newer, store_settings());
     assert!(contents(&next) == before);
     submit(&mut next, 22);
     while !next.step() {}
     assert_eq!(*committed.lock().unwrap(), 22);
-    // What the older one has in its directory and the log has not is cut off when it comes back.
+    // When the older process returns, the part of its directory that the log does not have is cut off.
     drop((next, newer, store, older));
-    assert_eq!(told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected), "it is told once");
+    assert_eq!(notified.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected), "it is notified once");
     let again = mirror(&bus, "a", mine.path()).unwrap().disk;
     let (store, _) = stepped(&again, store_settings());
     let keys: Vec<u64> = contents(&store).keys().map(|key| u64::from_be_bytes(key[..].try_into().unwrap())).collect();
@@ -52,7 +52,7 @@ fn who_was_replaced_commits_nothing_and_is_told_and_who_comes_has_all_that_was_c
 }
 
 #[test]
-fn a_claim_of_somebody_who_never_shows_up_only_holds_commits_up() {
+fn a_claim_by_an_absent_process_only_delays_commits() {
     let (bus, folder) = (embedded(), Folder::new());
     let disk = mirror(&bus, "a", folder.path()).unwrap().disk;
     let (mut store, committed) = stepped(&disk, store_settings());
@@ -64,7 +64,7 @@ fn a_claim_of_somebody_who_never_shows_up_only_holds_commits_up() {
 }
 
 #[test]
-fn a_mirror_that_is_closed_fails_what_waits() {
+fn a_closed_mirror_fails_pending_writes() {
     let (bus, folder) = (embedded(), Folder::new());
     let disk = mirror(&bus, "a", folder.path()).unwrap().disk;
     let (mut store, committed) = stepped(&disk, store_settings());
@@ -77,7 +77,7 @@ fn a_mirror_that_is_closed_fails_what_waits() {
 }
 
 #[test]
-fn what_another_node_fetches_is_all_that_was_confirmed_and_whoever_had_it_is_fenced_or_left_alone() {
+fn a_fetch_gets_all_commits_and_can_fence_the_owner() {
     let (bus, mine, theirs) = (embedded(), Folder::new(), Folder::new());
     let disk = mirror(&bus, "a", mine.path()).unwrap().disk;
     let (mut store, committed) = stepped(&disk, store_settings());

@@ -1,4 +1,4 @@
-//! What the tests share: directories, a bus that waits, stores, random numbers.
+//! Shared parts of the tests: directories, a blocking bus, stores, random numbers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -83,8 +83,8 @@ pub(crate) fn mirror_settings(node: &str, directory: &Path) -> tidegate_mirror::
     tidegate_mirror::Settings { local_sync: false, ..tidegate_mirror::Settings::new(node, directory).unwrap() }
 }
 
-/// Opens a mirror whose directory nobody uses any more. A process that another test starts has the lock of this one's
-/// directory for as long as it is not yet another program.
+/// Opens a mirror once its directory is free. A process started by another test holds the lock of this directory until
+/// it executes its own program.
 pub(crate) fn mirror(bus: &Bus, node: &str, directory: &Path) -> Result<OpenedMirror, MirrorError> {
     let begun = Instant::now();
     loop {
@@ -105,7 +105,7 @@ pub(crate) fn store_settings() -> StoreSettings {
     }
 }
 
-/// What writer 0 was told last.
+/// The last commit reported to writer 0.
 pub(crate) type Committed = Arc<Mutex<u64>>;
 
 /// A store that is driven by hand.
@@ -113,8 +113,8 @@ pub(crate) fn stepped(disk: &Arc<MirrorDisk>, settings: StoreSettings) -> (Stepp
     let disk: Arc<dyn Disk> = Arc::clone(disk) as Arc<dyn Disk>;
     let Opened { store, .. } = tidegate_store::open(disk, settings, keep_all()).unwrap();
     let committed = Committed::default();
-    let told = Arc::clone(&committed);
-    (store.stepped(Box::new(move |_: u16, sequence: u64| *told.lock().unwrap() = sequence)), committed)
+    let reported = Arc::clone(&committed);
+    (store.stepped(Box::new(move |_: u16, sequence: u64| *reported.lock().unwrap() = sequence)), committed)
 }
 
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -125,7 +125,7 @@ pub(crate) fn contents(store: &Stepped) -> Model {
     found
 }
 
-/// What a log makes of an empty directory.
+/// The content that a log gives an empty directory.
 pub(crate) fn contents_on(bus: &Bus, node: &str) -> Model {
     let folder = Folder::new();
     let opened = mirror(bus, node, folder.path()).unwrap();
@@ -153,7 +153,7 @@ impl Random {
     }
 }
 
-/// A batch, and what it does to a model.
+/// A batch, and its effect on a model.
 pub(crate) fn batch(random: &mut Random, model: &mut Model) -> Vec<u8> {
     let mut payload = Vec::new();
     for _ in 0..=random.below(6) {
@@ -163,7 +163,7 @@ pub(crate) fn batch(random: &mut Random, model: &mut Model) -> Vec<u8> {
             model.remove(&key);
         } else {
             let length = if random.one_in(20) { 3_000 } else { random.below(200) };
-            // Zeros are what the mirror leaves out.
+            // The mirror leaves out zeros.
             let byte = if random.one_in(2) { 0 } else { random.next() as u8 };
             let value = vec![byte; length as usize];
             put(&mut payload, &key, &value).unwrap();

@@ -38,10 +38,10 @@ impl Node {
         let settings = StoreSettings { segment_bytes: 256 * 1024, merge_min_bytes: 1 << 20, ..store_settings() };
         let store = tidegate_store::open(shared, settings, keep_all()).unwrap().store;
         let (sender, commits) = channel();
-        let told = move |_: u16, sequence: u64| {
+        let reported = move |_: u16, sequence: u64| {
             let _ = sender.send(sequence);
         };
-        Self { running: store.start(Box::new(told)).unwrap(), commits, disk, sequence: 0 }
+        Self { running: store.start(Box::new(reported)).unwrap(), commits, disk, sequence: 0 }
     }
 
     fn submit(&mut self, count: u64) {
@@ -74,10 +74,10 @@ fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 #[test]
-fn commits_wait_for_a_server_that_was_killed_and_nothing_that_was_confirmed_is_lost() {
+fn commits_wait_for_a_killed_server_and_none_is_lost() {
     let (mut nats, folder) = (Nats::start(), Folder::new());
-    // Appends fail while the server is away, so that the mirror has to find out what was stored; while it is there they
-    // are in time.
+    // Appends fail while the server is unreachable, so that the mirror has to find out which were stored; otherwise
+    // they are in time.
     let bus = nats.bus(Duration::from_secs(2));
     let mut node = Node::start(mirror(&bus, "a", folder.path()).unwrap().disk);
     node.submit(100);
@@ -87,14 +87,14 @@ fn commits_wait_for_a_server_that_was_killed_and_nothing_that_was_confirmed_is_l
         nats.kill();
         node.submit(50);
         until("an append that fails", || node.disk.status().is_interrupted);
-        let told: Vec<u64> = node.commits.try_iter().collect();
-        assert!(told.last().is_none_or(|last| *last < node.sequence), "what is not on the bus is not told");
-        assert!(node.load() >= round * 100, "reading goes on");
+        let reported: Vec<u64> = node.commits.try_iter().collect();
+        assert!(reported.last().is_none_or(|last| *last < node.sequence), "only commits on the bus are reported");
+        assert!(node.load() >= round * 100, "reads continue");
         nats.resume();
         node.wait();
     }
     assert_eq!(node.disk.lost(), None);
-    // The machine is gone: only the bus has it.
+    // The machine is lost: only the bus has the files.
     drop((node, folder));
     assert_eq!(contents_on(&bus, "a").len(), 400);
 }

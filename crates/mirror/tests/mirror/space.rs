@@ -1,4 +1,4 @@
-//! What a log takes on the bus stays within what is alive and a little more.
+//! The log stays as small as the live content and a little more.
 
 use tidegate_store::operation::{delete, put};
 use tidegate_store::{Settings, State, Stepped};
@@ -10,7 +10,7 @@ fn bytes_on(bus: &tidegate_bus::Bus) -> u64 {
 }
 
 #[test]
-fn the_log_does_not_grow_with_what_is_dead() {
+fn the_log_does_not_grow_with_dead_records() {
     let (bus, folder) = (embedded(), Folder::new());
     let settings = tidegate_mirror::Settings {
         chunk_bytes: 8_192,
@@ -94,13 +94,17 @@ fn a_log_without_room_is_a_disk_without_room() {
     while !store.status().is_full() {
         last = submit(&mut store);
     }
-    assert_eq!((store.status().state(), *committed.lock().unwrap()), (State::Ok, last), "it is told in time");
-    // What is dead is merged away, and there is room again.
+    assert_eq!(
+        (store.status().state(), *committed.lock().unwrap()),
+        (State::Ok, last),
+        "the commit is reported in time"
+    );
+    // Dead entries are merged away, which frees space.
     store.checkpoint();
     while store.merge(10_000).unwrap() {}
     submit(&mut store);
     assert!(!store.status().is_full());
-    // Who goes on all the same meets the end, as on a disk.
+    // A writer that continues meets the limit, as on a disk.
     while store.status().state() == State::Ok {
         last = submit(&mut store);
     }

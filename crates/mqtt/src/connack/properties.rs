@@ -7,8 +7,8 @@ use crate::property::{Property, PropertyReader};
 use crate::writer::Sink;
 use crate::{DecodeError, PacketType, PropertyOwner, QoS, UserProperties};
 
-/// The properties of a CONNACK packet (section 3.2.2.3): what the server grants and how it differs from
-/// what the client asked for. What is absent has the default that is told here.
+/// The properties of a CONNACK packet (section 3.2.2.3): the limits of the server, and the values that replace those of
+/// the CONNECT. An absent property has the default given at its field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnAckProperties<'a> {
     /// Session Expiry Interval in seconds, `u32::MAX` for never; absent: as the client asked.
@@ -26,7 +26,7 @@ pub struct ConnAckProperties<'a> {
     pub assigned_client_identifier: Option<&'a str>,
     /// The greatest Topic Alias that the server takes ([MQTT-3.2.2-17]); absent: 0, none.
     pub topic_alias_maximum: Option<u16>,
-    /// What went wrong, for people.
+    /// The Reason String, for people.
     pub reason_string: Option<&'a str>,
     /// Pairs of the server's own.
     pub user_properties: UserProperties<'a>,
@@ -44,7 +44,7 @@ pub struct ConnAckProperties<'a> {
     pub server_reference: Option<&'a str>,
     /// The name of the authentication method ([MQTT-4.12.0-5]).
     pub authentication_method: Option<&'a str>,
-    /// What the authentication method exchanges.
+    /// Data of the authentication method.
     pub authentication_data: Option<&'a [u8]>,
 }
 
@@ -92,12 +92,12 @@ impl<'a> ConnAckProperties<'a> {
             Property::ServerReference(text) => self.server_reference = Some(text),
             Property::AuthenticationMethod(text) => self.authentication_method = Some(text),
             Property::AuthenticationData(data) => self.authentication_data = Some(data),
-            // User Properties are read from the block when asked for; the reader lets nothing else pass.
+            // User Properties are read from the block on demand. The reader rejects all others.
             _ => {}
         }
     }
 
-    /// What explains the answer, and may be left out.
+    /// The Reason String and User Properties, which may be left out.
     pub(super) const fn explanation(&self) -> Explanation<'a> {
         Explanation { reason_string: self.reason_string, user_properties: self.user_properties }
     }

@@ -11,7 +11,7 @@ const WILL_RETAIN: u8 = 1 << 5;
 const PASSWORD: u8 = 1 << 6;
 const USERNAME: u8 = 1 << 7;
 
-/// What the Connect Flags say (section 3.1.2.3).
+/// The decoded Connect Flags (section 3.1.2.3).
 pub(super) struct ConnectFlags {
     pub(super) clean_start: bool,
     /// The will's QoS and RETAIN, when there is a will.

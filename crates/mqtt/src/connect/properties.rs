@@ -6,7 +6,7 @@ use crate::property::{Property, PropertyReader};
 use crate::writer::Sink;
 use crate::{DecodeError, PacketType, PropertyId, PropertyOwner, UserProperties};
 
-/// The properties of a CONNECT packet (section 3.1.2.11). What is absent has the default that is told here.
+/// The properties of a CONNECT packet (section 3.1.2.11). An absent property has the default given at its field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectProperties<'a> {
     /// How long the session outlives the connection, in seconds, `u32::MAX` for ever; absent: 0
@@ -20,14 +20,14 @@ pub struct ConnectProperties<'a> {
     pub topic_alias_maximum: Option<u16>,
     /// Whether the client asks for Response Information ([MQTT-3.1.2-28]); absent: no.
     pub request_response_information: Option<bool>,
-    /// Whether the client wants Reason Strings and User Properties where something failed
+    /// Whether the client accepts Reason Strings and User Properties in packets that report a failure
     /// ([MQTT-3.1.2-29]); absent: yes.
     pub request_problem_information: Option<bool>,
     /// Pairs of the client's own.
     pub user_properties: UserProperties<'a>,
     /// The name of the authentication method ([MQTT-3.1.2-30]).
     pub authentication_method: Option<&'a str>,
-    /// What the authentication method exchanges; only with a method.
+    /// Data of the authentication method; only with a method.
     pub authentication_data: Option<&'a [u8]>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> ConnectProperties<'a> {
                     properties.authentication_method = Some(text);
                 }
                 Property::AuthenticationData(data) => properties.authentication_data = Some(data),
-                // User Properties are read from the block when asked for; the reader lets nothing else pass.
+                // User Properties are read from the block on demand. The reader rejects all others.
                 _ => {}
             }
         }

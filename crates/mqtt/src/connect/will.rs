@@ -8,7 +8,7 @@ use crate::{DecodeError, PayloadFormat, PropertyId, PropertyOwner, QoS, TopicNam
 /// The message that the server publishes when a connection ends without a farewell ([MQTT-3.1.2-8]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Will<'a> {
-    /// What the message is published to.
+    /// The topic to which the message is published.
     pub topic: TopicName<'a>,
     /// The message itself.
     pub payload: &'a [u8],
@@ -48,7 +48,7 @@ pub struct WillProperties<'a> {
     /// Will Delay Interval: how long after the connection the will is published, in seconds
     /// ([MQTT-3.1.3-9]); absent: 0.
     pub delay_interval: Option<u32>,
-    /// What the payload is.
+    /// The Payload Format Indicator.
     pub payload_format: Option<PayloadFormat>,
     /// Message Expiry Interval: how long the message is worth delivering once it is published, in seconds.
     pub message_expiry: Option<u32>,
@@ -56,7 +56,7 @@ pub struct WillProperties<'a> {
     pub content_type: Option<&'a str>,
     /// Where a response is to be published.
     pub response_topic: Option<TopicName<'a>>,
-    /// What tells a requester which request a response is for.
+    /// Identifies the request that a response answers.
     pub correlation_data: Option<&'a [u8]>,
     /// Pairs of the publisher's own, to be passed on in their order ([MQTT-3.1.3-10]).
     pub user_properties: UserProperties<'a>,
@@ -65,7 +65,7 @@ pub struct WillProperties<'a> {
     pub raw: &'a [u8],
 }
 
-/// Compares what the properties say; `raw` may differ, since properties have no order.
+/// Compares the values of the properties. `raw` may differ, since properties have no order.
 impl PartialEq for WillProperties<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.delay_interval == other.delay_interval
@@ -102,7 +102,7 @@ impl<'a> WillProperties<'a> {
                 Property::ContentType(text) => properties.content_type = Some(text),
                 Property::ResponseTopic(topic) => properties.response_topic = Some(topic),
                 Property::CorrelationData(data) => properties.correlation_data = Some(data),
-                // User Properties are read from the block when asked for; the reader lets nothing else pass.
+                // User Properties are read from the block on demand. The reader rejects all others.
                 _ => {}
             }
         }
@@ -131,5 +131,5 @@ impl<'a> WillProperties<'a> {
     }
 }
 
-/// What is the will's, or is reckoned anew when it is published.
+/// Properties of the will itself, or recalculated when it is published.
 const NOT_FORWARDED: &[PropertyId] = &[PropertyId::WillDelayInterval, PropertyId::MessageExpiryInterval];

@@ -3,8 +3,8 @@
 use super::first_byte;
 use crate::{MAX_SUBSCRIPTION_IDENTIFIER, MAX_TOPIC_LEN, PropertyId, QoS, Version, varint};
 
-/// All of a PUBLISH packet but its payload. Receivers with the same version, QoS and properties get the
-/// same bytes save the Packet Identifier, which is patched at the offset that [`PublishHead::encode`] tells.
+/// All of a PUBLISH packet but its payload. Receivers with the same version, QoS and properties get the same bytes but
+/// for the Packet Identifier. The caller patches it at the offset that [`PublishHead::encode`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishHead<'a> {
     /// The version of the receiver's connection. Before MQTT 5.0 the property fields are ignored.
@@ -15,7 +15,7 @@ pub struct PublishHead<'a> {
     pub qos: QoS,
     /// RETAIN.
     pub retain: bool,
-    /// The text of a Topic Name, or empty when `topic_alias` stands for it.
+    /// The text of a Topic Name; empty when `topic_alias` replaces it.
     pub topic: &'a str,
     /// The Packet Identifier; ignored with QoS 0, and 0 when it is patched later.
     pub packet_id: u16,
@@ -31,7 +31,7 @@ pub struct PublishHead<'a> {
     pub subscription_identifiers: &'a [u32],
 }
 
-/// What has to be known before the first byte can be written, in bytes.
+/// The lengths that the first bytes of the packet depend on, in bytes.
 struct Lengths {
     properties: u32,
     remaining: u32,
@@ -39,17 +39,17 @@ struct Lengths {
 }
 
 impl PublishHead<'_> {
-    /// The size of the whole packet in bytes, with a payload of `payload_len` bytes. `usize::MAX`, which is more
-    /// than [`MAX_PACKET_SIZE`](crate::MAX_PACKET_SIZE), says that there is no such packet: it would be larger than
-    /// MQTT can express, the topic is too long or missing without an alias, or a number is out of its range.
+    /// The size of the whole packet in bytes, with a payload of `payload_len` bytes. `usize::MAX` (more than
+    /// [`MAX_PACKET_SIZE`](crate::MAX_PACKET_SIZE)) means that the packet cannot be encoded: it is too large for MQTT,
+    /// the topic is too long or missing without an alias, or a number is out of its range.
     #[inline]
     pub fn encoded_len(&self, payload_len: usize) -> usize {
         self.lengths(payload_len).map_or(usize::MAX, |lengths| lengths.total)
     }
 
-    /// Appends all of the packet up to its payload, and returns the offset of the Packet Identifier from the
-    /// start of what was appended; `None` with QoS 0. A packet that cannot be, by
-    /// [`PublishHead::encoded_len`], is not encoded: nothing is appended.
+    /// Appends the packet up to its payload, and returns the offset of the Packet Identifier from the start of the
+    /// appended bytes; `None` with QoS 0. Appends nothing if [`PublishHead::encoded_len`] says that the packet cannot
+    /// be encoded.
     #[inline]
     pub fn encode(&self, payload_len: usize, out: &mut Vec<u8>) -> Option<usize> {
         let lengths = self.lengths(payload_len)?;

@@ -12,16 +12,16 @@ use crate::{
 /// The properties of a PUBLISH packet (section 3.3.2.3).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PublishProperties<'a> {
-    /// What the payload is; to be passed on unaltered ([MQTT-3.3.2-4]).
+    /// The Payload Format Indicator; forwarded unaltered ([MQTT-3.3.2-4]).
     pub payload_format: Option<PayloadFormat>,
     /// Message Expiry Interval: how long the message is worth delivering, in seconds. It is passed on less
     /// the time that the message has waited ([MQTT-3.3.2-6]).
     pub message_expiry: Option<u32>,
-    /// The number that stands for the topic on this connection; never 0 ([MQTT-3.3.2-8]).
+    /// The number that replaces the topic on this connection; never 0 ([MQTT-3.3.2-8]).
     pub topic_alias: Option<NonZeroU16>,
     /// Where a response is to be published; to be passed on unaltered ([MQTT-3.3.2-15]).
     pub response_topic: Option<TopicName<'a>>,
-    /// What tells a requester which request a response is for; to be passed on unaltered ([MQTT-3.3.2-16]).
+    /// Identifies the request that a response answers; forwarded unaltered ([MQTT-3.3.2-16]).
     pub correlation_data: Option<&'a [u8]>,
     /// The type of the payload, often a MIME type; to be passed on unaltered ([MQTT-3.3.2-20]).
     pub content_type: Option<&'a str>,
@@ -35,7 +35,7 @@ pub struct PublishProperties<'a> {
     pub raw: &'a [u8],
 }
 
-/// Compares what the properties say; `raw` may differ, since properties have no order.
+/// Compares the values of the properties. `raw` may differ, since properties have no order.
 impl PartialEq for PublishProperties<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.payload_format == other.payload_format
@@ -78,7 +78,7 @@ impl<'a> PublishProperties<'a> {
                 Property::ResponseTopic(topic) => properties.response_topic = Some(topic),
                 Property::CorrelationData(data) => properties.correlation_data = Some(data),
                 Property::ContentType(text) => properties.content_type = Some(text),
-                // What repeats is read from the block when asked for; the reader lets nothing else pass.
+                // Properties that may repeat are read from the block on demand. The reader rejects all others.
                 _ => {}
             }
         }
@@ -111,6 +111,6 @@ impl<'a> PublishProperties<'a> {
     }
 }
 
-/// What belongs to one connection, or is reckoned anew for each receiver.
+/// Properties of one connection, or recalculated for each receiver.
 const NOT_FORWARDED: &[PropertyId] =
     &[PropertyId::TopicAlias, PropertyId::MessageExpiryInterval, PropertyId::SubscriptionIdentifier];

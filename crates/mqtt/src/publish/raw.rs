@@ -15,7 +15,7 @@ pub struct RawPublish<'a> {
     pub qos: QoS,
     /// RETAIN.
     pub retain: bool,
-    /// The bytes of the Topic Name, unchecked; empty when a Topic Alias stands for it.
+    /// The bytes of the Topic Name, unchecked; empty when a Topic Alias replaces it.
     pub topic: &'a [u8],
     /// There exactly when the QoS is 1 or 2 ([MQTT-2.2.1-2]).
     pub packet_id: Option<PacketId>,
@@ -26,9 +26,8 @@ pub struct RawPublish<'a> {
 }
 
 impl<'a> RawPublish<'a> {
-    /// Splits what follows the fixed header. Checks that the parts fit, that the QoS is not 3
-    /// ([MQTT-3.3.1-4]), that DUP is not set with QoS 0 ([MQTT-3.3.1-2]) and that the Packet Identifier is
-    /// not 0.
+    /// Splits the body. Checks that the parts fit, that the QoS is not 3 ([MQTT-3.3.1-4]), that DUP is not set with QoS
+    /// 0 ([MQTT-3.3.1-2]) and that the Packet Identifier is not 0.
     ///
     /// # Errors
     ///

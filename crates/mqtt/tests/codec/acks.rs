@@ -28,7 +28,7 @@ fn ack<'a>(
         PacketType::PubRec => ack!(PubRec),
         PacketType::PubRel => ack!(PubRel),
         PacketType::PubComp => ack!(PubComp),
-        other => panic!("{other} is none of the four"),
+        other => panic!("{other} is not one of the four"),
     }
 }
 

@@ -25,7 +25,7 @@ fn walk(packet: &Packet<'_>) {
             let mut out = Vec::new();
             publish.properties.copy_forwardable(&mut out);
             assert!(out.len() <= publish.properties.raw.len());
-            let forwarded = PublishProperties::decode(&out).expect("what is passed on is valid");
+            let forwarded = PublishProperties::decode(&out).expect("forwarded properties are valid");
             assert_eq!(forwarded.user_properties, publish.properties.user_properties);
             assert!(publish.properties.subscription_identifiers.iter().all(|id| id > 0));
         }
@@ -34,7 +34,7 @@ fn walk(packet: &Packet<'_>) {
     assert!(!format!("{packet:?}").is_empty());
 }
 
-/// MQTT 3.1 has no failure in a SUBACK, so one that a server sends all the same is not sent on.
+/// MQTT 3.1 has no failure in a SUBACK, so the encoder drops one that a server sent.
 fn is_failure_in_v31(version: Version, packet: &Packet<'_>) -> bool {
     match packet {
         Packet::SubAck(suback) if version == Version::V31 => suback.reason_codes.iter().any(ReasonCode::is_error),
@@ -42,8 +42,7 @@ fn is_failure_in_v31(version: Version, packet: &Packet<'_>) -> bool {
     }
 }
 
-/// Whether a packet that was decoded may still have no encoding: invalid filters are for the server to
-/// answer one by one.
+/// Whether a decoded packet may have no encoding: the server answers invalid filters one by one.
 fn invalid_filter(error: EncodeError) -> bool {
     matches!(error, EncodeError::InvalidTopicFilter { .. })
 }
@@ -170,7 +169,7 @@ fn all_short_bodies() {
     }
 }
 
-/// What a length announces is never taken before it is there.
+/// The codec allocates for received bytes only, never for an announced length.
 #[test]
 fn lengths_that_promise_too_much() {
     for version in ALL {

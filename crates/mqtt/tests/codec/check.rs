@@ -77,7 +77,7 @@ pub(crate) fn decodes(case: &str, version: Version, wire: &str, packet: Packet<'
 pub(crate) fn encodes(case: &str, version: Version, packet: Packet<'_>, wire: &str) {
     let mut out = b"before".to_vec();
     assert_eq!(packet.encode(version, &mut out), Ok(()), "{case} in {version}");
-    let encoded = out.strip_prefix(b"before").expect("what was there stays there");
+    let encoded = out.strip_prefix(b"before").expect("earlier bytes stay");
     assert_eq!(hex(encoded), hex(&bytes(wire)), "{case} in {version}: encode");
 }
 

@@ -98,7 +98,7 @@ fn before_5_a_password_needs_a_user_name() {
 
 /// In MQTT 3.1 the Remaining Length has the last word over the flags.
 #[test]
-fn v31_bears_flags_for_a_user_name_and_password_that_are_not_there() {
+fn v31_accepts_flags_for_an_absent_user_name_and_password() {
     let none = Packet::Connect(plain(Version::V31));
     decodes("no user name", Version::V31, "10 0f <MQIsdp> 03 c2 003c <c>", none);
     let user = Packet::Connect(Connect { username: Some("u"), ..plain(Version::V31) });

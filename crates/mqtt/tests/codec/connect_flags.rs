@@ -26,7 +26,7 @@ fn body(version: Version, flags: u8) -> Vec<u8> {
     body
 }
 
-/// What the specification says about the flags.
+/// The rules of the specification for the flags.
 fn verdict(version: Version, flags: u8) -> Result<(), DecodeError> {
     let strict = version != Version::V31;
     let will = flags & 0x04 != 0;
@@ -72,7 +72,7 @@ fn every_combination() {
             }
             let mut again = Vec::new();
             connect.encode(&mut again).expect(&case);
-            // MQTT 3.1 lets bits pass that mean nothing; they are not sent on.
+            // MQTT 3.1 accepts bits without a meaning; they are not encoded again.
             let meaning = if flags & 0x04 == 0 { 0xC2 } else { 0xFE };
             let canonical = self::body(version, flags & meaning);
             assert_eq!(again[2..], canonical, "{case}");

@@ -1,4 +1,4 @@
-//! What has no encoding.
+//! Packets without an encoding.
 
 use tidegate_mqtt::{
     Auth, ConnAck, Connect, Disconnect, EncodeError, MAX_SUBSCRIPTION_IDENTIFIER, Packet, PubAck, Publish,
@@ -95,7 +95,7 @@ fn a_subscription_identifier_over_its_range() {
     refuses("identifier", Version::V5, Packet::Publish(publish), error);
 }
 
-/// A subscription identifier of 0 has bytes, which no receiver would take.
+/// A subscription identifier of 0 can be encoded, but no receiver accepts it.
 #[test]
 fn a_subscription_identifier_of_zero() {
     let subscriptions = [(filter("a"), SubscriptionOptions::new(QoS::AtMostOnce))];

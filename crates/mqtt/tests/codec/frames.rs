@@ -6,7 +6,7 @@ use tidegate_mqtt::{FrameError, MAX_PACKET_SIZE, PacketType, ReasonCode, frame_l
 use crate::check::framed;
 use crate::wire::bytes;
 
-/// What a frame is: first byte, body, size.
+/// The parts of a frame: first byte, body, size.
 type Parts = (u8, Vec<u8>, usize);
 
 fn split(buf: &[u8], max: u32) -> Result<Option<Parts>, FrameError> {

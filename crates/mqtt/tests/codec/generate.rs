@@ -369,7 +369,7 @@ fn auth() -> impl Strategy<Value = Packet<'static>> {
     )
 }
 
-/// Any packet that the version has, as a receiver sees it: what the version leaves out is left out.
+/// Any packet of the version, as a receiver decodes it: fields that the version does not have are absent.
 pub(crate) fn packet(version: Version) -> BoxedStrategy<Packet<'static>> {
     let packets = prop_oneof![
         connect(version),

@@ -1,4 +1,4 @@
-//! The table of properties: which may stand where, how often, and with which values.
+//! The table of properties: in which packets, how often, and with which values.
 
 use tidegate_mqtt::{
     Connect, DecodeError, Packet, PacketType, PropertyId, PropertyOwner, PublishProperties, ReasonCode, Version,
@@ -42,8 +42,7 @@ const TABLE: [(PropertyId, &str, &str); 27] = [
     (PropertyId::SharedSubscriptionAvailable, "2a 01", "CONNACK"),
 ];
 
-/// Every place for properties: its name in the table, the first byte, and what stands before and after the
-/// block.
+/// Every owner of properties: its name in the table, the first byte, and the bytes before and after the block.
 const OWNERS: [(&str, PropertyOwner, &str, &str, &str); 14] = [
     ("CONNECT", PropertyOwner::Packet(PacketType::Connect), "10", "<MQTT> 05 02 003c", "<c>"),
     ("Will", PropertyOwner::Will, "10", "<MQTT> 05 06 003c 00 <c>", "<t> <m>"),
@@ -71,7 +70,7 @@ fn packet_with(owner: usize, block: &[u8]) -> Vec<u8> {
     framed(bytes(first_byte)[0], &body)
 }
 
-/// What else has to be there for a property to be.
+/// Other properties that a property requires.
 fn company(owner: &str, property: PropertyId) -> &'static str {
     match (owner, property) {
         (_, PropertyId::AuthenticationMethod) => "",

@@ -85,7 +85,7 @@ fn flags() {
 }
 
 #[test]
-fn properties_come_before_those_that_are_passed_on() {
+fn own_properties_precede_forwarded_ones() {
     let forwarded = bytes("26 <k> <v> | 01 01");
     let head = PublishHead {
         forwarded_properties: &forwarded,
@@ -184,7 +184,7 @@ proptest! {
     }
 }
 
-/// What a server passes on of the properties of a packet that it receives.
+/// The properties of a received packet that a server forwards.
 fn forwardable(publish: Publish<'_>) -> Vec<u8> {
     let mut wire = Vec::new();
     publish.encode(Version::V5, &mut wire).unwrap();

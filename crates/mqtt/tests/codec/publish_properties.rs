@@ -1,4 +1,4 @@
-//! The properties of a PUBLISH packet on their own, and what of them is passed on.
+//! The properties of a PUBLISH packet, and the ones that a server forwards.
 
 use tidegate_mqtt::{DecodeError, PublishProperties, StringError, TopicError};
 
@@ -86,7 +86,7 @@ fn forwarded(block: &str) -> String {
 /// [MQTT-3.3.2-4], [MQTT-3.3.2-15], [MQTT-3.3.2-16], [MQTT-3.3.2-17], [MQTT-3.3.2-18], [MQTT-3.3.2-20]; and
 /// not [MQTT-3.3.2-6], [MQTT-3.3.2-7], [MQTT-3.3.4-6].
 #[test]
-fn what_is_passed_on_is_unaltered_and_in_order() {
+fn forwarded_properties_are_unaltered_and_in_order() {
     let cases = [
         ("", ""),
         ("01 01", "01 01"),

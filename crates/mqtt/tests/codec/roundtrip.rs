@@ -1,4 +1,4 @@
-//! What is encoded is what is decoded.
+//! Decoding an encoded packet gives the same packet.
 
 use proptest::prelude::*;
 use tidegate_mqtt::{FrameError, MAX_PACKET_SIZE, Packet, Version, split_frame};
@@ -17,7 +17,7 @@ proptest! {
         prop_assert_eq!(decode(version, &wire), Ok(packet));
     }
 
-    /// Bytes have one meaning, and a meaning has one encoding.
+    /// Each packet has exactly one encoding.
     #[test]
     fn encoding_again_gives_the_same_bytes((version, packet) in version_and_packet()) {
         let mut wire = Vec::new();
@@ -27,12 +27,12 @@ proptest! {
         prop_assert_eq!(hex(&again), hex(&wire));
     }
 
-    /// No shorter body says the same, and a longer one says more or is none.
+    /// Every truncated body has another meaning or is invalid, and so has every longer one.
     #[test]
     fn a_body_is_neither_shorter_nor_longer(
         (version, packet) in version_and_packet(),
         cut in any::<prop::sample::Index>(),
-        // Zero would be the long form of what is left out when short.
+        // Zero would be the long form of a field that the short form leaves out.
         more in 1..=u8::MAX,
     ) {
         let mut wire = Vec::new();
@@ -72,7 +72,7 @@ proptest! {
     }
 }
 
-/// Splits and decodes a stream that arrives in chunks, and compares with what was sent.
+/// Splits and decodes a stream that arrives in chunks, and compares the packets with those sent.
 fn receive(version: Version, stream: &[u8], cuts: &[usize], sent: &[Packet<'_>]) {
     let mut sent = sent.iter();
     let mut buffer = Vec::new();

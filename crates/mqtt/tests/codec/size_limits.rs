@@ -1,4 +1,4 @@
-//! Packets for a receiver with a Maximum Packet Size: what explains is left out before anything fails.
+//! Packets for a receiver with a Maximum Packet Size: explanations are left out before encoding fails.
 
 use tidegate_mqtt::{
     Auth, ConnAck, Disconnect, EncodeError, MAX_PACKET_SIZE, PubAck, PubComp, PubRec, PubRel, Publish,
@@ -101,7 +101,7 @@ fn detail_is_left_out_as_the_limit_falls() {
     }
 }
 
-/// What explains is also left out when it has no encoding for its length.
+/// An explanation is also left out when it is too long to encode.
 #[test]
 fn detail_that_is_too_long_is_left_out() {
     let long: &'static str = "x".repeat(65_536).leak();
@@ -128,7 +128,7 @@ fn before_5_the_limit_holds_too() {
     }
 }
 
-/// [MQTT-3.1.2-24], [MQTT-3.1.2-25]: of a message nothing is left out.
+/// [MQTT-3.1.2-24], [MQTT-3.1.2-25]: no part of a message is left out.
 #[test]
 fn a_message_is_sent_whole_or_not_at_all() {
     for version in ALL {

@@ -67,7 +67,7 @@ fn v5_properties() {
     }
 }
 
-/// What section 3.8.3.1 says about the byte of options.
+/// The rules of section 3.8.3.1 for the byte of options.
 fn options_verdict(byte: u8) -> Result<SubscriptionOptions, DecodeError> {
     // [MQTT-3.8.3-5]
     if byte & 0xC0 != 0 {
@@ -171,7 +171,7 @@ fn v5_a_shared_subscription_is_not_no_local() {
 
 /// [MQTT-4.7.1-1], [MQTT-4.7.1-2], [MQTT-4.7.3-1], [MQTT-4.8.2-1], [MQTT-4.8.2-2].
 #[test]
-fn a_filter_that_is_none_spoils_the_packet() {
+fn an_invalid_filter_makes_the_packet_malformed() {
     for (text, error) in INVALID_FILTERS {
         let error = DecodeError::InvalidTopicFilter { error: *error };
         for version in ALL {

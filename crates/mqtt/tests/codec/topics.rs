@@ -1,4 +1,4 @@
-//! What Topic Names and Topic Filters are.
+//! Valid and invalid Topic Names and Topic Filters.
 
 use proptest::prelude::*;
 use tidegate_mqtt::topic::check_levels;

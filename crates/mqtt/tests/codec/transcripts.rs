@@ -1,4 +1,4 @@
-//! Whole conversations as bytes: what a client and a server say in the order in which they say it.
+//! Whole conversations as bytes: the packets of a client and a server in their order.
 
 use tidegate_mqtt::{
     ConnAck, Connect, Disconnect, MAX_PACKET_SIZE, Packet, PingReq, PingResp, PubAck, PubComp, PubRec, PubRel, Publish,
@@ -16,7 +16,7 @@ struct Line<'a> {
     wire: [&'a str; 3],
 }
 
-/// The lines are said one after the other, and heard as one stream.
+/// The lines are sent one after the other and received as one stream.
 fn check(version: Version, lines: &[Line<'_>]) {
     let index = ALL.iter().position(|&other| other == version).unwrap();
     let mut stream = Vec::new();

@@ -64,7 +64,7 @@ fn there_is_at_least_one_filter() {
 
 /// [MQTT-4.7.1-1], [MQTT-4.7.1-2], [MQTT-4.7.3-1], [MQTT-4.8.2-1], [MQTT-4.8.2-2].
 #[test]
-fn a_filter_that_is_none_spoils_the_packet() {
+fn an_invalid_filter_makes_the_packet_malformed() {
     for (text, error) in INVALID_FILTERS {
         let error = DecodeError::InvalidTopicFilter { error: *error };
         for version in ALL {

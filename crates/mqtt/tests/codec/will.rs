@@ -73,10 +73,10 @@ fn all_properties() {
     packet("all properties", Version::V5, wire, with_will(Version::V5, will));
 }
 
-/// The delay is the server's business and the expiry has to be reduced; the rest goes on as it came, in the
-/// order in which it came ([MQTT-3.1.3-10]).
+/// The server uses the delay and reduces the expiry; it forwards the other properties unaltered, in their order
+/// ([MQTT-3.1.3-10]).
 #[test]
-fn what_belongs_to_the_message_is_copied() {
+fn message_properties_are_copied() {
     let wire = bytes(
         "10 31 <MQTT> 05 06 003c 00 <c> 1a | 26 <b> <1> | 02 00000009 | 01 00 | 18 00000005 | 26 <a> <2> | <t> <bye>",
     );

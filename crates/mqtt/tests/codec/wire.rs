@@ -1,7 +1,7 @@
 //! The notation in which the tests write bytes: pairs of hexadecimal digits, `'text'` for the bytes of a
 //! text, `<text>` for a text with its length of two bytes in front, and `|` for the eye only.
 
-/// The bytes that `notation` stands for.
+/// The bytes that `notation` describes.
 pub(crate) fn bytes(notation: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = notation.trim_start();

@@ -7,7 +7,7 @@ use tidegate_engine::{Millis, Reason};
 use super::bucket::{Rate, TokenBucket};
 use super::source::Source;
 
-/// What one source may do.
+/// The limits of one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourceLimits {
     /// Connections at once; 0 is no limit.
@@ -25,10 +25,10 @@ struct Entry {
     idle: Option<u64>,
 }
 
-/// The sources that have connections, and some of those that had.
+/// The sources with connections, and some recent ones without.
 #[derive(Debug)]
 pub(crate) struct Addresses {
-    /// Most entries without connections; the one that was seen longest ago makes room.
+    /// Most entries without connections; the one that was seen longest ago is evicted.
     idle_limit: usize,
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes: no count is lost, and the table stays within its bound.
+        /// In any order of events, no count is lost, and the table stays within its bound.
         #[test]
         fn counts_survive_whatever_is_forgotten(
             steps in prop::collection::vec((0_u32..20, any::<bool>()), 1..400), idle_limit in 1_usize..6,

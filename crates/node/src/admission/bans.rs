@@ -15,7 +15,7 @@ pub use record::RecordError;
 pub(crate) use record::{decode, encode, key_of};
 pub(crate) use table::Bans;
 
-/// Whom a ban is about.
+/// The target of a ban.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BanTarget {
     /// Everybody with an address in this network; refused as soon as they are accepted.
@@ -58,7 +58,7 @@ impl fmt::Display for BanTarget {
 /// Who banned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BanOrigin {
-    /// The configuration: it lasts as long as it stands there.
+    /// The configuration: it lasts as long as its line.
     Configuration,
     /// An operator, by command.
     Operator,
@@ -82,7 +82,7 @@ impl BanOrigin {
         }
     }
 
-    /// Whether the broker banned by itself.
+    /// Whether the broker set the ban automatically.
     pub fn is_automatic(self) -> bool {
         matches!(self, Self::FailedLogins | Self::Flapping)
     }
@@ -91,9 +91,9 @@ impl BanOrigin {
 /// A ban.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ban {
-    /// Whom it is about.
+    /// The target.
     pub target: BanTarget,
-    /// What people are told in lists and in the log.
+    /// The reason shown in lists and in the log.
     pub reason: Box<str>,
     /// Who banned.
     pub origin: BanOrigin,
@@ -110,7 +110,7 @@ pub const MAX_BAN_TEXT: usize = 65_500;
 /// Why a ban was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BanError {
-    /// The list is full of bans that nobody but an operator may end.
+    /// The list is full of bans that only an operator may end.
     #[error("there are {0} bans already: remove one, or raise `admission.max_bans`")]
     Full(usize),
     /// The ban is in the configuration.
@@ -124,19 +124,19 @@ pub enum BanError {
     NotKept,
 }
 
-/// A change of the list, for whoever keeps it over a restart. Bans of the configuration are not among them.
+/// A change of the list, for a store that keeps it over a restart. Bans of the configuration are not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BanChange {
     /// A ban is new or has changed.
     Put {
-        /// What names it.
+        /// Its key.
         key: Vec<u8>,
         /// The rest of it.
         value: Vec<u8>,
     },
     /// A ban has ended.
     Delete {
-        /// What names it.
+        /// Its key.
         key: Vec<u8>,
     },
 }

@@ -1,4 +1,4 @@
-//! A map that never grows beyond its limit: whoever was named longest ago makes room.
+//! A map that never grows beyond its limit: the entry that was used longest ago is evicted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -19,7 +19,7 @@ impl<K: Clone + Eq + Hash, V> OldestOut<K, V> {
         Self { limit: limit.max(1), entries: HashMap::new(), order: BTreeMap::new(), next: 0 }
     }
 
-    /// The value of a key, made if there is none; the key is now the youngest.
+    /// The value of a key, created if it does not exist; the key is now the most recent.
     pub(crate) fn named(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
         if !self.entries.contains_key(key) && self.entries.len() >= self.limit {
             self.evict();

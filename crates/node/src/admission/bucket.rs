@@ -1,8 +1,8 @@
-//! Token buckets: how often something may happen in the long run, and how much of it at once.
+//! Token buckets: a long-term rate of events, and a burst.
 
 use tidegate_engine::Millis;
 
-/// How often something may happen.
+/// A rate of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
     /// Times per second in the long run; 0 is no limit.
@@ -20,7 +20,7 @@ impl Rate {
         self.per_second != 0
     }
 
-    /// What a full bucket holds, in thousandths of a token.
+    /// The size of a full bucket, in thousandths of a token.
     fn full(self) -> u64 {
         let burst = if self.burst == 0 { self.per_second } else { self.burst };
         u64::from(burst) * TOKEN
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_is_no_limit_and_a_clock_that_stands_still_gains_nothing() {
+    fn no_rate_is_no_limit_and_a_stopped_clock_adds_nothing() {
         let mut bucket = TokenBucket::default();
         assert!((0..10_000).all(|_| bucket.take(Millis(0), Rate::UNLIMITED)));
         let rate = Rate { per_second: 1, burst: 0 };
@@ -83,7 +83,7 @@ mod tests {
     }
 
     proptest! {
-        /// Over any stretch of time no more passes than the burst and what the rate adds.
+        /// Over any time, no more passes than the burst and the rate.
         #[test]
         fn a_bucket_never_gives_more_than_its_rate(
             steps in prop::collection::vec(0_u64..400, 1..300), per_second in 1_u32..50, burst in 0_u32..20,

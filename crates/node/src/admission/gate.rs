@@ -1,4 +1,4 @@
-//! Admission on a shard: at accept, with the CONNECT, and when connections end. What happens is recorded here, too.
+//! Admission on a shard: at accept, at CONNECT, and at the end of connections. Its events are recorded here, too.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,8 +21,8 @@ struct Applicant {
     user: Option<Box<str>>,
 }
 
-/// What a shard knows of clients on their way in, and of those whose user has a limit. There is at most one of each for
-/// a connection.
+/// A shard's clients that are not admitted yet, and its clients whose user has a limit. Each connection has at most one
+/// entry of each.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     /// CONNECTs that are not answered yet.
@@ -47,7 +47,7 @@ impl Gate {
     }
 }
 
-/// Whether a refusal says that somebody tries credentials.
+/// Whether a refusal counts as a failed login.
 fn is_failed_login(reason: Reason) -> bool {
     matches!(reason, Reason::BadCredentials | Reason::NotAuthorized)
 }
@@ -63,7 +63,7 @@ impl Shard {
     /// Lets a transport in that a listener has accepted, or closes it at once and says why in metrics, log and
     /// recorder.
     pub(crate) fn admit(&mut self, transport: Transport, listener: ListenerId, peer: Peer) {
-        // Behind a proxy it is asked about once the proxy has told.
+        // Behind a proxy, the address is checked once the proxy has sent it.
         let address = if transport.is_introduced() { ip_of(peer) } else { None };
         match self.shared.admission.admit(self.now, Some(listener), address) {
             Ok(seat) => self.take_in(transport, listener, seat, peer),
@@ -74,7 +74,7 @@ impl Shard {
         }
     }
 
-    /// Counts a connection for its address, now that its proxy has told it. Says whether it may stay; if not, it is
+    /// Counts a connection for its address, once its proxy has sent it. Returns whether it may stay; if not, it is
     /// closed.
     pub(crate) fn admit_introduced(&mut self, key: ConnectionKey) -> bool {
         let Some(address) = self.address_of(key) else { return true };
@@ -114,7 +114,7 @@ impl Shard {
         self.flight.record(self.now, event.address(Some(address)));
     }
 
-    /// A client has sent what begins no connection.
+    /// A client has sent bytes that do not begin a connection.
     pub(crate) fn record_failed_handshake(&mut self, address: IpAddr, detail: &str) {
         let event = self.flown(FlightKind::Refused).reason(Reason::HandshakeFailed).detail(detail);
         self.flight.record(self.now, event.address(Some(address)));
@@ -143,12 +143,12 @@ impl Shard {
         ip_of(self.table.peer(key)?)
     }
 
-    /// A CONNECT waits for its verdict: bans decide first, then whoever decides from outside.
+    /// A CONNECT waits for its verdict: bans are checked first, then external authentication.
     pub(crate) fn authenticate(&mut self, key: ConnectionKey, request: AuthRequest) {
         let facts = self.facts(key);
         let address = facts.peer.map(|peer| peer.ip());
         let identity = facts.tls.as_ref().and_then(|tls| tls.identity.as_ref());
-        // Who has proved a user name with a certificate goes by that one.
+        // A user name proved by a certificate takes precedence.
         let proved = identity.filter(|it| it.role == IdentityRole::Username).map(|it| &*it.value);
         let user = proved.or(request.user_name.as_deref());
         let allowed = self.shared.admission.check_client(self.now, request.tenant, &request.client_id, user, address);
@@ -157,7 +157,7 @@ impl Shard {
             client_id: request.client_id.as_str().into(),
             user: user.map(Into::into),
         };
-        // Who proves anew who it is has come in long ago; there is only a verdict to wait for.
+        // A client that re-authenticates was admitted before; only the verdict is awaited.
         if !request.again {
             self.gate.pending.insert(key, applicant);
         }
@@ -217,7 +217,7 @@ impl Shard {
         let Some(applicant) = self.gate.pending.get(&key) else { return Ok(()) };
         let Some(user) = &applicant.user else { return Ok(()) };
         let client = (applicant.tenant, applicant.client_id.clone());
-        // Both connections live here, at home of their client.
+        // Both connections are on this shard, the home of their client.
         let old = self.gate.newest.get(&client).and_then(|old| self.gate.counted.get(old));
         let takes_over = old.is_some_and(|old| old.user == applicant.user);
         self.shared.admission.claim_user(applicant.tenant, user, takes_over)?;
@@ -226,7 +226,7 @@ impl Shard {
         Ok(())
     }
 
-    /// A connection has ended: what was counted for its user is given back.
+    /// A connection has ended: its slot of the user is released.
     fn uncount_user(&mut self, key: ConnectionKey) {
         let Some(applicant) = self.gate.counted.remove(&key) else { return };
         if let Some(user) = &applicant.user {
@@ -250,10 +250,10 @@ impl Shard {
         tracing::warn!(shard = self.place.shard.0, banned = %ban.target, seconds, why = &*ban.reason, "banned");
     }
 
-    /// Takes note of an event of the engine, whoever else wants to know.
+    /// Records an event of the engine, besides its other observers.
     pub(crate) fn record(&mut self, event: &LogEvent) {
         let note = match event {
-            // Brokers are no clients: what happens to them is in the log and the fleet's status.
+            // Brokers are not clients: their events are in the log and in the fleet's status.
             LogEvent::BrokerServes { .. } | LogEvent::BrokerLost { .. } => return,
             LogEvent::Connected { key, client_id, version, session_present } => {
                 self.note_connect(*key);
@@ -311,8 +311,8 @@ impl Shard {
         }
     }
 
-    /// Ends the connections that a new ban is about, and says how many. A user name that nobody has proved is known
-    /// only while its connections are counted.
+    /// Closes the connections that match a new ban, and returns their number. An unproved user name is known only while
+    /// its connections are counted.
     pub(crate) fn enforce(&mut self, target: &BanTarget) -> u64 {
         let mut ended = 0;
         let clients: Vec<(TenantId, Box<str>)> = match target {
@@ -372,7 +372,7 @@ impl Shard {
     }
 }
 
-/// What holds a queue up, for people.
+/// The reason why a queue does not drain, for people.
 fn held_up_by(connected: bool, unacknowledged: u64, oldest_packet_id: Option<u16>, waiting_ms: u64) -> String {
     let seconds = waiting_ms / 1000;
     match oldest_packet_id {

@@ -11,11 +11,11 @@ const MEMORY_MS: u64 = 5_000;
 /// Longest time for which one turn can announce overload, milliseconds.
 const LONGEST_MS: u64 = 30_000;
 
-/// Longest turn and longest pause that are told apart, milliseconds.
+/// Longest turn and longest pause that are measured, milliseconds.
 const HOUR_MS: u64 = 3_600_000;
 
-/// How long the turns of one shard take: a mean over the last seconds in which each moment counts with the length of
-/// the turn that it lies in. Time spent waiting for events counts as nothing.
+/// The length of a shard's turns: a mean over the last seconds, in which each moment counts with the length of its
+/// turn. Time spent waiting for events counts as 0.
 #[derive(Debug)]
 pub(crate) struct LoopLag {
     /// Microseconds, so that rounding down does not make it vanish.
@@ -29,7 +29,7 @@ pub(crate) struct LoopLag {
 /// A shard whose turns take too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong {
-    /// Until when they will, if the shard does nothing from now on.
+    /// Until when they will, if the shard is idle from now on.
     pub until: Millis,
     /// Whether the last one did. After a single very long turn the mean is above the mark for a while without that.
     pub still: bool,
@@ -73,7 +73,7 @@ impl LoopLag {
     }
 }
 
-/// Until when the node is overloaded, over all shards. It ends by itself: a shard that does nothing says nothing.
+/// Until when the node is overloaded, over all shards. It expires: an idle shard reports nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Overload(AtomicU64);
 

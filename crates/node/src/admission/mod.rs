@@ -1,8 +1,8 @@
 //! Who is let in: limits of addresses, user names and listeners, bans, and overload.
 //!
-//! An address is asked about at accept, before the connection costs memory; a client and its user name are asked about
-//! with the CONNECT. All shards share one [`Admission`]. Each of its tables is cut into parts with a lock each, held
-//! for a look-up and taken a few times per connection, never per message. Nothing here reads a clock.
+//! An address is checked at accept, before the connection costs memory; a client and its user name are checked at
+//! CONNECT. All shards share one [`Admission`]. Each of its tables is split into parts with a lock each, held for a
+//! look-up and taken a few times per connection, never per message. The module reads no clock.
 
 mod addresses;
 mod bans;
@@ -67,12 +67,12 @@ impl<T> Parts<T> {
     }
 }
 
-/// Locks a table. What a thread that panicked left behind is still a table: each change is complete or has not begun.
+/// Locks a table. A poisoned lock is fine: each change is complete or has not begun.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The place of a connection among those of its address; given back with [`Admission::release`] when it ends.
+/// The slot of a connection among those of its address; released with [`Admission::release`] when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seat(u32);
 
@@ -81,7 +81,7 @@ impl Seat {
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
-/// What admission holds and has done.
+/// The state and the counters of admission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdmissionReport {
     /// Bans.
@@ -108,7 +108,7 @@ pub struct Admission {
     failures_by_user: Mutex<OldestOut<UserName, Window>>,
     connects: Mutex<OldestOut<(TenantId, Box<str>), Window>>,
     bans: Mutex<Bans>,
-    /// Whether there are bans at all, so that without any nobody takes their lock.
+    /// Whether any ban exists, so that without bans the lock is not taken.
     any_bans: AtomicBool,
     bans_added: [AtomicU64; BanOrigin::ALL.len()],
     overload: Overload,
@@ -144,12 +144,12 @@ impl Admission {
         }
     }
 
-    /// What holds at the moment.
+    /// The current settings.
     pub fn settings(&self) -> Arc<AdmissionSettings> {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes other settings hold for who comes from now on. `tracked` stays as it was.
+    /// Applies other settings to new connections. `tracked` keeps its value.
     pub fn reconfigure(&self, now: Now, settings: AdmissionSettings) {
         let mut bans = lock(&self.bans);
         bans.configure(now, settings.banned.clone());
@@ -165,8 +165,8 @@ impl Admission {
         settings.max_connections_per_address != 0 || settings.address_rate.is_limited()
     }
 
-    /// Lets a new connection in, or says why not. What is not known is left out: where a proxy names the address later,
-    /// this is asked with the listener first and with the address then.
+    /// Admits a new connection, or returns the reason why not. Unknown facts are left out: where a proxy sends the
+    /// address later, this is called with the listener first and with the address then.
     ///
     /// # Errors
     /// With the limit that refuses it.
@@ -184,7 +184,7 @@ impl Admission {
             Some(address) => self.admit_address(now, &settings, address)?,
             None => Seat::NONE,
         };
-        // Last, so that what an address may not do takes nothing from the others of the listener.
+        // Last, so that a refusal for the address takes no token of the listener.
         let bucket = listener.and_then(|listener| self.listeners.get(usize::from(listener.0)));
         if settings.listener_rate.is_limited()
             && let Some(bucket) = bucket
@@ -243,8 +243,8 @@ impl Admission {
         if banned { Err(Reason::Banned) } else { Ok(()) }
     }
 
-    /// Counts a connection of a user, once it is known who it is. `takes_over` says that a connection of this user ends
-    /// for it, which is counted until then and refuses nobody. What is counted is given back with
+    /// Counts a connection of a user, once the user is known. `takes_over` means that another connection of this user
+    /// ends for it, which is counted until then and causes no refusal. The slot is released with
     /// [`Admission::release_user`].
     ///
     /// # Errors
@@ -274,7 +274,7 @@ impl Admission {
         self.ban_for(now, BanTarget::Client(tenant, name.1), reason, BanOrigin::Flapping, threshold.ban_ms)
     }
 
-    /// Somebody's credentials were refused. Returns the bans that follow.
+    /// Counts refused credentials. Returns the resulting bans.
     pub fn note_failed_login(
         &self,
         now: Now,
@@ -311,7 +311,7 @@ impl Admission {
         let ban = Ban { target, reason: reason.into(), origin, since: now.unix, until };
         match self.ban(now, ban.clone()) {
             Ok(()) => Some(ban),
-            // The configuration bans it already, or the list is full of what an operator wants.
+            // The configuration bans it already, or the list is full of an operator's bans.
             Err(error) => {
                 tracing::warn!(target = %ban.target, %error, "not banned");
                 None
@@ -340,13 +340,12 @@ impl Admission {
         self.with_bans(|bans| bans.remove(now, target))
     }
 
-    /// All bans that hold, in order of whom they are about.
+    /// All active bans, ordered by target.
     pub fn bans(&self, now: Now) -> Vec<Ban> {
         self.with_bans(|bans| bans.list(now))
     }
 
-    /// Takes in a ban that was kept over a restart, as [`BanChange::Put`] told of it. One whose time is over is
-    /// deleted.
+    /// Adds a stored ban, as [`BanChange::Put`] reported it. An expired one is deleted.
     ///
     /// # Errors
     /// When the record cannot be read.
@@ -358,7 +357,7 @@ impl Admission {
         Ok(())
     }
 
-    /// A ban as [`BanChange::Put`] told of it.
+    /// A ban as reported by [`BanChange::Put`].
     ///
     /// # Errors
     /// When the record cannot be read.
@@ -366,8 +365,8 @@ impl Admission {
         bans::decode(now, key, value)
     }
 
-    /// Has every change of the bans told, in their order and on the thread that makes it: `hook` must be quick. Bans of
-    /// the configuration are not told.
+    /// Sets the callback for every change of the bans, in their order and on the thread that makes it: `hook` must be
+    /// quick. Bans of the configuration are not reported.
     pub fn on_ban_change(&self, hook: impl Fn(&BanChange) + Send + Sync + 'static) {
         lock(&self.bans).on_change(Box::new(hook));
     }
@@ -393,7 +392,7 @@ impl Admission {
         self.overload.announce(until);
     }
 
-    /// What it holds and has done.
+    /// Its state and counters.
     pub fn report(&self, now: Now) -> AdmissionReport {
         let mut report = AdmissionReport {
             bans: self.with_bans(|bans| {

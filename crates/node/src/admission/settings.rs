@@ -1,11 +1,11 @@
-//! What admission is told.
+//! The settings of admission.
 
 use super::bans::BanTarget;
 use super::bucket::Rate;
 use super::source::Network;
 use super::window::Threshold;
 
-/// Who may come in, how many, and how fast. The default limits nothing.
+/// Which connections are admitted, how many, and how fast. The default limits nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionSettings {
     /// Connections at once from one address (IPv6: from one /64); 0 is no limit.

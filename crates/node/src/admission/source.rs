@@ -1,10 +1,10 @@
-//! Where connections come from, as limits and bans see it: networks, and the share of one subscriber.
+//! Sources of connections for limits and bans: networks, and the share of one subscriber.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Who is taken for one: an IPv4 address, or the /64 of an IPv6 address, which a provider gives to one subscriber.
+/// The source of one subscriber: an IPv4 address, or the /64 of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source(Network);
 
@@ -33,7 +33,7 @@ impl fmt::Display for Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network {
     v4: bool,
-    /// The address, an IPv4 address in the upper 32 bits; what is not part of the prefix is 0.
+    /// The address, an IPv4 address in the upper 32 bits; bits outside the prefix are 0.
     bits: u128,
     prefix: u8,
 }
@@ -59,7 +59,7 @@ impl Network {
         Self::new(address.to_canonical(), 128)
     }
 
-    /// Whether an address lies within. An IPv4 address never lies in a network of IPv6.
+    /// Whether the network contains an address. A network of IPv6 contains no IPv4 address.
     pub fn contains(self, address: IpAddr) -> bool {
         let (v4, bits) = bits_of(address.to_canonical());
         v4 == self.v4 && bits & mask(self.prefix) == self.bits

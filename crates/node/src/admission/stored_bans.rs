@@ -1,7 +1,7 @@
 //! Bans in the store, so that they outlive the process.
 //!
-//! Changes leave in batches of a writer of their own, one batch at a time: what changes meanwhile waits, of each ban
-//! only the newest, so that a disk that takes nothing costs no more than [`UNKEPT_BAN_BYTES`].
+//! Changes are written in batches by a writer of their own, one batch at a time. Later changes wait, of each ban only
+//! the newest, so that a stalled disk costs no more than [`UNKEPT_BAN_BYTES`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ const BAN: u8 = 0x80;
 /// Takes a pair in that is a ban; says whether it is one.
 ///
 /// # Errors
-/// When it is a ban that cannot be read. It may keep somebody out, so it is not for a start to leave it out.
+/// When it is an unreadable ban. It may exclude a client, so a start must not ignore it.
 pub(crate) fn restore(admission: &Admission, now: Now, key: &[u8], value: &[u8]) -> Result<bool, RecordError> {
     let Some((&BAN, key)) = key.split_first() else { return Ok(false) };
     admission.restore_ban(now, key, value)?;
@@ -40,7 +40,7 @@ pub fn is_stored_ban(key: &[u8]) -> bool {
 /// A pair of a store in words for people; `None` when it is not the node's or not of this version.
 pub fn describe_stored(key: &[u8], value: &[u8]) -> Option<String> {
     let (&BAN, key) = key.split_first()? else { return None };
-    // Times are told as they are stored: since the Unix epoch.
+    // Times are in the form of the store: since the Unix epoch.
     let clock = Now { monotonic: Millis(0), unix: 0 };
     let ban = Admission::read_ban(clock, key, value).ok()?;
     let until = match ban.until {
@@ -50,7 +50,7 @@ pub fn describe_stored(key: &[u8], value: &[u8]) -> Option<String> {
     Some(format!("ban of {} {until}, by {}: {}", ban.target, ban.origin.label(), ban.reason))
 }
 
-/// What stands between the list of bans and the store.
+/// Connects the list of bans and the store.
 #[derive(Default)]
 pub(crate) struct StoredBans {
     state: Mutex<State>,
@@ -98,7 +98,7 @@ impl StoredBans {
         state.submit();
     }
 
-    /// The store runs: what waits goes there, and what comes.
+    /// The store runs: pending and later changes are written to it.
     pub(crate) fn serve(&self, writer: Writer) {
         let mut state = self.state();
         state.writer = Some(writer);
@@ -147,7 +147,7 @@ impl State {
         self.waiting.insert(key, value);
     }
 
-    /// Hands what waits to the store, unless a batch is under way.
+    /// Submits pending changes to the store, unless a batch is in progress.
     fn submit(&mut self) {
         let Some(writer) = &self.writer else { return };
         if self.waiting.is_empty() || self.committed < self.submitted {

@@ -30,7 +30,7 @@ fn an_address_has_its_limit_and_the_seat_gives_it_back() {
 }
 
 #[test]
-fn exempt_networks_have_no_limit_and_are_not_banned_by_the_broker() {
+fn exempt_networks_have_no_limit_and_no_automatic_ban() {
     let once = Threshold { count: 1, within_ms: 1000, ban_ms: 1000 };
     let admission = admission(AdmissionSettings {
         max_connections_per_address: 1,
@@ -48,7 +48,7 @@ fn exempt_networks_have_no_limit_and_are_not_banned_by_the_broker() {
 }
 
 #[test]
-fn a_listener_has_its_rate_and_who_is_refused_for_its_address_takes_none_of_it() {
+fn a_refusal_by_address_takes_no_token_of_the_listener() {
     let admission = admission(AdmissionSettings {
         max_connections_per_address: 1,
         listener_rate: Rate { per_second: 2, burst: 2 },
@@ -68,7 +68,7 @@ fn a_listener_has_its_rate_and_who_is_refused_for_its_address_takes_none_of_it()
 }
 
 #[test]
-fn a_proxied_connection_is_asked_about_twice_and_its_proxy_is_not_counted() {
+fn a_proxied_connection_is_checked_twice_without_its_proxy() {
     let admission = admission(AdmissionSettings {
         max_connections_per_address: 1,
         listener_rate: Rate { per_second: 3, burst: 3 },
@@ -148,7 +148,7 @@ fn other_settings_hold_from_the_next_connection() {
 }
 
 #[test]
-fn bans_outlive_the_process_through_whoever_keeps_them() {
+fn bans_outlive_the_process_through_their_store() {
     let stored = Arc::new(Mutex::new(Vec::new()));
     let keeper = Arc::clone(&stored);
     let admission = admission(AdmissionSettings::default());

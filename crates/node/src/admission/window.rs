@@ -1,4 +1,4 @@
-//! Counting what happens within a while: failed logins, connects of one client id.
+//! Counts events within a time window: failed logins, connects of one client id.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ pub const MAX_THRESHOLD: u32 = 1000;
 /// So many events within so much time are too many, and lead to a ban for so long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threshold {
-    /// Events, at most [`MAX_THRESHOLD`]; 0 counts nothing.
+    /// Events, at most [`MAX_THRESHOLD`]; 0 disables the window.
     pub count: u32,
     /// Milliseconds within which they are counted; older ones are forgotten.
     pub within_ms: u64,
@@ -30,7 +30,7 @@ impl Threshold {
 pub(crate) struct Window(VecDeque<Millis>);
 
 impl Window {
-    /// Notes an event and says whether there are too many now. Then counting begins anew.
+    /// Counts an event. Returns whether there are too many now; counting then restarts.
     pub(crate) fn note(&mut self, now: Millis, threshold: Threshold) -> bool {
         if !threshold.is_on() {
             return false;

@@ -57,6 +57,8 @@ impl Links {
                 session.put(&Frame::Pong { of: sent });
             }
             Frame::Pong { of } => open.rtt_us = self.clock.micros().checked_sub(of).or(open.rtt_us),
+            Frame::Question { number, body } => self.take_question(id, session, number, body)?,
+            Frame::Answer { number, body } => self.questions.take_answer(id, number, body),
             Frame::Settled => {
                 open.is_known = true;
                 self.show_state(open);

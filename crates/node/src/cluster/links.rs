@@ -12,6 +12,7 @@ use tidegate_engine::{Millis, Now, Place, ShardId};
 use super::handshake::{Handshake, Moment, Oneself};
 use super::loss::Loss;
 use super::peer::Peer;
+use super::questions::Questions;
 use super::rosters::Rosters;
 use super::session::{Farewell, Phase, Session, after};
 use super::settings::LinkLimits;
@@ -60,6 +61,7 @@ pub(super) struct Links {
     pub(super) past: LinkCounters,
     pub(super) refused: u64,
     pub(super) strangers: Shortage,
+    pub(super) questions: Questions,
     /// Who waits until all goodbyes are said.
     leaving: Option<Sender<()>>,
     ended: bool,
@@ -100,6 +102,7 @@ impl Links {
             past: LinkCounters::default(),
             refused: 0,
             strangers: Shortage::default(),
+            questions: Questions::default(),
             leaving: None,
             ended: false,
         }
@@ -177,6 +180,9 @@ impl Links {
                 // Whoever asked may have stopped waiting.
                 let _ = answer.send(self.status());
             }
+            ToLinks::Listen { listener, links } => self.listen_to_peers(listener, links),
+            ToLinks::Ask { node, body, answer } => self.ask(&node, &body, answer),
+            ToLinks::Answer { session, number, body } => self.give_answer(session, number, &body),
             ToLinks::Heard { shard, number } => self.rosters.note_heard(shard, number),
             ToLinks::Settled { shard, number } => self.rosters.note_settled(shard, number),
             ToLinks::Broken { slot, error } => {

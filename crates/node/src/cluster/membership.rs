@@ -99,6 +99,7 @@ impl Links {
             rtt_us: None,
             knows: false,
             is_known: false,
+            answering: 0,
             farewell: Farewell::No,
         };
         let (who, unix) = (who.clone(), self.now.unix);
@@ -115,6 +116,7 @@ impl Links {
             let skew_ms = who.skew;
             tracing::warn!(%node, skew_ms, "the clocks of the nodes differ: what is kept until some time may end early or late");
         }
+        self.questions.note_linked(&who.name);
         self.tell(FlightKind::NodeLinked, session, &format!("node {node}, incarnation {incarnation}"));
         Ok(())
     }
@@ -195,6 +197,7 @@ impl Links {
     }
 
     fn end_open(&mut self, id: SessionId, mut session: Session, name: &NodeName, loss: &Loss) {
+        self.questions.end_session(id);
         if !loss.is_orderly() {
             session.counters.resets += 1;
         }

@@ -4,7 +4,7 @@
 //! batches cross: `shard.rs` is a shard's side, `outbox.rs` what waits, `thread.rs` and `links.rs` the one thread that
 //! has all sockets, `handshake.rs` how nodes find out that they belong together, `membership.rs` what happens when one
 //! comes or goes, and `wire` what is sent. Who is in the cluster and who is home to what is decided elsewhere and comes
-//! as a [`ClusterView`]. `docs/cluster.md` has the limits.
+//! as a [`ClusterView`]. `questions.rs` carries what administration asks of other nodes. `docs/cluster.md` has the limits.
 
 mod frames;
 mod handle;
@@ -16,6 +16,7 @@ mod name;
 mod outbox;
 mod peer;
 mod prepared;
+mod questions;
 mod rosters;
 mod seating;
 mod secret;
@@ -32,6 +33,7 @@ pub(crate) use handle::LinksHandle;
 pub use name::{MAX_NODE_NAME, NodeName, NodeNameError};
 pub use prepared::LinkBindError;
 pub(crate) use prepared::PreparedLinks;
+pub use questions::{AskError, MAX_QUESTION_BYTES, PeerAnswer, PeerEvent, PeerQuestion};
 pub use secret::{MIN_SECRET_BYTES, Secret, SecretTooShort};
 pub use settings::{ClusterSettings, LinkLimits};
 pub(crate) use shard::{ClusterShard, PeerNews, RosterOrder};

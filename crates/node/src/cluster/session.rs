@@ -37,6 +37,8 @@ pub(super) struct Open {
     pub knows: bool,
     /// It says that what it wants is known here.
     pub is_known: bool,
+    /// Questions of it that are being answered.
+    pub answering: usize,
     /// Whether this node leaves.
     pub farewell: Farewell,
 }

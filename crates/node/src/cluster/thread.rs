@@ -14,7 +14,8 @@ use mio::{Events, Token};
 use tidegate_engine::{ShardId, WireError};
 
 use super::links::Links;
-use super::{ClusterStatus, ClusterView};
+use super::slots::SessionId;
+use super::{AskError, ClusterStatus, ClusterView, NodeName, PeerEvent};
 use crate::clock::time_until;
 use crate::shard::inbox::InboxSender;
 
@@ -25,6 +26,12 @@ pub(crate) enum ToLinks {
     View { view: Arc<ClusterView>, done: Sender<()> },
     /// Answer how the links are.
     Status(Sender<ClusterStatus>),
+    /// Tell of sessions and questions.
+    Listen { listener: Sender<PeerEvent>, links: LinksSender },
+    /// Ask another node.
+    Ask { node: NodeName, body: Vec<u8>, answer: Sender<Result<Vec<u8>, AskError>> },
+    /// Answer a question.
+    Answer { session: SessionId, number: u64, body: Vec<u8> },
     /// A shard has a roster, and has handed the others what it had to say before.
     Heard { shard: ShardId, number: u64 },
     /// The nodes of a roster know what is wanted on a shard.

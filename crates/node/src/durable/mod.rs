@@ -1,5 +1,5 @@
-//! Between shards and the store: batches of the journal go out, commits come back, and at the start everything that the
-//! store holds goes to the shards that it belongs to.
+//! Connects shards and the store: batches of the journal go out, commits come back. At the start every shard gets its
+//! part of the store's content.
 
 pub(crate) mod place;
 
@@ -21,13 +21,13 @@ use crate::shard::inbox::{InboxSender, ToShard};
 /// A key and its value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
-/// Why what a store holds could not be served.
+/// Why the content of a store could not be served.
 #[derive(Debug, thiserror::Error)]
 pub enum DurableError {
     /// The store could not be read.
     #[error("the store cannot be read: {0}; `tidegate store check` says where")]
     Read(#[from] MergeError),
-    /// What it holds does not fit together.
+    /// Its content is inconsistent.
     #[error("what the store holds cannot be taken in: {0}; `tidegate store export` shows what there is")]
     Restore(#[from] RestoreError),
     /// A ban cannot be read.
@@ -41,14 +41,14 @@ pub enum DurableError {
     Threads(std::io::Error),
 }
 
-/// A shard's part of taking in what a store holds.
+/// A shard's part in restoring the content of a store.
 pub(crate) struct RestoreSeed {
     pub pairs: Receiver<Vec<Pair>>,
     pub restored: Sender<(ShardId, Result<Restored, RestoreError>)>,
     pub settled: Sender<ShardId>,
 }
 
-/// What a shard writes its journal to.
+/// The journal of a shard.
 pub(crate) struct ShardJournal {
     pub writer: Writer,
     pub reader: Reader,
@@ -98,10 +98,11 @@ pub(crate) fn restorer(shards: u16, admission: Arc<Admission>, now: Now) -> (Res
 }
 
 impl Restorer {
-    /// Gives all that the store holds to the shards, and waits until they have taken it in and know of each other.
+    /// Distributes the content of the store to the shards, and waits until they have restored it and know of each
+    /// other.
     ///
     /// # Errors
-    /// When something cannot be read or taken in.
+    /// When a part cannot be read or restored.
     pub(crate) fn run(mut self, store: &Store) -> Result<Restored, DurableError> {
         let mut failure = None;
         store.for_each(&mut |key, value| {
@@ -116,7 +117,7 @@ impl Restorer {
             self.flush(shard)?;
         }
         let shards = self.pairs.len();
-        // The shards see the end of what comes by this.
+        // This tells the shards that no more parts follow.
         self.pairs.clear();
         let mut sum = Restored::default();
         for shard in 0..shards {
@@ -161,7 +162,7 @@ impl Restorer {
     }
 }
 
-/// Takes in what comes for a shard, on its thread; says whether all of it could be.
+/// Restores a shard's parts, on its thread; returns whether all succeeded.
 pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &RestoreSeed) -> bool {
     let mut take = || {
         for chunk in &seed.pairs {
@@ -173,13 +174,13 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
     };
     let taken = take();
     let whole = taken.is_ok();
-    // Whoever waits for this has given up if nobody takes it.
+    // The waiting thread may have given up.
     let _ = seed.restored.send((shard, taken));
     whole
 }
 
-/// Starts a store that tells shards by their inboxes what is committed. The writer behind those of the shards is that
-/// of bans.
+/// Starts a store that reports commits to the inboxes of shards. The writer after those of the shards belongs to the
+/// bans.
 pub(crate) fn start(store: Store, inboxes: Vec<InboxSender>, bans: &Arc<StoredBans>) -> Result<Running, DurableError> {
     let of_bans = inboxes.len() as u16;
     let committed = Arc::clone(bans);
@@ -192,12 +193,12 @@ pub(crate) fn start(store: Store, inboxes: Vec<InboxSender>, bans: &Arc<StoredBa
     Ok(running)
 }
 
-/// Tells the log that the store takes nothing more, or that it does again.
+/// Logs that the store is full, or accepts messages again.
 fn tell_full(status: &Status) {
     let (used, free) = (status.store_bytes(), status.free_bytes());
     let (pending, error) = (status.pending_bytes(), status.last_error());
     if status.is_fenced() {
-        // Another process goes on with it. This one ends, and says why and what to do.
+        // Another process owns it now. This one ends, and its exit reports the reason and the remedy.
         tracing::info!(pending, "the store takes no more, since it is another's now");
     } else if status.is_full() {
         let (min_free, max) = (status.min_free_bytes(), status.max_bytes());
@@ -216,23 +217,23 @@ fn tell_full(status: &Status) {
 }
 
 impl Shard {
-    /// Hands what was written in this turn to the store. Always before anything goes to other shards or to clients,
-    /// which may promise it. Returns the number of the last batch that was handed over.
+    /// Submits the journal of this turn to the store. This must happen before any output to other shards or to clients,
+    /// which may depend on it. Returns the number of the last batch submitted.
     pub(crate) fn submit_journal(&mut self) -> Option<u64> {
         let journal = self.journal.as_ref()?;
         let mut last = None;
         while let Some(batch) = self.engine.take_journal() {
             last = Some(batch.sequence);
             if let Err(error) = journal.writer.submit(batch.sequence, batch.operations) {
-                // What cannot be stored is never promised: whoever waits for it goes on waiting, and the process is of
-                // no use.
-                tracing::error!(shard = self.place.shard.0, %error, "the store does not take what has to be kept");
+                // A batch that cannot be stored is never confirmed: its clients keep waiting, and the process cannot
+                // continue.
+                tracing::error!(shard = self.place.shard.0, %error, "the store rejected a batch");
             }
         }
         last
     }
 
-    /// Has the store read a part of a queue; what it reads comes by the inbox.
+    /// Requests a part of a queue from the store; the answer arrives in the inbox.
     pub(crate) fn read_queue(&mut self, wanted: WantedQueue) {
         let inbox = self.inboxes.get(usize::from(self.place.shard.0)).cloned();
         let (Some(journal), Some(inbox)) = (&self.journal, inbox) else { return };
@@ -244,7 +245,7 @@ impl Shard {
         journal.reader.load(from, to, max_bytes, Box::new(done));
     }
 
-    /// Gives the engine what the store has read.
+    /// Passes a part of a queue from the store to the engine.
     pub(crate) fn take_queue_read(&mut self, read: QueueRead) {
         let QueueRead { tenant, client_id, session, entries } = read;
         match entries {
@@ -266,16 +267,16 @@ impl Shard {
         if full != self.store_full {
             self.store_full = full;
             self.engine.set_store_full(full);
-            // All shards see the same store; one of them tells.
+            // All shards see the same store; one of them logs.
             if self.place.shard == ShardId(0) {
                 tell_full(&journal.status);
             }
         }
-        // A disk that is only slow holds back those who write to it; one that takes nothing makes the engine refuse.
+        // A slow disk slows down publishers; a stalled one makes the engine refuse messages.
         self.stalled = !full && journal.status.pending_bytes() > UNCOMMITTED_BYTES;
     }
 
-    /// Tells whoever starts the node when the other shards know what this one has taken in.
+    /// Notifies the starter of the node when the other shards know the restored state of this one.
     pub(crate) fn tell_settled(&mut self) {
         if self.engine.is_settled()
             && let Some(settled) = self.settled.take()

@@ -1,4 +1,4 @@
-//! What a store at rest holds, for another node that is to go on with it.
+//! Reads a closed store for another node that takes it over.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::moves::MoveError;
 /// Why a store could not be given on.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// What it holds cannot be read or does not fit together.
+    /// Its content cannot be read or is inconsistent.
     #[error(transparent)]
     Durable(#[from] DurableError),
     /// It cannot be made an image of.
@@ -30,7 +30,7 @@ pub enum PlaceError {
 /// The bans that a store at rest has, with times of the clock of the node that is to take them over.
 ///
 /// # Errors
-/// When one cannot be read: it may keep somebody out.
+/// When a ban cannot be read: it may exclude a client.
 pub fn bans_of(store: &Store, now: Now) -> Result<Vec<Ban>, PlaceError> {
     let (mut bans, mut failure) = (Vec::new(), None);
     let visited = store.for_each(&mut |key, value| match stored_bans::read(now, key, value) {
@@ -45,13 +45,12 @@ pub fn bans_of(store: &Store, now: Now) -> Result<Vec<Ban>, PlaceError> {
     }
 }
 
-/// The partitions of a store at rest as images, for [`NodeHandle::arrive`](crate::NodeHandle::arrive) of the node that
-/// takes them over. It is what a restart with the store would go on from: clients count as cut off from now on, and
-/// wills that are due are published where the images arrive. All of it is in memory at once. Nothing of the store
-/// changes.
+/// The partitions of a closed store as images, for [`NodeHandle::arrive`](crate::NodeHandle::arrive) of the node that
+/// takes them over. They equal the state after a restart with the store: clients count as disconnected from now on, and
+/// due wills are published at the new node. All images are in memory at once. The store is not changed.
 ///
 /// # Errors
-/// When it cannot be read, or what it holds does not fit together.
+/// When it cannot be read, or its content is inconsistent.
 pub fn images_of(
     store: &Store,
     settings: EngineSettings,
@@ -64,7 +63,7 @@ pub fn images_of(
     settings.limits.memory_ceiling = 0;
     let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 0, now);
     let (mut route, mut failure) = (RestoreRoute::new(1), None);
-    // What ended sessions have left is swept away sooner or later, and not while a store lies at rest.
+    // Remains of ended sessions are swept in a running store, not in a closed one.
     let mut sweep = Sweep::default();
     let visited = store.for_each(&mut |key, value| {
         if failure.is_none() && sweep.keep(key, value) {
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_session_has_left_in_a_store_does_not_spoil_the_rest() {
+    fn remains_of_an_ended_session_do_not_break_a_takeover() {
         let disk = SimulatedDisk::new(1);
         let mut writing = opened(&disk).stepped(Box::new(|_: u16, _: u64| {}));
         let mut put = vec![1, LEFT_BEHIND.len() as u8, 0];

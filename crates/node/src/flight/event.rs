@@ -1,4 +1,4 @@
-//! What the flight recorder keeps of an event.
+//! An event of the flight recorder.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use tidegate_engine::{Reason, ShardId};
 use super::MAX_FLIGHT_TEXT;
 use crate::admission::Network;
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlightKind {
     /// A client came in.
@@ -22,7 +22,7 @@ pub enum FlightKind {
     QueueFull,
     /// A message was not delivered.
     Dropped,
-    /// A client was not allowed something, and stays connected.
+    /// A request of a client was denied; the client stays connected.
     Denied,
     /// A publisher waits for room.
     Delayed,
@@ -52,20 +52,20 @@ impl FlightKind {
         }
     }
 
-    /// Whether it is about messages, of which there may be very many, and not about the life of a connection.
+    /// Whether it concerns messages, of which there may be very many, and not the life of a connection.
     pub(crate) fn is_of_messages(self) -> bool {
         matches!(self, Self::Dropped | Self::Denied | Self::Delayed | Self::QueueFull)
     }
 }
 
-/// An event and whom it was about, as far as that is known.
+/// An event with its client, topic and address, as far as known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlightEvent {
     /// When, milliseconds since 1970.
     pub at: u64,
     /// The shard that recorded it.
     pub shard: ShardId,
-    /// What happened.
+    /// The kind.
     pub kind: FlightKind,
     /// The client id, at most [`MAX_FLIGHT_TEXT`] bytes of it, as of every text here.
     pub client_id: Option<Box<str>>,
@@ -75,14 +75,14 @@ pub struct FlightEvent {
     pub address: Option<IpAddr>,
     /// Why.
     pub reason: Option<Reason>,
-    /// What exactly, for people; may be empty.
+    /// Details for people; may be empty.
     pub detail: Box<str>,
     /// Events of this kind about the same client or address that were only counted before this one.
     pub suppressed: u64,
 }
 
 impl FlightEvent {
-    /// An event about nobody yet.
+    /// An event without a subject yet.
     pub(crate) fn new(at: u64, shard: ShardId, kind: FlightKind) -> Self {
         Self {
             at,
@@ -134,13 +134,13 @@ impl FlightEvent {
     }
 }
 
-/// What fits of a text.
+/// The part of a text that fits.
 fn clip(text: &str) -> &str {
     let end = (0..=MAX_FLIGHT_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     text.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
-/// Whom one wants to know about.
+/// The subject of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlightSubject {
     /// A client id.

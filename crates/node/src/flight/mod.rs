@@ -1,4 +1,4 @@
-//! The flight recorder: what happened to clients, connections and messages lately, for `tidegate why`.
+//! The flight recorder: recent events of clients, connections and messages, for `tidegate why`.
 //!
 //! Each shard writes into a ring of its own, without a lock. Beside the ring the last events of each client and address
 //! are kept, so that a busy client does not push another's history out. Everything is bounded, in number and in bytes.
@@ -11,21 +11,21 @@ mod tests;
 pub use event::{FlightEvent, FlightKind, FlightSubject};
 pub(crate) use recorder::Recorder;
 
-/// Longest client id, topic and detail that an event keeps, bytes; what is longer is cut off.
+/// Longest client id, topic and detail that an event keeps, bytes; longer texts are cut off.
 pub const MAX_FLIGHT_TEXT: usize = 512;
 
 /// How much a shard remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlightSettings {
-    /// Events of each shard; the oldest makes room. 0 records nothing.
+    /// Events of each shard; the oldest is evicted. 0 disables the recorder.
     pub entries: u32,
-    /// Clients and addresses of each shard whose last events are kept beside that; the one that was heard of longest
-    /// ago makes room.
+    /// Clients and addresses of each shard whose last events are kept in addition; the one without events for longest
+    /// is evicted.
     pub subjects: u32,
     /// Last events kept of each of them.
     pub entries_per_subject: u32,
-    /// Events of one kind (the life of connections; what happens to messages) recorded per second for one client or
-    /// address; further ones are only counted.
+    /// Events of one kind (the life of connections, or messages) recorded per second for one client or address; further
+    /// ones are only counted.
     pub per_second: u32,
 }
 
@@ -35,7 +35,7 @@ impl Default for FlightSettings {
     }
 }
 
-/// What a recorder has done; numbers only grow.
+/// Counters of a recorder; they only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlightCounters {
     /// Events recorded.
@@ -44,7 +44,7 @@ pub struct FlightCounters {
     pub suppressed: u64,
 }
 
-/// What a recorder knows about a subject.
+/// The events of a subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlightAnswer {
     /// Events, oldest first.
@@ -54,7 +54,7 @@ pub struct FlightAnswer {
 }
 
 impl FlightAnswer {
-    /// Adds what another shard knows.
+    /// Adds the events of another shard.
     pub(crate) fn merge(&mut self, other: Self) {
         self.events.extend(other.events);
         self.events.sort_by_key(|event| event.at);

@@ -27,13 +27,13 @@ enum Key {
 struct Tally {
     second: u64,
     count: u32,
-    /// Events that were not recorded since the last one that was.
+    /// Events that were not recorded since the last recorded one.
     suppressed: u64,
 }
 
 impl Tally {
-    /// Counts an event and those of which it tells; says whether it is recorded.
-    fn take(&mut self, second: u64, limit: u32, told: u64) -> bool {
+    /// Counts an event and the events that it summarises; returns whether it is recorded.
+    fn take(&mut self, second: u64, limit: u32, summarised: u64) -> bool {
         if self.second != second {
             *self = Self { second, count: 0, ..*self };
         }
@@ -41,7 +41,7 @@ impl Tally {
         if allowed {
             self.count += 1;
         } else {
-            self.suppressed += 1 + told;
+            self.suppressed += 1 + summarised;
         }
         allowed
     }
@@ -57,7 +57,7 @@ struct Recent {
     messages: Tally,
 }
 
-/// What one shard remembers.
+/// The records of one shard.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     settings: FlightSettings,
@@ -124,7 +124,7 @@ impl Recorder {
         }
     }
 
-    /// What is known about a subject.
+    /// The events of a subject.
     pub(crate) fn answer(&self, subject: &FlightSubject) -> FlightAnswer {
         let mut found: BTreeMap<u64, &Rc<FlightEvent>> = BTreeMap::new();
         let mut suppressed = 0;
@@ -139,7 +139,7 @@ impl Recorder {
                 found.insert(*number, event);
                 about = true;
             }
-            // About a topic, nobody knows how many of the events of a client were.
+            // For a topic, the number of a client's suppressed events is unknown.
             if about && !matches!(subject, FlightSubject::Topic(_)) {
                 suppressed += recent.life.suppressed + recent.messages.suppressed;
             }
@@ -149,7 +149,7 @@ impl Recorder {
         FlightAnswer { events, suppressed }
     }
 
-    /// What it has done.
+    /// The counters.
     pub(crate) fn counters(&self) -> FlightCounters {
         self.counters
     }

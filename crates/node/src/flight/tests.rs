@@ -34,12 +34,12 @@ fn a_client_keeps_its_last_events_although_others_fill_the_ring() {
         recorder.record(at(2), event(2, FlightKind::Connected).client(&format!("c{number}")));
     }
     assert_eq!(details(&recorder.answer(&client("quiet"))), ["two", "three"]);
-    assert_eq!(recorder.answer(&client("c49")).events.len(), 1, "an event in ring and history is told once");
+    assert_eq!(recorder.answer(&client("c49")).events.len(), 1, "an event in ring and history is returned once");
     assert_eq!(recorder.counters().recorded, 53);
 }
 
 #[test]
-fn too_many_events_of_a_kind_are_counted_and_the_next_one_says_how_many() {
+fn suppressed_events_are_counted_in_the_next_one() {
     let mut recorder = Recorder::new(FlightSettings { per_second: 2, ..FlightSettings::default() });
     for detail in ["a", "b", "c", "d"] {
         recorder.record(at(1000), event(1000, FlightKind::Dropped).client("slow").detail(detail));

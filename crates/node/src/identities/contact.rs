@@ -1,4 +1,4 @@
-//! The first contact of a user's node with the brokers: what the user publishes before it is lost at QoS 0.
+//! The first contact of a user's node with the brokers: messages that the user publishes before it are lost at QoS 0.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,14 +10,14 @@ use tidegate_engine::{AuthRequest, LogEvent, ShardId};
 use crate::observer::{Answer, Observer, Occasion};
 use crate::tls::ConnectionFacts;
 
-/// Listens to what a node tells, and passes it on.
+/// Observes a node, and passes its events on.
 pub(super) struct Contact {
     observer: Arc<dyn Observer>,
-    /// Takes the names of brokers of which something is known now; nobody once the node is in use.
+    /// Receives the names of brokers with a known state; `None` once the node is in use.
     heard: Mutex<Option<Sender<String>>>,
 }
 
-/// The brokers of which something is known.
+/// The brokers with a known state.
 pub(super) struct Contacts {
     contact: Arc<Contact>,
     names: Receiver<String>,
@@ -45,7 +45,7 @@ impl Contacts {
     }
 }
 
-/// The broker that an event says something about.
+/// The broker of an event, if it has one.
 fn broker_of(event: &LogEvent) -> Option<&str> {
     match event {
         LogEvent::BrokerServes { broker } | LogEvent::BrokerLost { broker, .. } => Some(broker),
@@ -62,7 +62,7 @@ impl Observer for Contact {
         if let Some(broker) = broker_of(occasion.event)
             && let Some(heard) = &*self.heard.lock().unwrap_or_else(PoisonError::into_inner)
         {
-            // Whoever waited may have given up.
+            // The waiting thread may have given up.
             let _ = heard.send(broker.to_owned());
         }
         if self.observer.wants(occasion.event) {

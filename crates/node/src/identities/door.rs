@@ -43,14 +43,14 @@ impl fmt::Debug for Door {
 }
 
 impl Answer {
-    /// Lets the client in at the node of its user. It comes to nothing when the client is gone by now.
+    /// Passes the client to the node of its user. It has no effect if the client has disconnected.
     pub fn pass_to(self, door: Door, accepted: Accepted) {
         self.shard.send(ToShard::Pass { key: self.key, door, accepted });
     }
 }
 
 impl Shard {
-    /// A client may come in: its connection goes to the node of its user.
+    /// A client was accepted: its connection goes to the node of its user.
     pub(crate) fn pass_through(&mut self, key: ConnectionKey, door: Door, accepted: Accepted) {
         self.gate.forget_pending(key);
         let listener = self.table.listener(key);
@@ -70,7 +70,7 @@ impl Shard {
         inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, peer, bytes, admitted })));
     }
 
-    /// What was decided about a client whose CONNECT is worked now, by the node that it came through.
+    /// The verdict for the client whose CONNECT is being processed, from the node that accepted its connection.
     pub(crate) fn take_admitted(&mut self) -> Option<Verdict> {
         self.admitting.take().map(Verdict::Accept)
     }

@@ -24,21 +24,22 @@ impl Identities {
         }
     }
 
-    /// A broker is given nothing any more. A node that does not know it gives it nothing.
+    /// Drains a broker on all nodes of users: it gets no more messages. Nodes that do not know the broker ignore it.
     pub(crate) fn drain_broker(&self, name: &str) {
         for (_, node) in self.handles() {
             drop(node.drain_broker(name));
         }
     }
 
-    /// A broker leaves; others get what it owes. A node that does not know it owes it nothing.
+    /// Removes a broker from all nodes of users: other brokers get its pending messages. Nodes that do not know the
+    /// broker ignore it.
     pub(crate) fn remove_broker(&self, name: &str) {
         for (_, node) in self.handles() {
             drop(node.remove_broker(name, true));
         }
     }
 
-    /// What users have published that a broker has not settled.
+    /// Messages of users that a broker has not settled.
     pub(crate) fn owed_by(&self, name: &str) -> u64 {
         let reports = self.reports();
         let brokers = reports.iter().flat_map(|fleet| &fleet.brokers).filter(|broker| broker.uplink.name == name);
@@ -46,11 +47,11 @@ impl Identities {
     }
 
     fn reports(&self) -> Vec<FleetReport> {
-        // One that ends meanwhile has nothing to say.
+        // A node that ends meanwhile is skipped.
         self.handles().iter().filter_map(|(_, node)| node.fleet().ok()).collect()
     }
 
-    /// Adds what the users' connections to brokers do to what is told of a fleet.
+    /// Adds the users' connections to brokers to the report of a fleet.
     pub(crate) fn add_to(&self, fleet: &mut FleetReport) {
         for of_user in self.reports() {
             fleet.identities += 1;
@@ -65,8 +66,8 @@ impl Identities {
     }
 }
 
-/// Adds one user's connection to a broker to what is told of that broker. Whether the broker is there its own
-/// connection says.
+/// Adds one user's connection to a broker to the report of that broker. Whether the broker is reachable is decided by
+/// the orchestrator's own connection.
 fn add(all: &mut UplinkReport, one: &UplinkReport) {
     all.filters += one.filters;
     all.filters_pending += one.filters_pending;

@@ -1,4 +1,4 @@
-//! The node of a user ends when nobody has needed it for a while.
+//! Ends the node of a user after some time without use.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -11,7 +11,7 @@ use crate::handle::NodeHandle;
 /// Time between two looks at who is still needed.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Starts the thread that looks after the nodes of users. It ends with what it looks after.
+/// Starts the thread that watches the nodes of users. It ends with `identities`.
 pub(super) fn start(identities: &Arc<Identities>) -> io::Result<()> {
     let identities = Arc::downgrade(identities);
     Builder::new().name("identities".to_owned()).spawn(move || look_after(&identities)).map(drop)
@@ -32,8 +32,8 @@ fn look_after(identities: &Weak<Identities>) {
 }
 
 impl Running {
-    /// Whether a client has a session here or is about to have one. Asked in this order: whoever is on the way when it
-    /// is looked is counted, and whoever has arrived is, too.
+    /// Whether a client has a session here or is about to have one. The order of the two checks matters: a client on
+    /// its way is counted by the first, and one that has arrived by the second.
     fn is_needed(&self) -> bool {
         Arc::strong_count(&self.pass) > 1 || has_sessions(&self.node.handle())
     }
@@ -59,7 +59,7 @@ fn has_sessions(node: &NodeHandle) -> bool {
 }
 
 impl Identities {
-    /// Ends the nodes that nobody needs.
+    /// Ends unused nodes.
     fn end_unused(&self) {
         for (name, node) in self.handles() {
             if has_sessions(&node) {
@@ -68,7 +68,7 @@ impl Identities {
                 }
                 continue;
             }
-            // Those without sessions are looked at while nobody can enter, so that nobody comes in at one that ends.
+            // Nodes without sessions are checked while no client can enter, so that none enters a node that ends.
             let ended = {
                 let mut state = self.state();
                 let Some(Entry::Running(running)) = state.users.get_mut(&name) else { continue };
@@ -82,7 +82,7 @@ impl Identities {
                 state.users.remove(&name)
             };
             if let Some(running) = ended.and_then(Entry::into_running) {
-                tracing::info!(owed = running.owes(), "nobody needs the connections of a user any more: they end");
+                tracing::info!(owed = running.owes(), "the connections of a user are unused and end");
                 running.node.stop(LOOK);
             }
         }

@@ -1,10 +1,10 @@
 //! Users whose own credentials brokers are shown (BRK-10): each has a node of its own within this one, without
 //! listeners.
 //!
-//! A client is asked who it is by the node that it connects to. Then its connection goes to the node of its user, which
-//! has one shard, its own sessions, retained messages and filters, and its own connections to the brokers of the fleet,
-//! opened with the user's credentials. So nothing that one user's brokers let pass reaches another user. The node of a
-//! user starts with the first client and ends some time after the last session.
+//! The node that a client connects to authenticates it. Then the connection goes to the node of its user. That node has
+//! one shard, its own sessions, retained messages and filters, and its own connections to the brokers of the fleet,
+//! opened with the user's credentials. So messages that the brokers deliver to one user never reach another. The node
+//! of a user starts with the first client and ends some time after the last session.
 
 mod contact;
 mod door;
@@ -37,20 +37,20 @@ use contact::Contact;
 pub use door::Door;
 pub(crate) use door::{Admitted, Pass};
 
-/// How long the first client of a user waits for the user's connections to the brokers: what it publishes at once is
-/// lost at QoS 0 where there are none.
+/// How long the first client of a user waits for the user's connections to the brokers: without them, its first
+/// messages are lost at QoS 0.
 const FIRST_CONTACT: Duration = Duration::from_secs(2);
 
-/// What the node of each user is made from.
+/// The settings of the nodes of users.
 #[derive(Debug)]
 pub struct IdentitySettings {
     /// Users at once, those whose last session has just ended included; further ones are refused.
     pub max: u16,
     /// How long the node of a user stays behind the user's last session, at least.
     pub linger: Duration,
-    /// How long it stays at most where brokers have not taken what the user published. What is left then is dropped.
+    /// The longest time that a node stays for messages which brokers have not accepted. The rest is then dropped.
     pub settle: Duration,
-    /// What the node of a user is told. It has no listeners of its own, but the table of them; and one shard.
+    /// The settings of a user's node. It has no listeners of its own, but the table of them; and one shard.
     pub node: NodeSettings,
     /// The brokers of the fleet.
     pub brokers: Brokers,
@@ -59,14 +59,14 @@ pub struct IdentitySettings {
 /// The users whose own credentials brokers are shown. Passwords are in memory only, and wiped when they go.
 pub struct Identities {
     settings: IdentitySettings,
-    /// What the nodes of users have in common with the one that has the listeners; set when that one starts.
+    /// The parts that the nodes of users share with the node of the listeners; set when that one starts.
     family: OnceLock<Family>,
     state: Mutex<State>,
     /// It is time to stop.
     stopping: Condvar,
 }
 
-/// What a node has in common with those within it.
+/// The parts that a node shares with those within it.
 #[derive(Clone)]
 pub(crate) struct Family {
     pub(crate) tls: Arc<TlsListeners>,
@@ -81,11 +81,11 @@ pub(crate) struct Family {
 #[derive(Default)]
 struct State {
     users: BTreeMap<String, Entry>,
-    /// What the nodes of users have counted that have ended.
+    /// The counters of ended nodes of users.
     ended: NodeReport,
     /// The rules that a new node begins with.
     access: Option<AccessFactory>,
-    /// The limits that a new node begins with, where they are not those of the start any more.
+    /// The limits for new nodes, if they were changed since the start.
     limits: Option<Arc<Settings>>,
     stops: bool,
 }
@@ -101,14 +101,14 @@ struct Running {
     inbox: InboxSender,
     pass: Arc<Pass>,
     password: Option<Zeroizing<Vec<u8>>>,
-    /// Since when nobody needs it.
+    /// Since when it is unused.
     unused: Option<Instant>,
 }
 
 /// Takes the way to the node of a user, on any thread.
 pub type Give = Box<dyn FnOnce(Result<Door, EnterError>) + Send>;
 
-/// Why a user whom a broker lets in does not come in.
+/// Why a user that a broker accepts is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnterError {
     /// There are as many users as there may be.
@@ -131,7 +131,7 @@ impl Identities {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked while holding it left a map that is whole.
+        // A poisoned lock is fine: the map is consistent at every step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -145,8 +145,8 @@ impl Identities {
         linger::start(self).map_err(StartError::TlsThread)
     }
 
-    /// Gives a client whom a broker lets in the way to the node of its user, which is started if there is none. With a
-    /// new password it is that one which brokers are shown from now on. Never blocks for long.
+    /// Gives an accepted client the way to the node of its user, which is started if necessary. A new password is used
+    /// for the broker connections from now on. Never blocks for long.
     pub fn enter(self: &Arc<Self>, user: &str, password: Option<&[u8]>, give: Give) {
         let mut state = self.state();
         if state.stops || self.family.get().is_none() {
@@ -214,7 +214,7 @@ impl Identities {
         Ok(node)
     }
 
-    /// Tells all who wait for the node of a user what has become of it.
+    /// Notifies all clients that wait for the node of a user of the outcome.
     fn finish_start(&self, user: &str, password: Option<Zeroizing<Vec<u8>>>, started: Result<Node, EnterError>) {
         let mut state = self.state();
         let Some(Entry::Starting(waiting)) = state.users.remove(user) else { return };
@@ -224,7 +224,7 @@ impl Identities {
             let pass = Arc::new(Pass);
             let door = Door::new(&inbox, &pass);
             for known in self.settings.brokers.list().into_iter().filter(|known| !known.draining) {
-                // One may have come meanwhile; to the others this is nothing new.
+                // A broker may have been added meanwhile; the others ignore the repetition.
                 node.handle().tell_broker(shown(known.broker, user, password.as_ref()));
             }
             // They may have changed since its settings were read.
@@ -248,7 +248,7 @@ impl Identities {
         state.users.values().filter_map(Entry::running).map(|running| running.inbox.clone()).collect()
     }
 
-    /// What the nodes of users had counted that have ended.
+    /// The counters of ended nodes of users.
     pub(crate) fn ended(&self) -> NodeReport {
         self.state().ended.clone()
     }
@@ -258,8 +258,8 @@ impl Identities {
         self.settings.max
     }
 
-    /// Puts the limits of other settings, those of one user's node, in force on all nodes of users, and on those that
-    /// come. Nobody waits until they are: a node that is ending has nobody whom they are about.
+    /// Applies the limits of other settings, those of one user's node, on all nodes of users, and on later ones. The
+    /// call does not wait: an ending node has no clients for whom they matter.
     pub(crate) fn set_limits(&self, settings: Settings) {
         let settings = Arc::new(settings);
         let mut state = self.state();

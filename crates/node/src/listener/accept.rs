@@ -1,4 +1,4 @@
-//! Accepting connections, and what to do when that fails.
+//! Accepts connections, and handles failures of accept.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -54,7 +54,7 @@ impl Shard {
                 AcceptFailure::ThisOne => {
                     self.counters.accept_failed += 1;
                     failures += 1;
-                    // What fails each time does not pass with the connection.
+                    // A failure of every accept is not caused by one connection.
                     if failures == ACCEPTS_PER_TURN {
                         self.rest("accepting fails again and again", &error);
                     }
@@ -74,10 +74,10 @@ impl Shard {
     fn turn_one_away(&mut self, position: usize) -> bool {
         let Some(acceptor) = self.acceptors.get_mut(position) else { return false };
         let outcome = self.reserve.spend(|| acceptor.accept().map(drop));
-        let nobody = outcome.is_err_and(|error| AcceptFailure::of(&error) == AcceptFailure::Empty);
-        acceptor.ready = !nobody;
-        self.counters.accept_exhausted += u64::from(!nobody);
-        !nobody
+        let empty = outcome.is_err_and(|error| AcceptFailure::of(&error) == AcceptFailure::Empty);
+        acceptor.ready = !empty;
+        self.counters.accept_exhausted += u64::from(!empty);
+        !empty
     }
 
     /// Stops accepting until a connection closes, or for a while.

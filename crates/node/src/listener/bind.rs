@@ -25,12 +25,12 @@ use crate::tls::TlsListener;
 pub struct BindError {
     /// The address as configured.
     pub address: String,
-    /// What the system said.
+    /// The error of the operating system.
     #[source]
     pub source: io::Error,
 }
 
-/// What a person can do about it.
+/// A remedy for the error.
 fn advice(error: &io::Error, address: &str) -> &'static str {
     let file = address.starts_with("unix:");
     match error.kind() {
@@ -59,7 +59,7 @@ fn advice(error: &io::Error, address: &str) -> &'static str {
 /// Starts to listen, on every address that a host name has. With port 0, all of them get the same port.
 ///
 /// # Errors
-/// With the address, the cause and what to do.
+/// With the address, the cause and a remedy.
 pub(crate) fn bind(
     address: &ListenAddress,
     id: ListenerId,
@@ -90,7 +90,7 @@ pub(crate) fn bind(
 /// Binds a UDP socket for QUIC on every address that a host name has.
 ///
 /// # Errors
-/// With the address, the cause and what to do.
+/// With the address, the cause and a remedy.
 pub(crate) fn bind_quic(
     at: &HostPort,
     id: ListenerId,
@@ -171,7 +171,7 @@ fn listen_unix(path: &Path) -> io::Result<UnixListener> {
     Ok(UnixListener::from_std(socket.into()))
 }
 
-/// Whether a file is a socket that nobody listens on any more. Anything else is somebody's, and stays.
+/// Whether a file is a socket without a listener. Any other file is left alone.
 fn is_stale(path: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_socket_file_is_replaced_a_live_one_and_a_foreign_file_are_not() {
+    fn only_a_stale_socket_file_is_replaced() {
         let path = temporary("stale.sock");
         let address = format!("unix:{}", path.display());
         let stale = std::os::unix::net::UnixListener::bind(&path).unwrap();

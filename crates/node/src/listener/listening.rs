@@ -1,4 +1,4 @@
-//! What a node listens on, and which shard has it.
+//! The listeners of a node, and their shards.
 
 use tidegate_engine::ListenerId;
 
@@ -10,7 +10,7 @@ use crate::settings::NodeSettings;
 use crate::shard::inbox::InboxSender;
 use crate::tls::{TlsError, TlsListeners};
 
-/// What is listened on, in the order of the settings.
+/// The listeners, in the order of the settings.
 #[derive(Default)]
 pub(crate) struct Listening {
     pub acceptors: Vec<Acceptor>,

@@ -1,4 +1,4 @@
-//! Listening sockets and what to do when accepting fails.
+//! Listening sockets, and failures of accept.
 
 pub(crate) mod accept;
 mod bind;
@@ -32,13 +32,13 @@ pub(crate) enum ListenSocket {
     Unix(UnixListener, #[expect(dead_code, reason = "dropping it removes the file")] SocketFile),
 }
 
-/// What lies between TCP and MQTT.
+/// The layers between TCP and MQTT.
 #[derive(Clone, Debug)]
 pub(crate) struct Layers {
     tls: Option<Arc<TlsListener>>,
     /// The request path of a WebSocket.
     path: Option<Arc<str>>,
-    /// Networks whose proxies tell where clients are.
+    /// Networks of trusted proxies, which send the addresses of clients.
     proxies: Option<Arc<[Network]>>,
 }
 
@@ -74,10 +74,10 @@ impl Layers {
     }
 }
 
-/// What accepting gave.
+/// The result of an accept.
 #[derive(Debug)]
 pub(crate) enum Accepted {
-    /// A connection, and where the system says that it comes from: a socket that its peer has reset no longer knows.
+    /// A connection with its peer address, which the system no longer has for a reset socket.
     Connection(Transport, Peer),
     /// The socket of this peer is closed again: as many TLS handshakes are under way as the listener works on at once.
     TooManyHandshakes(IpAddr),
@@ -93,12 +93,12 @@ pub(crate) struct Acceptor {
     pub ready: bool,
 }
 
-/// What a failed accept means.
+/// The meaning of a failed accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptFailure {
-    /// Nobody is waiting.
+    /// No connection is pending.
     Empty,
-    /// This one connection came to nothing.
+    /// Only this connection failed.
     ThisOne,
     /// The process or the machine has no files or memory left for another.
     Exhausted,

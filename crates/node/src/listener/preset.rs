@@ -1,4 +1,4 @@
-//! What is known of a client before its CONNECT, from what its TLS session has shown.
+//! Facts about a client before its CONNECT, from its TLS session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,14 +10,13 @@ use crate::tls::ConnectionFacts;
 
 type Find = dyn Fn(ListenerId, &ConnectionFacts) -> Preset + Send + Sync;
 
-/// Says what is known of a client by its TLS session: which tenant it belongs to, which client id it has. Asked on the
-/// threads of shards, once per TLS connection and shard that serves it, so it must be quick; never for connections
-/// without TLS.
+/// Determines facts about a client by its TLS session: its tenant, its client id. Called on the threads of shards, once
+/// per TLS connection and shard that serves it, so it must be quick; never for connections without TLS.
 #[derive(Clone)]
 pub struct Presets(Arc<Find>);
 
 impl Presets {
-    /// Found by this function, from the listener and what is known of the connection.
+    /// Determined by this function, from the listener and the facts of the connection.
     pub fn new(find: impl Fn(ListenerId, &ConnectionFacts) -> Preset + Send + Sync + 'static) -> Self {
         Self(Arc::new(find))
     }
@@ -30,7 +29,7 @@ impl fmt::Debug for Presets {
 }
 
 impl Shard {
-    /// Tells the engine what is known of a connection whose TLS handshake is done, before any of its bytes.
+    /// Passes the facts of a connection to the engine after its TLS handshake, before any of its bytes.
     pub(crate) fn preset(&mut self, key: ConnectionKey) {
         let Some(presets) = self.shared.presets.clone() else { return };
         let facts = self.facts(key);

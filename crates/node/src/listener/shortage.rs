@@ -1,8 +1,8 @@
 //! When files run out while clients knock.
 //!
-//! A listener that cannot accept stays readable, so a loop that goes on trying burns a core and serves nobody. Instead
-//! one waiting client is let in on a file kept for this purpose and turned away at once, so that it knows; then
-//! accepting rests until a connection closes, or for a second.
+//! A listener that cannot accept stays readable, so retrying would burn a core and serve no client. Instead, one
+//! waiting client is accepted with a reserved file and closed at once, so that it is informed. Then accepting rests
+//! until a connection closes, or for a second.
 
 use std::fs::File;
 
@@ -19,7 +19,7 @@ impl Reserve {
         Self(open())
     }
 
-    /// Does something that needs one file more, which it must close again.
+    /// Runs an action that needs one more file, and must close it again.
     pub(crate) fn spend<T>(&mut self, action: impl FnOnce() -> T) -> T {
         self.0 = None;
         let result = action();
@@ -43,13 +43,13 @@ fn open() -> Option<File> {
 #[derive(Debug, Default)]
 pub(crate) struct Shortage {
     rest_until: Option<Millis>,
-    /// When the last log line was written, and what has been left unsaid since.
+    /// When the last log line was written, and the failures since then.
     logged: Option<Millis>,
     unlogged: u64,
 }
 
 impl Shortage {
-    /// Starts to rest, or goes on resting.
+    /// Begins or extends the rest.
     pub(crate) fn rest(&mut self, now: Millis) {
         self.rest_until = Some(now.plus(ACCEPT_REST_MS));
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_is_logged_once_per_period_with_how_often_it_happened() {
+    fn a_shortage_is_logged_once_per_period_with_its_count() {
         let mut shortage = Shortage::default();
         assert_eq!(shortage.note(Millis(5)), Some(1));
         assert_eq!(shortage.note(Millis(6)), None);

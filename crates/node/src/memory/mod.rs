@@ -1,10 +1,9 @@
 //! Giving memory back after a peak.
 //!
-//! An allocator keeps what was freed, and tables keep their size; a broker that held a peak of connections or messages
-//! once would keep its memory. So the bytes that a shard holds are noted in each turn, by the engine's own sums. When
-//! enough of the highest amount since the last time was released, and things are quiet, tables are shrunk and the
-//! allocator is asked to return its free pages. The same happens after a rush of new connections, which leaves free what
-//! their arrival took for a moment.
+//! An allocator keeps freed memory, and tables keep their size, so a broker would keep the memory of its peak.
+//! Therefore each turn notes the bytes that a shard holds, by the engine's own sums. When enough of the highest amount
+//! since the last time was released, and usage is quiet, tables are shrunk and the allocator is asked to return its
+//! free pages. The same happens after a rush of new connections, whose handshakes leave free memory behind.
 
 pub(crate) mod program_pages;
 
@@ -14,7 +13,7 @@ use crate::limits::{
     CONNECTION_BYTES, TRIM_LATEST_MS, TRIM_MIN_BYTES, TRIM_MIN_RUSH, TRIM_MIN_SHARE, TRIM_QUIET_MS, TRIM_STEP_BYTES,
 };
 
-/// What a shard holds at one moment.
+/// The memory of a shard at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     /// Bytes of the engine: messages, sessions, subscriptions.
@@ -34,9 +33,9 @@ impl Held {
 #[derive(Clone, Copy, Debug)]
 struct Due {
     since: Millis,
-    /// When what is held last changed by much.
+    /// When usage last changed by much.
     last: Millis,
-    /// What was held then.
+    /// The usage then.
     held: Held,
 }
 
@@ -51,7 +50,7 @@ pub(crate) struct TrimPolicy {
 }
 
 impl TrimPolicy {
-    /// Notes what is held now.
+    /// Notes the current usage.
     pub(crate) fn note(&mut self, now: Millis, held: Held) {
         let total = held.total();
         self.peak = self.peak.max(total);
@@ -68,13 +67,13 @@ impl TrimPolicy {
         }
     }
 
-    /// When memory should be given back; [`Millis::NEVER`] when there is nothing to give, so that no turn begins for it.
+    /// When memory should be returned; [`Millis::NEVER`] when there is none to return, so that no turn begins for it.
     pub(crate) fn deadline(&self) -> Millis {
         let at = |due: Due| due.last.plus(TRIM_QUIET_MS).min(due.since.plus(TRIM_LATEST_MS));
         self.due.map_or(Millis::NEVER, at)
     }
 
-    /// Whether memory is to be given back now. If so, what is held now is the new peak.
+    /// Whether to return memory now. If so, the current usage is the new peak.
     pub(crate) fn is_due(&mut self, now: Millis, held: Held) -> bool {
         let due = self.deadline() <= now;
         if due {
@@ -84,8 +83,8 @@ impl TrimPolicy {
     }
 }
 
-/// Memory of the process that no file backs, in bytes: heap, stacks, and what the allocator keeps. None where the system
-/// does not tell.
+/// Anonymous memory of the process, in bytes: heap, stacks, and free memory of the allocator. `None` where the system
+/// does not report it.
 pub(crate) fn of_process() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     anonymous(&status)
@@ -96,7 +95,7 @@ fn anonymous(status: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Asks the allocator to return free pages to the system. Does nothing where the allocator cannot be asked.
+/// Asks the allocator to return free pages to the system. No effect where the allocator has no such call.
 pub(crate) fn return_free_pages() {
     trim::trim();
 }
@@ -145,7 +144,7 @@ mod tests {
         assert!(!policy.is_due(Millis(20 + TRIM_QUIET_MS), messages(0)), "much has been released since");
         policy.note(Millis(40), messages(10_000));
         assert!(policy.is_due(Millis(30 + TRIM_QUIET_MS), messages(10_000)), "a few bytes do not delay it");
-        assert_eq!(policy.deadline(), Millis::NEVER, "what is left is the new peak");
+        assert_eq!(policy.deadline(), Millis::NEVER, "the current usage is the new peak");
     }
 
     #[test]
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_rush_what_it_took_for_a_moment_is_given_back() {
+    fn temporary_memory_of_a_rush_is_returned() {
         let mut policy = TrimPolicy::default();
         for connections in 1..=5000 {
             policy.note(Millis(connections), crowd(connections as usize));

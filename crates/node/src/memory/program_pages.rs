@@ -1,14 +1,14 @@
 //! Unmapping the pages of the program that are not needed any more.
 //!
-//! Whatever the start executes, from reading flags to making keys, stays mapped afterwards, and the system maps sixteen
-//! pages around each that is touched: of a large program that is most of what an idle broker seems to take. These pages
-//! are clean copies of a file, so they can be unmapped at any time; what is needed again comes back without reading the
-//! disk while the system caches the file.
+//! Code that runs at the start, from reading flags to making keys, stays mapped afterwards, and the system maps sixteen
+//! pages around each touched one. In a large program that is most of the memory of an idle broker. These pages are
+//! clean copies of a file, so they can be unmapped at any time; they are mapped again on use, without reading the disk
+//! while the system caches the file.
 
-/// Unmaps the program's own code and constants; what is used from now on is mapped again, page by page.
+/// Unmaps the program's own code and constants; used pages are mapped again one by one.
 ///
-/// To be called when the start is over, and when things are quiet after a rush: each page that is in use costs a minor
-/// fault. Does nothing on systems other than Linux with 64 bits.
+/// To be called after the start, and in quiet periods after a rush: each page in use costs a minor fault. No effect on
+/// systems other than Linux with 64 bits.
 pub fn release_program_pages() {
     pages::release();
 }
@@ -27,8 +27,8 @@ mod pages {
         }
     }
 
-    /// The first object that is told is the program itself [`dl_iterate_phdr(3)`]; other than zero ends the walk after
-    /// it.
+    /// The first object reported is the program itself [`dl_iterate_phdr(3)`]; a result other than zero ends the walk
+    /// after it.
     unsafe extern "C" fn release_segments(info: *mut libc::dl_phdr_info, _size: usize, _data: *mut c_void) -> c_int {
         // SAFETY: the loader hands out a valid description, whose headers stay as long as the object is loaded.
         let (base, headers) = unsafe {
@@ -41,8 +41,8 @@ mod pages {
         1
     }
 
-    /// Whether a segment is in memory as it is in the file. What is relocated belongs to a writable segment, also where
-    /// it is made read-only later, and would be lost.
+    /// Whether a segment in memory equals the file. Relocated data belongs to a writable segment, even if it is made
+    /// read-only later, and would be lost.
     fn is_unchanged(header: &libc::Elf64_Phdr) -> bool {
         header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0
     }
@@ -57,8 +57,8 @@ mod pages {
             return;
         };
         if bytes > 0 {
-            // SAFETY: these pages map a file privately and nobody has written to them, so the file has the same bytes,
-            // and the next access maps them again [madvise(2), MADV_DONTNEED]. A refusal changes nothing.
+            // SAFETY: these pages map a file privately and were never written, so the file has the same bytes, and the
+            // next access maps them again [madvise(2), MADV_DONTNEED]. A refusal changes nothing.
             unsafe {
                 libc::madvise(ptr::without_provenance_mut(address), bytes, libc::MADV_DONTNEED);
             }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn code_of_the_start_is_unmapped_and_comes_back_when_it_is_called() {
+    fn unmapped_code_comes_back_when_it_is_called() {
         let before = mapped_code().unwrap();
 
         release_program_pages();

@@ -1,8 +1,8 @@
-//! The PROXY protocol, versions 1 and 2: a proxy tells in front of a connection's bytes where its client is
+//! The PROXY protocol, versions 1 and 2: a proxy sends the address of its client before the connection's bytes
 //! [haproxy.org, proxy-protocol.txt].
 //!
-//! A header is believed only when it comes from a proxy that the listener names, and there it must be: whoever could
-//! send one could pass for anybody.
+//! A header is accepted only from a proxy that the listener names, and from it a header is required: any other sender
+//! could forge an address.
 
 mod network;
 #[cfg(test)]
@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 
 pub use network::{Network, NetworkError};
 
-/// Longest header that is taken, bytes. Version 1 ends at 107; version 2 is 52 bytes and what a proxy adds of its own,
-/// which the specification wants to fit into 536 in all.
+/// Longest accepted header, bytes. Version 1 ends at 107. Version 2 has 52 bytes and the proxy's own fields; the
+/// specification limits both to 536.
 pub const HEADER_MAX: usize = 4096;
 
 /// How far a header has arrived.
@@ -32,17 +32,17 @@ pub enum Progress {
 pub struct Header {
     /// Its length, bytes.
     pub length: usize,
-    /// Where the client is. `None` when the proxy speaks for itself, as in a health check, or does not know.
+    /// The client's address. `None` when the proxy speaks for itself, as in a health check, or does not know it.
     pub source: Option<SocketAddr>,
 }
 
 /// Why bytes are no header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
-    /// They begin with something else.
+    /// They begin with other bytes.
     #[error("it does not begin with a PROXY protocol header, which this listener expects from this network")]
     Missing,
-    /// They begin one that breaks the specification.
+    /// They begin a header that breaks the specification.
     #[error("its PROXY protocol header is malformed: {0}")]
     Malformed(&'static str),
     /// It is longer than any that is reasonable.
@@ -56,7 +56,7 @@ pub enum ProxyError {
 /// Whether these bytes are a header, begin one, or neither.
 ///
 /// # Errors
-/// With what is wrong. More bytes never mend it.
+/// With the fault. More bytes never change it.
 pub fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
     match Kind::of(bytes) {
         Kind::Unclear => Ok(Progress::Partial),
@@ -67,12 +67,12 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
 }
 
 /// A header of version 2 for a client at the first address that has connected to the second, both of one family;
-/// `None`, or two families, says that the proxy speaks for itself.
+/// `None`, or two families, means that the proxy speaks for itself.
 pub fn write_v2(addresses: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
     v2::write(addresses)
 }
 
-/// Whether these bytes begin a header, whatever follows; `None` as long as they do not tell.
+/// Whether these bytes begin a header; `None` as long as they are too few.
 pub fn begins_header(bytes: &[u8]) -> Option<bool> {
     match Kind::of(bytes) {
         Kind::Unclear => None,
@@ -81,7 +81,7 @@ pub fn begins_header(bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// What the first bytes tell.
+/// The kind of a header, by its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Unclear,

@@ -30,7 +30,7 @@ pub enum NetworkError {
     HostBits {
         /// The text.
         text: String,
-        /// What it probably means.
+        /// The network that was probably intended.
         network: Network,
     },
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_says_what_to_write() {
+    fn an_invalid_network_is_refused_with_a_fix() {
         for (text, part) in [
             ("", "such as 10.0.0.0/8"),
             ("10.0.0/8", "is no network"),

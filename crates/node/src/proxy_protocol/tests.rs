@@ -32,7 +32,7 @@ fn ipv6() -> Vec<u8> {
 fn version_1() {
     let line = b"PROXY TCP4 192.0.2.1 198.51.100.7 56789 1883\r\n";
     assert_eq!(complete(line), (line.len(), Some("192.0.2.1:56789".into())));
-    assert_eq!(complete(&[&line[..], b"\x10\x00"].concat()).0, line.len(), "what follows is not looked at");
+    assert_eq!(complete(&[&line[..], b"\x10\x00"].concat()).0, line.len(), "later bytes are not read");
     let line = b"PROXY TCP6 2001:db8::1 ::9 1234 1883\r\n";
     assert_eq!(complete(line), (line.len(), Some("[2001:db8::1]:1234".into())));
     let line = b"PROXY TCP6 ::ffff:192.0.2.1 ::9 0 1883\r\n";
@@ -75,7 +75,7 @@ fn version_1_malformed() {
 fn version_2() {
     assert_eq!(complete(&v2(0x21, 0x11, &IPV4)), (28, Some("192.0.2.1:56789".into())));
     assert_eq!(complete(&v2(0x21, 0x21, &ipv6())), (52, Some("[2001:db8::1]:1234".into())));
-    // With something of the proxy's own behind the addresses.
+    // With a field of the proxy's own after the addresses.
     let more = [&IPV4[..], &[0x02, 0, 1, b'h']].concat();
     assert_eq!(complete(&v2(0x21, 0x11, &more)), (32, Some("192.0.2.1:56789".into())));
     assert_eq!(complete(&v2(0x20, 0x11, &IPV4)), (28, None), "a health check");
@@ -143,7 +143,7 @@ proptest! {
         prop_assert_eq!(parse(&[bytes, tail].concat()), expected);
     }
 
-    /// What is refused stays refused, and what is complete stays complete, whatever follows.
+    /// A refused or complete header stays so, whatever bytes are added.
     #[test]
     fn more_bytes_never_change_a_verdict(
         start in prop_oneof![Just(&b"PROXY "[..]), Just(&v2::SIGNATURE[..]), Just(&b""[..])],

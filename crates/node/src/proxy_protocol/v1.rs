@@ -27,7 +27,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
 }
 
 fn source(text: &str) -> Result<Option<SocketAddr>, ProxyError> {
-    // What follows UNKNOWN is to be ignored.
+    // The rest after UNKNOWN is to be ignored.
     if text == "UNKNOWN" || text.starts_with("UNKNOWN ") {
         return Ok(None);
     }

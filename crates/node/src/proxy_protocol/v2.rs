@@ -23,7 +23,7 @@ const UNIX_LEN: usize = 216;
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
     let fixed: Option<&[u8; FIXED]> = bytes.first_chunk();
-    // What is there already is judged at once.
+    // A wrong field is refused as soon as it is received.
     if let Some(command) = bytes.get(12)
         && ![LOCAL, PROXY].contains(command)
     {
@@ -60,7 +60,7 @@ fn source(family: u8, body: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// A header: where the client is and what it has connected to, both of one family, or that the proxy speaks for itself.
+/// A header: the addresses of the client and of its target, both of one family, or none if the proxy speaks for itself.
 pub(super) fn write(addresses: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
     let mut header = SIGNATURE.to_vec();
     let (command, family, body) = match addresses {

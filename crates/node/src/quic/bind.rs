@@ -9,7 +9,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::limits::SOCKET_BUFFER_BYTES;
 
-/// A bound socket, and what the system offers with it.
+/// A bound socket, and the offload features of the system for it.
 pub(crate) struct BoundSocket {
     pub socket: UdpSocket,
     pub state: UdpSocketState,

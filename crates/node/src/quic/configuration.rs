@@ -1,4 +1,4 @@
-//! What QUIC is told: limits of connections, keys of tokens, and the certificates of a listener.
+//! The configuration of QUIC: limits of connections, keys of tokens, and the certificates of a listener.
 
 use std::sync::Arc;
 
@@ -14,31 +14,32 @@ use super::limits::{
     CONNECTION_ID_BYTES, CRYPTO_BUFFER_BYTES, IDLE_TIMEOUT_MS, RECEIVE_WINDOW_BYTES, SEND_WINDOW_BYTES,
 };
 
-/// The key with which the addresses of clients are proved. It outlives a reload of certificates, so that nobody who is
-/// about to prove an address has to begin anew.
+/// The key that validates the addresses of clients. It outlives a reload of certificates, so that a validation in
+/// progress need not begin again.
 pub(super) fn token_key() -> Result<Arc<dyn HandshakeTokenKey>, ring::error::Unspecified> {
     let mut secret = [0; 64];
     SystemRandom::new().fill(&mut secret)?;
     Ok(Arc::new(hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&secret)))
 }
 
-/// What all endpoints have: packets that belong to nobody are answered by a reset that needs no state.
+/// The settings of all endpoints: packets of unknown connections are answered by a stateless reset.
 pub(super) fn endpoint() -> Arc<EndpointConfig> {
     let mut config = EndpointConfig::default();
     config.cid_generator(connection_ids);
     Arc::new(config)
 }
 
-/// Connection ids of which all bytes are random. By default only three are: with 10,000 clients, who have several ids
-/// each, one in two hundred that prove their address would be given the id of another client, and never get an answer.
+/// Connection ids whose bytes are all random. By default only three are: with 10,000 clients, who have several ids
+/// each, one in two hundred of those that validate their address would be given the id of another client, and never get
+/// an answer.
 fn connection_ids() -> Box<dyn ConnectionIdGenerator> {
     Box::new(RandomConnectionIdGenerator::new(CONNECTION_ID_BYTES))
 }
 
-/// What new connections get with these certificates.
+/// The settings of new connections with these certificates.
 ///
 /// # Errors
-/// When TLS 1.3 with its mandatory cipher suite is not among what the listener speaks.
+/// When the listener does not allow TLS 1.3 with its mandatory cipher suite.
 pub(super) fn server(
     tls: &Arc<rustls::ServerConfig>,
     token_key: &Arc<dyn HandshakeTokenKey>,
@@ -49,7 +50,7 @@ pub(super) fn server(
     Ok(Arc::new(config))
 }
 
-/// One stream that the client opens, and nothing else: no stream in one direction, no datagrams of QUIC.
+/// One stream that the client opens, and nothing else: no unidirectional streams, no QUIC datagrams.
 fn transport() -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport

@@ -1,7 +1,7 @@
 //! A QUIC connection with its one stream, as a transport of MQTT [MQTT over QUIC, single stream mode].
 //!
-//! It belongs to the shard that is home to its client, like a socket. Its endpoint keeps no more than the way to it,
-//! and learns of its end when it is dropped.
+//! It belongs to the home shard of its client, like a socket. Its endpoint keeps only the routing to it, and is
+//! informed of its end when it is dropped.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const ENDED: VarInt = VarInt::from_u32(0);
 /// Code of a connection that the server has ended; the text and the DISCONNECT packet say why.
 const CLOSED_BY_SERVER: VarInt = VarInt::from_u32(1);
 
-/// Why a connection ended by itself, in words.
+/// Why a connection failed, in words.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum QuicFailure {
     /// Before it was established.
@@ -44,19 +44,19 @@ pub(crate) struct Quic {
     /// The stream that the client has opened.
     pub(super) stream: Option<StreamId>,
     phase: Phase,
-    /// Nothing more comes from the client than what has arrived.
+    /// The client has ended its stream.
     pub(super) ended: bool,
-    /// What the end has to be told as.
+    /// The failure that is to be reported.
     pub(super) failure: Option<QuicFailure>,
     /// Where the client was when it was looked at last.
     peer: SocketAddr,
-    /// What the client is told when the connection is dropped.
+    /// The close code and reason for the client when the connection is dropped.
     goodbye: (VarInt, &'static str),
     /// Datagrams that the socket has not taken.
     unsent: Option<Box<(Transmit, Vec<u8>)>>,
     /// When its timers are worked off next, as the shard has noted it.
     pub(super) due: Millis,
-    /// Whether it is among those that are looked at when this turn ends.
+    /// Whether it is to be processed at the end of this turn.
     pub(super) touched: bool,
 }
 
@@ -66,10 +66,10 @@ enum Phase {
     Open,
 }
 
-/// What has happened to a connection since it was asked last.
+/// The events of a connection since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct News {
-    /// There may be something to read, or an end to be found.
+    /// Input, or the end of the stream, may be available.
     pub readable: bool,
     /// Output is taken again.
     pub writable: bool,
@@ -86,7 +86,7 @@ pub(super) enum Flushed {
     All,
     /// There is more than one turn sends.
     More,
-    /// The socket takes nothing at the moment.
+    /// The socket would block.
     Blocked,
 }
 
@@ -136,7 +136,7 @@ impl Quic {
         self.ended
     }
 
-    /// What the client is told when the connection ends, beside the DISCONNECT packet.
+    /// Sets the close code for the client, beside the DISCONNECT packet.
     pub(crate) fn close(&mut self, reason: Reason) {
         self.goodbye = match reason {
             Reason::NormalDisconnect | Reason::DisconnectWithWill => (ENDED, ""),
@@ -144,20 +144,20 @@ impl Quic {
         };
     }
 
-    /// Says that nothing more comes, behind all output.
+    /// Ends the stream, after all output.
     pub(crate) fn finish(&mut self) {
         if let Some(stream) = self.stream {
-            // A stream that the client has stopped takes no end, and needs none.
+            // A stream that the client has stopped accepts no end, and needs none.
             let _ = self.connection.send_stream(stream).finish();
         }
     }
 
-    /// Hands the connection what its endpoint has for it.
+    /// Processes an event from the endpoint.
     pub(super) fn handle_event(&mut self, event: ConnectionEvent) {
         self.connection.handle_event(event);
     }
 
-    /// Takes note of what has happened.
+    /// Processes the events of the connection.
     pub(super) fn news(&mut self) -> News {
         let mut news = News::default();
         while let Some(event) = self.connection.poll() {
@@ -210,7 +210,7 @@ impl Quic {
         };
     }
 
-    /// Sends what may be sent now, a bounded part of it.
+    /// Sends packets as far as allowed now, at most a bounded number.
     pub(super) fn flush(&mut self, now: Instant, room: &mut Vec<u8>, sends: &mut u64) -> Flushed {
         if let Some(unsent) = self.unsent.take() {
             if self.endpoint.send(&unsent.0, &unsent.1) == Sent::Blocked {
@@ -234,7 +234,7 @@ impl Quic {
         Flushed::More
     }
 
-    /// Tells the endpoint what it has to know, except for the end, which is told once and last.
+    /// Sends the endpoint its pending events, except for the end, which is sent once and last.
     pub(super) fn tell_endpoint(&mut self) {
         let mut events = Vec::new();
         while let Some(event) = self.connection.poll_endpoint_events() {
@@ -247,7 +247,7 @@ impl Quic {
         }
     }
 
-    /// What the handshake has established, and who the client is by the listener's rule.
+    /// The result of the handshake, and the client's identity by the listener's rule.
     pub(crate) fn facts(&self, settings: &TlsSettings) -> Option<TlsFacts> {
         let session = self.connection.crypto_session();
         let data = session.handshake_data()?.downcast::<HandshakeData>().ok()?;
@@ -271,7 +271,7 @@ impl Drop for Quic {
             let (code, text) = self.goodbye;
             self.connection.close(now, code, Bytes::from_static(text.as_bytes()));
         }
-        // One that has failed owes the client its last word, too: in a handshake no reset would tell.
+        // A failed connection owes the client its close packet, too: during a handshake no reset would inform it.
         if let Some(transmit) = self.connection.poll_transmit(now, 1, &mut room) {
             // When it is lost, a reset answers the client's next packet.
             let _ = self.endpoint.send(&transmit, &room);

@@ -43,15 +43,15 @@ impl QuicSocket {
     }
 }
 
-/// What one datagram has come to.
+/// The result of one datagram.
 pub(super) enum Arrived {
     /// It is for a connection.
     Event(ConnectionHandle, ConnectionEvent),
-    /// Somebody wants a connection.
+    /// A request for a connection.
     Incoming(Incoming),
 }
 
-/// Room for what one system call receives. The pages are the process's only once they were written to.
+/// Buffer for the datagrams of one system call. Its pages take memory only once they were written to.
 pub(super) struct ReceiveRoom {
     bytes: Box<[u8]>,
     metas: [RecvMeta; RECEIVE_BATCH],
@@ -82,7 +82,7 @@ pub(crate) struct QuicEndpoint {
 }
 
 impl QuicEndpoint {
-    /// Makes a socket speak QUIC.
+    /// Creates an endpoint on a socket.
     ///
     /// # Errors
     /// When the certificates or the system's randomness cannot be used.
@@ -104,8 +104,7 @@ impl QuicEndpoint {
         registry.register(&mut SourceFd(&fd), token, Interest::READABLE)
     }
 
-    /// Receives once and works the datagrams off; what has to be answered without a connection is. Returns how many
-    /// there were.
+    /// Receives once and processes the datagrams; answers those that need no connection. Returns their number.
     pub(super) fn receive(&mut self, room: &mut ReceiveRoom, arrived: &mut Vec<Arrived>) -> io::Result<usize> {
         let mut buffers = room.bytes.chunks_mut(RECEIVE_BUFFER_BYTES).map(IoSliceMut::new);
         let mut buffers: [IoSliceMut<'_>; RECEIVE_BATCH] =
@@ -130,12 +129,12 @@ impl QuicEndpoint {
         Ok(count)
     }
 
-    /// Sends what needs no connection; a socket that takes nothing loses it, and who is answered asks again.
+    /// Sends a packet that belongs to no connection. If the socket would block it is lost, and the peer asks again.
     fn answer(&self, transmit: &Transmit, contents: &[u8]) {
         let _ = self.shared.send(transmit, contents);
     }
 
-    /// Takes over certificates that were read again.
+    /// Uses certificates that were read again.
     pub(super) fn follow_certificates(&mut self) {
         let certificates = self.tls.configuration();
         if Arc::ptr_eq(&certificates, &self.certificates) {
@@ -143,7 +142,7 @@ impl QuicEndpoint {
         }
         match configuration::server(&certificates, &self.token_key) {
             Ok(server) => self.endpoint.set_server_config(Some(server)),
-            Err(error) => tracing::error!(error, "QUIC goes on with its former certificates"),
+            Err(error) => tracing::error!(error, "QUIC keeps its former certificates"),
         }
         self.certificates = certificates;
     }
@@ -157,7 +156,7 @@ impl QuicEndpoint {
     /// Begins a connection.
     ///
     /// # Errors
-    /// When what the client has sent so far begins none.
+    /// When the client's packets so far begin no connection.
     pub(super) fn accept(
         &mut self,
         incoming: Incoming,
@@ -180,7 +179,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Lets a client prove its address. Nothing is kept for it.
+    /// Makes a client validate its address, without state for it.
     pub(super) fn ask_for_proof(&mut self, incoming: Incoming) {
         let mut answer = Vec::new();
         match self.endpoint.retry(incoming, &mut answer) {
@@ -189,7 +188,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Tells a client that it is not taken.
+    /// Refuses a connection.
     pub(super) fn refuse(&mut self, incoming: Incoming) {
         let mut answer = Vec::new();
         let transmit = self.endpoint.refuse(incoming, &mut answer);
@@ -216,7 +215,7 @@ impl QuicEndpoint {
         }
     }
 
-    /// Takes what a connection has to tell; returns what it has to be told in turn.
+    /// Processes an event of a connection; returns the endpoint's answer to it.
     pub(super) fn take_notice(&mut self, handle: ConnectionHandle, event: EndpointEvent) -> Option<ConnectionEvent> {
         self.shard_of(handle)?;
         if event.is_drained() {

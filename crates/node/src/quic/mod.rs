@@ -2,10 +2,10 @@
 //! home.
 //!
 //! A socket belongs to one shard, like every listener. Its [`QuicEndpoint`] finds the connection of a datagram by the
-//! connection id, so that a client may change its address, and hands what arrived to the shard that has the connection;
-//! nothing is decrypted there. The connection itself, a [`Quic`] with keys, streams and timers, moves to its client's
-//! home after CONNECT, as a socket does, and sends from there through the same UDP socket. `docs/quic.md` says why, and
-//! what each limit is for.
+//! connection id, so that a client may change its address, and passes the datagram to the shard that has the
+//! connection, without decrypting it. The connection itself, a [`Quic`] with keys, streams and timers, moves to its
+//! client's home after CONNECT, as a socket does, and sends from there through the same UDP socket. `docs/quic.md` has
+//! the reasons, and the purpose of each limit.
 
 mod bind;
 mod configuration;

@@ -1,4 +1,4 @@
-//! What arrives on a shard: datagrams from its sockets and from other shards, notices of connections, and time.
+//! QUIC input of a shard: datagrams from its sockets and from other shards, events of connections, and timers.
 
 use std::io;
 use std::time::Instant;
@@ -17,12 +17,12 @@ use crate::shard::Shard;
 use crate::shard::table::Flags;
 use crate::transport::Transport;
 
-/// What one reception from a socket has gathered for later.
+/// The results of one reception from a socket.
 #[derive(Default)]
 struct Gathered {
-    /// Connections of this shard that something arrived for.
+    /// Connections of this shard that got datagrams.
     here: Vec<QuicId>,
-    /// What is for other shards, by their number.
+    /// Events for other shards, by their number.
     elsewhere: Vec<Vec<(ConnectionHandle, ConnectionEvent)>>,
     /// Handshakes begun for clients whose address is not proved.
     unproved: usize,
@@ -42,7 +42,7 @@ impl Shard {
         }
     }
 
-    /// Something happened at a UDP socket; says whether the token is one.
+    /// Handles readiness of a UDP socket; returns whether the token is one.
     pub(crate) fn take_quic_readiness(&mut self, token: Token, event: &Readiness) -> bool {
         let Some(number) = number_of(token) else { return false };
         if event.is_readable()
@@ -137,7 +137,7 @@ impl Shard {
         }
     }
 
-    /// Hands other shards what is for their connections.
+    /// Passes events to the shards of their connections.
     fn pass_on(&mut self, position: usize, elsewhere: Vec<Vec<(ConnectionHandle, ConnectionEvent)>>) {
         let Some(endpoint) = self.quic.endpoints.get(position) else { return };
         for ((shard, inbox), events) in (0..).map(ShardId).zip(&self.inboxes).zip(elsewhere) {
@@ -146,8 +146,8 @@ impl Shard {
         }
     }
 
-    /// Somebody wants a connection. It is taken when its address need not be proved, or is, and nothing else is in the
-    /// way.
+    /// A request for a connection. It is accepted when its address is validated or need not be, and no limit is
+    /// reached.
     fn take_incoming(&mut self, position: usize, incoming: Incoming, hurried: bool) {
         let address = incoming.remote_address().ip();
         let full = self.is_full() && !self.make_room();
@@ -164,7 +164,7 @@ impl Shard {
             return;
         }
         let Some((_, slot)) = endpoint.tls.begin() else {
-            // Not refused: the client tries again by itself, and finds a place.
+            // Not refused: the client retries, and is accepted later.
             self.counters.quic_deferred += 1;
             endpoint.forget(incoming);
             return;
@@ -197,13 +197,13 @@ impl Shard {
         }
     }
 
-    /// What arrived at another shard's socket.
+    /// Events from another shard's socket.
     pub(crate) fn take_quic_batch(&mut self, batch: QuicBatch) {
         let (endpoint, events) = batch.open();
         let mut here = Vec::new();
         for (handle, event) in events {
             let id = QuicId { endpoint, handle };
-            // What comes for a connection that has ended meanwhile is nobody's.
+            // An event for a connection that has ended meanwhile is dropped.
             let Some((quic, _)) = self.quic(id) else { continue };
             quic.handle_event(event);
             if here.last() != Some(&id) {
@@ -216,7 +216,7 @@ impl Shard {
         }
     }
 
-    /// What a connection tells its socket's shard.
+    /// An event of a connection for the shard of its socket.
     pub(crate) fn take_quic_notice(&mut self, notice: QuicNotice) {
         let QuicNotice { endpoint: number, handle, events } = notice;
         for event in events {
@@ -253,7 +253,7 @@ impl Shard {
         }
     }
 
-    /// Carries out what has happened to a connection.
+    /// Handles the events of a connection.
     fn take_quic_news(&mut self, id: QuicId) {
         let Some((quic, owner)) = self.quic(id) else { return };
         let news = quic.news();
@@ -285,7 +285,7 @@ impl Shard {
         }
         let Some(flags) = self.table.flags(key) else { return };
         if news.ended && flags.has(Flags::CLOSING) {
-            // Nothing of what waits can leave any more.
+            // Pending output can no longer be sent.
             self.lose(key);
         } else if news.readable || news.ended {
             self.become_readable(key);

@@ -1,4 +1,4 @@
-//! What leaves a shard at the end of its turn, and how connections come to a shard and leave it.
+//! QUIC output at the end of a shard's turn, and connections that change their shard.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,8 +12,8 @@ use super::shared::{EndpointShared, QuicId};
 use super::state::{Owner, token_of};
 use crate::shard::Shard;
 
-/// A timer further away than this is left where it is when it moves on, milliseconds: one that comes too early does no
-/// harm, and the silence of a connection that is in use is measured anew with each datagram.
+/// A timer further away than this is not moved when its deadline moves on, milliseconds. An early timer does no harm,
+/// and the idle timeout of a connection in use restarts with each datagram.
 const FAR_AWAY_MS: u64 = 10_000;
 
 impl Shard {
@@ -26,7 +26,7 @@ impl Shard {
         }
     }
 
-    /// Sends what connections have to send, each a bounded part of it, and notes their timers.
+    /// Sends the packets of connections, a bounded number of each, and notes their timers.
     pub(crate) fn flush_quic(&mut self) {
         if self.quic.touched.is_empty() {
             return;
@@ -67,7 +67,7 @@ impl Shard {
         self.quic.room = room;
     }
 
-    /// A connection is somebody's on this shard from now on.
+    /// The connection has an owner on this shard from now on.
     pub(crate) fn own_quic(&mut self, id: QuicId, owner: Owner) {
         self.quic.owners.insert(id, owner);
         self.touch_quic(id);
@@ -82,7 +82,7 @@ impl Shard {
         quic.touched = false;
     }
 
-    /// A connection goes to the home of its client: what arrives for it follows it.
+    /// A connection moves to the home of its client: its datagrams follow it.
     pub(crate) fn redirect_quic(&mut self, quic: &mut Quic, home: ShardId) {
         self.disown_quic(quic);
         let id = quic.id();
@@ -94,8 +94,8 @@ impl Shard {
         }
     }
 
-    /// Asks the poller to report a socket that takes output again, beside what it reports already. It is asked for only
-    /// while needed: a UDP socket reports it after every datagram that has left.
+    /// Asks the poller to report a socket that becomes writable, beside its other events. Only while needed: a UDP
+    /// socket reports it after every sent datagram.
     fn wait_to_send(&mut self, endpoint: Arc<EndpointShared>) {
         let number = endpoint.number;
         if self.quic.waited_for.iter().any(|waited| waited.number == number) {

@@ -1,4 +1,5 @@
-//! What the shard of a UDP socket shares with the shards of its connections: the socket to send with, and the way back.
+//! State that the shard of a UDP socket shares with the shards of its connections: the socket, and the queue of events
+//! for the endpoint.
 
 use std::fmt;
 use std::io;
@@ -21,26 +22,26 @@ pub(crate) struct QuicId {
     pub handle: ConnectionHandle,
 }
 
-/// What arrived for connections whose clients have their home on another shard, in order.
+/// Datagrams for connections whose clients have their home on another shard, in order.
 pub(crate) struct QuicBatch {
     endpoint: Arc<EndpointShared>,
     to: ShardId,
     events: Vec<(ConnectionHandle, ConnectionEvent)>,
 }
 
-/// What a connection tells its endpoint, wherever its home is.
+/// Events of a connection for its endpoint.
 pub(crate) struct QuicNotice {
     pub endpoint: u16,
     pub handle: ConnectionHandle,
     pub events: Vec<EndpointEvent>,
 }
 
-/// What became of datagrams.
+/// The outcome of sending datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// They are on their way, or lost as on any network.
     Gone,
-    /// The socket takes nothing at the moment.
+    /// The socket would block.
     Blocked,
 }
 
@@ -94,13 +95,12 @@ impl EndpointShared {
         self.state.recv((&self.socket).into(), buffers, metas)
     }
 
-    /// Tells the endpoint what a connection has for it.
+    /// Sends events of a connection to the endpoint.
     pub(super) fn tell(&self, handle: ConnectionHandle, events: Vec<EndpointEvent>) {
         self.home.send(ToShard::QuicNotice(Box::new(QuicNotice { endpoint: self.number, handle, events })));
     }
 
-    /// Puts what arrived before the shard of its connections. Returns how many were dropped because the shard has too
-    /// many waiting.
+    /// Sends datagrams to the shard of their connections. Returns how many were dropped because too many wait there.
     pub(super) fn pass_on(
         self: &Arc<Self>,
         to: ShardId,
@@ -135,7 +135,7 @@ impl EndpointShared {
 }
 
 impl QuicBatch {
-    /// The number of the socket, and what arrived.
+    /// The number of the socket, and the datagrams.
     pub(super) fn open(mut self) -> (u16, Vec<(ConnectionHandle, ConnectionEvent)>) {
         let events = std::mem::take(&mut self.events);
         self.settle(events.len());

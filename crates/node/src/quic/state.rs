@@ -1,5 +1,4 @@
-//! What a shard knows of QUIC: its sockets, and the connections whose clients have their home here, by whichever
-//! socket.
+//! A shard's state of QUIC: its sockets, and the connections whose clients have their home here, on any socket.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,7 +21,7 @@ pub(crate) enum Owner {
     Relay(RelayKey),
 }
 
-/// The tokens of UDP sockets come behind those of listeners.
+/// The tokens of UDP sockets follow those of listeners.
 const FIRST_TOKEN: usize = RESERVED_INDEX as usize + 512;
 
 /// The token of a UDP socket.
@@ -45,11 +44,11 @@ pub(crate) struct QuicState {
     pub(super) owners: HashMap<QuicId, Owner>,
     /// When their timers are worked off.
     timers: BTreeSet<(Millis, QuicId)>,
-    /// Connections that may have something to send.
+    /// Connections that may have packets to send.
     pub(super) touched: Vec<QuicId>,
-    /// Connections whose socket takes nothing.
+    /// Connections whose socket would block.
     pub(super) stuck: Vec<QuicId>,
-    /// Sockets that this shard waits to write to, its own and those of others.
+    /// Sockets that this shard waits to write to, its own and other shards'.
     pub(super) waited_for: Vec<Arc<EndpointShared>>,
     pub(super) receive_room: Option<Box<ReceiveRoom>>,
     pub(super) arrived: Vec<Arrived>,
@@ -68,7 +67,7 @@ impl QuicState {
         self.endpoints.iter_mut().find(|endpoint| endpoint.shared.number == number)
     }
 
-    /// Notes when a connection's timers are due, in place of what was noted before.
+    /// Sets the deadline of a connection's timers, in place of the former one.
     pub(super) fn set_timer(&mut self, id: QuicId, before: Millis, due: Millis) {
         if before != Millis::NEVER {
             self.timers.remove(&(before, id));
@@ -92,7 +91,7 @@ impl QuicState {
         self.timers.first().map_or(Millis::NEVER, |(at, _)| *at)
     }
 
-    /// Whether there is something to do at once.
+    /// Whether there is work to do at once.
     pub(crate) fn is_busy(&self, serving: bool) -> bool {
         !self.touched.is_empty() || (serving && self.has_datagrams())
     }

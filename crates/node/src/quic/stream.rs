@@ -19,7 +19,7 @@ enum Stop {
 }
 
 impl Quic {
-    /// Reads once into `buffer`, as far as it goes.
+    /// Reads once into `buffer`.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Input {
         let (filled, stop) = self.fill(buffer);
         if stop == Stop::End {
@@ -27,7 +27,7 @@ impl Quic {
         }
         let full = filled == buffer.len();
         match filled {
-            // What ended after these bytes is found by the next read, which nothing else would cause.
+            // The end after these bytes is found by the next read, which no other event would cause.
             1.. => Input::Bytes { payload: 0..filled, full: full || self.ended },
             0 if !self.ended => Input::Blocked,
             0 => match self.failure.take() {
@@ -54,7 +54,7 @@ impl Quic {
                     filled += chunk.bytes.len();
                 }
                 Err(ReadError::Blocked) => break,
-                // The end of the stream, or its reset: what comes is at its end either way.
+                // The end of the stream, or its reset: there is no more input in both cases.
                 Ok(None) | Err(ReadError::Reset(_)) => {
                     stop = Stop::End;
                     break;

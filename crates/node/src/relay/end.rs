@@ -1,4 +1,4 @@
-//! One end of a relay: a transport and what waits to be written to it.
+//! One end of a relay: a transport and its pending output.
 
 use mio::event::Event as Readiness;
 use mio::{Registry, Token};
@@ -14,29 +14,29 @@ use crate::transport::{Input, Transport, Wrote};
 pub(super) struct End {
     transport: Transport,
     output: Output,
-    /// There may be something to read.
+    /// The transport may be readable.
     readable: bool,
     /// The peer has closed its side: read on until that is all there is.
     peer_closed: bool,
-    /// Nothing more comes from it.
+    /// Its input has ended.
     ended: bool,
     /// It takes no output until it reports that it does.
     blocked: bool,
     /// The poller knows that it is blocked.
     shown_blocked: bool,
-    /// The transport has been told to say goodbye.
+    /// The transport is closing its output.
     closing: bool,
-    /// Nothing more goes to it.
+    /// Its output has ended.
     shut: bool,
 }
 
 impl End {
-    /// An end that may have been sent something already.
+    /// An end that may be readable already.
     pub(super) fn of(transport: Transport) -> Self {
         Self::with_output(transport, Output::default())
     }
 
-    /// The same with something to be written first.
+    /// The same with pending output.
     pub(super) fn with_output(transport: Transport, output: Output) -> Self {
         Self {
             transport,
@@ -51,7 +51,7 @@ impl End {
         }
     }
 
-    /// Takes note of what the poller says.
+    /// Handles readiness from the poller.
     pub(super) fn note(&mut self, event: &Readiness) {
         self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
         self.peer_closed |= event.is_read_closed() || event.is_error();
@@ -60,7 +60,7 @@ impl End {
         }
     }
 
-    /// Takes note of what a QUIC connection says.
+    /// Handles the events of a QUIC connection.
     pub(super) fn note_news(&mut self, news: News) {
         self.readable |= news.readable || news.ended;
         self.peer_closed |= news.ended;
@@ -71,24 +71,24 @@ impl End {
         &mut self.transport
     }
 
-    /// Nothing can be done with it any more.
+    /// The transport has failed.
     pub(super) fn fail(&mut self) {
         self.ended = true;
         self.shut = true;
         self.output = Output::default();
     }
 
-    /// Whether nothing more comes from it.
+    /// Whether its input has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether nothing more comes from it or goes to it.
+    /// Whether its input and output have ended.
     pub(super) fn is_over(&self) -> bool {
         self.ended && self.shut
     }
 
-    /// Adapts what the poller reports after output was blocked, or is no longer.
+    /// Adapts the poller's interest after output was blocked, or is no longer.
     pub(super) fn show_blocked(&mut self, registry: &Registry, token: Token) {
         if self.blocked != self.shown_blocked && !self.shut {
             self.shown_blocked = self.blocked;
@@ -102,7 +102,7 @@ impl End {
         !self.output.is_empty() || self.transport.is_waiting()
     }
 
-    /// Writes what waits, as far as the transport takes it.
+    /// Writes pending output, as far as the transport accepts it.
     fn flush(&mut self, buffer: &mut [u8]) {
         while !self.blocked && !self.shut && self.has_output() {
             match self.transport.write(Some(&mut self.output), buffer) {
@@ -118,14 +118,14 @@ impl End {
         }
     }
 
-    /// Sends something behind all output, which is then the last.
+    /// Appends the last bytes of the output.
     pub(super) fn end_with(&mut self, last: &[u8]) {
         if !self.shut {
             self.output.append(last);
         }
     }
 
-    /// Says that nothing more comes, behind all output.
+    /// Ends the output.
     fn finish(&mut self, buffer: &mut [u8]) {
         if !self.closing {
             self.closing = true;
@@ -139,9 +139,9 @@ impl End {
     }
 }
 
-/// Carries bytes from one end to the other: one read, if the other has nothing waiting. Says whether there is more to
-/// do at once. `last` looks at what is read, and says how much of it is carried and what comes behind it when that is
-/// to be the last.
+/// Moves bytes from one end to the other: one read, if the other has no pending output. Returns whether there is more
+/// to do at once. `last` inspects the bytes read; to end the stream it returns how many of them are moved, and the
+/// bytes that follow as the last ones.
 pub(super) fn carry(
     from: &mut End,
     to: &mut End,
@@ -178,7 +178,7 @@ pub(super) fn carry(
     from.readable && !from.ended && (!to.has_output() || to.shut)
 }
 
-/// What goes to an end that takes nothing any more is thrown away. Says whether these were the last bytes for it.
+/// Bytes for an end whose output has ended are dropped. Returns whether these were the last bytes for it.
 fn append(
     to: &mut End,
     buffer: &[u8],

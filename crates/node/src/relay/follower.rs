@@ -5,16 +5,16 @@ use tidegate_mqtt::PacketType;
 /// Longest remaining length, bytes of its encoding ([MQTT 5.0, 1.5.5]).
 const LENGTH_BYTES: u8 = 4;
 
-/// What comes next in a stream of packets.
+/// The next field in a stream of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// The first byte of a packet.
     First,
-    /// A byte of the remaining length, so many of which have come.
+    /// A byte of the remaining length; `bytes` of it were read.
     Length { so_far: u32, bytes: u8 },
     /// So many bytes of the body, behind so many that have come.
     Body { left: u32, passed: u32 },
-    /// What came is no packet: nothing is known from there on.
+    /// The stream is not MQTT: packets cannot be followed from here on.
     Lost,
 }
 
@@ -52,7 +52,7 @@ impl Follower {
         (stop && self.is_between_packets()).then_some(at)
     }
 
-    /// Follows one byte, or what there is of a body; returns how many bytes that were.
+    /// Follows one byte, or the available part of a body; returns the number of bytes.
     fn step(&mut self, bytes: &[u8]) -> usize {
         let Some(&byte) = bytes.first() else { return 0 };
         match self.next {

@@ -1,6 +1,6 @@
-//! What a relay tells its client at the end: an MQTT 5 client is asked to use another server (0x9C), as those are that
-//! are at home here. It is said between two packets of the home, which a relay follows without keeping or changing
-//! them; where that place does not come in time the connection ends without it.
+//! The last packet of a relay to its client: an MQTT 5 client is asked to use another server (0x9C), like clients that
+//! are at home here. It is sent between two packets of the home, which a relay follows without keeping or changing
+//! them. If no such place comes in time, the connection ends without it.
 
 use tidegate_engine::Reason;
 use tidegate_mqtt::{Connect, Disconnect, Version, split_frame};
@@ -8,10 +8,10 @@ use tidegate_mqtt::{Connect, Disconnect, Version, split_frame};
 use super::end::{End, carry};
 use super::follower::Follower;
 
-/// How a client may be told.
+/// How a client can be informed.
 #[derive(Clone, Debug)]
 pub(super) enum Goodbye {
-    /// Not at all: it speaks an earlier version, or its CONNECT cannot be read here.
+    /// Not at all: it uses an earlier version, or its CONNECT cannot be read here.
     Never,
     /// By a DISCONNECT of at most so many bytes.
     Possible { max_packet: u32, home: Follower },
@@ -32,12 +32,12 @@ impl Goodbye {
         }
     }
 
-    /// Whether the client can be told.
+    /// Whether the client can be informed.
     pub(super) fn is_possible(&self) -> bool {
         matches!(self, Self::Possible { .. })
     }
 
-    /// Has the client told at the next end of a packet; says whether that is possible.
+    /// Requests the goodbye at the next end of a packet; returns whether that is possible.
     pub(super) fn begin(&mut self, reference: Option<&str>) -> bool {
         let Self::Possible { max_packet, home } = self else { return false };
         let reason = Reason::UseAnotherServer;
@@ -54,7 +54,7 @@ impl Goodbye {
         true
     }
 
-    /// Carries from the home to the client, up to the goodbye when that is due.
+    /// Moves bytes from the home to the client, up to the goodbye once it was requested.
     pub(super) fn carry(&mut self, home: &mut End, client: &mut End, buffer: &mut [u8]) -> bool {
         if let Self::Due { last, home: follower } = self
             && follower.is_between_packets()

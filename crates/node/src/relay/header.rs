@@ -1,11 +1,11 @@
-//! The header that tells a home where its client is: version 2 of the PROXY protocol.
+//! The header that informs a home of its client's address: version 2 of the PROXY protocol.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::observer::Peer;
 use crate::proxy_protocol::write_v2;
 
-/// The header for a client. One of this machine, or that is gone, has no address: the relay speaks for itself.
+/// The header for a client. Without an address (a local or vanished client) the relay speaks for itself.
 pub(super) fn of(peer: Peer) -> Vec<u8> {
     match peer {
         Peer::Address(source) => write_v2(Some((source, unspecified(source)))),

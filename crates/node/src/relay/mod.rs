@@ -1,8 +1,8 @@
 //! Relays: a client whose home is another orchestrator keeps its socket here, and its bytes go to its home and back.
 //!
-//! A relay has two ends with a buffer each, bounded by one read: an end is read only while the buffer of the other one
-//! is empty, so that whoever does not read holds back whoever sends. The home learns by a PROXY protocol header where
-//! the client is. Everything happens on the shard's poll.
+//! A relay has two ends with a buffer each, bounded by one read. An end is read only while the buffer of the other one
+//! is empty, so that a slow reader slows down the sender. A PROXY protocol header informs the home of the client's
+//! address. All work happens on the shard's poll.
 
 mod end;
 mod follower;
@@ -54,12 +54,12 @@ pub(crate) struct Pair {
     seat: Seat,
     /// Whether its last bytes have to leave by a deadline already.
     pub(super) ending: bool,
-    /// How the client may be told to use another server.
+    /// How the client can be asked to use another server.
     goodbye: Goodbye,
 }
 
 impl Pair {
-    /// Moves what can be moved, within one read for each direction; says whether there is more to do at once.
+    /// Moves bytes, at most one read for each direction; returns whether there is more to do at once.
     fn pump(&mut self, buffer: &mut [u8]) -> bool {
         let [client, home] = &mut self.ends;
         let more = [end::carry(client, home, buffer, |_| None), self.goodbye.carry(home, client, buffer)];
@@ -90,7 +90,7 @@ impl Shard {
     /// The engine wants a client to be relayed to a place.
     pub(crate) fn begin_relay(&mut self, client: ConnectionKey, place: u16) {
         let Some(at) = self.relay_to.get(usize::from(place)).copied().flatten() else {
-            self.fail_relay(client, "nobody has said where it takes relayed clients, or its name has no address");
+            self.fail_relay(client, "its address for relayed clients is unknown, or its name has no address");
             return;
         };
         let home = match TcpStream::connect(at) {
@@ -116,7 +116,7 @@ impl Shard {
         self.relays.set_deadline(self.now.monotonic, key, Stage::Connecting);
     }
 
-    /// A client is told that its home cannot be reached. The log hears of it now and then.
+    /// Informs a client that its home is unreachable. The log is rate-limited.
     fn fail_relay(&mut self, client: ConnectionKey, why: &str) {
         self.counters.relays_failed += 1;
         if let Some(times) = self.relays.unreachable.note(self.now.monotonic) {
@@ -125,7 +125,7 @@ impl Shard {
         self.engine.fail_relay(self.now, client, "the home of the client cannot be reached");
     }
 
-    /// Something happened at one end of a relay; says whether the token is one.
+    /// Handles readiness of one end of a relay; returns whether the token is one.
     pub(crate) fn take_relay_readiness(&mut self, token: Token, event: &Readiness) -> bool {
         let Some((key, side)) = self.relays.key_of(token) else { return RelayKey::is_relay(token) };
         match self.relays.get(key) {
@@ -140,7 +140,7 @@ impl Shard {
         true
     }
 
-    /// Something happened to the QUIC connection of a client that is relayed.
+    /// Handles the events of the QUIC connection of a relayed client.
     pub(crate) fn take_relay_news(&mut self, key: RelayKey, news: News) {
         let Some(Relay::Open(pair)) = self.relays.get(key) else { return };
         pair.ends[CLIENT].note_news(news);
@@ -153,7 +153,7 @@ impl Shard {
         let (client, at) = (*client, *at);
         let outcome = match home.take_error() {
             Ok(None) => home.peer_addr().map(|_| true).or_else(|error| {
-                // Not connected yet: the event was about something else.
+                // Not connected yet: the event was for another reason.
                 if error.kind() == std::io::ErrorKind::NotConnected { Ok(false) } else { Err(error) }
             }),
             Ok(Some(error)) | Err(error) => Err(error),
@@ -172,7 +172,7 @@ impl Shard {
     fn open_relay(&mut self, key: RelayKey, client: ConnectionKey) {
         let Some(Relay::Connecting { home, .. }) = self.relays.remove_for_now(key) else { return };
         let Some(bytes) = self.engine.leave_for_home(client) else {
-            // The client has gone meanwhile.
+            // The client has disconnected meanwhile.
             self.relays.free(key);
             return;
         };
@@ -187,7 +187,7 @@ impl Shard {
         let registered = flags.has(Flags::REGISTERED);
         let moved = if registered { transport.deregister(self.poll.registry()) } else { Ok(()) };
         let moved = moved.and_then(|()| transport.register(self.poll.registry(), key.token(CLIENT)));
-        // Small messages go at once; whether that can be set changes nothing else.
+        // Small messages are sent at once; a failure to set the option is harmless.
         let _ = home.set_nodelay(true);
         let ends = [End::of(transport), End::with_output(Transport::Tcp(home), output)];
         let mut pair = Box::new(Pair { ends, seat, ending: false, goodbye });
@@ -203,7 +203,7 @@ impl Shard {
         self.pump_relay(key);
     }
 
-    /// Moves what a relay has, and ends it when both ends are done.
+    /// Moves the pending bytes of a relay, and ends it when both ends are done.
     pub(crate) fn pump_relay(&mut self, key: RelayKey) {
         let Some(Relay::Open(pair)) = self.relays.get(key) else { return };
         let more = pair.pump(&mut self.buffer);
@@ -228,7 +228,7 @@ impl Shard {
         }
     }
 
-    /// Goes on with relays that had more to move than one turn allows.
+    /// Continues relays that had more to move than one turn allows.
     pub(crate) fn work_relays(&mut self) {
         for _ in 0..self.relays.ring.len() {
             let Some(key) = self.relays.ring.pop_front() else { break };
@@ -257,11 +257,10 @@ impl Shard {
         self.shortage.relieve();
     }
 
-    /// Ends up to so many relays that are not ending yet, and tells MQTT 5 clients what to use instead; returns how
-    /// many there were.
-    pub(crate) fn send_relayed_away(&mut self, limit: usize, whom: Evicted) -> usize {
+    /// Ends at most `limit` relays, and asks MQTT 5 clients to use another server; returns their number.
+    pub(crate) fn send_relayed_away(&mut self, limit: usize, clients: Evicted) -> usize {
         let reference = self.engine.drain_reference().map(str::to_owned);
-        let keys = self.relays.staying(limit, |pair| whom == Evicted::Everyone || pair.goodbye.is_possible());
+        let keys = self.relays.staying(limit, |pair| clients == Evicted::Everyone || pair.goodbye.is_possible());
         for key in &keys {
             if let Some(Relay::Open(pair)) = self.relays.get(*key)
                 && pair.goodbye.begin(reference.as_deref())

@@ -1,4 +1,4 @@
-//! The table of homes as a node is told it.
+//! The table of homes for a node.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tidegate_engine::Homes;
 /// Which partitions are served here, and how the homes of the others are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeHomes {
-    /// What engines are told.
+    /// The table for the engines.
     pub table: Arc<Homes>,
     /// Where each place takes relayed clients; `None` where that is not known.
     pub relays: Arc<[Option<SocketAddr>]>,

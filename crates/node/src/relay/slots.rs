@@ -10,8 +10,8 @@ use crate::listener::Shortage;
 use crate::shard::table::RESERVED_INDEX;
 use crate::transport::Transport;
 
-/// Tokens from this index on, up to the reserved ones, are those of relays: two for each. Engines number connections
-/// from 0, and never come so far.
+/// Tokens from this index on, up to the reserved ones, belong to relays: two for each. Engines number connections from
+/// 0, and never reach them.
 const FIRST_INDEX: u32 = 1 << 31;
 
 /// A relay. The generation keeps an event for an ended one from reaching its successor.
@@ -28,13 +28,13 @@ impl RelayKey {
         Token((u64::from(self.generation) << 32 | u64::from(index)) as usize)
     }
 
-    /// Whether a token is one of a relay, be it of an ended one.
+    /// Whether a token belongs to a relay, an ended one included.
     pub(crate) fn is_relay(token: Token) -> bool {
         (FIRST_INDEX..RESERVED_INDEX).contains(&(token.0 as u32))
     }
 }
 
-/// What a relay is to have done by its deadline.
+/// The step that a relay has to finish by its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Reached its home.
@@ -43,7 +43,7 @@ pub(crate) enum Stage {
     Ending,
 }
 
-/// By when a relay is to have done something.
+/// The deadline of a step.
 #[derive(Clone, Copy, Debug)]
 struct Deadline {
     at: Millis,
@@ -158,9 +158,9 @@ impl Relays {
         self.deadlines.front().map_or(Millis::NEVER, |deadline| deadline.at)
     }
 
-    /// The next relay that has not done in time what it was to do, and what that was.
+    /// The next relay that has missed its deadline, with the step.
     pub(crate) fn pop_due(&mut self, now: Millis) -> Option<(RelayKey, Stage)> {
-        // What was done in time leaves its deadline behind.
+        // A step that finished in time leaves its deadline behind.
         while self.deadlines.front().is_some_and(|deadline| deadline.at <= now || !self.is_awaited(deadline)) {
             let deadline = self.deadlines.pop_front()?;
             if self.is_awaited(&deadline) {
@@ -200,7 +200,7 @@ mod tests {
     use crate::admission::Seat;
 
     #[test]
-    fn a_relay_has_all_of_its_time_for_its_last_bytes_however_soon_it_ends() {
+    fn a_relay_always_has_its_full_time_for_its_last_bytes() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let end = || End::of(Transport::Tcp(TcpStream::connect(at).unwrap()));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_relays_are_nobody_elses() {
+    fn tokens_of_relays_are_distinct() {
         let key = RelayKey { slot: 7, generation: 3 };
         for side in [CLIENT, HOME] {
             assert!(RelayKey::is_relay(key.token(side)));

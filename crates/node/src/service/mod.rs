@@ -2,18 +2,26 @@
 //! clients elsewhere. All of it is bounded, and a shard waits for none of them.
 
 pub(crate) mod membership;
+pub(crate) mod observers;
+pub(crate) mod principals;
 pub(crate) mod records;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Instant;
 
-use tidegate_engine::{InnerPublication, Millis, Place, Reason, RecordTicket, ShardId, TenantId, partition_of};
+use tidegate_engine::{
+    InnerPublication, Millis, ObservedTicket, Observer, ObserverError, ObserverId, ObserverWindow, Place, Principal,
+    Reason, RetainedValue, ShardId, TenantId, partition_of,
+};
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::listener::Shortage;
-use crate::service::records::{RecordSink, ReportSink};
+use crate::service::observers::{NodeObservers, ObserverSink};
+use crate::service::principals::{Answered, NodePrincipals};
+use crate::service::records::TakenSink;
 use crate::shard::Shard;
 use crate::shard::inbox::{Admin, ToShard};
 
@@ -60,14 +68,26 @@ pub(crate) enum ServiceOrder {
     Ping { pings: Vec<Ping>, expires_at: Millis, answer: Sender<Vec<Option<Instant>>> },
     /// A new round of pings begins: acknowledgements of older ones are told no more.
     ForgetPings,
-    /// Publish this, and tell its number when it is taken.
-    PublishAwaited(Box<InnerPublication>, u64),
-    /// Tell messages for applications here from now on.
-    Records(Box<RecordSink>),
-    /// Tell what mobile nodes say of themselves here from now on.
-    Reports(Box<ReportSink>),
-    /// What became of a message for applications.
-    Recorded { ticket: RecordTicket, refused: Option<Reason> },
+    /// Publish this, which has come from a bus, and tell its number when it is taken.
+    PublishFromBus(Box<InnerPublication>, u64),
+    /// Register a principal.
+    AddPrincipal { number: u64, principal: Box<Principal>, answered: Answered, unanswered: Arc<AtomicUsize> },
+    /// Forget a principal.
+    RemovePrincipal { number: u64 },
+    /// Publish as a principal.
+    PublishAs { principal: u64, message: Box<InnerPublication>, number: u64 },
+    /// Say what is retained under a topic, if the principal may know.
+    ReadRetained { principal: Box<Principal>, topic: String, answer: Sender<Result<Option<RetainedValue>, Reason>> },
+    /// Tell here what has become of messages from a bus from now on.
+    TellTaken(Box<TakenSink>),
+    /// Begin to observe.
+    Observe { number: u64, observer: Box<Observer>, sink: ObserverSink, answer: Sender<Result<(), ObserverError>> },
+    /// Deliver the messages of an observer of the settings here from now on.
+    AttachObserver { observer: ObserverId, window: ObserverWindow, sink: ObserverSink },
+    /// Observe no more.
+    EndObserver { number: u64 },
+    /// What has become of a message at an observer.
+    Observed { ticket: ObservedTicket, refused: Option<Reason> },
     /// Send a client elsewhere, and answer whether there was one.
     SendElsewhere { tenant: TenantId, client_id: String, reference: String, answer: Sender<bool> },
 }
@@ -82,8 +102,9 @@ impl fmt::Debug for ServiceOrder {
 #[derive(Default)]
 pub(crate) struct Services {
     pongs: Option<(SyncSender<Pong>, ServiceWake)>,
-    pub(crate) records: Option<Box<RecordSink>>,
-    pub(crate) reports: Option<Box<ReportSink>>,
+    pub(crate) taken: Option<Box<TakenSink>>,
+    pub(crate) observers: NodeObservers,
+    pub(crate) principals: NodePrincipals,
     /// What services publish to names that are no topics of their own.
     pub(crate) misnamed: Shortage,
 }
@@ -110,16 +131,16 @@ impl NodeHandle {
 
     /// Publishes a message of the broker's own. It is on its way; a topic that is none is logged and dropped.
     pub fn publish_inner(&self, message: InnerPublication) {
-        self.publish_as(message, false);
+        self.order_publish(message, false);
     }
 
     /// The same for what every node of a cluster would say alike: the one that is the home of the topic's retained
     /// message does.
     pub fn publish_at_home(&self, message: InnerPublication) {
-        self.publish_as(message, true);
+        self.order_publish(message, true);
     }
 
-    fn publish_as(&self, message: InnerPublication, at_home: bool) {
+    fn order_publish(&self, message: InnerPublication, at_home: bool) {
         let shard = self.home(message.tenant, &message.topic);
         self.tell_services(shard, ServiceOrder::Publish { message: Box::new(message), at_home });
     }
@@ -217,10 +238,22 @@ impl Shard {
                 let _ = answer.send(pings.iter().map(ping).collect());
             }
             ServiceOrder::ForgetPings => self.engine.forget_pings(),
-            ServiceOrder::PublishAwaited(message, number) => self.publish_awaited(&message, number),
-            ServiceOrder::Records(sink) => self.services.records = Some(sink),
-            ServiceOrder::Reports(sink) => self.services.reports = Some(sink),
-            ServiceOrder::Recorded { ticket, refused } => self.engine.confirm_record(self.now, ticket, refused),
+            ServiceOrder::PublishFromBus(message, number) => self.publish_from_bus(*message, number),
+            ServiceOrder::AddPrincipal { number, principal, answered, unanswered } => {
+                self.add_principal(number, *principal, answered, unanswered);
+            }
+            ServiceOrder::RemovePrincipal { number } => self.remove_principal(number),
+            ServiceOrder::PublishAs { principal, message, number } => self.publish_as(principal, *message, number),
+            ServiceOrder::ReadRetained { principal, topic, answer } => {
+                let _ = answer.send(self.engine.retained_for(self.now, &principal, &topic));
+            }
+            ServiceOrder::TellTaken(sink) => self.services.taken = Some(sink),
+            ServiceOrder::Observe { number, observer, sink, answer } => {
+                let _ = answer.send(self.observe(number, *observer, sink));
+            }
+            ServiceOrder::AttachObserver { observer, window, sink } => self.attach_observer(observer, window, sink),
+            ServiceOrder::EndObserver { number } => self.end_observer(number),
+            ServiceOrder::Observed { ticket, refused } => self.confirm_observed(ticket, refused),
             ServiceOrder::SendElsewhere { tenant, client_id, reference, answer } => {
                 let _ = answer.send(self.engine.send_elsewhere(self.now, tenant, &client_id, &reference));
             }

@@ -1,4 +1,4 @@
-//! How connections end: flush, tell the peer, drain, close.
+//! The end of connections: flush, notify the peer, drain, close.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use crate::limits::{CLOSE_FLUSH_MS, LINGER_MS};
 use crate::shard::Shard;
 use crate::shard::table::Flags;
 
-/// Whether the client knows that the connection ends and waits for nothing.
+/// Whether the client expects the end of the connection and waits for no answer.
 fn is_expected(reason: Reason) -> bool {
     matches!(reason, Reason::NormalDisconnect | Reason::DisconnectWithWill | Reason::ConnectionLost)
 }
@@ -44,14 +44,14 @@ impl Shard {
         engine || self.table.get(key).is_some_and(|(_, transport)| transport.is_waiting())
     }
 
-    /// Goes on closing when its last output has left, or can never leave.
+    /// Continues closing when the last output was written, or can never be.
     pub(crate) fn finish_close(&mut self, key: ConnectionKey) {
         let waits = self.has_output(key);
         let Some((flags, transport)) = self.table.get(key) else { return };
         if flags.has(Flags::BROKEN) {
             self.drop_connection(key);
         } else if waits || flags.has(Flags::LINGERING) {
-            // The writable edge, the end of the input, or a deadline goes on from here.
+            // The writable edge, the end of the input, or a deadline continues the close.
         } else if flags.has(Flags::WILL_LINGER) {
             flags.set(Flags::LINGERING);
             transport.shutdown_write();
@@ -68,7 +68,8 @@ impl Shard {
         }
     }
 
-    /// Closes what had its time. Whether a peer was too slow shows once its readiness was taken.
+    /// Closes connections past their deadline, after their readiness was handled: only then it is known whether a peer
+    /// was too slow.
     pub(crate) fn close_overdue(&mut self) {
         let now = self.heard.until();
         while let Some(key) = pop_due(&mut self.flushing, now) {
@@ -80,8 +81,8 @@ impl Shard {
         while let Some(key) = pop_due(&mut self.lingering, now) {
             self.drop_connection(key);
         }
-        // What has closed in time leaves its deadline behind. Forgetting those at the front is enough to let an idle
-        // shard sleep.
+        // A connection that closed in time leaves its deadline behind. Removing those at the front is enough to let an
+        // idle shard sleep.
         forget_closed(&mut self.flushing, |key| self.table.flags(key).is_some());
         forget_closed(&mut self.lingering, |key| self.table.flags(key).is_some());
     }

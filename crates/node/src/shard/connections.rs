@@ -47,7 +47,7 @@ impl Shard {
 
     /// Remembers a connection that has sent no CONNECT yet.
     fn note_stranger(&mut self, key: ConnectionKey) {
-        // Those at the front that are clients by now, or gone, are forgotten; behind one that is silent the others stay
+        // Connections at the front that are clients by now, or closed, are removed. Behind a silent one the others stay
         // until its CONNECT timeout.
         while self.strangers.front().is_some_and(|oldest| !self.engine.is_unheard(*oldest)) {
             self.strangers.pop_front();
@@ -88,7 +88,7 @@ impl Shard {
         self.admitting = accepted;
         self.engine.handle_input(self.now, key, &adoption.bytes);
         if let Some(pass) = pass {
-            // Its CONNECT is worked now or refused: what was decided is about no other.
+            // Its CONNECT is being processed or refused: the pending verdict belongs to it.
             self.take_events();
             self.admitting = None;
             // From here on its session keeps the node of its user.
@@ -96,7 +96,7 @@ impl Shard {
         }
         self.register(key);
         if ended {
-            // The client closed the WebSocket right behind its CONNECT, and nothing more will come to tell so.
+            // The client closed the WebSocket right after its CONNECT, and no later event would report that.
             if let Some(flags) = self.table.flags(key) {
                 flags.set(Flags::WILL_LINGER);
             }
@@ -131,7 +131,7 @@ impl Shard {
         Some(key)
     }
 
-    /// Asks to be told about a socket. It reports at once what has arrived since it was read.
+    /// Registers a socket with the poller, which reports at once all input since the last read.
     pub(crate) fn register(&mut self, key: ConnectionKey) {
         let Some((flags, transport)) = self.table.get(key) else { return };
         if flags.has(Flags::BROKEN) {
@@ -169,7 +169,7 @@ impl Shard {
     pub(crate) fn read_connection(&mut self, key: ConnectionKey) {
         let Some((mut flags, mut transport)) = self.table.get(key) else { return };
         if flags.has(Flags::CLOSING) && !flags.has(Flags::LINGERING) {
-            // Nobody takes its input any more, but its last output has not left yet; it is drained after that.
+            // Its input is ignored, but its last output is not written yet; it is drained after that.
             flags.set(Flags::READABLE);
             return;
         }
@@ -186,7 +186,7 @@ impl Shard {
             input = transport.read(&mut self.buffer);
         }
         if let Some(id) = transport.quic().map(|quic| quic.id()) {
-            // What was read may let the client send more.
+            // The read may allow the client to send more.
             self.touch_quic(id);
             let Some(same) = self.table.get(key) else { return };
             (flags, transport) = same;
@@ -242,7 +242,7 @@ impl Shard {
         }
     }
 
-    /// The transport has come to its end by itself.
+    /// The transport has ended.
     fn end_transport(&mut self, key: ConnectionKey, ended: &Ended) {
         let fault = *ended != Ended::WebSocket(websocket::Ended::Closed);
         match ended {
@@ -255,7 +255,7 @@ impl Shard {
         }
         let peer = self.table.peer(key).unwrap_or(Peer::Gone);
         if fault && let Some((flags, _)) = self.table.get(key) {
-            // A QUIC connection that has failed takes nothing along any more.
+            // A failed QUIC connection can send no more output.
             flags.set(if matches!(ended, Ended::Quic(_)) { Flags::BROKEN } else { Flags::WILL_LINGER });
             if matches!(ended, Ended::Tls(_) | Ended::Proxy(_) | Ended::Quic(_))
                 && let Some(times) = self.unfit.note(self.now.monotonic)
@@ -280,7 +280,7 @@ impl Shard {
         self.engine.handle_transport_failed(self.now, key, reason, &ended.to_string());
     }
 
-    /// What is known of a connection beside its packets.
+    /// The facts about a connection beside its packets.
     pub(crate) fn facts(&mut self, key: ConnectionKey) -> ConnectionFacts {
         let listener = usize::from(self.table.listener(key).0);
         let tls = self.shared.tls.get(listener).map(|listener| listener.settings());

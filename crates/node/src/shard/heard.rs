@@ -1,24 +1,25 @@
 //! By when a shard has taken in all that had arrived.
 //!
-//! A deadline that counts the silence of a peer is compared with this time, not with the clock: after a stop of the
-//! process or a long turn, what peers have sent in time is still in their sockets.
+//! A deadline for the silence of a peer is compared with this time, not with the clock: after a stop of the process or
+//! a long turn, packets that were sent in time are still in the sockets.
 
 use tidegate_engine::Millis;
 
 use crate::limits::{ACCEPTS_PER_TURN, BACKLOG, EVENTS_PER_TURN};
 
-/// Turns after which what had arrived counts as taken although something always waits, beside those that it takes to
-/// report every socket. So many accept a whole backlog. No flood of connections holds the deadlines back for longer.
+/// Turns after which earlier input counts as handled although the shard is never idle, beside the turns needed to
+/// report every socket. That many turns accept a whole backlog. No flood of connections delays the deadlines for
+/// longer.
 const TURNS_MAX: usize = BACKLOG as usize / ACCEPTS_PER_TURN;
 
-/// By when all was taken that had arrived: the poller has reported it, and the backlogs and the inbox are empty.
-/// Connections that were reported and not read yet are told apart by their own flags.
+/// The time up to which all input was handled: the poller has reported it, and the backlogs and the inbox are empty.
+/// Connections that were reported and not read yet are marked by their own flags.
 #[derive(Debug)]
 pub(crate) struct Heard {
     until: Millis,
     /// When the poller was asked whose reports are being worked off.
     asked: Option<Millis>,
-    /// Whether the poller had nothing else to report.
+    /// Whether the poller has reported all its events.
     complete: bool,
     /// Turns since `asked`.
     turns: usize,
@@ -40,8 +41,8 @@ impl Heard {
         self.complete = complete;
     }
 
-    /// What the poller has reported was taken; `drained` says that no backlog and no inbox has any more.
-    /// `connections` is how many there are.
+    /// The poller's events were handled; `drained` means that all backlogs and the inbox are empty. `connections` is
+    /// the number of connections.
     pub(crate) fn note_taken(&mut self, drained: bool, connections: usize) {
         let Some(asked) = self.asked else { return };
         self.turns += 1;
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_for_later_turns_holds_the_time_back() {
+    fn work_left_for_later_turns_delays_the_time() {
         let mut heard = Heard::new(Millis(5));
         heard.note_poll(Millis(10), false);
         heard.note_taken(true, 0);

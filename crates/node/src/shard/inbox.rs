@@ -1,4 +1,4 @@
-//! What other threads put before a shard, and how they wake it.
+//! The inbox of a shard: messages from other threads, and the wake-up of the shard.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ use crate::shard::wake::Gate;
 use crate::transport::Transport;
 use crate::uplink::{Dialed, FleetOrder};
 
-/// Something put before a shard. Batches and sockets come from other shards, the rest from the control plane.
+/// A message to a shard. Batches and sockets come from other shards, the rest from the control plane.
 #[derive(Debug)]
 pub(crate) enum ToShard {
     /// Messages and changes of interest from another engine. Their bytes are bounded by the sender's link limit.
@@ -44,7 +44,7 @@ pub(crate) enum ToShard {
     Committed(u64),
     /// Datagrams for QUIC connections that live here, which arrived at another shard's socket.
     QuicBatch(Box<QuicBatch>),
-    /// What a QUIC connection tells its socket's shard.
+    /// Events of a QUIC connection for the shard of its socket.
     QuicNotice(Box<QuicNotice>),
     /// A broker of the fleet was dialed.
     Dialed(DialAttempt, Dialed),
@@ -55,17 +55,17 @@ pub(crate) enum ToShard {
 /// A connection on its way to its client's home.
 #[derive(Debug)]
 pub(crate) struct Adoption {
-    /// The socket, registered with no poller, and what its transport knows.
+    /// The socket, not registered with a poller, and the state of its transport.
     pub transport: Transport,
     /// The listener that it came through.
     pub listener: ListenerId,
-    /// Its place among those of its address.
+    /// Its slot among those of its address.
     pub seat: Seat,
-    /// Where it comes from, as was known when it was accepted.
+    /// Its origin, as known when it was accepted.
     pub peer: Peer,
-    /// What the client has sent so far, from the first byte of its CONNECT.
+    /// The client's bytes so far, from the first byte of its CONNECT.
     pub bytes: Vec<u8>,
-    /// What was decided about the client, where that is done.
+    /// The verdict about the client, if there is one.
     pub admitted: Option<Admitted>,
 }
 
@@ -76,13 +76,13 @@ pub(crate) enum Admin {
     Report(Sender<ShardReport>),
     /// Close the connection of a client and answer whether there was one.
     Disconnect { tenant: TenantId, client_id: Box<str>, reason: Reason, answer: Sender<bool> },
-    /// Put other access rules in force, or none, and answer when they are.
+    /// Activate other access rules, or none, and answer when they are active.
     SetAccess { access: Option<AccessFactory>, done: Sender<()> },
     /// Put the limits of other settings in force, and answer when they are.
     SetLimits { settings: Arc<Settings>, done: Sender<()> },
-    /// Change the groups of mobile nodes, and answer with what came of each change.
+    /// Change the groups of mobile nodes, and answer with the outcome of each change.
     Membership { changes: Vec<MembershipChange>, answer: Sender<Vec<MembershipOutcome>> },
-    /// Answer with what is remembered about a subject.
+    /// Answer with the recorded events of a subject.
     Why { subject: FlightSubject, answer: Sender<FlightAnswer> },
     /// Answer with the slowest clients, so many at most.
     Slow { limit: usize, answer: Sender<Vec<SlowSession>> },
@@ -94,15 +94,16 @@ pub(crate) enum Admin {
     DisconnectUsers { users: Arc<BTreeSet<String>>, reason: Reason, answer: Sender<u64> },
     /// Publish no wills: another process has taken this one's place, and they are that one's.
     LeaveWills,
-    /// Stop accepting, publish the wills of all clients, and report when what they cause is before the other shards.
+    /// Stop accepting, publish the wills of all clients, and report when the resulting messages were sent to the other
+    /// shards.
     LastWills { sent: Sender<ShardId> },
     /// Say goodbye to every client and report when the last connection is closed.
     Stop { drained: Sender<ShardId> },
-    /// Take connections: all shards have taken in what there was.
+    /// Accept connections: all shards have restored their part of the store.
     Serve(ShardJournal),
     /// A step of moving partitions.
     Move(MoveOrder),
-    /// Put another table of homes in force, or none, and answer when it is.
+    /// Activate another table of homes, or none, and answer when it is active.
     Homes { homes: Option<Arc<NodeHomes>>, done: Sender<()> },
     /// Lengthen the lease on the table of homes.
     RenewLease { until: Millis },
@@ -112,13 +113,13 @@ pub(crate) enum Admin {
     Roster(Box<RosterOrder>),
     /// Remember that another node came or went.
     PeerNews(Box<PeerNews>),
-    /// Something about the fleet, for the shard that has the uplinks.
+    /// An order about the fleet, for the shard with the broker links.
     Fleet(FleetOrder),
-    /// Something that a service within the process wants.
+    /// An order of a service within the process.
     Service(ServiceOrder),
-    /// Leave the loop and close what is left.
+    /// Leave the loop and close the remaining connections.
     Exit,
-    /// Panic, so that a test sees what a failing shard does to the process.
+    /// Panic, so that a test can check the effect of a failing shard on the process.
     #[cfg(test)]
     Panic,
 }
@@ -155,15 +156,15 @@ pub(crate) fn inbox<T>(waker: Waker) -> (InboxSender<T>, Inbox<T>) {
 }
 
 impl<T> InboxSender<T> {
-    /// Puts something before the thread and wakes it if it sleeps. What comes too late for a shard that has left its
-    /// loop is dropped: its connections are closed.
+    /// Sends a message to the thread and wakes it if it sleeps. A message for a shard that has left its loop is
+    /// dropped: its connections are closed.
     pub(crate) fn send(&self, message: T) {
         if self.queue.send(message).is_ok() {
             self.wake();
         }
     }
 
-    /// Wakes the thread if it sleeps, for something that it finds elsewhere.
+    /// Wakes the thread if it sleeps, for work outside the inbox.
     pub(crate) fn wake(&self) {
         if self.gate.notify()
             && let Err(error) = self.waker.wake()
@@ -174,7 +175,7 @@ impl<T> InboxSender<T> {
 }
 
 impl<T> Inbox<T> {
-    /// Tells senders that no wake-up is needed, right after a poll: what they put is found by [`Inbox::next`].
+    /// Turns wake-ups off, right after a poll: [`Inbox::next`] finds new messages.
     pub(crate) fn awake(&mut self) {
         self.more |= self.gate.wake_up();
     }
@@ -189,12 +190,12 @@ impl<T> Inbox<T> {
         message
     }
 
-    /// Whether something may wait.
+    /// Whether messages may wait.
     pub(crate) fn has_more(&self) -> bool {
         self.more
     }
 
-    /// Whether the thread may sleep: nothing waits, and who puts something from now on wakes it.
+    /// Whether the thread may sleep: no message waits, and the next sender wakes it.
     pub(crate) fn may_sleep(&mut self) -> bool {
         !self.more && self.gate.fall_asleep()
     }

@@ -54,9 +54,9 @@ pub(crate) fn listener_position(token: Token) -> Option<usize> {
     Some(index.checked_sub(RESERVED_INDEX + 1)? as usize)
 }
 
-/// What all shards of a node share.
+/// State shared by all shards of a node.
 pub(crate) struct Shared {
-    /// Connections at once: what is configured, or what the limit of open files leaves beside its reserve.
+    /// Connections at once: the configured limit, or the limit of open files less its reserve.
     pub max_connections: u32,
     /// Connections now, over all shards, those on their way between two included.
     pub connections: Arc<AtomicU32>,
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     pub observer: Arc<dyn Observer>,
     /// Whether the observer decides about clients; otherwise everybody who is not banned comes in.
     pub asks_outside: bool,
-    /// Says what is known of a client before its CONNECT.
+    /// Determines facts about a client before its CONNECT.
     pub presets: Option<Presets>,
     pub admission: Arc<Admission>,
     pub flight: FlightSettings,
@@ -73,7 +73,7 @@ pub(crate) struct Shared {
     pub dialer: Arc<Dialer>,
 }
 
-/// What a shard's thread is started with. The engine is built there, for it never leaves its thread.
+/// The parts that a shard's thread is started with. The engine is created there and never leaves its thread.
 pub(crate) struct ShardSeed {
     pub place: Place,
     pub clock: Clock,
@@ -92,7 +92,7 @@ pub(crate) struct ShardSeed {
     pub homes: Option<Arc<NodeHomes>>,
     /// The links to other nodes, where it is in a cluster.
     pub links: Option<LinksSender>,
-    /// How it takes in what a store holds, where there is one.
+    /// Its part in restoring the store, if there is one.
     pub restore: Option<RestoreSeed>,
 }
 
@@ -107,15 +107,15 @@ pub(crate) struct Shard {
     pub(crate) engine: Engine,
     pub(crate) poll: Poll,
     pub(crate) table: Table,
-    /// The one read buffer; connections own none.
+    /// The read buffer; connections have none of their own.
     pub(crate) buffer: Box<[u8]>,
     /// Bytes that may still be read in this turn.
     pub(crate) read_budget: usize,
-    /// Sockets with something to read whose turn has not come yet.
+    /// Readable sockets that wait for their turn.
     pub(crate) ring: VecDeque<ConnectionKey>,
     /// Connections to be written in this or the next turn.
     pub(crate) dirty: Vec<ConnectionKey>,
-    /// An empty list that takes turns with `dirty`, so that neither is allocated anew.
+    /// An empty list that is swapped with `dirty`, so that neither is allocated again.
     pub(crate) spare: Vec<ConnectionKey>,
     /// Connections that the engine has ended in this turn.
     pub(crate) ended: Vec<(ConnectionKey, Reason)>,
@@ -127,7 +127,7 @@ pub(crate) struct Shard {
     pub(crate) relays: Relays,
     /// Where the places of the table take relayed clients.
     pub(crate) relay_to: Arc<[Option<SocketAddr>]>,
-    /// Who waits until something is in the store.
+    /// Answers that wait for a commit.
     pub(crate) committing: Vec<Committing>,
     pub(crate) inbox: Inbox,
     pub(crate) inboxes: Vec<InboxSender>,
@@ -145,7 +145,7 @@ pub(crate) struct Shard {
     /// Overload, for the log.
     pub(crate) overloaded: Shortage,
     pub(crate) gate: Gate,
-    /// What was decided about the client whose CONNECT is worked at this moment.
+    /// The verdict for the client whose CONNECT is being processed.
     pub(crate) admitting: Option<Accepted>,
     pub(crate) lag: LoopLag,
     pub(crate) flight: Recorder,
@@ -153,9 +153,9 @@ pub(crate) struct Shard {
     pub(crate) counters: ShellCounters,
     pub(crate) shared: Arc<Shared>,
     pub(crate) stage: Stage,
-    /// What it writes to the store with, where there is one.
+    /// Its writer to the store, if there is one.
     pub(crate) journal: Option<ShardJournal>,
-    /// What it knows of the other nodes of its cluster, where it is in one.
+    /// Its state of the other nodes of its cluster, if it is in one.
     pub(crate) cluster: Option<Box<ClusterShard>>,
     /// Whether the store takes no more.
     pub(crate) store_full: bool,
@@ -163,9 +163,9 @@ pub(crate) struct Shard {
     pub(crate) stalled: bool,
     /// Whether connections are accepted.
     pub(crate) serving: bool,
-    /// What services within the process listen to.
+    /// The subscriptions of services within the process.
     pub(crate) services: Services,
-    /// Who waits until the other shards know what this one has taken in.
+    /// The receiver that waits until the other shards know the restored state of this one.
     pub(crate) settled: Option<Sender<ShardId>>,
 }
 
@@ -174,9 +174,9 @@ pub(crate) struct Shard {
 pub(crate) enum Stage {
     /// It serves.
     Running,
-    /// It says goodbye to its clients and tells here when the last one has left.
+    /// It closes its clients and reports here when the last one has disconnected.
     Draining(Sender<ShardId>),
-    /// They have left; other shards may still send it what their clients leave behind.
+    /// All have disconnected; other shards may still send messages caused by that.
     Drained,
     /// It leaves the loop.
     Exiting,
@@ -190,7 +190,7 @@ impl Shard {
         let alone = || Roster::alone(seed.place);
         let cluster = seed.links.map(|links| Box::new(ClusterShard::new(links, alone(), durability)));
         let mut engine = Engine::new(seed.settings, seed.place, seed.seed, now);
-        // Before the first connection, so that none finds the door open.
+        // Before the first connection, so that none is admitted without rules.
         if let Some(access) = seed.access {
             engine.set_access(Some(access.make(seed.place.shard)));
         }
@@ -246,7 +246,7 @@ impl Shard {
         shard
     }
 
-    /// Takes in what a store holds, if there is one, then serves until told to exit.
+    /// Restores its part of a store, if there is one, then serves until the exit order.
     pub(crate) fn run(mut self, restore: Option<RestoreSeed>) {
         if let Some(seed) = restore {
             if !take_in(&mut self.engine, self.now, self.place.shard, &seed) {
@@ -263,9 +263,9 @@ impl Shard {
             let asked = self.lag.ended();
             match self.poll.poll(&mut events, timeout) {
                 Ok(()) => self.heard.note_poll(asked, events.iter().count() < EVENTS_PER_TURN),
-                // A signal, such as the one that ends a stop of the process, is no event of ours.
+                // A signal, such as one that continues a stopped process, is not an event for us.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                // This cannot happen to a valid poller. The turn below still serves what is known to be ready.
+                // Impossible for a valid poller. The turn below still serves sockets known to be ready.
                 Err(error) => tracing::error!(shard = self.place.shard.0, %error, "polling failed"),
             }
             self.inbox.awake();
@@ -275,8 +275,8 @@ impl Shard {
         self.close_all();
     }
 
-    /// How long to wait for events: not at all while there is work, without end when only an event brings some. Once
-    /// this is not zero, whoever puts something into the inbox wakes the shard.
+    /// How long to wait for events: not at all while there is work, without end when only an event can cause some. Once
+    /// this is not zero, a sender of the inbox wakes the shard.
     fn timeout(&mut self) -> Option<Duration> {
         let deadline = self.deadline();
         let busy = (!self.ring.is_empty() && !self.stalled)
@@ -292,7 +292,7 @@ impl Shard {
         time_until(deadline, self.now.monotonic)
     }
 
-    /// When something is due next.
+    /// The next deadline.
     fn deadline(&self) -> Millis {
         let front = |queue: &VecDeque<(Millis, ConnectionKey)>| queue.front().map_or(Millis::NEVER, |(at, _)| *at);
         self.engine

@@ -12,18 +12,18 @@ use crate::transport::Transport;
 /// Tokens from this index on name no connection: wakers and listeners.
 pub(crate) const RESERVED_INDEX: u32 = u32::MAX - 1024;
 
-/// What the shell knows about one connection.
+/// The shell's state of one connection.
 #[derive(Debug)]
 pub(crate) struct Slot {
     transport: Option<Transport>,
     generation: u32,
     /// The listener that it came through.
     pub listener: ListenerId,
-    /// Its place among those of its address.
+    /// Its slot among those of its address.
     seat: Seat,
-    /// Where it comes from, for when its socket no longer knows.
+    /// Its origin, for when its socket no longer knows it.
     origin: Origin,
-    /// How things stand.
+    /// Its state.
     pub flags: Flags,
 }
 
@@ -31,8 +31,8 @@ pub(crate) struct Slot {
 #[cfg(not(debug_assertions))]
 const _: () = assert!(size_of::<Slot>() <= 48);
 
-/// The address that a connection was accepted from, in as few bytes as that takes. IPv4 addresses are mapped ones, and
-/// port 0 means that there is none.
+/// The address that a connection was accepted from, in a compact form. IPv4 addresses are mapped ones, and port 0 means
+/// no address.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
     ip: [u8; 16],
@@ -64,7 +64,7 @@ pub(crate) struct Flags(u16);
 impl Flags {
     /// The poller reports this socket.
     pub(crate) const REGISTERED: Self = Self(1);
-    /// There may be something to read, and nobody will be told again: the socket is in the ring, or its reading is
+    /// The socket may be readable, and the poller will not report that again: it is in the ring, or its reading is
     /// paused.
     pub(crate) const READABLE: Self = Self(2);
     /// The peer has closed its side: read on until that is all there is.
@@ -75,9 +75,9 @@ impl Flags {
     pub(crate) const BLOCKED: Self = Self(16);
     /// The engine is done with it: output is flushed, input ignored.
     pub(crate) const CLOSING: Self = Self(32);
-    /// Our side is closed; what still arrives is thrown away until the peer closes.
+    /// Our side is closed; further input is dropped until the peer closes.
     pub(crate) const LINGERING: Self = Self(64);
-    /// The socket failed, or nothing may be written any more.
+    /// The socket failed, or writing is forbidden.
     pub(crate) const BROKEN: Self = Self(128);
     /// Once output is flushed, linger: the client did not ask for the end and must be able to read why.
     pub(crate) const WILL_LINGER: Self = Self(256);
@@ -148,7 +148,7 @@ impl Table {
         Some((&mut slot.flags, slot.transport.as_mut()?))
     }
 
-    /// Where a connection comes from, also when its peer has reset it.
+    /// The origin of a connection, also when its peer has reset it.
     pub(crate) fn peer(&self, key: ConnectionKey) -> Option<Peer> {
         let slot = self.slots.get(key.index as usize).filter(|slot| slot.generation == key.generation)?;
         match slot.transport.as_ref()?.peer() {
@@ -163,7 +163,7 @@ impl Table {
         self.slots.get(key.index as usize).map_or_else(ListenerId::default, |slot| slot.listener)
     }
 
-    /// Gives a connection a seat and returns the one that it had.
+    /// Gives a connection a slot and returns its former one.
     pub(crate) fn seat(&mut self, key: ConnectionKey, seat: Seat) -> Option<Seat> {
         let slot = self.slots.get_mut(key.index as usize)?;
         (slot.generation == key.generation && slot.transport.is_some()).then(|| std::mem::replace(&mut slot.seat, seat))
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_for_a_closed_connection_does_not_reach_its_successor() {
+    fn an_event_of_a_closed_connection_does_not_reach_another() {
         let mut table = Table::default();
         table.insert(key(3, 1), transport(), ListenerId(7), Seat::NONE, Peer::Gone);
         let old = token_of(key(3, 1));

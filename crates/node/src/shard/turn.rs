@@ -1,7 +1,7 @@
-//! One turn of a shard: what arrived, what it caused, what leaves.
+//! One turn of a shard: input, its effects, and output.
 //!
-//! The order matters in one place: what has to be kept goes to the store first, then what goes to other shards, and
-//! then sockets are written, so that whatever an output acknowledges is already under way.
+//! The order matters in one place: the journal goes to the store first, then batches to other shards, and then sockets
+//! are written. So the effects of an acknowledgement are on their way before the acknowledgement.
 
 use std::net::IpAddr;
 use std::sync::mpsc::Sender;
@@ -53,8 +53,7 @@ impl Shard {
         self.flush_quic();
     }
 
-    /// Ends connections whose transport holds what their sockets have not taken: since the lease has ended it may not
-    /// leave.
+    /// Closes connections whose transport holds unwritten output: since the lease has ended it must not be sent.
     fn drop_blocked(&mut self) {
         for key in self.table.keys() {
             if self.table.flags(key).is_some_and(|flags| flags.has(Flags::BLOCKED)) {
@@ -97,7 +96,7 @@ impl Shard {
         if ends && let Some(flags) = self.table.flags(key) {
             flags.set(Flags::PEER_CLOSED);
             if event.is_error() && flags.has(Flags::PAUSED) {
-                // A reset takes unread bytes with it; there is nothing to wait for.
+                // A reset discards unread bytes; there is no input to wait for.
                 self.lose(key);
                 return;
             }
@@ -143,7 +142,7 @@ impl Shard {
     fn handle_admin(&mut self, admin: Admin) {
         match admin {
             Admin::Report(answer) => {
-                // Whoever asked may have stopped waiting.
+                // The caller may have given up waiting.
                 let _ = answer.send(self.report());
             }
             Admin::Disconnect { tenant, client_id, reason, answer } => {
@@ -152,7 +151,7 @@ impl Shard {
             Admin::SetAccess { access, done } => {
                 let shard = self.place.shard;
                 self.engine.set_access(access.map(|access| access.make(shard)));
-                // Whoever asked may have given up waiting.
+                // The caller may have given up waiting.
                 let _ = done.send(());
             }
             Admin::SetLimits { settings, done } => {
@@ -162,9 +161,9 @@ impl Shard {
             Admin::Membership { changes, answer } => {
                 let now = self.now;
                 let made = changes.iter().map(|change| self.engine.change_membership(now, change)).collect();
-                // Whatever is asked of the others after the answer comes behind what they have to know.
+                // Later requests to the other shards arrive after this batch.
                 self.send_batches();
-                // Whoever asked may have given up waiting.
+                // The caller may have given up waiting.
                 let _ = answer.send(made);
             }
             Admin::Why { subject, answer } => {
@@ -185,7 +184,7 @@ impl Shard {
             }
             Admin::DisconnectUsers { users, reason, answer } => {
                 let ended = self.engine.disconnect_users(self.now, |_, name| users.contains(name), reason);
-                // Whoever asked may have given up waiting.
+                // The caller may have given up waiting.
                 let _ = answer.send(ended);
             }
             Admin::LeaveWills => self.engine.leave_wills_to_another(),
@@ -198,7 +197,7 @@ impl Shard {
             Admin::Fleet(order) => self.take_fleet_order(order),
             Admin::Move(order) => self.take_move_order(order),
             Admin::RenewLease { until } => self.engine.renew_lease(self.now, until),
-            // Whoever asked may have given up waiting.
+            // The caller may have given up waiting.
             Admin::Served(answer) => drop(answer.send(self.engine.served())),
             Admin::Homes { homes, done } => self.take_homes(homes.as_deref(), &done),
             Admin::Service(order) => self.take_service_order(order),
@@ -212,7 +211,7 @@ impl Shard {
 
     fn take_homes(&mut self, homes: Option<&NodeHomes>, done: &Sender<()>) {
         self.set_homes(homes);
-        // Whoever asked may have given up waiting.
+        // The caller may have given up waiting.
         let _ = done.send(());
     }
 
@@ -246,7 +245,7 @@ impl Shard {
         self.quic.stop_accepting();
         self.engine.publish_last_wills(self.now);
         self.send_batches();
-        // Whoever stops the node may have given up waiting.
+        // The caller may have given up waiting.
         let _ = sent.send(self.place.shard);
     }
 
@@ -304,7 +303,7 @@ impl Shard {
         release_program_pages();
     }
 
-    /// Carries out what the engine asks for. Ended connections are only noted: their last output leaves like any other.
+    /// Carries out the engine's events. Ended connections are only noted: their last output is written like any other.
     pub(crate) fn take_events(&mut self) {
         while let Some(event) = self.engine.poll_event() {
             match event {
@@ -312,7 +311,7 @@ impl Shard {
                     if reason == Reason::LeaseEnded
                         && let Some(flags) = self.table.flags(key)
                     {
-                        // What waits may acknowledge something that is another's to acknowledge now.
+                        // The pending output may acknowledge messages that belong to another home now.
                         flags.set(Flags::BROKEN);
                     }
                     self.ended.push((key, reason));
@@ -335,9 +334,8 @@ impl Shard {
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
                 Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
                 Event::Pong { tenant, client_id } => self.take_pong(tenant, client_id),
-                Event::Record(message) => self.take_record(*message),
-                Event::Report(message) => self.take_report(*message),
-                Event::Taken { number, taken } => self.tell_taken(number, taken),
+                Event::Observed { observer, message } => self.take_observed(observer, *message),
+                Event::Published { principal, number, outcome } => self.take_published(principal, number, outcome),
                 Event::Log(event) => self.log(&event),
             }
         }
@@ -372,7 +370,7 @@ impl Shard {
         self.shared.observer.log(&Occasion { shard: self.place.shard, listener, peer, event });
     }
 
-    /// Hands over what was gathered for other shards, and wakes those that sleep.
+    /// Sends the collected batches to other shards, and wakes sleeping ones.
     pub(crate) fn send_batches(&mut self) {
         let mut submitted = None;
         loop {
@@ -389,16 +387,15 @@ impl Shard {
                 break;
             }
         }
-        // Batches for other nodes may wait for one that has not been handed over.
+        // Batches for other nodes may wait for one that was not submitted yet.
         if self.cluster.is_some() {
             self.submit_journal();
         }
         self.announce_to_nodes();
     }
 
-    /// Writes every connection once whose output few share, and then some of those in line. What becomes ready to be
-    /// written meanwhile waits for the next turn, so that one fast reader of a long queue does not keep the others
-    /// waiting.
+    /// Writes every connection once whose output few share, and then some of those in line. Connections that become
+    /// writable meanwhile wait for the next turn, so that one fast reader of a long queue does not delay the others.
     fn write_outputs(&mut self) {
         let before = self.counters.writes;
         self.gather_dirty();
@@ -419,8 +416,8 @@ impl Shard {
         }
     }
 
-    /// Writes those who have stood in line for the longest time, as many as one turn may. The others wait for the next
-    /// one, and so does whoever has more to be written.
+    /// Writes the connections that have been in line for longest, as many as one turn may. The others wait for the next
+    /// turn, and so do connections with more output.
     fn write_line(&mut self) {
         let in_line = self.engine.in_line();
         // A short line is written whole: coming back to it would cost its receivers more than it gives the others.
@@ -445,8 +442,8 @@ impl Shard {
         }
     }
 
-    /// Ends a turn: carries out closes and sends what writing and closing caused, so that nothing is left that no event
-    /// announces.
+    /// Ends a turn: carries out closes and sends the batches that writing and closing caused, so that no work is left
+    /// without an event that announces it.
     fn settle(&mut self) {
         loop {
             self.take_events();

@@ -1,7 +1,7 @@
 //! Waking a shard only when it sleeps.
 //!
 //! An eventfd write per message would cost more than the message. So each shard has a [`Gate`] with three positions,
-//! and whoever puts something into its inbox turns the gate:
+//! which every sender of its inbox turns:
 //!
 //! ```text
 //!              receiver about to drain
@@ -28,27 +28,27 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const AWAKE: u8 = 0;
 /// The receiver sleeps, or is so close to it that only the eventfd reaches it.
 const ASLEEP: u8 = 1;
-/// Something was put since the receiver last turned the gate.
+/// A message was sent since the receiver last turned the gate.
 const NOTIFIED: u8 = 2;
 
-/// Where one receiver and its senders agree on who must wake whom.
+/// The state that decides whether a sender must wake the receiver.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(AtomicU8);
 
 impl Gate {
-    /// For a sender, after it has put something: whether it must wake the receiver.
+    /// For a sender, after it has sent a message: whether it must wake the receiver.
     #[must_use]
     pub(crate) fn notify(&self) -> bool {
         self.0.swap(NOTIFIED, Ordering::AcqRel) == ASLEEP
     }
 
-    /// For the receiver, before it drains: whether anything was put since the last time. What is put from now on turns
-    /// the gate again.
+    /// For the receiver, before it drains: whether messages were sent since the last time. Later messages turn the gate
+    /// again.
     pub(crate) fn wake_up(&self) -> bool {
         self.0.swap(AWAKE, Ordering::AcqRel) == NOTIFIED
     }
 
-    /// For the receiver, before it sleeps: whether it may. If not, something was put and must be drained first.
+    /// For the receiver, before it sleeps: whether it may. If not, messages were sent and must be drained first.
     #[must_use]
     pub(crate) fn fall_asleep(&self) -> bool {
         self.0.compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire).is_ok()
@@ -59,7 +59,7 @@ impl Gate {
 mod tests {
     use super::*;
 
-    /// What one sender or the receiver does next in the model below.
+    /// The next step of a sender or the receiver in the model below.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     enum Sender {
         Put,
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn in_every_interleaving_of_three_senders_no_message_is_left_with_a_sleeping_receiver() {
+    fn no_interleaving_leaves_a_message_with_a_sleeping_receiver() {
         let start =
             World { gate: AWAKE, queued: 0, written: false, senders: [Sender::Put; 3], receiver: Receiver::WakeUp };
         let mut seen = std::collections::BTreeSet::from([start]);

@@ -48,8 +48,8 @@ pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<(Arc<ServerCo
     };
     let mut config = builder.with_cert_resolver(Arc::new(ByServerName::new(certificates)));
     config.alpn_protocols = vec![alpn.to_vec()];
-    // Clients keep the tickets, so resumption costs no memory here. The key is this configuration's own: what was
-    // proved to another listener, or before a reload, is proved anew.
+    // Clients keep the tickets, so resumption costs no memory here. The key is this configuration's own: a session of
+    // another listener, or from before a reload, needs a full handshake.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = Ticketer::new().map_err(setup)?;
     config.send_tls13_tickets = TICKETS;
@@ -71,7 +71,7 @@ fn certified_key(
     let names = check_chain(&files.certificate, &chain)?;
     let certified = CertifiedKey::new(chain, signer);
     match certified.keys_match() {
-        // A key that does not tell its public half cannot be compared.
+        // A key that does not expose its public half cannot be compared.
         Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
         Err(rustls::Error::InconsistentKeys(_)) => {
             let (certificate, key) = (files.certificate.clone(), files.key.clone());
@@ -85,7 +85,7 @@ fn certified_key(
     Ok((names, Arc::new(certified)))
 }
 
-/// Reads each certificate of a chain, warns of those that have ended, and returns the names of the first.
+/// Reads each certificate of a chain, warns of expired ones, and returns the names of the first.
 fn check_chain(file: &Path, chain: &[CertificateDer<'_>]) -> Result<Vec<Box<str>>, TlsError> {
     let mut names = Vec::new();
     for (certificate, number) in chain.iter().zip(1..) {

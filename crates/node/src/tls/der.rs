@@ -20,14 +20,14 @@ impl<'a> Der<'a> {
         self.0.first().copied()
     }
 
-    /// The next value: its tag and its content. `None` at the end, and for what is no DER.
+    /// The next value: its tag and its content. `None` at the end, and for invalid DER.
     pub(super) fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
         let (length, rest): (usize, _) = if first < 0x80 {
             (usize::from(first), rest)
         } else {
-            // What is read is shorter than 64 MiB: four bytes of length are plenty.
+            // The input is shorter than 64 MiB: four bytes of length are enough.
             let count = usize::from(first & 0x7f);
             let (bytes, rest) = rest.split_at_checked(count).filter(|_| (1..=4).contains(&count))?;
             (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lengths_and_what_is_cut_off() {
+    fn long_lengths_and_truncated_values() {
         let long = [&b"\x04\x81\x80"[..], &[7; 128]].concat();
         assert_eq!(Der::new(&long).next(), Some((OCTET_STRING, &[7; 128][..])));
         for length in 0..long.len() {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why the files of a TLS listener cannot be used; each names the file and what to do.
+/// Why the files of a TLS listener cannot be used; each error names the file and a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// An address with TLS, and no settings for it.
@@ -21,7 +21,7 @@ pub enum TlsError {
     /// A list of certificates that is empty.
     #[error("a TLS listener needs a certificate and its key")]
     NoCertificate,
-    /// Client certificates are asked for, and nobody may issue them.
+    /// Client certificates are required, and no authority is named.
     #[error("client certificates are asked for, but no authority is trusted with them: name a file of authorities")]
     NoClientAuthority,
     /// A file cannot be read.
@@ -29,7 +29,7 @@ pub enum TlsError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file that is larger than any of its kind.
@@ -41,19 +41,19 @@ pub enum TlsError {
         limit: u64,
     },
     /// A file that is no PEM file.
-    #[error("{}: not valid PEM: {reason}; convert it with `openssl`, or make it anew", file.display())]
+    #[error("{}: not valid PEM: {reason}; convert it with `openssl`, or create it again", file.display())]
     Pem {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
-    /// A file without what it is there for.
+    /// A file lacks the expected item.
     #[error("{} has no {what}: it needs a block `-----BEGIN {block}-----`{}", file.display(), hint(found))]
     Missing {
         /// The file.
         file: PathBuf,
-        /// What was looked for.
+        /// The expected item.
         what: &'static str,
         /// The name of its PEM block.
         block: &'static str,
@@ -62,7 +62,7 @@ pub enum TlsError {
     },
     /// A key that asks for a passphrase.
     #[error(
-        "the key in {} is encrypted, and nobody is there to type a passphrase: `openssl pkey -in {0} -out FILE` writes it \
+        "the key in {} is encrypted, and a broker cannot ask for a passphrase: `openssl pkey -in {0} -out FILE` writes it \
          without; keep that file readable for the broker only",
         file.display()
     )]
@@ -75,7 +75,7 @@ pub enum TlsError {
     Key {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// A certificate that cannot be read.
@@ -85,7 +85,7 @@ pub enum TlsError {
         file: PathBuf,
         /// Its place in the file, from 1.
         number: usize,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// A key that belongs to another certificate.
@@ -104,13 +104,13 @@ pub enum TlsError {
     Crl {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// Files that are right one by one, and do not go together.
     #[error("TLS cannot be set up: {reason}")]
     Setup {
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What is known of a connection beside its MQTT packets: where it comes from, and what TLS has proved.
+//! Facts about a connection beside its MQTT packets: its address, and the result of TLS.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use super::settings::IdentityRole;
 
-/// What is known of a connection when its client asks to be let in.
+/// Facts about a connection when its client asks for admission.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionFacts {
-    /// Where the client is: as the PROXY protocol told where that is spoken, else the other end of the socket. `None`
-    /// for a Unix socket, or when the socket no longer knows.
+    /// The client's address: from the PROXY protocol if used, else the other end of the socket. `None` for a Unix
+    /// socket, or when the socket no longer knows it.
     pub peer: Option<SocketAddr>,
-    /// What TLS has established, if it is spoken.
+    /// The result of the TLS handshake, if TLS is used.
     pub tls: Option<Arc<TlsFacts>>,
 }
 
-/// What a TLS handshake has established.
+/// The result of a TLS handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFacts {
     /// The version.
@@ -36,7 +36,7 @@ pub struct TlsFacts {
 pub struct Identity {
     /// The part of the certificate that the listener names.
     pub value: Box<str>,
-    /// What it is taken for; never [`IdentityRole::None`].
+    /// Its use; never [`IdentityRole::None`].
     pub role: IdentityRole,
 }
 

@@ -23,7 +23,7 @@ pub(super) fn revocation_lists(file: &Path) -> Result<Vec<CertificateRevocationL
     all(file, "revocation list", "X509 CRL")
 }
 
-/// The first private key of a file. One that others may read is used, and warned of.
+/// The first private key of a file. One that other users may read is used, with a warning.
 pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let bytes = read(file)?;
     warn_if_exposed(file);
@@ -60,7 +60,7 @@ fn broken(file: &Path, error: &rustls::pki_types::pem::Error) -> TlsError {
         Error::MissingSectionEnd { .. } => "a block has no `-----END ...-----`".to_owned(),
         Error::IllegalSectionStart { .. } => "a line that begins a block is not closed by `-----`".to_owned(),
         Error::Base64Decode(_) => "a block is no base64".to_owned(),
-        // What a file says is not repeated: it may be a key.
+        // The content of a file is not repeated: it may be a key.
         _ => "it cannot be read".to_owned(),
     };
     TlsError::Pem { file: file.into(), reason }
@@ -89,7 +89,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Whoever reads the key can pass for the broker.
+/// A program that reads the key can pose as the broker.
 fn warn_if_exposed(file: &Path) {
     let mode = std::fs::metadata(file).map_or(0, |data| data.mode() & 0o777);
     if mode & 0o007 != 0 {
@@ -98,7 +98,7 @@ fn warn_if_exposed(file: &Path) {
     }
 }
 
-/// What a change of a file changes: what the path leads to now, its length and its time.
+/// The properties that a change of a file changes: the target of the path, its length and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     file: PathBuf,
@@ -107,7 +107,7 @@ pub(super) struct Stamp {
 
 impl Stamp {
     pub(super) fn of(file: &Path) -> Self {
-        // Symbolic links are followed, so that a swap of what they lead to is a change, too.
+        // Symbolic links are followed, so that a change of their target is a change, too.
         let data = std::fs::metadata(file).ok();
         let state = data.map(|data| (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec()));
         Self { file: file.into(), state }

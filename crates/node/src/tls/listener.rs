@@ -1,4 +1,4 @@
-//! The TLS listeners of a node: what each is told, and the configuration that new connections get at the moment.
+//! The TLS listeners of a node: their settings, and the configuration of new connections.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::files::Stamp;
 use super::settings::{OutdatedLists, TlsSettings};
 use super::time;
 
-/// What a client of a listener may agree on by ALPN.
+/// The protocols that a client may select by ALPN.
 pub(crate) const ALPN_MQTT: &[u8] = b"mqtt";
 pub(crate) const ALPN_HTTP: &[u8] = b"http/1.1";
 
@@ -31,14 +31,14 @@ struct Current {
     settings: Arc<TlsSettings>,
     config: Arc<ServerConfig>,
     lists: Arc<[ListDue]>,
-    /// Whether it was told that one of the lists is outdated.
-    told: Arc<AtomicBool>,
+    /// Whether the warning about an outdated list was logged.
+    warned: Arc<AtomicBool>,
 }
 
 impl Current {
     fn read(settings: Arc<TlsSettings>, alpn: &[u8]) -> Result<Self, TlsError> {
         let (config, lists) = build(&settings, alpn)?;
-        let read = Self { settings, config, lists: lists.into(), told: Arc::default() };
+        let read = Self { settings, config, lists: lists.into(), warned: Arc::default() };
         read.tell_of_outdated_lists(time::now());
         Ok(read)
     }
@@ -46,7 +46,7 @@ impl Current {
     /// Warns once of lists that are outdated.
     fn tell_of_outdated_lists(&self, now: i64) {
         let mut outdated = self.lists.iter().filter(|list| list.next_update < now).peekable();
-        if outdated.peek().is_none() || self.told.swap(true, Ordering::Relaxed) {
+        if outdated.peek().is_none() || self.warned.swap(true, Ordering::Relaxed) {
             return;
         }
         for list in outdated {
@@ -65,7 +65,7 @@ impl Current {
 pub struct RevocationLists {
     /// Lists that are in use.
     pub lists: u64,
-    /// Of these, those that are older than their own next update.
+    /// Of these, lists that are older than their own next update.
     pub outdated: u64,
     /// When the first of them is outdated or has been, seconds since 1970; 0 without any.
     pub next_update: u64,
@@ -92,12 +92,12 @@ impl TlsListener {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What it was told last.
+    /// Its current settings.
     pub(crate) fn settings(&self) -> Arc<TlsSettings> {
         self.current().settings
     }
 
-    /// What new connections get at the moment.
+    /// The current configuration of new connections.
     pub(crate) fn configuration(&self) -> Arc<ServerConfig> {
         self.current().config
     }
@@ -107,7 +107,7 @@ impl TlsListener {
         self.handshakes.load(Ordering::Relaxed)
     }
 
-    /// What a new connection gets, if a handshake more may begin.
+    /// The configuration of a new connection, if one more handshake may begin.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<(Arc<ServerConfig>, HandshakeSlot)> {
         let Current { settings, config, .. } = self.current();
         let before = self.handshakes.fetch_add(1, Ordering::Relaxed);
@@ -133,8 +133,7 @@ pub struct PreparedTls {
 }
 
 impl PreparedTls {
-    /// Puts them to use, for connections that begin from now on. Connected clients keep what they have. Returns the
-    /// number of listeners.
+    /// Activates them for later connections. Connected clients keep their session. Returns the number of listeners.
     pub fn apply(self) -> usize {
         let count = self.changes.len();
         for (listener, current) in self.changes {
@@ -159,7 +158,7 @@ impl TlsListeners {
         self.by_position.get(&position)
     }
 
-    /// What each was told last.
+    /// The current settings of each.
     pub(crate) fn settings(&self) -> BTreeMap<usize, TlsSettings> {
         self.by_position.iter().map(|(position, listener)| (*position, (*listener.settings()).clone())).collect()
     }
@@ -177,7 +176,7 @@ impl TlsListeners {
 
     /// Reads all files again.
     pub(crate) fn reload(&self) -> Result<usize, TlsError> {
-        // Noted first: what changes while it is read is a change that is still to be seen.
+        // Noted first: a change during the read is seen by the next check.
         self.note_files();
         Ok(self.prepare(&self.settings())?.apply())
     }

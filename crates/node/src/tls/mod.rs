@@ -1,7 +1,7 @@
-//! TLS 1.2 and 1.3 on the server's side [RFC 5246, RFC 8446]: certificates and what is asked of clients, read from
-//! files and read again while clients stay connected.
+//! TLS 1.2 and 1.3 of the server [RFC 5246, RFC 8446]: certificates and the requirements for clients, read from files
+//! and read again while clients stay connected.
 //!
-//! Nothing here touches a client's socket; that is `transport/tls.rs`.
+//! This module does not touch a client's socket; that is `transport/tls.rs`.
 
 mod configuration;
 mod der;

@@ -8,8 +8,8 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 thread_local! {
-    /// The name in the last `ClientHello` of this thread. A session does not tell it afterwards, and it is asked for a
-    /// certificate inside the call that reads the `ClientHello`, on the same thread.
+    /// The name in the last `ClientHello` of this thread. A session does not expose it afterwards. The resolver is
+    /// called inside the call that reads the `ClientHello`, on the same thread.
     static SERVER_NAME: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
 
@@ -38,7 +38,7 @@ impl ByServerName {
     }
 }
 
-/// Whether a name of a certificate stands for another; `*` is one label [RFC 6125, section 6.4.3].
+/// Whether a name of a certificate matches another; `*` is one label [RFC 6125, section 6.4.3].
 fn matches(name: &str, wanted: &str) -> bool {
     match name.strip_prefix("*.") {
         None => name == wanted,

@@ -1,4 +1,4 @@
-//! What a TLS listener is told.
+//! The settings of a TLS listener.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use super::TlsError;
 use super::configuration::build;
 use super::facts::TlsVersion;
 
-/// Handshakes at once that a listener works on unless it is told otherwise.
+/// Default limit of concurrent handshakes of a listener.
 pub const DEFAULT_MAX_HANDSHAKES: u32 = 4_096;
 
-/// What a TLS listener is told. Files are read at the start and at every reload.
+/// The settings of a TLS listener. Files are read at the start and at every reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// The server's certificates: the first that has the name which the client asks for (SNI) is shown, the first of
-    /// all when none has it or no name is asked for.
+    /// The server's certificates. The first that has the requested name (SNI) is presented; the first of all when none
+    /// has it or the client requests no name.
     pub certificates: Vec<CertificateFiles>,
     /// Whether clients show a certificate.
     pub client_certificates: ClientCertificates,
@@ -22,11 +22,11 @@ pub struct TlsSettings {
     /// Lists of revoked certificates (PEM). With one, the list of the authority that issued a client's certificate must
     /// be there, or the client is refused.
     pub crl: Vec<PathBuf>,
-    /// What becomes of clients when such a list is older than its own next update.
+    /// The policy when such a list is older than its own next update.
     pub crl_outdated: OutdatedLists,
     /// Which part of the client's certificate is its identity.
     pub identity_field: IdentityField,
-    /// What the identity is taken for.
+    /// The use of the identity.
     pub identity_role: IdentityRole,
     /// The least version that is spoken.
     pub minimum_version: TlsVersion,
@@ -36,7 +36,7 @@ pub struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// One certificate, none asked of clients, TLS 1.2 and 1.3.
+    /// One certificate, none required from clients, TLS 1.2 and 1.3.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Self {
             certificates: vec![CertificateFiles { certificate: certificate.into(), key: key.into() }],
@@ -51,7 +51,7 @@ impl TlsSettings {
         }
     }
 
-    /// Reads all files, to see whether a listener could be made of them.
+    /// Reads all files, to check whether a listener can be created from them.
     ///
     /// # Errors
     /// When one cannot be used.
@@ -75,13 +75,13 @@ pub enum ClientCertificates {
     /// They are not asked.
     #[default]
     None,
-    /// They are asked and need not have one; one that is shown must be valid.
+    /// Requested and optional; a presented one must be valid.
     Optional,
     /// Without a valid one they do not get in.
     Required,
 }
 
-/// What becomes of clients when a list of revoked certificates is older than its own next update.
+/// The policy when a list of revoked certificates is older than its own next update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutdatedLists {
     /// The list still counts, and the log says that it is outdated.
@@ -105,10 +105,10 @@ pub enum IdentityField {
     SanUri,
 }
 
-/// What the identity in a client's certificate is taken for.
+/// The use of the identity in a client's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdentityRole {
-    /// Nothing: it proves only that the client may connect.
+    /// None: it only proves that the client may connect.
     #[default]
     None,
     /// The user name.

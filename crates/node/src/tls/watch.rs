@@ -11,7 +11,7 @@ use super::listener::TlsListeners;
 /// A thread that looks at files; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct FileWatch {
-    /// Nothing is ever sent: that it is gone tells the thread to end.
+    /// No message is ever sent: dropping it ends the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -29,7 +29,7 @@ impl FileWatch {
     }
 }
 
-/// Reads the files again if one has changed. A failure is told once per change.
+/// Reads the files again if one has changed. A failure is logged once per change.
 fn look(listeners: &TlsListeners) {
     if !listeners.have_changed() {
         listeners.tell_of_outdated_lists();
@@ -45,7 +45,7 @@ impl Drop for FileWatch {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say; a panic of it was reported when it happened.
+            // The thread returns no value; a panic of it was reported when it happened.
             let _ = thread.join();
         }
     }

@@ -1,6 +1,6 @@
 //! The fields of an X.509 certificate that say who it is for and until when [RFC 5280, section 4.1].
 //!
-//! What verifies certificates is `rustls`; this reads names from those that it has verified, and from our own.
+//! `rustls` verifies certificates; this module reads names from verified ones, and from our own.
 
 use ring::digest::{SHA256, digest};
 
@@ -30,7 +30,7 @@ const GENERALIZED_TIME: u8 = 0x18;
 /// Most alternative names of one kind that are looked at.
 const MAX_NAMES: usize = 64;
 
-/// Reads a certificate; `None` when it is none.
+/// Reads a certificate; `None` if it is invalid.
 pub(super) fn read(certificate: &[u8]) -> Option<ClientCertificate> {
     let mut tbs = Der::new(certificate).enter(SEQUENCE)?.enter(SEQUENCE)?;
     if tbs.peek() == Some(VERSION) {
@@ -60,8 +60,8 @@ pub(super) fn read(certificate: &[u8]) -> Option<ClientCertificate> {
     Some(read)
 }
 
-/// When the next list of an authority is due, of a list of revoked certificates [RFC 5280, section 5.1]; `None` when it
-/// is none, or does not say.
+/// The next update of a list of revoked certificates [RFC 5280, section 5.1]; `None` if the list is invalid, or has no
+/// such field.
 pub(super) fn next_update(list: &[u8]) -> Option<i64> {
     let mut tbs = Der::new(list).enter(SEQUENCE)?.enter(SEQUENCE)?;
     if tbs.peek() == Some(INTEGER) {
@@ -122,8 +122,8 @@ fn read_names(extensions: &[u8], read: &mut ClientCertificate) -> Option<()> {
     Some(())
 }
 
-/// Text of one of the kinds that are in use. A name with a control character is none: U+0000 in a name has been used to
-/// pass for another.
+/// Text of one of the common kinds. A name with a control character is rejected: U+0000 in a name has been used to pose
+/// as another.
 fn text(tag: u8, content: &[u8]) -> Option<Box<str>> {
     let text = match tag {
         UTF8_STRING | PRINTABLE_STRING | IA5_STRING => String::from_utf8(content.to_vec()).ok()?,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_bent_never_panics() {
+    fn truncated_or_damaged_input_never_panics() {
         let der = certificate(|params| params.subject_alt_names = vec![SanType::DnsName("a".try_into().unwrap())]);
         for length in 0..der.len() {
             assert_eq!(read(&der[..length]), None, "the outer length no longer holds");

@@ -1,4 +1,4 @@
-//! A connection's socket and what lies between its bytes and MQTT.
+//! A connection's socket and the layers between its bytes and MQTT.
 
 mod outbound;
 mod proxied;
@@ -32,7 +32,7 @@ use crate::proxy_protocol::{Network, ProxyError};
 use crate::quic::{Quic, QuicFailure};
 use crate::tls::{ConnectionFacts, HandshakeSlot, TlsSettings};
 
-/// A transport. What only few connections need is boxed, so that a TCP connection stays at 16 bytes.
+/// A transport. State that few connections need is boxed, so that a TCP connection stays at 16 bytes.
 pub(crate) enum Transport {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -43,7 +43,7 @@ pub(crate) enum Transport {
     Quic(Box<Quic>),
 }
 
-/// Why a transport came to its end by itself.
+/// Why a transport ended.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Ended {
     /// The WebSocket was refused or closed.
@@ -52,7 +52,7 @@ pub(crate) enum Ended {
     /// The TLS session failed.
     #[error(transparent)]
     Tls(TlsFailure),
-    /// The header of the PROXY protocol is wrong, missing, or from somebody who may not send one.
+    /// The header of the PROXY protocol is invalid, missing, or from an untrusted sender.
     #[error(transparent)]
     Proxy(ProxyError),
     /// The QUIC connection failed.
@@ -60,27 +60,27 @@ pub(crate) enum Ended {
     Quic(QuicFailure),
 }
 
-/// What one read gave.
+/// The result of one read.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// MQTT bytes in this range of the buffer (perhaps none), and whether the read filled the buffer.
     Bytes { payload: Range<usize>, full: bool },
-    /// The last MQTT bytes: the transport ended. What it sends as its goodbye is waiting to be written.
+    /// The last MQTT bytes: the transport ended. Its final output is pending.
     Last { payload: Range<usize>, ended: Ended },
-    /// The beginning has told where the client is; there may be more to read.
+    /// The first bytes gave the client's address; there may be more to read.
     Introduced,
-    /// Nothing more at the moment.
+    /// No more input at the moment.
     Blocked,
     /// The peer closed its side.
     Closed,
 }
 
-/// What one write did.
+/// The result of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrote {
     /// All is written.
     All,
-    /// The socket took what it was offered, and more waits.
+    /// The socket accepted the offered bytes, and more are pending.
     Some,
     /// The socket takes no more until it says so.
     Blocked,
@@ -97,7 +97,7 @@ impl Transport {
         Self::Outbound(Box::new(Outbound::new(stream, session)))
     }
 
-    /// A WebSocket that is about to shake hands, from a listener that serves `path`, over what this transport is.
+    /// Puts a WebSocket on top of this transport, before its handshake, for a listener that serves `path`.
     #[must_use]
     pub(crate) fn upgrade(self, path: Arc<str>) -> Self {
         let stream = match self {
@@ -141,12 +141,12 @@ impl Transport {
         }
     }
 
-    /// Looks at what has arrived in the socket and leaves it there.
+    /// Copies the bytes in the socket without consuming them.
     fn peek(&mut self, room: &mut [u8]) -> io::Result<usize> {
         self.tcp().map_or(Err(io::ErrorKind::Unsupported.into()), |stream| stream.peek(room))
     }
 
-    /// Reads once, and throws away what was read.
+    /// Reads once, and drops the bytes.
     fn discard(&mut self, buffer: &mut [u8]) -> io::Result<Input> {
         let Some(stream) = self.tcp() else { return Ok(Input::Closed) };
         Ok(match read(stream, buffer)? {
@@ -191,7 +191,7 @@ impl Transport {
         Self::Proxied(Box::new(Proxied::new(self, peer, networks)))
     }
 
-    /// Whether it is known where the client is; a connection through a proxy has to tell first.
+    /// Whether the client's address is known; a connection through a proxy has to send it first.
     pub(crate) fn is_introduced(&self) -> bool {
         match self {
             Self::Proxied(proxied) => proxied.is_introduced(),
@@ -212,7 +212,7 @@ impl Transport {
         matches!(self, Self::Quic(_)) || self.session().is_some()
     }
 
-    /// Whether a TLS handshake is under way; reading goes on with it, which costs far more than reading bytes.
+    /// Whether a TLS handshake is in progress; a read continues it, which costs far more than reading bytes.
     pub(crate) fn is_handshaking(&self) -> bool {
         match self {
             Self::Quic(quic) => quic.is_handshaking(),
@@ -225,7 +225,7 @@ impl Transport {
         self.session().is_some_and(Tls::is_resumed)
     }
 
-    /// What is known of the connection. `settings` are those of its TLS listener.
+    /// The facts about the connection. `settings` are those of its TLS listener.
     pub(crate) fn facts(&self, settings: Option<&TlsSettings>) -> ConnectionFacts {
         let peer = match self.peer() {
             Peer::Address(address) => Some(address),
@@ -249,7 +249,7 @@ impl Transport {
         }
     }
 
-    /// Whether the transport itself has come to its end, so that nothing of MQTT arrives any more.
+    /// Whether the transport itself has ended, so that no more MQTT bytes arrive.
     pub(crate) fn has_ended(&self) -> bool {
         match self {
             Self::Tcp(_) | Self::Unix(_) => false,
@@ -273,9 +273,9 @@ impl Transport {
         }
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Ends the output.
     pub(crate) fn shutdown_write(&mut self) {
-        // A peer that is gone already makes this fail, and that is the same to us.
+        // It fails for a peer that has disconnected, which makes no difference.
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
@@ -287,10 +287,10 @@ impl Transport {
         };
     }
 
-    /// What to be told about the socket.
+    /// The events to request for the socket.
     ///
-    /// A TCP socket reports that it takes output again only after it refused some, so asking for both from the start
-    /// costs nothing. A Unix socket reports it whenever its peer reads; there writability is asked for while needed.
+    /// A TCP socket reports that it is writable again only after it refused output, so requesting both from the start
+    /// costs nothing. A Unix socket reports it whenever its peer reads; there writability is requested while needed.
     pub(crate) fn interest(&self, blocked: bool) -> Interest {
         match self {
             Self::Unix(_) if !blocked => Interest::READABLE,
@@ -317,7 +317,7 @@ impl Transport {
         self.source().map_or(Ok(()), |source| source.register(registry, token, interest))
     }
 
-    /// Adapts what the poller reports after output was blocked or is no longer.
+    /// Adapts the poller's interest after output was blocked or is no longer.
     pub(crate) fn set_blocked(&mut self, registry: &Registry, token: Token, blocked: bool) -> io::Result<()> {
         if self.interest(true) == self.interest(false) {
             return Ok(());
@@ -331,7 +331,7 @@ impl Transport {
         self.source().map_or(Ok(()), |source| source.deregister(registry))
     }
 
-    /// Where the client is, as a proxy has told where one is named.
+    /// The client's address, from its proxy if there is one.
     pub(crate) fn peer(&self) -> Peer {
         let address = match self {
             Self::Unix(_) => return Peer::Unix,

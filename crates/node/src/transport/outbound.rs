@@ -1,5 +1,5 @@
-//! TLS on a connection that was dialed, towards a broker. There are few of them and none is idle, so the session keeps
-//! its own buffers.
+//! TLS on an outgoing connection, to a broker. There are few of them and none is idle, so the session keeps its own
+//! buffers.
 
 use std::io::{self, ErrorKind, IoSlice, Write};
 
@@ -15,7 +15,7 @@ use crate::limits::SLICES_PER_WRITE;
 pub(crate) struct Outbound {
     stream: TcpStream,
     session: ClientConnection,
-    /// Whether nothing more can be understood; what arrives is thrown away.
+    /// Whether the session has failed; further input is dropped.
     failed: bool,
 }
 
@@ -37,7 +37,7 @@ impl Outbound {
         self.session.wants_write()
     }
 
-    /// Whether nothing more can arrive.
+    /// Whether no more input can arrive.
     pub(super) fn has_ended(&self) -> bool {
         self.failed
     }
@@ -47,7 +47,7 @@ impl Outbound {
         self.session.send_close_notify();
     }
 
-    /// Reads until there is something of MQTT, or the socket has no more.
+    /// Reads until there are MQTT bytes, or the socket has no more.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Input> {
         if self.failed {
             let Input::Bytes { full, .. } = read(&mut self.stream, buffer)? else { return Ok(Input::Closed) };
@@ -56,10 +56,10 @@ impl Outbound {
         loop {
             match io::Read::read(&mut self.session.reader(), buffer) {
                 Ok(0) => return Ok(Input::Closed),
-                // There may be more in the session, of which the socket does not tell.
+                // The session may have more bytes, which the socket does not report.
                 Ok(length) => return Ok(Input::Bytes { payload: 0..length, full: true }),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // Without the goodbye of TLS; MQTT knows by itself where a packet ends.
+                // Without TLS's close_notify; MQTT packets have their own length.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Input::Closed),
                 Err(error) => return Err(error),
             }
@@ -76,7 +76,7 @@ impl Outbound {
         }
     }
 
-    /// Writes what is encrypted. False when the socket does not take all of it.
+    /// Writes encrypted bytes. False when the socket does not accept all of them.
     fn flush(&mut self) -> io::Result<bool> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut self.stream) {
@@ -90,7 +90,7 @@ impl Outbound {
         Ok(true)
     }
 
-    /// Encrypts a part of `output`, behind what waits, and writes it.
+    /// Encrypts a part of `output`, after the pending bytes, and writes it.
     pub(super) fn write(&mut self, output: Option<&mut Output>) -> io::Result<Wrote> {
         if !self.flush()? {
             return Ok(Wrote::Blocked);

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use super::{Ended, Input, Transport};
 use crate::proxy_protocol::{HEADER_MAX, Header, Network, Progress, ProxyError, begins_header, parse};
 
-/// What is below a header of the PROXY protocol, and what the header says.
+/// The transport below a header of the PROXY protocol, and the content of the header.
 pub(crate) struct Proxied {
     pub(super) inner: Transport,
     state: State,
 }
 
 enum State {
-    /// The first bytes have not told yet. A header must come, or none may.
+    /// The first bytes are incomplete. A header is required, or forbidden.
     Waiting { expected: bool },
-    /// They have told; where the client is, unless that is where the connection comes from.
+    /// They are complete; the client's address, unless it is the peer's.
     Known(Option<SocketAddr>),
-    /// They were wrong; what still arrives is thrown away.
+    /// They were invalid; further input is dropped.
     Refused,
 }
 
@@ -47,8 +47,8 @@ impl Proxied {
             State::Refused => return self.inner.discard(buffer),
             State::Waiting { expected } => expected,
         };
-        // The bytes stay in the socket until the header is complete, so that none has to be kept here and what follows
-        // is read by whom it is for.
+        // The bytes stay in the socket until the header is complete, so that none is kept here and the layer above
+        // reads the rest.
         let room = buffer.get_mut(..HEADER_MAX).unwrap_or_default();
         let length = match self.inner.peek(room) {
             Ok(0) => return Ok(Input::Closed),
@@ -72,7 +72,7 @@ impl Proxied {
     }
 }
 
-/// What the first bytes come to: a header where one is expected, and otherwise none, which is one of no length.
+/// Classifies the first bytes: a header where one is expected, otherwise none, which counts as a header of length 0.
 fn judge(arrived: &[u8], expected: bool) -> Result<Progress, ProxyError> {
     if expected {
         return parse(arrived);

@@ -2,7 +2,7 @@
 
 use mio::net::TcpStream;
 
-/// The smoothed round trip, microseconds; `None` where the system does not tell, or has not measured yet.
+/// The smoothed round trip, microseconds; `None` where the system does not report it, or has not measured it yet.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "getsockopt(TCP_INFO) has no safe wrapper among the crates we use")]
 pub(super) fn of_tcp(stream: &TcpStream) -> Option<u64> {

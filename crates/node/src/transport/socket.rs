@@ -34,7 +34,7 @@ pub(super) fn write_output(stream: &mut impl Write, output: &mut Output) -> io::
     Ok(if written < offered {
         Wrote::Blocked
     } else if !output.is_writable() {
-        // All, or all but what waits for a commit.
+        // All, or all but output that waits for a commit.
         Wrote::All
     } else {
         Wrote::Some

@@ -1,4 +1,4 @@
-//! What a WebSocket runs over: TCP, with TLS between or without.
+//! The stream below a WebSocket: TCP, with or without TLS.
 
 use std::io::{self, IoSlice};
 
@@ -51,7 +51,7 @@ impl Stream {
         }
     }
 
-    /// Writes once. TLS takes a bounded part, so that not all may be taken although nothing is blocked.
+    /// Writes once. TLS accepts a bounded part, so that bytes may remain although the socket is not blocked.
     pub(super) fn send(&mut self, slices: &[IoSlice<'_>], scratch: &mut [u8]) -> io::Result<Sent> {
         match self {
             Self::Tcp(stream) => {

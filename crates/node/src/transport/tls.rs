@@ -1,7 +1,6 @@
 //! TLS on its socket. The session keeps keys and states; bytes pass through the shard's one buffer.
 //!
-//! A record is decrypted when all of it is there, and what is left of an incomplete one is kept, so an idle connection
-//! owns no buffer.
+//! A record is decrypted when it is complete, and only an incomplete one is kept, so an idle connection owns no buffer.
 
 use std::io::{self, IoSlice, Write};
 use std::sync::Arc;
@@ -25,7 +24,7 @@ const HEADROOM: usize = 16 * 1024;
 /// reasonable is the certificate chain of a client.
 const HELD_MAX: usize = 32 * 1024;
 
-/// Plaintext that one write encrypts; two records less what encryption adds to them.
+/// Plaintext that one write encrypts; two records less the overhead of encryption.
 const PLAIN_PER_WRITE: usize = 30 * 1024;
 
 /// Why a TLS session ended.
@@ -45,7 +44,7 @@ pub(crate) enum TlsFailure {
     TooLong,
 }
 
-/// What a person can make of it.
+/// An explanation for people.
 fn explain(error: &rustls::Error) -> String {
     use rustls::{AlertDescription, Error, InvalidMessage};
     match error {
@@ -80,9 +79,9 @@ pub(crate) struct Tls {
 enum Phase {
     Handshake(#[expect(dead_code, reason = "dropping it gives the place back")] HandshakeSlot),
     Open,
-    /// The client has said that nothing more comes.
+    /// The client has ended its output.
     PeerClosed,
-    /// Nothing more can be understood; what arrives is thrown away.
+    /// The session has failed; further input is dropped.
     Failed,
 }
 
@@ -90,12 +89,12 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goodbye {
     None,
-    /// It goes out behind all output.
+    /// It is sent after all output.
     Wanted,
     Said,
 }
 
-/// What became of output.
+/// The result of sending output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     /// How many bytes of it are written, or encrypted and kept.
@@ -104,7 +103,7 @@ pub(super) struct Sent {
     pub blocked: bool,
 }
 
-/// What has to happen after one step of the session.
+/// The next action after one step of the session.
 enum Step {
     Again,
     Wait,
@@ -215,8 +214,7 @@ impl Tls {
                 Step::Wait => break,
                 Step::Fail(first) => failure = failure.or(Some(first)),
             }
-            // A session that has failed still offers the alert that tells the client why; nothing else may be asked of
-            // it.
+            // A failed session still offers the alert for the client; no other call is allowed.
             if failure.is_some() && !self.session.wants_write() {
                 break;
             }
@@ -225,7 +223,7 @@ impl Tls {
         if rest.len() > HELD_MAX {
             return (filled, failure.or(Some(TlsFailure::TooLong)));
         }
-        // No larger than it must be, and nothing at all for nothing.
+        // Exactly as large as needed; an empty rest allocates nothing.
         self.held = rest.to_vec();
         self.settle();
         (filled, failure)
@@ -268,7 +266,7 @@ impl Tls {
                 self.phase = Phase::PeerClosed;
                 Step::Again
             }
-            // Early data is never offered, so none is accepted; the rest waits for bytes.
+            // Early data is never offered, so none is accepted; otherwise more bytes are needed.
             Ok(_) => Step::Wait,
         };
         if let Some(name) = handshaking.then(take_server_name).flatten() {
@@ -284,7 +282,7 @@ impl Tls {
         }
     }
 
-    /// Writes what is encrypted already. False when the socket does not take all of it.
+    /// Writes encrypted bytes. False when the socket does not accept all of them.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         while !self.waiting.is_empty() {
             let written = write_once(&mut self.stream, &self.waiting)?;
@@ -298,7 +296,7 @@ impl Tls {
         Ok(true)
     }
 
-    /// Writes once: what waits, then a part of `output`, at the end the goodbye.
+    /// Writes once: pending bytes, then a part of `output`, at the end the close_notify.
     pub(super) fn write(&mut self, output: Option<&mut Output>, scratch: &mut [u8]) -> io::Result<Wrote> {
         if !self.flush()? {
             return Ok(Wrote::Blocked);
@@ -335,7 +333,8 @@ impl Tls {
         Ok(if self.flush()? { Wrote::All } else { Wrote::Blocked })
     }
 
-    /// Encrypts a part of `slices` and writes it once. What the socket does not take is kept. Nothing may wait.
+    /// Encrypts a part of `slices` and writes it once. Bytes that the socket does not accept are kept. No bytes may be
+    /// pending.
     pub(super) fn send(&mut self, slices: &[IoSlice<'_>], scratch: &mut [u8]) -> io::Result<Sent> {
         let (gathered, encrypted) = scratch.split_at_mut(PLAIN_PER_WRITE.min(scratch.len() / 2));
         let plain = match slices {
@@ -345,15 +344,15 @@ impl Tls {
         if plain.is_empty() {
             return Ok(Sent { bytes: 0, blocked: false });
         }
-        // Nothing is done with the bytes that are held, for no record in them is complete; but the session knows a
-        // message that is split over records by its place in them.
+        // The held bytes are not processed, for they contain no complete record; but the session needs them for a
+        // message that is split over records.
         let UnbufferedStatus { state, .. } = self.session.process_tls_records(&mut self.held);
         let length = match state {
             Ok(ConnectionState::WriteTraffic(mut traffic)) => {
                 traffic.encrypt(plain, encrypted).map_err(|error| io::Error::other(error.to_string()))?
             }
             Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                // An answer that the session owes by itself goes first; the output follows in the next turn.
+                // An answer of the session itself goes first; the output follows in the next turn.
                 append(&mut self.waiting, |out| data.encode(out));
                 let blocked = !self.flush()?;
                 return Ok(Sent { bytes: 0, blocked });
@@ -372,7 +371,7 @@ impl Tls {
         Ok(Sent { bytes: plain.len(), blocked: !rest.is_empty() })
     }
 
-    /// What the handshake has established, and who the client is by the listener's rule.
+    /// The result of the handshake, and the client's identity by the listener's rule.
     pub(super) fn facts(&self, settings: &TlsSettings) -> Option<TlsFacts> {
         let version = match self.session.protocol_version()? {
             ProtocolVersion::TLSv1_3 => TlsVersion::Tls13,
@@ -404,7 +403,7 @@ fn gather<'a>(slices: &[IoSlice<'_>], room: &'a mut [u8]) -> &'a [u8] {
     room.get(..filled).unwrap_or_default()
 }
 
-/// Appends what the session encodes, which tells how much room it needs when there is none.
+/// Appends the output of an encoder, which returns the needed size if the buffer is too small.
 fn append(waiting: &mut Vec<u8>, mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
     if let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = encode(&mut []) {
         let before = waiting.len();

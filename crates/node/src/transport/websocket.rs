@@ -63,7 +63,7 @@ impl WebSocket {
         })
     }
 
-    /// Writes what waits in one frame, with control frames around it.
+    /// Writes pending output in one frame, with control frames around it.
     pub(super) fn write(&mut self, mut output: Option<&mut Output>, scratch: &mut [u8]) -> io::Result<Wrote> {
         if let Some(tls) = self.stream.tls_mut() {
             if !tls.flush()? {
@@ -123,7 +123,7 @@ fn join<'a>(
     (count, bytes)
 }
 
-/// What a WebSocket client is told beside the DISCONNECT packet.
+/// The close code for a WebSocket client, beside the DISCONNECT packet.
 fn close_code(reason: Reason) -> CloseCode {
     match reason {
         Reason::NormalDisconnect | Reason::DisconnectWithWill => CloseCode::NORMAL,

@@ -25,7 +25,7 @@ pub struct Question<'a> {
     pub client_id: &'a str,
     /// The user.
     pub user_name: &'a str,
-    /// What the user says for a proof.
+    /// The user's password, for the proof.
     pub password: Option<&'a [u8]>,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Debug for Question<'_> {
     }
 }
 
-/// What a broker says of a user.
+/// A broker's answer about a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokerWord {
     /// It lets the user in.
@@ -46,8 +46,8 @@ pub enum BrokerWord {
 }
 
 impl Brokers {
-    /// Asks one broker after another, from number `first` on, until one says who the user is, within `limit`. One that
-    /// is being drained is asked as well: it knows users as before.
+    /// Asks one broker after another, from number `first` on, until one answers, within `limit`. A draining broker is
+    /// asked as well: it still knows its users.
     ///
     /// # Errors
     /// In words for people, without credentials: when no broker says anything about the user.
@@ -109,13 +109,13 @@ fn converse(
         password: question.password,
         properties: ConnectProperties::default(),
     };
-    // What holds the password is wiped. rustls and the kernel have copies that nobody here can reach.
+    // The buffer with the password is wiped. Copies in rustls and the kernel are out of reach.
     let mut bytes = zeroize::Zeroizing::new(Vec::with_capacity(question.password.map_or(0, <[u8]>::len) + 1024));
     connect.encode(&mut bytes).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error.to_string()))?;
     talk.write(&bytes)?;
     let answer = talk.read_conn_ack(version)?;
     if !answer.0.is_error() {
-        // The broker need not wait for more; if it cannot be told, it finds out by itself.
+        // The broker need not wait for more; if the packet is lost, it notices the close.
         let _ = talk.write(&[0xe0, 0]);
     }
     Ok(answer)
@@ -174,7 +174,7 @@ impl Talk {
     }
 }
 
-/// What is left of the time, if anything is.
+/// The remaining time, if any.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(too_long()) } else { Ok(left) }

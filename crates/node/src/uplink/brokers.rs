@@ -1,4 +1,4 @@
-//! The brokers of a fleet, as all of a process know them who speak to them.
+//! The brokers of a fleet, shared by all parts of a process that connect to them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,13 @@ pub struct Brokers(Arc<Mutex<BTreeMap<String, Known>>>);
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) broker: BrokerSettings,
-    /// Whether it is given nothing any more.
+    /// Whether it is draining: it gets no more messages.
     pub(crate) draining: bool,
 }
 
 impl Brokers {
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
-        // Whoever panicked while holding it left a map that is whole.
+        // A poisoned lock is fine: the map is consistent at every step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -28,14 +28,14 @@ impl Brokers {
         self.all().insert(broker.name.clone(), Known { broker, draining: false });
     }
 
-    /// One is given nothing any more.
+    /// Marks a broker as draining.
     pub(super) fn drain(&self, name: &str) {
         if let Some(known) = self.all().get_mut(name) {
             known.draining = true;
         }
     }
 
-    /// One is gone.
+    /// Removes a broker.
     pub(super) fn forget(&self, name: &str) {
         self.all().remove(name);
     }

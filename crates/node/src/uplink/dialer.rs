@@ -32,7 +32,7 @@ pub(crate) struct Dialer {
 
 impl Dialer {
     fn places(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Place>> {
-        // Whoever panicked while holding it left a map that is whole.
+        // A poisoned lock is fine: the map is consistent at every step.
         self.places.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -51,9 +51,9 @@ impl Dialer {
         self.places().get(name).cloned()
     }
 
-    /// Connects to a broker and tells the outcome.
+    /// Connects to a broker and reports the outcome.
     pub(super) fn dial(&self, name: &str, tell: impl FnOnce(Dialed) + Send + 'static) -> Result<(), String> {
-        let place = self.place(name).ok_or("nobody has said where the broker is")?;
+        let place = self.place(name).ok_or("the broker's address is unknown")?;
         let name = name.to_owned();
         let dial = move || {
             let outcome = connect(&place).map_err(|error| format!("cannot connect to {}: {error}", place.at));
@@ -125,7 +125,7 @@ mod tests {
     fn the_time_that_is_left_is_asked_for_before_each_step() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = HostPort { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };
-        // The system accepts the connection, and nobody speaks TLS behind it.
+        // The system accepts the connection, and no process answers the TLS handshake.
         let config =
             ClientConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions();
         let config = config.unwrap().with_root_certificates(RootCertStore::empty()).with_no_client_auth();

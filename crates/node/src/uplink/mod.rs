@@ -24,7 +24,7 @@ use dialer::Place;
 pub use tls::UplinkTls;
 pub(crate) use tls::explain as explain_tls;
 
-/// Stands in the table where a connection has the listener that it came through.
+/// Used in the table in place of the listener of an incoming connection.
 pub(crate) const NO_LISTENER: ListenerId = ListenerId(u16::MAX);
 /// The shard that has all uplinks: the home of partition 0.
 const UPLINK_SHARD: ShardId = ShardId(0);
@@ -32,9 +32,9 @@ const UPLINK_SHARD: ShardId = ShardId(0);
 /// A broker of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerSettings {
-    /// What it is called, in this fleet.
+    /// Its name in this fleet.
     pub name: String,
-    /// Where it listens; a name is resolved anew with each attempt to connect.
+    /// Its address; a name is resolved again with each attempt to connect.
     pub at: HostPort,
     /// How TLS is spoken to it; `None` for plain TCP.
     pub tls: Option<UplinkTls>,
@@ -51,7 +51,8 @@ pub struct FleetReport {
     pub filters: u64,
     /// Whether the fleet takes messages.
     pub open: bool,
-    /// Users whose own credentials the brokers are shown; what they owe and have counted is in the brokers' numbers.
+    /// Users whose own credentials are used for the brokers; their pending messages and counters are included in the
+    /// brokers' numbers.
     pub identities: u64,
 }
 
@@ -84,16 +85,16 @@ pub enum FleetError {
     Refused(#[from] UplinkError),
 }
 
-/// What the control plane wants of the shard that has the uplinks.
+/// An order of the control plane for the shard with the broker links.
 #[derive(Debug)]
 pub(crate) enum FleetOrder {
     /// Add a broker, or change one.
     Set { name: String, options: UplinkOptions, done: Sender<Result<(), UplinkError>> },
-    /// Give a broker nothing any more.
+    /// Drain a broker: give it no more messages.
     Drain { name: String, done: Sender<Result<(), UplinkError>> },
     /// Take a broker out.
     Remove { name: String, force: bool, done: Sender<Result<(), UplinkError>> },
-    /// Give away what brokers owe that are not in the fleet any more.
+    /// Reassign the pending messages of brokers that are no longer in the fleet.
     ForgetOthers { done: Sender<Result<(), UplinkError>> },
     /// Send clients elsewhere from now on, or no more.
     Redirect { begin: bool, reference: Option<String>, done: Sender<()> },
@@ -107,13 +108,12 @@ pub(crate) enum FleetOrder {
 #[derive(Debug)]
 pub(crate) struct Dialed {
     pub name: String,
-    /// The connection, or what went wrong.
+    /// The connection, or the error.
     pub outcome: Result<Transport, String>,
 }
 
 impl NodeHandle {
-    /// Adds a broker to the fleet, or changes how one is reached from its next connection on. One that is being drained
-    /// serves again.
+    /// Adds a broker to the fleet, or changes its address from the next connection on. A draining broker serves again.
     ///
     /// # Errors
     /// When this node has no fleet, or does not answer.
@@ -127,7 +127,7 @@ impl NodeHandle {
         self.order(|done| FleetOrder::Set { name, options, done })
     }
 
-    /// The same, and waits for nothing.
+    /// The same, without waiting.
     pub(crate) fn tell_broker(&self, broker: BrokerSettings) {
         let BrokerSettings { name, at, tls, options } = broker;
         self.dialer().know(&name, Place { at, tls });
@@ -135,10 +135,11 @@ impl NodeHandle {
         self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(FleetOrder::Set { name, options, done })));
     }
 
-    /// Stops giving a broker messages (BRK-32 step 1); it still settles what it has, and what it sends is taken.
+    /// Stops sending messages to a broker (BRK-32 step 1). It still settles its messages in flight, and its messages
+    /// are accepted.
     ///
     /// # Errors
-    /// When there is no such broker, no other that could take its messages, or no answer.
+    /// When the broker is unknown, no other broker could take its messages, or there is no answer.
     pub fn drain_broker(&self, name: &str) -> Result<(), FleetError> {
         self.order(|done| FleetOrder::Drain { name: name.to_owned(), done })?;
         self.brokers().drain(name);
@@ -148,10 +149,11 @@ impl NodeHandle {
         Ok(())
     }
 
-    /// Takes a broker out of the fleet. With `force` others get what it owes.
+    /// Removes a broker from the fleet. With `force` others get its pending messages.
     ///
     /// # Errors
-    /// When there is no such broker, it owes messages and is not forced, nobody could take them, or there is no answer.
+    /// When the broker is unknown, has pending messages and `force` is false, no other could take them, or there is no
+    /// answer.
     pub fn remove_broker(&self, name: &str, force: bool) -> Result<(), FleetError> {
         let owed = self.identities().map_or(0, |identities| identities.owed_by(name));
         if owed > 0 && !force {
@@ -166,7 +168,7 @@ impl NodeHandle {
         Ok(())
     }
 
-    /// Gives to the present brokers what others owe that were in the fleet when the store was written.
+    /// Reassigns the pending messages of brokers that were in the fleet when the store was written, and no longer are.
     ///
     /// # Errors
     /// When the node does not answer.
@@ -195,8 +197,8 @@ impl NodeHandle {
         Ok(fleet)
     }
 
-    /// Sends clients elsewhere from now on: who connects is told so (0x9C with `reference` in MQTT 5). With
-    /// [`NodeHandle::evict`] those that are connected follow. When this returns, it holds on every shard.
+    /// Sends clients to another server from now on: new connections are refused (0x9C with `reference` in MQTT 5).
+    /// [`NodeHandle::evict`] also closes connected ones. When this returns, it is active on every shard.
     ///
     /// # Errors
     /// When a shard does not answer; it will do so as soon as it can.
@@ -234,7 +236,7 @@ impl NodeHandle {
 }
 
 impl Shard {
-    /// Carries out what the control plane wants of the fleet. Whoever asked may have given up waiting.
+    /// Carries out an order about the fleet. The caller may have given up waiting.
     pub(crate) fn take_fleet_order(&mut self, order: FleetOrder) {
         let now = self.now;
         match order {
@@ -280,7 +282,7 @@ impl Shard {
         }
     }
 
-    /// A broker was dialed: the connection is served from now on, or the engine hears why there is none.
+    /// A broker was dialed: the connection is served from now on, or the engine gets the error.
     pub(crate) fn take_dialed(&mut self, attempt: DialAttempt, dialed: Dialed) {
         let Dialed { name, outcome } = dialed;
         let transport = match outcome {

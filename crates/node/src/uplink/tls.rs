@@ -1,4 +1,4 @@
-//! TLS towards a broker: whom the orchestrator trusts, and the handshake, which blocks and so is done where dialing is.
+//! TLS to a broker: trusted authorities, and the handshake, which blocks and is therefore done on the dialing thread.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection}
 /// Plaintext and ciphertext that wait in a session at most, bytes each.
 const MAX_WAITING: usize = 64 * 1024;
 
-/// How TLS is spoken to brokers: whom to trust, and what to show of oneself.
+/// The TLS settings for brokers: trusted authorities, and the client certificate.
 #[derive(Clone)]
 pub struct UplinkTls(Arc<ClientConfig>);
 
@@ -39,7 +39,7 @@ impl PartialEq for UplinkTls {
 
 impl Eq for UplinkTls {}
 
-/// What a person can make of a failure.
+/// An explanation of a failure, for people.
 pub(crate) fn explain(error: &rustls::Error) -> String {
     use rustls::Error;
     match error {
@@ -97,7 +97,7 @@ pub(super) fn shake_hands(
     Ok(session)
 }
 
-/// Writes what the handshake owes and reads once.
+/// Writes the pending bytes of the handshake and reads once.
 fn step(session: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
     while session.wants_write() {
         session.write_tls(stream)?;
@@ -109,7 +109,7 @@ fn step(session: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()
         return Err(io::Error::new(ErrorKind::UnexpectedEof, "it closed the connection in the TLS handshake"));
     }
     session.process_new_packets().map(drop).map_err(|error| {
-        // It learns why; if it cannot be told, it is told nothing.
+        // Sends the alert if possible; an error here adds no information.
         let _ = session.write_tls(stream);
         failed(error)
     })

@@ -1,4 +1,4 @@
-//! Why a WebSocket connection ends: codes on the wire, and what a client did to be closed.
+//! Close codes of a WebSocket connection, and the protocol violations of clients.
 
 use std::fmt;
 
@@ -27,8 +27,8 @@ impl CloseCode {
         self.0
     }
 
-    /// The code that a peer sent, if it is one that may be sent: 1004 to 1006 and 1015 are reserved, and those below
-    /// 3000 that are not registered are nobody's.
+    /// The code that a peer sent, if it is allowed: 1004 to 1006 and 1015 are reserved, and unregistered ones below
+    /// 3000 are invalid.
     pub fn received(number: u16) -> Option<Self> {
         matches!(number, 1000..=1003 | 1007..=1014 | 3000..=4999).then_some(Self(number))
     }
@@ -58,7 +58,7 @@ pub enum Violation {
     /// A text frame [MQTT-6.0.0-1].
     #[error("a text frame, but MQTT travels in binary frames")]
     TextFrame,
-    /// A continuation of nothing.
+    /// A continuation without a message.
     #[error("a continuation frame continues no message")]
     NothingToContinue,
     /// A new message before the end of the one before.
@@ -79,7 +79,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// The code that the client is told.
+    /// The code for the client.
     pub fn code(self) -> CloseCode {
         match self {
             Self::TextFrame => CloseCode::UNSUPPORTED_DATA,

@@ -1,4 +1,4 @@
-//! Frames from a client, taken apart as their bytes arrive. Nothing but a header and a control frame is ever held back.
+//! Decodes frames of a client as their bytes arrive. It buffers headers and control frames only.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use super::mask::Mask;
 /// The largest MQTT packet, 256 MiB and its header; no frame has a reason to be longer.
 pub const FRAME_MAX: u64 = 268_435_455 + 5;
 
-/// What the decoder found.
+/// A decoded item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// Unmasked payload of binary frames, as a range of the input.
     Payload(Range<usize>),
     /// A ping, to be answered with the same payload.
     Ping(Box<[u8]>),
-    /// The peer closes with this code, or with none. What follows is ignored.
+    /// The peer closes with this code, or without one. Later bytes are ignored.
     Close(Option<CloseCode>),
 }
 
@@ -53,7 +53,7 @@ struct Control {
 }
 
 impl Control {
-    /// Takes what belongs to the frame and returns its length.
+    /// Takes the bytes of the frame and returns their number.
     fn take(&mut self, input: &mut [u8]) -> usize {
         let length = self.left.min(input.len());
         let bytes = input.get_mut(..length).unwrap_or_default();
@@ -75,7 +75,7 @@ impl Decoder {
     /// input is used up.
     ///
     /// # Errors
-    /// When the client broke the protocol. The connection is then to be closed; nothing more comes out of the decoder.
+    /// When the client broke the protocol. The connection must then be closed; the decoder returns no more items.
     pub fn next(&mut self, input: &mut [u8], at: &mut usize) -> Result<Option<Item>, Violation> {
         let result = self.advance(input, at);
         if matches!(result, Err(_) | Ok(Some(Item::Close(_)))) {
@@ -118,7 +118,7 @@ impl Decoder {
                     match opcode {
                         Opcode::Ping => return Ok(Some(Item::Ping(payload.into()))),
                         Opcode::Close => return close(&payload).map(Some),
-                        // A pong that nobody asked for is a heartbeat and needs no answer.
+                        // An unsolicited pong is a heartbeat and needs no answer.
                         _ => {}
                     }
                 }
@@ -143,13 +143,13 @@ impl Decoder {
         if header.length > FRAME_MAX {
             return Err(Violation::FrameTooLong);
         }
-        // The message ends with this frame's last byte; nothing looks at the flag before that.
+        // The message ends with this frame's last byte; the flag is not read before that.
         self.in_message = !header.last;
         Ok(Stage::Data { left: header.length, mask })
     }
 }
 
-/// Collects a header. Two bytes tell how long it is, so that a bad one is refused before the rest arrives.
+/// Collects a header. Its first two bytes give its length, so that a bad one is refused before the rest arrives.
 fn take_header(
     bytes: &mut [u8; HEADER_MAX],
     have: &mut u8,

@@ -23,7 +23,7 @@ enum Phase {
     Ended,
 }
 
-/// A request head as far as it has arrived, and what is needed to answer it.
+/// The received part of a request head, and the data for its answer.
 #[derive(Debug)]
 struct Request {
     held: Vec<u8>,
@@ -31,12 +31,12 @@ struct Request {
     path: Arc<str>,
 }
 
-/// What came out of the bytes of one read.
+/// The result of the bytes of one read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Received {
     /// Where the MQTT bytes lie in the input, moved together.
     pub payload: Range<usize>,
-    /// Set once, when nothing more will come: send what waits, then close.
+    /// Set once, when no more input follows: send the pending output, then close.
     pub ended: Option<Ended>,
 }
 
@@ -134,8 +134,8 @@ impl Endpoint {
         Received { payload, ended: Some(ended) }
     }
 
-    /// Sends a close frame behind everything that waits; what arrives from now on is ignored. A connection that is
-    /// still in its handshake gets none.
+    /// Sends a close frame after the pending output; later input is ignored. A connection that is still in its
+    /// handshake gets none.
     pub fn close(&mut self, code: CloseCode) {
         if matches!(self.phase, Phase::Open(_)) {
             self.outgoing.put_close(Some(code));
@@ -143,17 +143,17 @@ impl Endpoint {
         self.phase = Phase::Ended;
     }
 
-    /// Whether nothing of MQTT comes any more: the handshake failed, or one side has closed.
+    /// Whether no more MQTT bytes follow: the handshake failed, or one side has closed.
     pub fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended)
     }
 
-    /// The framing of what is sent.
+    /// The framing of the output.
     pub fn outgoing(&mut self) -> &mut Outgoing {
         &mut self.outgoing
     }
 
-    /// Whether something other than MQTT bytes waits to be written.
+    /// Whether bytes other than MQTT's are pending.
     pub fn is_waiting(&self) -> bool {
         self.outgoing.is_waiting()
     }

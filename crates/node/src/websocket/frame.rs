@@ -1,4 +1,4 @@
-//! Frames of RFC 6455, section 5.2: what a header says, and how ours are written.
+//! Frames of RFC 6455, section 5.2: reading headers, and writing ours.
 
 use super::close_code::{CloseCode, Violation};
 
@@ -7,7 +7,7 @@ pub(super) const HEADER_MAX: usize = 14;
 /// Longest payload of a control frame.
 pub(super) const CONTROL_MAX: usize = 125;
 
-/// What a frame carries.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opcode {
     Continuation,
@@ -95,7 +95,7 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Violation> {
     Ok(Header { last: first & 0x80 != 0, opcode, length, mask: *mask })
 }
 
-/// Appends the header of an unfragmented frame from the server, which masks nothing.
+/// Appends the header of an unfragmented frame from the server, which is unmasked.
 pub(super) fn put_header(into: &mut Vec<u8>, opcode: Opcode, length: usize) {
     into.push(0x80 | opcode.bits());
     match (u8::try_from(length), u16::try_from(length)) {

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use data_encoding::BASE64;
 use httparse::{Header, Request, Status};
 
-/// Longest request head, bytes. Cookies of a shared host name are what makes one long.
+/// Longest request head, bytes. Cookies of a shared host name can make one long.
 pub const HEAD_MAX: usize = 8 * 1024;
 /// Most header fields in a request.
 const HEADERS_MAX: usize = 64;
-/// What the key is joined with before it is hashed.
+/// The suffix of the key before it is hashed.
 const ACCEPT_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The subprotocols that are served: the name that MQTT registered, then the one of its 3.1 days.
@@ -20,14 +20,14 @@ const SUBPROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
 pub enum Handshake {
     /// More bytes are needed.
     Partial,
-    /// The connection is a WebSocket from the byte at `length` on; `response` goes out first.
+    /// The connection is a WebSocket from the byte at `length` on; `response` is sent first.
     Accepted {
         /// Bytes of the request.
         length: usize,
         /// The response with status 101.
         response: Vec<u8>,
     },
-    /// No WebSocket comes of this; the connection closes behind `response`.
+    /// The request is refused; the connection closes after `response`.
     Refused {
         /// Why, for the log.
         refusal: Refusal,
@@ -57,7 +57,7 @@ pub enum Refusal {
     /// Another version than 13.
     #[error("the WebSocket version is not 13")]
     Version,
-    /// No key, or one that is not 16 bytes in base64.
+    /// No key, or not one of 16 bytes in base64.
     #[error("the WebSocket key is missing or not 16 bytes in base64")]
     Key,
     /// The subprotocol `mqtt` is not offered [MQTT-6.0.0-3].
@@ -97,7 +97,7 @@ impl Refusal {
         }
     }
 
-    /// The whole response: the reason and what to do, for the person behind the client.
+    /// The whole response: the reason and a remedy, for the user of the client.
     fn response(self, path: &str) -> Vec<u8> {
         let text = format!("{self}: {}\n", self.advice(path));
         let (status, fields) = (self.status(), self.fields());
@@ -237,7 +237,7 @@ mod tests {
         accepted(&request);
     }
 
-    /// [MQTT-6.0.0-4]: `mqtt` is chosen wherever it stands; the older name only when it is all there is.
+    /// [MQTT-6.0.0-4]: `mqtt` is chosen at any position; the older name only when it is the only one.
     #[test]
     fn the_subprotocol_is_mqtt_where_it_is_offered() {
         let field = "Sec-WebSocket-Protocol: mqtt";

@@ -9,7 +9,7 @@ impl Mask {
         Self(key)
     }
 
-    /// Unmasks (or masks) the next bytes of a payload in place and turns the key for those that follow.
+    /// Unmasks (or masks) the next bytes of a payload in place and rotates the key for later ones.
     pub(super) fn apply(&mut self, bytes: &mut [u8]) {
         let [a, b, c, d] = self.0;
         // Eight bytes at a time; the compiler widens this further where the processor can.

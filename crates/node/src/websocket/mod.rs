@@ -1,6 +1,6 @@
 //! MQTT over WebSocket, the server's side [RFC 6455; MQTT 5.0, section 6]: a codec that sees no socket.
 //!
-//! Payload is neither buffered nor kept: bytes of binary frames go on as they arrive, wherever frames are split
+//! Payload is not buffered: bytes of binary frames are passed on as they arrive, wherever frames are split
 //! [MQTT-6.0.0-2]. Extensions are not negotiated.
 
 mod close_code;

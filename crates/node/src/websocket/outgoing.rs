@@ -1,8 +1,7 @@
-//! What leaves towards a client: one binary frame around the bytes of each write, with pongs and the close frame
-//! between frames.
+//! Output to a client: one binary frame around the bytes of each write, with pongs and the close frame between frames.
 //!
-//! The MQTT bytes themselves stay where they are. [`Outgoing`] holds only what goes in front of them (`prefix`) and
-//! counts how many of them the open frame still takes.
+//! The MQTT bytes themselves are not copied. [`Outgoing`] holds only the bytes before them (`prefix`) and counts how
+//! many more of them belong to the open frame.
 
 use super::close_code::CloseCode;
 use super::frame::{Opcode, put_close, put_header, put_pong};
@@ -27,9 +26,9 @@ enum Goodbye {
     /// It is not in sight.
     #[default]
     None,
-    /// The close frame, with or without a code, goes out when everything else is written.
+    /// The close frame, with or without a code, is sent when everything else is written.
     Waiting(Option<CloseCode>),
-    /// The close frame is in the prefix or written: nothing may follow it.
+    /// The close frame is in the prefix or written: no bytes may follow it.
     Said,
 }
 
@@ -44,7 +43,7 @@ impl Outgoing {
         self.pong = Some(payload);
     }
 
-    /// Queues the close frame behind what else waits. The first one counts.
+    /// Queues the close frame after the pending output. The first one counts.
     pub(super) fn put_close(&mut self, code: Option<CloseCode>) {
         if self.close == Goodbye::None {
             self.close = Goodbye::Waiting(code);
@@ -69,7 +68,7 @@ impl Outgoing {
         self.frame_left.min(waiting)
     }
 
-    /// What must be written before the payload.
+    /// The bytes to write before the payload.
     pub fn prefix(&self) -> &[u8] {
         self.prefix.get(self.prefix_written as usize..).unwrap_or_default()
     }
@@ -88,7 +87,7 @@ impl Outgoing {
         payload
     }
 
-    /// Whether something other than MQTT bytes waits to be written.
+    /// Whether bytes other than MQTT's are pending.
     pub fn is_waiting(&self) -> bool {
         !self.prefix.is_empty()
             || match self.close {
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn one_frame_goes_around_what_a_turn_writes() {
+    fn one_frame_surrounds_the_output_of_a_turn() {
         for step in 1..12 {
             let mut outgoing = Outgoing::default();
             assert_eq!(drain(&mut outgoing, b"abcde", step), b"\x82\x05abcde", "step {step}");

@@ -30,7 +30,7 @@ fn binary(payload: &[u8]) -> Vec<u8> {
     frame(0x82, [0x11, 0x22, 0x33, 0x44], payload)
 }
 
-/// What an endpoint makes of a connection whose bytes arrive in the given pieces.
+/// The result of an endpoint for a connection whose bytes arrive in the given pieces.
 fn run(bytes: &[u8], cuts: &[usize]) -> (Vec<u8>, Option<Ended>, Vec<u8>) {
     let mut endpoint = Endpoint::new("/mqtt".into());
     let (mut payload, mut ended) = (Vec::new(), None);
@@ -42,7 +42,7 @@ fn run(bytes: &[u8], cuts: &[usize]) -> (Vec<u8>, Option<Ended>, Vec<u8>) {
         let received = endpoint.receive(&mut piece);
         payload.extend_from_slice(&piece[received.payload]);
         if received.ended.is_some() {
-            assert_eq!(ended, None, "an end is told once");
+            assert_eq!(ended, None, "an end is reported once");
             ended = received.ended;
         }
     }
@@ -51,7 +51,7 @@ fn run(bytes: &[u8], cuts: &[usize]) -> (Vec<u8>, Option<Ended>, Vec<u8>) {
     (payload, ended, sent)
 }
 
-/// The same for frames behind a handshake; only what is sent behind the handshake's response comes back.
+/// The same for frames after a handshake; returns only the bytes after the handshake's response.
 fn run_frames(frames: &[u8], cuts: &[usize]) -> (Vec<u8>, Option<Ended>, Vec<u8>) {
     let bytes = [REQUEST.as_bytes(), frames].concat();
     let cuts: Vec<usize> = cuts.iter().map(|cut| cut + REQUEST.len()).collect();
@@ -131,7 +131,7 @@ fn a_pong_is_ignored_and_an_empty_frame_carries_nothing() {
 }
 
 #[test]
-fn the_handshake_and_the_first_packet_may_share_a_read_and_be_split_anywhere() {
+fn the_handshake_and_the_first_packet_may_be_split_anywhere() {
     let bytes = [REQUEST.as_bytes(), &binary(b"CONNECT")].concat();
     for cut in 0..bytes.len() {
         let (payload, ended, _) = run(&bytes, &[cut]);

@@ -1,4 +1,4 @@
-//! Who is let in, over real sockets: what the limits and bans do to connections, and that nothing of it leaks.
+//! Admission over real sockets: the effect of limits and bans on connections, and the release of every slot.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -35,7 +35,7 @@ fn refused(node: &Node, reason: Reason) -> u64 {
 
 /// Every way for a connection to end gives its address the place back: a handed over one, too.
 #[test]
-fn an_address_has_its_limit_whatever_its_connections_went_through() {
+fn an_address_keeps_its_limit_in_all_states_of_connections() {
     for shards in [1, 2] {
         let mut settings = settings(shards);
         settings.admission.max_connections_per_address = 3;
@@ -81,7 +81,7 @@ fn an_address_and_a_listener_have_their_rate() {
 }
 
 #[test]
-fn a_banned_client_is_refused_in_the_terms_of_its_version_and_one_that_is_there_is_sent_away() {
+fn a_ban_refuses_a_client_and_closes_a_connected_one() {
     for shards in [1, 2] {
         let mut settings = settings(shards);
         settings.admission.banned = vec![client("bad")];
@@ -115,7 +115,7 @@ fn a_banned_client_is_refused_in_the_terms_of_its_version_and_one_that_is_there_
 }
 
 #[test]
-fn a_banned_address_is_closed_at_once_and_so_is_what_it_has_open() {
+fn a_ban_refuses_an_address_and_closes_its_connections() {
     let node = Node::start(settings(2)).unwrap();
     let [tcp, unix, web, ..] = addresses(&node);
     let clients = [Client::connect(&tcp, "a"), Client::connect(&web, "b")];
@@ -131,7 +131,7 @@ fn a_banned_address_is_closed_at_once_and_so_is_what_it_has_open() {
     assert_eq!(refused(&node, Reason::Banned), 1);
 }
 
-/// Lets in whoever is called so, and everybody while the door is open.
+/// Accepts clients with this name, and all clients while the door is open.
 struct Doorkeeper {
     open: AtomicBool,
 }
@@ -180,8 +180,8 @@ fn who_tries_credentials_is_banned_by_address_and_by_user_name() {
     let bans = node.handle().admission().bans(node.handle().now());
     let targets: Vec<String> = bans.iter().map(|ban| ban.target.to_string()).collect();
     assert_eq!(targets, ["address 127.0.0.1", "user \"root\""]);
-    let told = story(&node, "d");
-    assert_eq!(told[0], (FlightKind::Refused, Some(Reason::BadCredentials)));
+    let events = story(&node, "d");
+    assert_eq!(events[0], (FlightKind::Refused, Some(Reason::BadCredentials)));
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_user_has_its_limit_and_a_takeover_is_no_second_connection() {
         let (mut one, mut two) = (connect("one", "u"), connect("two", "u"));
         one.expect(&CONNACK);
         two.expect(&CONNACK);
-        // Server unavailable: MQTT 3 has no word for a quota.
+        // Server unavailable: MQTT 3 has no code for a quota.
         assert_eq!(connect("three", "u").rest(), [0x20, 2, 0, 3]);
         for _ in 0..5 {
             let mut again = connect("one", "u");
@@ -231,7 +231,7 @@ fn a_client_that_comes_too_often_stays_away_for_a_while() {
     assert!(story(&node, "flapping").contains(&(FlightKind::Banned, Some(Reason::Banned))));
 }
 
-/// Takes its time over one client, on the shard's thread, as nobody should.
+/// Blocks the shard's thread for one client, to make turns long.
 struct Sluggish {
     never: Mutex<Receiver<()>>,
 }
@@ -247,7 +247,7 @@ impl Observer for Sluggish {
 
 /// Who is there is served while others are refused, and it passes without anybody's doing.
 #[test]
-fn a_shard_whose_turns_take_too_long_takes_nobody_in_until_it_has_recovered() {
+fn an_overloaded_shard_accepts_no_client_until_it_recovers() {
     let (_sender, never) = channel();
     let mut settings = settings(1);
     settings.admission.loop_lag_mark_ms = 20;
@@ -265,9 +265,9 @@ fn a_shard_whose_turns_take_too_long_takes_nobody_in_until_it_has_recovered() {
     Client::connect(&tcp, "light");
 }
 
-/// Whoever gives the shard most to do waits, is answered meanwhile, and loses nothing.
+/// The clients that cause most work wait, are still answered, and lose no message.
 #[test]
-fn a_shard_whose_turns_take_too_long_has_those_wait_who_give_it_most_to_do() {
+fn an_overloaded_shard_slows_its_busiest_clients() {
     let (_sender, never) = channel();
     let mut settings = settings(1);
     settings.admission.loop_lag_mark_ms = 20;

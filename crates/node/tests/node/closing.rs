@@ -10,7 +10,7 @@ use crate::{addresses, node};
 
 /// Closing a socket with unread bytes resets it; then the client would lose the DISCONNECT that says why.
 #[test]
-fn a_client_that_goes_on_sending_still_reads_why_it_was_closed() {
+fn a_client_that_keeps_sending_still_reads_the_reason() {
     let node = node(1);
     let [tcp, ..] = addresses(&node);
     for _ in 0..20 {
@@ -81,7 +81,7 @@ fn wills_at_the_end(shards: u16, stop: impl FnOnce(Node) -> Stopped) -> Vec<usiz
     got.collect()
 }
 
-/// Each client is there until all wills have been published, whichever shard it lives on.
+/// Each client is connected until all wills have been published, on any shard.
 #[test]
 fn stopping_publishes_wills_to_the_clients_that_are_there() {
     for shards in [1, 3] {
@@ -89,7 +89,7 @@ fn stopping_publishes_wills_to_the_clients_that_are_there() {
     }
 }
 
-/// Whoever has its place publishes them.
+/// The node that took its place publishes them.
 #[test]
 fn a_node_whose_place_another_has_taken_publishes_no_wills() {
     for shards in [1, 3] {
@@ -98,9 +98,9 @@ fn a_node_whose_place_another_has_taken_publishes_no_wills() {
     }
 }
 
-/// A client that reads nothing cannot hold up the end.
+/// A client that reads nothing cannot delay the end.
 #[test]
-fn stopping_cuts_off_what_does_not_leave_in_time() {
+fn stopping_cuts_off_clients_that_do_not_leave_in_time() {
     let node = node(1);
     let [tcp, ..] = addresses(&node);
     let mut reader = Client::connect(&tcp, "reads nothing");
@@ -115,7 +115,7 @@ fn stopping_cuts_off_what_does_not_leave_in_time() {
     drop(reader);
 }
 
-/// Connections end in every way at every stage; none leaves anything behind that a later one would miss.
+/// Connections end in every way at every stage, and every slot is released.
 #[test]
 fn no_way_to_end_leaks_a_connection() {
     const LIMIT: u32 = 30;
@@ -142,7 +142,7 @@ fn no_way_to_end_leaks_a_connection() {
 }
 
 fn end_in_every_way(address: &LocalAddress, name: &str) {
-    // Without a word, in the middle of a CONNECT, in the middle of a packet, and at a good end.
+    // Without a packet, in the middle of a CONNECT, in the middle of a packet, and after a DISCONNECT.
     drop(Client::dial(address));
     let mut client = Client::dial(address);
     client.send(&connect(name)[..5]);

@@ -5,6 +5,7 @@ mod dying;
 mod keeping;
 mod lying;
 mod proxy;
+mod questions;
 mod routing;
 mod slow_disk;
 mod strangers;

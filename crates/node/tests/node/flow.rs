@@ -91,9 +91,9 @@ fn a_message_to_many_does_not_make_a_long_turn() {
     assert!(shell.most_writes < READERS as u64 / 4, "{} sockets were written in one turn", shell.most_writes);
 }
 
-/// Clients that are closed while they stand in line to be written neither stop the others nor stay.
+/// Connections that close while they wait in line neither stop the others nor stay.
 #[test]
-fn those_in_line_may_go() {
+fn connections_in_line_may_close() {
     let node = node(1);
     let [tcp, ..] = addresses(&node);
     let mut readers: Vec<Client> = (0..200)

@@ -13,7 +13,7 @@ fn id_at(shard: u16, prefix: &str) -> String {
 }
 
 #[test]
-fn what_was_sent_behind_the_connect_goes_along() {
+fn packets_after_the_connect_move_along() {
     let node = node(2);
     let mut clients = Vec::new();
     for (address, prefix) in addresses(&node).iter().zip(["tcp", "unix", "web", "quic", "tls", "wss"]) {
@@ -33,7 +33,7 @@ fn what_was_sent_behind_the_connect_goes_along() {
 }
 
 #[test]
-fn a_second_connection_takes_over_whichever_listener_it_comes_through() {
+fn a_second_connection_takes_over_on_any_listener() {
     let node = node(2);
     let [tcp, unix, web, ..] = addresses(&node);
     for shard in [0, 1] {

@@ -18,7 +18,7 @@ fn silent_connections_make_room_the_oldest_first() {
     let mut client = Client::connect(&tcp, "first");
     let mut oldest = connect();
     let mut younger = connect();
-    // Each that comes closes the one that has been silent for longest, and no client.
+    // Each new connection closes the one that has been silent for longest, and no client.
     let _second = Client::connect(&tcp, "second");
     assert_eq!(oldest.read(&mut [0]).unwrap_or(0), 0);
     let _third = Client::connect(&tcp, "third");
@@ -31,7 +31,7 @@ fn silent_connections_make_room_the_oldest_first() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_closed_at_once_until_one_leaves() {
+fn connections_beyond_the_limit_are_closed_at_once() {
     for shards in [1, 2] {
         let mut settings = settings(shards);
         settings.max_connections = 2;

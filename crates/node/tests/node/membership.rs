@@ -1,4 +1,4 @@
-//! Groups of mobile nodes, told from outside.
+//! Groups of mobile nodes, through the public interface.
 
 use tidegate_engine::{AddressSettings, MembershipChange, MembershipOutcome, TenantId};
 use tidegate_node::{ChangesError, MAX_MEMBERSHIP_CHANGES, Node};
@@ -11,7 +11,7 @@ fn change(client_id: String) -> MembershipChange {
 }
 
 #[test]
-fn groups_of_many_nodes_are_changed_at_once_whichever_shard_they_live_on() {
+fn groups_of_nodes_on_all_shards_change_in_one_call() {
     let mut settings = settings(2);
     settings.engine.addresses = Some(AddressSettings { guarded: false, ..AddressSettings::default() });
     let node = Node::start(settings).unwrap();
@@ -23,7 +23,7 @@ fn groups_of_many_nodes_are_changed_at_once_whichever_shard_they_live_on() {
     wanted.push(MembershipOutcome::NoSuchNode);
     assert_eq!(handle.set_memberships(changes), Ok(wanted));
     let sent = publish("ctx/to/group/17/x", b"now");
-    // Each shard had told the other before it answered, and reports behind what it was told.
+    // Each shard had notified the other before it answered, and reports after that.
     handle.report().unwrap();
     clients[0].send(&sent);
     for client in &mut clients {

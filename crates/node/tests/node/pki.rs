@@ -1,4 +1,4 @@
-//! Certificates for tests: authorities, what they issue, and files of them.
+//! Certificates for tests: authorities, issued certificates, and files of them.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -123,7 +123,7 @@ pub(crate) fn settings(directory: &Directory, issued: &Issued) -> TlsSettings {
     TlsSettings::new(directory.write("server.pem", &issued.certificate), directory.write("server.key", &issued.key))
 }
 
-/// What a client that trusts this authority is made with.
+/// The configuration of a client that trusts this authority.
 pub(crate) fn client_config(authority: &str, identity: Option<&Issued>) -> ClientConfig {
     client_config_of(authority, identity, rustls::ALL_VERSIONS)
 }

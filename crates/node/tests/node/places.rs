@@ -1,4 +1,4 @@
-//! A node's store is on the bus, and another node goes on with it.
+//! A node's store is on the bus, and another node continues with it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ fn all() -> Partitions {
 }
 
 #[test]
-fn what_a_node_owed_is_delivered_by_the_one_that_takes_its_place() {
+fn a_replacement_delivers_the_pending_messages() {
     let bus = Bus::open(&Address::Embedded, tidegate_bus::Settings::default(), Arc::new(|_| {})).unwrap();
     let (mine, theirs, scratch) = (Folder::new(), Folder::new(), Folder::new());
     let (mirror, store) = open(&bus, "a", &mine);
@@ -124,7 +124,7 @@ fn what_a_node_owed_is_delivered_by_the_one_that_takes_its_place() {
     publisher.send(&publish_qos2(9, "in/d", "four", false));
     publisher.expect(&[0x50, 2, 0, 9]);
 
-    // Another node takes the place. The first one still runs, and acknowledges nothing.
+    // Another node takes the place. The first one still runs, and acknowledges no message.
     let (taken, store) = open(&bus, "a", &scratch);
     publisher.send(&publish_qos1("in/e", b"never"));
     let images = images_of(&store, settings().engine, all()).unwrap();
@@ -139,7 +139,7 @@ fn what_a_node_owed_is_delivered_by_the_one_that_takes_its_place() {
     let mut device = connected(&second, "device", true);
     device.expect(&[0x62, 2, id[0], id[1]]);
     device.send(&[0x70, 2, id[0], id[1]]);
-    // What was received is not sent again.
+    // Acknowledged messages are not sent again.
     let two = received(&mut device, "in/b two");
     let (qos, three, said) = message(&mut device);
     assert_eq!((qos, said.as_str()), (1, "in/c three"));
@@ -152,7 +152,7 @@ fn what_a_node_owed_is_delivered_by_the_one_that_takes_its_place() {
     device.expect(&[0x62, 2, four[0], four[1]]);
     device.send(&[0x70, 2, four[0], four[1]]);
 
-    // The publisher repeats what it has no answer to, and it is not published a second time.
+    // The publisher repeats unacknowledged messages, which are not published a second time.
     let mut again = connected(&second, "publisher", true);
     again.send(&publish_qos2(9, "in/d", "four", true));
     again.expect(&[0x50, 2, 0, 9]);
@@ -160,7 +160,7 @@ fn what_a_node_owed_is_delivered_by_the_one_that_takes_its_place() {
     again.expect(&[0x70, 2, 0, 9]);
     complete(&mut again, 10, "in/f", "last");
     let (_, _, said) = message(&mut device);
-    assert_eq!(said, "in/f last", "nothing came twice, and nothing that nobody acknowledged");
+    assert_eq!(said, "in/f last", "no message came twice, and none that was not acknowledged");
     device.send(&packet(0x82, &[&[0, 2], &text("kept"), &[1]]));
     device.expect(&[0x90, 3, 0, 2, 1]);
     let (_, _, said) = message(&mut device);
@@ -168,5 +168,5 @@ fn what_a_node_owed_is_delivered_by_the_one_that_takes_its_place() {
 
     assert_eq!(mirror.lost().map(|lost| lost.to_string().contains("another process")), Some(true));
     drop(first);
-    assert_eq!(publisher.rest(), b"", "what a fenced place was given is not acknowledged");
+    assert_eq!(publisher.rest(), b"", "messages to a fenced node are not acknowledged");
 }

@@ -1,4 +1,4 @@
-//! QUIC: what is agreed on, how connections begin and end, and clients that move.
+//! QUIC: negotiation, the begin and end of connections, and clients that move.
 
 mod handshake;
 mod hostile;
@@ -31,7 +31,7 @@ fn address_of(node: &Node) -> SocketAddr {
     node.local_addresses()[0].socket().unwrap()
 }
 
-/// A connection that has sent nothing of MQTT.
+/// A connection without any MQTT packet.
 fn dial(at: SocketAddr) -> QuicSocket {
     QuicSocket::connect(at, &QuicOptions::default()).unwrap()
 }
@@ -44,7 +44,7 @@ fn over(socket: QuicSocket, id: &str) -> Client {
     client
 }
 
-/// Waits until the node reports what is waited for; only a broken broker never does.
+/// Waits until the report satisfies a condition; only a broken broker never does.
 fn report_when(node: &Node, what: impl Fn(&NodeReport) -> bool) -> NodeReport {
     loop {
         let report = node.handle().report().unwrap();
@@ -88,7 +88,7 @@ fn a_client_that_closes_without_disconnect_leaves_its_will() {
         drop(client);
         reader.expect(&publish("wills", b"gone"));
     }
-    // What a client leaves in good order, it leaves without its will, and nothing of it stays.
+    // A client that disconnects properly leaves no will and no state.
     let mut client = Client::over(Box::new(dial(at)), None);
     client.send(&connect_with_will("polite", "wills", "gone"));
     client.expect(&CONNACK);
@@ -104,7 +104,7 @@ fn silence_longer_than_the_keep_alive_ends_a_client() {
     let (node, at) = start(1);
     let mut socket = dial(at);
     let mut client = connect("silent");
-    // The seconds of the keep-alive stand behind the protocol's name, its level and the flags.
+    // The seconds of the keep-alive follow the protocol's name, its level and the flags.
     client[11] = 1;
     std::io::Write::write_all(&mut socket, &client).unwrap();
     socket.wait_lost();
@@ -120,7 +120,7 @@ fn a_link_without_messages_lives_longer_than_any_keep_alive() {
     let mut connack = [0; 4];
     std::io::Read::read_exact(&mut socket, &mut connack).unwrap();
     assert_eq!(connack, CONNACK);
-    // What the server has announced decides, for the client has named nothing; the clock is the test's.
+    // The server's idle timeout applies, for the client has named none; the clock is the test's.
     let began = Instant::now();
     for (seconds, lost) in [(65_535 + 65_535 / 2 + 1, false), (100_001, true)] {
         socket.connection.handle_timeout(began + Duration::from_secs(seconds));

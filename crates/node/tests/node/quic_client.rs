@@ -1,4 +1,4 @@
-//! A QUIC client over a blocking UDP socket, step by step, so that tests decide what happens when.
+//! A QUIC client over a blocking UDP socket, step by step, so that tests control the order of events.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -18,10 +18,10 @@ use crate::wire::Socket;
 /// Long enough that only a broken broker lets a test run into it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a client is made with.
+/// The options of a client.
 pub(crate) struct QuicOptions {
     pub(crate) tls: Arc<rustls::ClientConfig>,
-    /// None if it is empty.
+    /// None if empty.
     pub(crate) alpn: &'static [u8],
     pub(crate) idle_timeout_ms: u32,
     /// Bytes that the server may send before they are read.
@@ -63,7 +63,7 @@ fn bind(at: Ipv4Addr) -> UdpSocket {
 }
 
 impl QuicSocket {
-    /// Begins a handshake and sends nothing yet.
+    /// Begins a handshake without sending yet.
     pub(crate) fn begin(at: SocketAddr, options: &QuicOptions) -> Self {
         let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, true, None);
         let (handle, connection) = endpoint.connect(Instant::now(), options.config(), at, "localhost").unwrap();
@@ -89,13 +89,13 @@ impl QuicSocket {
         self.stream.unwrap()
     }
 
-    /// Goes on from another port of this machine, and from this address of it.
+    /// Continues from another port of this machine, and from this address of it.
     pub(crate) fn rebind(&mut self, from: Ipv4Addr) {
         self.socket = bind(from);
         self.connection.local_address_changed();
     }
 
-    /// Proves the address as the server has asked, with the next datagram, and takes nothing of what comes then.
+    /// Validates the address as the server has asked, with the next datagram, and ignores the answers.
     pub(crate) fn prove(&mut self) {
         let mut buffer = [0; 2_000];
         self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -127,7 +127,7 @@ impl QuicSocket {
         match self.socket.recv_from(&mut buffer) {
             Ok((length, from)) => self.receive(from, &buffer[..length]),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-            // An ICMP message says that nobody listens any more.
+            // An ICMP message reports that the port is closed.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(error),
             Err(error) => panic!("{error}"),
         }
@@ -144,7 +144,7 @@ impl QuicSocket {
         }
     }
 
-    /// Takes note of what has happened to the connection.
+    /// Processes the events of the connection.
     pub(crate) fn note(&mut self) {
         while let Some(event) = self.connection.poll() {
             match event {
@@ -160,7 +160,7 @@ impl QuicSocket {
         }
     }
 
-    /// Waits for the end of the connection and tells how it ended.
+    /// Waits for the end of the connection and returns its reason.
     pub(crate) fn wait_lost(&mut self) -> ConnectionError {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -171,7 +171,7 @@ impl QuicSocket {
         }
     }
 
-    /// What has arrived, if anything; `None` at the end of the stream.
+    /// The received bytes, if any; `None` at the end of the stream.
     fn try_read(&mut self, buffer: &mut [u8]) -> Option<usize> {
         let stream = self.stream();
         let mut receiving = self.connection.recv_stream(stream);

@@ -1,4 +1,4 @@
-//! Two orchestrators in one process: whoever connects to the wrong one gets to its home.
+//! Two orchestrators in one process: a client that connects to the wrong one is relayed to its home.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn table(own: u16, relays: [SocketAddr; 2], redirect: bool, lease_until: Millis)
     Arc::new(NodeHomes { table: Arc::new(table), relays: relays.map(Some).into() })
 }
 
-/// Two nodes that know of each other.
+/// Two nodes that know each other.
 fn pair(shards: u16, redirect: bool) -> [Node; 2] {
     let nodes = [node(shards), node(shards)];
     let relays = [relay_of(&nodes[0]), relay_of(&nodes[1])];
@@ -52,7 +52,7 @@ fn pair(shards: u16, redirect: bool) -> [Node; 2] {
     nodes
 }
 
-/// A client id that is at home at a place.
+/// A client id with its home at a place.
 fn id_at(place: u16, stem: &str) -> String {
     let here = |id: &String| u16::from(partition_of(TenantId::DEFAULT, id).0 >= PARTITIONS / 2) == place;
     (0..10_000).map(|number| format!("{stem}-{number}")).find(here).unwrap()
@@ -63,7 +63,7 @@ fn tcp_of(node: &Node) -> LocalAddress {
 }
 
 #[test]
-fn a_client_reaches_its_home_over_every_transport_and_speaks_every_qos() {
+fn a_client_reaches_its_home_over_all_transports_and_qos() {
     for shards in [1, 2] {
         let [edge, home] = pair(shards, false);
         let mut subscriber = Client::connect(&tcp_of(&home), &id_at(1, "subscriber"));
@@ -123,13 +123,13 @@ fn an_end_of_either_side_is_the_end_of_the_other() {
     client.socket().finish();
     client.rest();
     watcher.expect(&publish("gone", b"will"));
-    // One that says goodbye: none is.
+    // One that asks to use another server: there is none.
     let mut client = Client::dial(&tcp_of(&edge));
     client.send(&connect_with_will(&id_at(1, "polite"), "gone", "never"));
     client.expect(&CONNACK);
     client.send(&DISCONNECT);
     client.rest();
-    // And the home's word is the client's.
+    // The answer of the home reaches the client.
     let id = id_at(1, "unwanted");
     let client = Client::connect(&tcp_of(&edge), &id);
     let ended = home.handle().disconnect_client(TenantId::DEFAULT, &id, Reason::AdministrativeAction);
@@ -164,8 +164,8 @@ fn a_slow_reader_holds_its_home_back_and_loses_nothing() {
 #[test]
 fn a_home_that_cannot_be_reached_is_said_and_counted() {
     let node = node(1);
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    node.handle().set_homes(Some(&table(0, [relay_of(&node), nobody], false, Millis::NEVER))).unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    node.handle().set_homes(Some(&table(0, [relay_of(&node), closed], false, Millis::NEVER))).unwrap();
     let mut old = Client::dial(&tcp_of(&node));
     old.send(&connect(&id_at(1, "old")));
     assert_eq!(old.rest(), [0x20, 2, 0, 3], "the server is not available");
@@ -178,7 +178,7 @@ fn a_home_that_cannot_be_reached_is_said_and_counted() {
 }
 
 #[test]
-fn clients_of_mqtt_5_are_sent_to_their_home_where_that_is_wanted() {
+fn mqtt_5_clients_can_be_redirected_to_their_home() {
     let [edge, _home] = pair(1, true);
     let mut new = Client::dial(&tcp_of(&edge));
     new.send(&connect_v5(&id_at(1, "new")));
@@ -186,7 +186,7 @@ fn clients_of_mqtt_5_are_sent_to_their_home_where_that_is_wanted() {
     assert_eq!(answer[3], 0x9c);
     let reference = b"\x1c\0\x0bsecond:1883";
     assert!(answer.windows(reference.len()).any(|part| part == reference), "{answer:02x?}");
-    // Earlier versions cannot be told, and are relayed.
+    // Earlier versions cannot be redirected, and are relayed.
     let mut old = Client::connect(&tcp_of(&edge), &id_at(1, "old"));
     old.send(&PINGREQ);
     old.expect(&PINGRESP);
@@ -195,7 +195,7 @@ fn clients_of_mqtt_5_are_sent_to_their_home_where_that_is_wanted() {
 #[test]
 fn a_relayed_client_is_not_sent_on() {
     let [edge, home] = pair(1, false);
-    // The home's table is another: there, everything is at home at the edge.
+    // The home has another table: there, everything is at home at the edge.
     let mut other = NodeHomes::clone(&table(1, [relay_of(&edge), relay_of(&home)], false, Millis::NEVER));
     other.table = Arc::new(Homes { homes: [Home::At(0); PARTITIONS as usize], ..Homes::clone(&other.table) });
     home.handle().set_homes(Some(&Arc::new(other))).unwrap();
@@ -207,7 +207,7 @@ fn a_relayed_client_is_not_sent_on() {
 }
 
 #[test]
-fn who_has_no_lease_serves_nobody_and_acknowledges_nothing() {
+fn a_node_without_a_lease_serves_and_acknowledges_nothing() {
     let node = node(1);
     let relays = [relay_of(&node); 2];
     let handle = node.handle();
@@ -217,7 +217,7 @@ fn who_has_no_lease_serves_nobody_and_acknowledges_nothing() {
     client.send(&connect_v5(&id_at(0, "client")));
     let length = usize::from(client.receive(2)[1]);
     client.receive(length);
-    // Not even a goodbye leaves: it would stand behind what acknowledges something.
+    // Not even a goodbye is sent: it would follow an acknowledgement.
     assert_eq!(client.rest(), b"");
     let mut late = Client::dial(&tcp_of(&node));
     late.send(&connect(&id_at(0, "late")));

@@ -36,7 +36,7 @@ fn a_dropped_message_is_found_by_its_client_and_by_its_topic() {
         assert!(dropped.iter().all(|event| event.reason == Some(Reason::OfflineQos0)));
         assert_eq!(dropped[0].topic.as_deref(), Some("t/0"));
         let before: u64 = story.events.iter().map(|event| event.suppressed).sum();
-        assert_eq!(dropped.len() as u64 + before + story.suppressed, 300, "each is told or counted: {story:?}");
+        assert_eq!(dropped.len() as u64 + before + story.suppressed, 300, "each is recorded or counted: {story:?}");
         let of_topic = why(&node, &FlightSubject::Topic("t/0".into()));
         let clients: Vec<_> = of_topic.events.iter().map(|event| event.client_id.as_deref()).collect();
         assert_eq!(clients, [Some("reader")]);
@@ -45,7 +45,7 @@ fn a_dropped_message_is_found_by_its_client_and_by_its_topic() {
 }
 
 #[test]
-fn a_client_whose_queue_is_full_is_named_by_whichever_shard_it_lives_on() {
+fn every_shard_names_its_clients_with_full_queues() {
     for shards in [1, 3] {
         let mut settings = settings(shards);
         settings.engine.queue.max_messages = 2;
@@ -78,7 +78,7 @@ fn a_client_whose_queue_is_full_is_named_by_whichever_shard_it_lives_on() {
 }
 
 #[test]
-fn what_a_client_may_not_do_and_what_it_waits_for_is_found() {
+fn denials_and_pending_messages_of_a_client_are_found() {
     let mut settings = settings(1);
     settings.engine.limits.max_subscriptions_per_client = 1;
     settings.engine.listeners[0].max_message_rate = 1;

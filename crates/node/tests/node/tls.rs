@@ -1,4 +1,4 @@
-//! TLS: what is agreed on, and how sessions begin and end.
+//! TLS: negotiation, and the begin and end of sessions.
 
 mod certificates;
 mod clients;
@@ -37,7 +37,7 @@ fn start(tls: TlsSettings) -> (Node, SocketAddr) {
 fn try_connect(at: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<TlsSocket> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut socket = tls(at, config);
-    let client_id = format!("somebody-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let client_id = format!("client-{}", NEXT.fetch_add(1, Ordering::Relaxed));
     socket.write_all(&connect(&client_id))?;
     let mut connack = [0; 4];
     socket.read_exact(&mut connack)?;
@@ -74,9 +74,9 @@ fn the_least_version_is_kept() {
 }
 
 #[test]
-fn a_client_may_offer_protocols_and_then_mqtt_must_be_among_them() {
+fn offered_protocols_must_include_mqtt() {
     let mut settings = settings(COMMON.settings.clone());
-    let told = watch(&mut settings);
+    let seen = watch(&mut settings);
     let node = Node::start(settings).unwrap();
     let at = node.local_addresses()[0].socket().unwrap();
     let offering = |protocols: &[&str]| {
@@ -87,7 +87,7 @@ fn a_client_may_offer_protocols_and_then_mqtt_must_be_among_them() {
     for (offered, agreed) in [(&[][..], None), (&["mqtt"], Some("mqtt")), (&["h2", "mqtt"], Some("mqtt"))] {
         let socket = try_connect(at, &offering(offered)).unwrap();
         assert_eq!(socket.conn.alpn_protocol(), agreed.map(str::as_bytes));
-        let facts = told.facts.recv().unwrap().tls.unwrap();
+        let facts = seen.facts.recv().unwrap().tls.unwrap();
         assert_eq!(facts.alpn.as_deref(), agreed.map(str::as_bytes));
         assert_eq!((facts.version, facts.server_name.as_deref()), (TlsVersion::Tls13, Some("localhost")));
         assert_eq!((&facts.client, &facts.identity), (&None, &None));
@@ -108,7 +108,7 @@ fn a_websocket_over_tls_agrees_on_http() {
 }
 
 #[test]
-fn what_is_no_tls_is_closed_and_counted() {
+fn a_client_without_tls_is_closed_and_counted() {
     let (node, at) = start(COMMON.settings.clone());
     let beginnings: [&[u8]; 4] =
         [&connect("plain"), b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1, 0xff, 0xff, 1], &[0x16; 600]];
@@ -141,7 +141,7 @@ fn a_handshake_may_end_anywhere_and_gives_its_place_back() {
         let mut socket = tcp(at);
         socket.write_all(&hello[..length]).unwrap();
         drop(socket);
-        // It has come, and it is gone.
+        // The connection was accepted and has ended.
         let is_over = |report: &NodeReport| report.shell.accepted > before && report.gauges.connections == 0;
         while !is_over(&node.handle().report().unwrap()) {
             std::thread::yield_now();
@@ -149,7 +149,7 @@ fn a_handshake_may_end_anywhere_and_gives_its_place_back() {
     }
     drop(try_connect(at, &COMMON.client).unwrap());
     assert_eq!(node.handle().report().unwrap().shell.tls_refused_full, 0);
-    // One that has only begun takes the place.
+    // A connection that has only begun takes the slot.
     let mut slow = tcp(at);
     slow.write_all(&hello[..9]).unwrap();
     while node.handle().report().unwrap().shell.accepted < 9 {
@@ -160,7 +160,7 @@ fn a_handshake_may_end_anywhere_and_gives_its_place_back() {
 }
 
 #[test]
-fn who_comes_while_too_many_handshakes_are_under_way_finds_out_why() {
+fn a_client_beyond_the_handshake_limit_gets_the_reason() {
     let (node, at) = start(TlsSettings { max_handshakes: 1, ..COMMON.settings.clone() });
     let mut slow = tcp(at);
     slow.write_all(&hello()[..9]).unwrap();
@@ -184,7 +184,7 @@ fn a_dripping_client_does_not_extend_the_time_to_connect() {
     socket.set_nonblocking(true).unwrap();
     let end = (0..16_380).find(|_| {
         node.handle().report().unwrap();
-        // What still comes is thrown away for a while, so it is the end of the answer that tells.
+        // Later input is dropped for a while, so the end of the answer shows the close.
         let ended = std::iter::repeat_with(|| socket.read(&mut [0; 64])).find(|read| !matches!(read, Ok(1..)));
         matches!(ended, Some(Ok(0))) || socket.write_all(&[0]).is_err()
     });
@@ -259,7 +259,7 @@ fn plain_and_tls_listeners_do_not_share_tickets() {
     drop(TcpStream::connect(at(0)));
 }
 
-/// What a peer may send instead of a handshake, or in the middle of one or of a session, in pieces of any size.
+/// Any bytes instead of a handshake, or in the middle of one or of a session, in pieces of any size.
 #[test]
 fn no_bytes_of_a_client_stop_a_shard() {
     let (node, at) = start(COMMON.settings.clone());

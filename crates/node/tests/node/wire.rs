@@ -1,4 +1,4 @@
-//! A client made of bytes: a socket of any transport, and the few packets that these tests need.
+//! A raw client: a socket of any transport, and the few packets that these tests need.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -92,13 +92,13 @@ impl Client {
         self.received.drain(..length).collect()
     }
 
-    /// Waits for the end of the connection and returns what came before it.
+    /// Waits for the end of the connection and returns the bytes before it.
     pub(crate) fn rest(mut self) -> Vec<u8> {
         loop {
             match self.fill() {
                 Ok(true) => {}
                 Ok(false) => return self.received,
-                // A reset is an end, too. Nothing at all for so long is none.
+                // A reset is an end, too. A timeout is not.
                 Err(error) => {
                     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
                     return self.received;
@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    /// Receives something; false at the end.
+    /// Receives bytes; false at the end.
     fn fill(&mut self) -> io::Result<bool> {
         if self.web {
             return Ok(read_frame(&mut *self.stream)?.is_some_and(|(first, payload)| {
@@ -125,7 +125,7 @@ impl Client {
     }
 }
 
-/// What all stream sockets can do.
+/// The common interface of all stream sockets.
 pub(crate) trait Socket: Read + Write + Send {
     /// Sends FIN.
     fn finish(&mut self);

@@ -1,4 +1,4 @@
-//! An observer that lets every client in and tells a test what it was told of it.
+//! An observer that accepts every client and passes its calls to a test.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,8 +11,8 @@ struct Witness {
     peers: Sender<Option<Peer>>,
 }
 
-/// What the observer was told.
-pub(crate) struct Told {
+/// The calls of the observer.
+pub(crate) struct Witnessed {
     /// With each request for authentication.
     pub(crate) facts: Receiver<ConnectionFacts>,
     /// With each event for the log.
@@ -21,7 +21,7 @@ pub(crate) struct Told {
 
 impl Observer for Witness {
     fn log(&self, occasion: &Occasion<'_>) {
-        // A test that does not listen is gone, or does not mind.
+        // The test may have dropped the receiver.
         let _ = self.peers.send(occasion.peer);
     }
 
@@ -31,10 +31,10 @@ impl Observer for Witness {
     }
 }
 
-/// Makes a node tell what it is told.
-pub(crate) fn watch(settings: &mut NodeSettings) -> Told {
+/// Makes a node report to a test.
+pub(crate) fn watch(settings: &mut NodeSettings) -> Witnessed {
     let ((facts, all_facts), (peers, all_peers)) = (channel(), channel());
     settings.engine.authentication = Authentication::External;
     settings.observer = Arc::new(Witness { facts, peers });
-    Told { facts: all_facts, peers: all_peers }
+    Witnessed { facts: all_facts, peers: all_peers }
 }

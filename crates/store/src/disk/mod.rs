@@ -1,5 +1,5 @@
-//! The disk as the store sees it: files by name in one directory. The store's code is the same over the real one and
-//! over the simulated one that forgets, tears and fails.
+//! The disk interface of the store: files by name in one directory. The real disk and the simulated one, which loses,
+//! tears and fails, run the same code of the store.
 
 mod real;
 mod simulated;
@@ -12,64 +12,62 @@ pub use simulated::{Failure, SimulatedDisk};
 
 /// Files by name in one directory. Names have no slash.
 pub trait Disk: Send + Sync {
-    /// Makes an empty file, or empties the one that is there. It survives power loss only after
-    /// [`Disk::sync_directory`].
+    /// Creates an empty file, or truncates an existing one. It survives power loss only after [`Disk::sync_directory`].
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Opens a file that is there, for reading and, where that is allowed, for writing.
     ///
     /// # Errors
-    /// `NotFound` when there is none; what else the system says.
+    /// `NotFound` when the file does not exist; any other error of the operating system.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Gives a file another name, in the place of the file that had it.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// As [`Disk::rename`], for a file whose room is wanted and nothing of what it holds: it may be anything from then
-    /// on.
+    /// As [`Disk::rename`], for a file whose space is reused: its content is undefined afterwards.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     fn recycle(&self, from: &str, to: &str) -> io::Result<()> {
         self.rename(from, to)
     }
 
-    /// As [`Disk::create`], for a file that nobody needs after a restart.
+    /// As [`Disk::create`], for a file that is not needed after a restart.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     fn create_scratch(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.create(name)
     }
 
-    /// Removes a name. Those who have the file open go on reading it.
+    /// Removes a name. Open handles of the file can still read it.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// The names of all files.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// Makes names that were created, changed and removed survive power loss.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     fn sync_directory(&self) -> io::Result<()>;
 
     /// Free space for this process, bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     fn free_space(&self) -> io::Result<u64>;
 
     /// Keeps other processes away until the guard is dropped.
@@ -78,13 +76,13 @@ pub trait Disk: Send + Sync {
     /// When another process was first, or the file cannot be written.
     fn lock(&self) -> Result<LockGuard, LockError>;
 
-    /// As [`Disk::lock`], but for reading alone: where nothing can be written, nobody has to be kept away.
+    /// As [`Disk::lock`], but for reading only. Without write access to the directory no lock is needed.
     ///
     /// # Errors
     /// When another process was first.
     fn lock_for_reading(&self) -> Result<LockGuard, LockError>;
 
-    /// A number that nobody can foresee.
+    /// An unpredictable number.
     fn random(&self) -> u64;
 }
 
@@ -93,37 +91,37 @@ pub trait DiskFile: Send + Sync {
     /// Writes all bytes at a place.
     ///
     /// # Errors
-    /// What the system says; a part may have been written.
+    /// An error of the operating system; a part may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Reads as many bytes as fit, from a place.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the file ends before; what else the system says.
+    /// `UnexpectedEof` when the file ends before; any other error of the operating system.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Makes all that was written survive power loss (`fdatasync`). After a failure nobody knows what did.
+    /// Makes all written bytes survive power loss (`fdatasync`). After a failure it is unknown which bytes do.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     fn sync_data(&self) -> io::Result<()>;
 
     /// Bytes of the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     fn length(&self) -> io::Result<u64>;
 
     /// Makes the file this long; new bytes are zero.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
     /// Makes the file this long so that the new bytes, which are zero, take their room already.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     fn allocate(&self, from: u64, length: u64) -> io::Result<()> {
         write_zeros(self, from, length)
     }
@@ -164,7 +162,7 @@ pub enum LockError {
 /// Reads a part of a file into memory.
 ///
 /// # Errors
-/// What the system says, also when there is no memory for it.
+/// An error of the operating system, or `OutOfMemory`.
 pub(crate) fn read_part(file: &dyn DiskFile, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     read_part_into(file, offset, length, &mut bytes)?;

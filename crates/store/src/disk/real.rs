@@ -47,7 +47,7 @@ impl RealDisk {
         Ok(Self { path: path.to_owned() })
     }
 
-    /// Whether [`RealDisk::create`] could do what it does, as far as that can be said without doing it.
+    /// Whether [`RealDisk::create`] would succeed, as far as can be checked without changes.
     ///
     /// # Errors
     /// When the directory cannot be made or written.
@@ -64,7 +64,7 @@ impl RealDisk {
     /// The size of the file system that a directory is on, or will be on once it is made, bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the operating system.
     pub fn file_system_size(path: &Path) -> io::Result<u64> {
         let there = path.ancestors().find(|it| !it.as_os_str().is_empty() && it.exists()).unwrap_or(Path::new("."));
         let answer = rustix::fs::statvfs(there)?;
@@ -74,7 +74,7 @@ impl RealDisk {
     /// A directory that is there.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the directory does not exist.
     pub fn existing(path: &Path) -> io::Result<Self> {
         if !fs::metadata(path)?.is_dir() {
             return Err(io::Error::from(io::ErrorKind::NotADirectory));
@@ -116,7 +116,7 @@ impl Disk for RealDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
-            // A name that is not Unicode is none of ours.
+            // A name that is not Unicode is not a file of the store.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
@@ -144,12 +144,12 @@ impl Disk for RealDisk {
         match said {
             Err(error) if is_new || !is_full(&error) => {
                 if is_new {
-                    // On a full disk nothing is left behind by who could not begin.
+                    // On a full disk, remove the file that could not be written.
                     let _ = fs::remove_file(&path);
                 }
                 Err(error.into())
             }
-            // The lock counts, not what the file says.
+            // The lock decides, not the content of the file.
             _ => Ok(Box::new(file)),
         }
     }
@@ -157,7 +157,7 @@ impl Disk for RealDisk {
     fn lock_for_reading(&self) -> Result<LockGuard, LockError> {
         match File::open(self.path.join(LOCK)) {
             Ok(file) => Ok(Box::new(take(file)?)),
-            // Whoever writes here makes this file first, so nobody does.
+            // A writer creates this file first, so there is no writer.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Box::new(())),
             Err(error) => Err(error.into()),
         }

@@ -1,5 +1,5 @@
-//! An import into a directory: all of it or nothing. It goes on in a directory within, whose files move up when it is
-//! whole; the manifest, which makes them a store, is the last.
+//! An atomic import into a directory. It writes into a directory within, and moves the files up when they are complete.
+//! The manifest, which makes the files a store, is moved last.
 
 use std::fs;
 use std::io::{self, BufRead};
@@ -35,7 +35,7 @@ pub fn import_into(
     })?;
     let result = import_aside(&disk, input, completeness);
     if result.is_err() {
-        // What cannot be removed is in nobody's way: an import begins by removing it.
+        // A leftover directory does no harm: an import begins by removing it.
         let _ = remove(&directory.join(ASIDE));
         if !had_lock {
             let _ = fs::remove_file(directory.join(LOCK));
@@ -65,7 +65,7 @@ fn import_aside(
     Ok(report)
 }
 
-/// Moves the files of a whole store up, so that a crash in between leaves nothing that could be taken for one.
+/// Moves the files of a complete store up. A crash in between leaves no manifest, so no store.
 fn move_up(disk: &RealDisk, aside: &Path) -> io::Result<()> {
     let mut names: Vec<String> = RealDisk::existing(aside)?.list()?;
     names.retain(|name| name != LOCK);

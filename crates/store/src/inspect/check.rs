@@ -10,7 +10,7 @@ use crate::manifest::{self, Manifest};
 use crate::recovery::{self, open_segment, open_table, scan};
 use crate::table::{self, Cursor};
 
-/// What was found in one file.
+/// The result for one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileCheck {
     /// Its name in the store's directory.
@@ -19,13 +19,13 @@ pub struct FileCheck {
     pub bytes: u64,
     /// Batches of a journal file, entries of a table.
     pub entries: u64,
-    /// What is noteworthy and no damage.
+    /// A remark that is not damage.
     pub note: Option<String>,
     /// Each damage.
     pub problems: Vec<String>,
 }
 
-/// What was found in all files.
+/// The results for all files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// File by file.
@@ -42,7 +42,8 @@ impl CheckReport {
 /// Checks every file of a store.
 ///
 /// # Errors
-/// When the store is in use, is none, or its directory cannot be read. Damage is no error but part of the report.
+/// When the store is in use, does not exist, or its directory cannot be read. Damage is not an error but part of the
+/// report.
 pub fn check(disk: &Arc<dyn Disk>) -> Result<CheckReport, InspectError> {
     let _lock = lock(&**disk)?;
     let names = names(&**disk)?;
@@ -138,7 +139,7 @@ fn check_segment(
     file.entries = scanned.frames.len() as u64;
     let at = segment::FIRST_FRAME + scanned.end as u64;
     if let Some(limit) = limit {
-        // What is behind the frames that count is of no use.
+        // Bytes after the valid frames have no use.
         if scanned.next < limit {
             let text = format!("frame {} is broken, but frames up to {limit} were written", scanned.next);
             return Err(ReadError::damaged(&file.name, at, text));

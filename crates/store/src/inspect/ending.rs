@@ -1,7 +1,6 @@
-//! The last line of an export, which says what all lines before it hold: without it nobody could tell a part from the
-//! whole.
+//! The last line of an export, a summary of all lines before it. It shows whether an export is complete.
 
-/// What a last line is made from and held against.
+/// Collects the last line when writing, and verifies it when reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ending {
     /// Entries so far.

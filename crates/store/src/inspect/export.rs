@@ -1,5 +1,5 @@
-//! All live entries as lines of JSON: `{"key":"hexadecimal","value":"base64"}`, with `"text"` where somebody can read
-//! it, and a last line that says what they hold.
+//! All live entries as lines of JSON: `{"key":"hexadecimal","value":"base64"}`, with `"text"` where the entry is
+//! readable, and a last line that summarises them.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use super::{InspectError, at_rest, find, lock};
 use crate::disk::Disk;
 use crate::{MergeError, store};
 
-/// What was exported.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportReport {
     /// Entries written.
     pub entries: u64,
-    /// What could not be read, with `salvage`.
+    /// Unreadable parts, with `salvage`.
     pub skipped: Vec<Skipped>,
 }
 
-/// Says what an entry is, for people; `None` when it cannot tell.
+/// Describes an entry for people; `None` when it has no description.
 pub type Describe<'a> = dyn Fn(&[u8], &[u8]) -> Option<String> + 'a;
 
-/// Writes all live entries in ascending order of their keys. With `salvage`, what is damaged is skipped and said to be;
-/// it takes memory for all entries. `describe` adds a text to an entry, which an import does not look at.
+/// Writes all live entries in ascending order of their keys. With `salvage`, damaged parts are skipped and reported;
+/// that needs memory for all entries. `describe` adds a text to an entry, which an import ignores.
 ///
 /// # Errors
-/// When the store is in use or is none, when the output fails, and without `salvage` when something is damaged.
+/// When the store is in use or does not exist, when the output fails, and without `salvage` when a part is damaged.
 pub fn export(
     disk: &Arc<dyn Disk>,
     output: &mut dyn Write,
@@ -90,7 +90,7 @@ impl Line<'_> {
         }
     }
 
-    /// The last line, unless something is missing before it.
+    /// The last line, unless an entry is missing before it.
     fn end(&mut self) {
         if self.failed.is_none() {
             self.failed = writeln!(self.output, "{}", self.ending.line()).err();

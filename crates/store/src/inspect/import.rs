@@ -16,7 +16,7 @@ const MAX_LINE: u64 = 512 * 1024 * 1024;
 /// Bytes of a batch.
 const BATCH_BYTES: usize = 1024 * 1024;
 
-/// What was imported.
+/// The result of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportReport {
     /// Entries read.
@@ -26,7 +26,7 @@ pub struct ImportReport {
 /// Whether an export has to be whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completeness {
-    /// Its last line says what is in it, and that is what there is.
+    /// The last line agrees with the lines read.
     Whole,
     /// The last line may be missing, as in exports of earlier versions.
     AsItIs,
@@ -46,7 +46,7 @@ pub enum ImportError {
     Input {
         /// Counted from 1.
         line: u64,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The directory cannot be made or written.
@@ -54,7 +54,7 @@ pub enum ImportError {
     Directory {
         /// The directory.
         directory: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The last line is missing.
@@ -66,7 +66,7 @@ pub enum ImportError {
         /// Entries read.
         entries: u64,
     },
-    /// The last line says something else than those before it.
+    /// The last line does not agree with the lines before it.
     #[error(
         "the export has been changed or lost lines: {entries} entries were read, and its last line says {said}; export it again"
     )]
@@ -76,15 +76,15 @@ pub enum ImportError {
         /// Entries that the last line names, and their checksum.
         said: String,
     },
-    /// A line is none of an export.
+    /// A line is not a line of an export.
     #[error("line {line} is not {{\"key\":\"hexadecimal\",\"value\":\"base64\"}}: {what}; export it again")]
     Line {
         /// Counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The fault of the line.
         what: String,
     },
-    /// A line holds what no store can.
+    /// A line holds an operation that no store accepts.
     #[error("line {line}: {source}")]
     Operation {
         /// Counted from 1.
@@ -106,8 +106,8 @@ pub enum ImportError {
 /// Reads lines as [`export`](super::export) writes them into an empty directory.
 ///
 /// # Errors
-/// When there is a store already, when a line is none of an export or lines are missing, and when the disk refuses.
-/// What has been written by then is half a store: [`import_into`](super::import_into) leaves none.
+/// When a store exists already, when a line is invalid or lines are missing, and when the disk fails. An incomplete
+/// store is then left behind, unless [`import_into`](super::import_into) is used.
 pub fn import(
     disk: Arc<dyn Disk>,
     input: &mut dyn BufRead,
@@ -175,7 +175,7 @@ fn write(store: &mut Stepped, sequence: u64, batch: Vec<u8>) -> Result<(), Impor
     Ok(())
 }
 
-/// What a line says.
+/// A decoded line.
 enum Decoded {
     Entry(Vec<u8>, Vec<u8>),
     Ending(Ending),

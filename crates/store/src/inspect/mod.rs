@@ -1,6 +1,6 @@
-//! What is done with a store at rest from the command line: check it, measure it, carry it elsewhere.
+//! Commands on a closed store: check it, measure it, export and import it.
 //!
-//! Nothing here writes into the store that it looks at.
+//! They never write into the store that they read.
 
 mod aside;
 mod check;
@@ -32,13 +32,13 @@ pub enum InspectError {
     /// It is in use, or its lock cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Something could not be read.
+    /// A read failed.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// There is no store.
     #[error("there is no store in this directory; name the one that has its MANIFEST")]
     NoStore,
-    /// What was found could not be written.
+    /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(std::io::Error),
 }
@@ -57,7 +57,7 @@ fn names(disk: &dyn Disk) -> Result<Vec<String>, ReadError> {
     Ok(names)
 }
 
-/// Reads what the manifest names, without changing anything.
+/// Reads the files that the manifest names, without changing any.
 fn find(disk: &dyn Disk) -> Result<Found, InspectError> {
     let Some(manifest) = Manifest::load(disk)? else {
         recovery::require_empty(&names(disk)?)?;
@@ -66,10 +66,9 @@ fn find(disk: &dyn Disk) -> Result<Found, InspectError> {
     Ok(recovery::read(disk, manifest)?)
 }
 
-/// All of it as something that can be visited. The end of the journal that is perhaps not synced counts, as it does
-/// when the store is opened.
+/// The whole store, ready to be visited. The possibly unsynced end of the journal counts, as when the store is opened.
 fn at_rest(disk: Arc<dyn Disk>, found: &Found) -> Shared {
-    // Nothing is sorted through files here: that would write.
+    // Sorting through files is off, since it would write.
     let settings = Settings { merge_memory_bytes: u64::MAX, ..Settings::default() };
     if let Some(last) = found.segments.last() {
         last.set_end(last.end() + found.journal.unsynced.len() as u64);
@@ -88,7 +87,7 @@ pub fn is_ours(name: &str) -> bool {
     [manifest::NAME, manifest::ASIDE, reserve::NAME].contains(&name) || recovery::number_of(name).is_some()
 }
 
-/// Whether a file of this name holds something of a store, and is not only work in progress or room for what comes.
+/// Whether a file of this name holds data of a store. Temporary and preallocated files do not.
 pub fn is_content(name: &str) -> bool {
     is_ours(name)
         && name != manifest::ASIDE

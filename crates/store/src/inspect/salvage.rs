@@ -1,4 +1,4 @@
-//! Reads what can be read of a damaged store, and says what cannot.
+//! Reads the readable parts of a damaged store, and reports the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::operation::Operations;
 use crate::recovery::number_of;
 use crate::table::{self, Cursor, Table};
 
-/// Something that could not be saved.
+/// A part that could not be saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// The file.
     pub file: String,
-    /// What is wrong, and where.
+    /// The damage, with its place.
     pub what: String,
 }
 
-/// What was saved: in memory, since without trust in its files nothing can be streamed.
+/// The saved entries, in memory: damaged files cannot be streamed in order.
 #[derive(Default)]
 pub(crate) struct Saved {
     pub(crate) entries: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// Saves what can be read. A delete in a part that cannot be read is lost, so that an old entry may come back.
+/// Reads all readable parts. A delete in an unreadable part is lost, so that an old entry may come back.
 pub(crate) fn salvage(disk: &dyn Disk) -> Result<Saved, InspectError> {
     let mut saved = Saved::default();
     let (tables, segments) = match Manifest::load(disk) {
@@ -148,7 +148,8 @@ impl Saved {
             let later = Later::new(&bytes, frames.position, frames.expected, segment.salt).next();
             let later = later.map(|(at, frame)| (at, frame.number));
             let Some((at, number)) = later.filter(|(_, number)| within(*number)) else {
-                // What another file goes on with was whole here once; behind the newest frame there is nothing to miss.
+                // A frame that a later file continues was complete once. After the newest frame, no frame can be
+                // missing.
                 if let Some(limit) = limit {
                     let at = FIRST_FRAME + frames.position as u64;
                     self.skip(&name, format!("frames {} to {} at byte {at}", frames.expected, limit - 1));

@@ -1,4 +1,4 @@
-//! How much of what is in a store.
+//! The number and size of a store's entries.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct KindStats {
 /// Memory that the place of an operation takes while the journal is sorted, bytes.
 const BYTES_PER_OPERATION: u64 = 64;
 
-/// What a store holds.
+/// The content of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatsReport {
     /// Name and bytes of each file.
@@ -54,8 +54,8 @@ impl StatsReport {
         (self.table_entries + self.journal_operations).saturating_sub(self.live())
     }
 
-    /// Memory that a start needs to read what there is, bytes: the index, and a file of the journal or, later, what is
-    /// sorted of the journal at once, with the places of its operations.
+    /// Memory that a start needs, bytes: the index, and one file of the journal or, later, the part of the journal that
+    /// is sorted at once with the positions of its operations.
     pub fn reading_bytes(&self, merge_memory: u64) -> u64 {
         let sorted = self.journal_bytes.min(merge_memory.max(self.longest_file));
         let part = sorted.saturating_mul(self.journal_operations) / self.journal_bytes.max(1);
@@ -72,13 +72,13 @@ impl StatsReport {
     }
 }
 
-/// Says what kind of entry a key is of; there are few.
+/// Names the kind of an entry by its key; there are few kinds.
 pub type KindOf<'a> = dyn Fn(&[u8]) -> &'static str + 'a;
 
-/// Measures a store. What `kind_of` calls the same is added up.
+/// Measures a store and adds up the entries for which `kind_of` gives the same name.
 ///
 /// # Errors
-/// When it is in use, is none, cannot be read or is damaged.
+/// When it is in use, does not exist, cannot be read or is damaged.
 pub fn stats(disk: &Arc<dyn Disk>, kind_of: &KindOf<'_>) -> Result<StatsReport, InspectError> {
     let _lock = lock(&**disk)?;
     let found = find(&**disk)?;

@@ -3,10 +3,10 @@
 //! ```text
 //! header checksum u32 | length u32 | number u64 | unsynced u32 | payload checksum u32 | payload
 //! ```
-//! Each checksum begins with a salt of the file, and both salts are random: neither what an earlier life of the file
-//! left nor what a peer put into a payload has a header that is right. So the payload of a frame is only read for its
-//! checksum where a header was written. `unsynced` is how many frames before this one were not synced when it was
-//! written: what is broken before those was once whole.
+//! Each checksum begins with a salt of the file, and both salts are random. So neither a frame of the file's earlier
+//! use nor a payload chosen by a peer has a valid header, and a payload is only read for its checksum after a valid
+//! header. `unsynced` is the number of preceding frames that were not synced when the frame was written; damage before
+//! those frames is not a torn write.
 //!
 //! Format 1 had one checksum over all: `crc32c u32 | length u32 | number u64 | durable u64 | payload`. It is read, not
 //! written.
@@ -19,7 +19,7 @@ pub(crate) const FRAME_HEADER: usize = 24;
 /// Most bytes in a batch.
 pub(crate) const MAX_PAYLOAD: usize = 1 << 30;
 
-/// With what the checksums of a file's frames begin, and so which format they have.
+/// The start of the checksums of a file's frames, which also determines its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Salt {
     /// Format 1.
@@ -57,7 +57,7 @@ pub(crate) fn append(buffer: &mut Vec<u8>, number: u64, payload: &[u8]) {
 pub(crate) fn seal(frames: &mut [u8], salt: Salt, durable: u64) {
     let mut position = 0;
     while let Some(header) = frames.get(position..).and_then(fields) {
-        debug_assert!(header.number >= durable, "only what is not synced is written");
+        debug_assert!(header.number >= durable, "only unsynced frames are written");
         let end = position + FRAME_HEADER + header.length;
         let Some(frame) = frames.get_mut(position..end) else {
             return;
@@ -87,7 +87,7 @@ fn seal_one(frame: &mut [u8], salt: Salt, number: u64, durable: u64) {
     }
 }
 
-/// What a header says. In format 1 nothing says that it is one.
+/// The fields of a header. In format 1 no checksum covers a header.
 #[derive(Clone, Copy)]
 struct Fields {
     checksum: u32,
@@ -158,7 +158,7 @@ impl Header {
         self.end() - self.begin
     }
 
-    /// The frame, if its payload is what was written.
+    /// The frame, if its payload matches the checksum.
     pub(crate) fn whole(self, bytes: &[u8]) -> Option<Frame> {
         let (salt, from) = match self.salt {
             Salt::One(salt) => (salt, self.begin + 4),

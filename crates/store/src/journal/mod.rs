@@ -1,4 +1,4 @@
-//! The journal: what was handed in, in one order, as frames in files.
+//! The journal: the submitted batches in one order, as frames in files.
 
 pub(crate) mod frame;
 pub(crate) mod segment;

@@ -22,7 +22,7 @@ const HEADER_1: usize = HEADER - 4;
 /// A file of the journal that is in use.
 pub(crate) struct Segment {
     pub(crate) id: u64,
-    /// The number of its first frame. What an older segment holds from this number on does not count.
+    /// The number of its first frame. Frames of an older segment from this number on are invalid.
     pub(crate) first: u64,
     pub(crate) salt: Salt,
     pub(crate) file: Arc<dyn DiskFile>,
@@ -127,7 +127,7 @@ impl Iterator for Frames<'_> {
     }
 }
 
-/// What lies behind the last right frame of the newest segment.
+/// The bytes after the last valid frame of the newest segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tail {
     /// Bytes that look like the beginning of frames that were never synced.
@@ -138,14 +138,14 @@ pub(crate) struct Tail {
     pub(crate) durable: u64,
     /// Where that frame is.
     pub(crate) witness: u64,
-    /// What it took to find that out.
+    /// The work done to classify them.
     pub(crate) work: Work,
 }
 
-/// What a search for frames did. It is bounded by the bytes that are searched, whatever they are.
+/// The work of a search for frames. It is bounded by the number of bytes, whatever their content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// Headers of which the number was possible: at most one for each byte.
+    /// Headers with a possible number: at most one for each byte.
     pub(crate) headers: u64,
     /// Bytes read for the checksums of payloads: at most as many as there are, in format 1
     /// [`FORMAT_1_TIMES`] times as many.
@@ -154,8 +154,8 @@ pub(crate) struct Work {
     pub(crate) gave_up: bool,
 }
 
-/// How many times the bytes of a file of format 1 are read at most to find frames behind a broken one: there a header
-/// has no checksum of its own, so only its payload tells it from what looks like one.
+/// How many times a file of format 1 is read at most to find frames after a broken one. A header of that format has no
+/// checksum of its own, so only its payload can confirm it.
 const FORMAT_1_TIMES: u64 = 16;
 
 /// Where the zeros at the end begin, as far as whole pages of them go: a new file is full of them. No header begins
@@ -231,11 +231,11 @@ impl Iterator for Later<'_> {
     }
 }
 
-/// Looks at what lies behind the last right frame: something that power loss left half written, or damage?
+/// Classifies the bytes after the last valid frame: a write torn by a power loss, or damage.
 pub(crate) fn tail(bytes: &[u8], position: usize, expected: u64, salt: Salt) -> Tail {
     let mut tail = Tail { durable: expected, ..Tail::default() };
     let mut end = position;
-    // Its payload is broken, or it would have been taken for a frame.
+    // Its payload is broken, since it was not accepted as a frame.
     let begun = match salt {
         Salt::One(_) => frame::number_at(bytes, position).filter(|_| position < end_of_headers(bytes)),
         Salt::Two { .. } => Header::at(bytes, position, salt).map(|header| header.number()),

@@ -1,5 +1,4 @@
-//! Writes batches into the journal, a group at a time. Without a thread and without a clock of its own for what it
-//! decides.
+//! Writes batches into the journal, a group at a time. Uses no thread, and no clock for its decisions.
 
 mod next_file;
 
@@ -36,7 +35,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// What it counts for while it waits, bytes.
+    /// The bytes that it counts for while it is pending.
     pub(crate) fn weight(&self) -> u64 {
         (self.payload.len() + FRAME_HEADER) as u64
     }
@@ -45,7 +44,7 @@ impl Batch {
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// There was nothing to do.
+    /// No batch was pending.
     Idle,
     /// A group was committed; there may be more.
     Done,
@@ -58,11 +57,11 @@ struct Active {
     segment: Arc<Segment>,
     /// Where the first byte that is not synced belongs.
     position: u64,
-    /// A write or sync failed in a way that tells nothing about what is on the disk: nothing more is written here.
+    /// A write or sync failed, so the content on the disk is unknown. No more frames are written to this file.
     broken: bool,
 }
 
-/// What turns batches into frames on the disk.
+/// Writes batches to the disk as frames.
 pub(crate) struct JournalWriter {
     shared: Arc<Shared>,
     active: Option<Active>,
@@ -73,19 +72,19 @@ pub(crate) struct JournalWriter {
     /// All frames below are synced.
     durable: u64,
     pending: VecDeque<Batch>,
-    /// What waits there counts for, bytes.
+    /// The bytes that the pending batches count for.
     pending_weight: u64,
     /// Frames from `durable` on.
     buffer: Vec<u8>,
     /// How much of the buffer is written.
     written: usize,
-    /// Whom to tell when the group is committed: the highest sequence of each writer.
+    /// The commits to report for the group: the highest sequence of each writer.
     marks: Vec<(u16, u64)>,
     group: Group,
     since_measured: u64,
 }
 
-/// What the present group counts for.
+/// The bytes and operations of the current group.
 #[derive(Debug, Default)]
 struct Group {
     batches: u64,
@@ -94,7 +93,7 @@ struct Group {
 }
 
 impl JournalWriter {
-    /// Goes on with a frame number. What `buffer` holds are frames from `durable` on, to be written again.
+    /// Continues at a frame number. `buffer` holds the frames from `durable` on, which are written again.
     pub(crate) fn new(shared: Arc<Shared>, durable: u64, next: u64, buffer: Vec<u8>) -> Self {
         Self {
             shared,
@@ -128,12 +127,12 @@ impl JournalWriter {
         !self.pending.is_empty() || self.written < self.buffer.len() || !self.marks.is_empty()
     }
 
-    /// Whether what is written waits for a sync.
+    /// Whether written frames wait for a sync.
     pub(crate) fn is_unsynced(&self) -> bool {
         self.written > 0
     }
 
-    /// Writes and commits a group of what waits.
+    /// Writes and commits a group of pending batches.
     pub(crate) fn step(&mut self, commits: &mut dyn Commits) -> Step {
         if !self.has_work() {
             return Step::Idle;
@@ -147,7 +146,7 @@ impl JournalWriter {
         }
     }
 
-    /// Syncs what is written, for a durability that is relaxed.
+    /// Syncs the written frames, for a relaxed durability.
     pub(crate) fn sync(&mut self) -> Step {
         if !self.is_unsynced() {
             return Step::Idle;
@@ -158,8 +157,8 @@ impl JournalWriter {
         }
     }
 
-    /// Closes the file that is written and asks for a merge of all that is closed, so that the next start has little to
-    /// replay. For a time when nothing comes.
+    /// Closes the current file and requests a merge of all closed files, so that the next start has little to replay.
+    /// For an idle store.
     pub(crate) fn checkpoint(&mut self) -> Step {
         if self.has_work() || self.sync() == Step::Retry {
             return Step::Retry;
@@ -167,24 +166,24 @@ impl JournalWriter {
         let holds = self.active.as_ref().is_some_and(|active| active.position > FIRST_FRAME);
         if holds && let Err(error) = self.begin_segment() {
             // Nobody waits for it, so the store is not called full or failing for that.
-            tracing::warn!(%error, "no file of the journal could be begun to merge the present one");
+            tracing::warn!(%error, "cannot create a journal file to merge the current one");
             return Step::Retry;
         }
         self.shared.work.ask(|wanted| wanted.merge = true);
         Step::Done
     }
 
-    /// Asks for a merge of all that was written, if anything was, so that what is dead gives its room back. Says
-    /// whether it did.
+    /// Requests a merge of all written batches, if there are any, to free the space of dead entries. Returns whether it
+    /// did.
     pub(crate) fn make_room(&mut self) -> bool {
         let holds = self.active.as_ref().is_some_and(|active| active.position > FIRST_FRAME) || self.written > 0;
-        // What the disk has refused stays where it is: another file would need room for it, too.
+        // After a failed write the file stays open: another file would need space, too.
         let may_close = self.written == self.buffer.len() && (self.written == 0 || self.sync_written().is_ok());
         if holds
             && may_close
             && let Err(error) = self.begin_segment()
         {
-            tracing::warn!(%error, "no file of the journal could be begun to merge the present one for room");
+            tracing::warn!(%error, "cannot create a journal file to merge the current one for room");
         }
         let is_wanted = self.shared.catalog().closed_bytes() > 0;
         if is_wanted {
@@ -199,7 +198,7 @@ impl JournalWriter {
         self.begin_segment()
     }
 
-    /// Says at the end of the journal that it ends there, so that damage before it is not taken for a torn end.
+    /// Marks the end of the journal, so that damage before it is not taken for a torn end.
     pub(crate) fn end(&mut self) -> Step {
         if self.has_work() || self.sync() == Step::Retry {
             return Step::Retry;
@@ -221,7 +220,7 @@ impl JournalWriter {
         }
         let is_broken = self.active.as_ref().is_some_and(|active| active.broken);
         if is_broken && !self.buffer.is_empty() {
-            // What was handed to this file goes into another one, and is synced there.
+            // Batches written to this file are written to another one, and synced there.
             self.replace_segment()?;
         }
         if self.written == self.buffer.len() {
@@ -256,8 +255,7 @@ impl JournalWriter {
         if bytes > 0 {
             self.check_limit(bytes as u64)?;
             let end = self.active.as_ref().map(|active| active.position + (self.written + bytes) as u64);
-            // A file that is ready may be named by a manifest already: then what the present one has from here on does
-            // not count.
+            // A manifest may name the prepared file already. Frames of the current one from here on are then invalid.
             let broken = self.active.as_ref().is_none_or(|active| active.broken) || self.prepared.is_some();
             let empty = self.active.as_ref().is_some_and(|active| active.position == FIRST_FRAME) && self.written == 0;
             let too_long = end.is_some_and(|end| end > self.shared.settings.segment_bytes) && !empty;
@@ -293,7 +291,7 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Beyond its limit the store still takes what deletes, until the reserve is used up, too.
+    /// Beyond its limit the store still accepts deletes, until the reserve is used up, too.
     fn check_limit(&mut self, more: u64) -> Result<(), ()> {
         let settings = &self.shared.settings;
         if settings.max_bytes == 0 {
@@ -323,7 +321,7 @@ impl JournalWriter {
         let unwritten = self.buffer.get(self.written..).unwrap_or_default();
         let place = active.position + self.written as u64;
         let mut outcome = active.segment.file.write_at(unwritten, place);
-        // Without room nothing is lost: the same bytes go to the same place again, at once where the reserve has some.
+        // A full disk loses no bytes: they are written to the same offset again, at once where the reserve has space.
         while outcome.as_ref().is_err_and(is_full) && self.shared.use_reserve(unwritten.len() as u64) {
             outcome = active.segment.file.write_at(unwritten, place);
         }
@@ -342,8 +340,8 @@ impl JournalWriter {
         }
     }
 
-    /// Syncs what is written. When that fails the file is given up: nobody knows what of it is on the disk, and a
-    /// second sync would not tell.
+    /// Syncs the written frames. After a failure the file is abandoned: the content on the disk is unknown, and a
+    /// second sync would not report it.
     fn sync_written(&mut self) -> Result<(), ()> {
         let Some(active) = &mut self.active else {
             return Err(());
@@ -431,8 +429,8 @@ impl JournalWriter {
             State::Full => tracing::error!("the store is full: acknowledgements wait until there is room"),
             State::Failing(text) => tracing::error!(error = %text, "the store fails: acknowledgements wait"),
             State::Fenced(text) => {
-                // The disk has told whoever made it, who knows what to do and says it.
-                tracing::info!(why = %text, "the store is fenced: nothing is acknowledged any more");
+                // The disk has notified its creator, who reports the cause.
+                tracing::info!(why = %text, "the store is fenced: no more messages are acknowledged");
             }
         }
         self.shared.status.set_state(state);

@@ -13,7 +13,7 @@ const HEAD: usize = 10;
 /// Bytes of a key that has a lane.
 const KEY: usize = HEAD + size_of::<u64>();
 
-/// What the keys of a lane have in common.
+/// The first bytes of a key, shared by all keys of a lane.
 type Head = [u8; HEAD];
 
 /// An operation on a key with a number.
@@ -69,7 +69,8 @@ impl Lanes {
 
 impl Lane {
     fn append_to(mut self, entries: &mut Vec<Entry>) {
-        // What is in order, as it mostly is, costs one look at each. Of one number the newest stays last.
+        // Operations are mostly in order already, which costs one comparison each. The newest of equal numbers stays
+        // last.
         self.puts.sort_by_key(|operation| operation.number);
         self.deletes.sort_by_key(|operation| operation.number);
         let (mut puts, mut deletes) = (newest(&self.puts).peekable(), newest(&self.deletes).peekable());

@@ -18,18 +18,18 @@ use crate::{OpenError, ReadError, Sweep};
 /// Files kept for segments to come.
 const MAX_SPARES: usize = 2;
 
-/// Why a merge failed. Nothing is lost: it is tried again.
+/// Why a merge failed. No entry is lost, and the merge is retried.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
-    /// Something could not be read.
+    /// A read failed.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Something could not be written.
+    /// A write failed.
     #[error(transparent)]
     Write(#[from] OpenError),
 }
 
-/// A merge under way. It goes on by steps, so that nothing else needs to wait for it.
+/// A running merge. It works in steps, so that other work need not wait for it.
 pub(crate) struct Merge {
     shared: Arc<Shared>,
     inputs: Vec<Arc<Segment>>,
@@ -51,7 +51,7 @@ pub(crate) struct Runs {
 impl Drop for Runs {
     fn drop(&mut self) {
         for name in &self.names {
-            // What stays is removed when the store is opened.
+            // Files that cannot be removed now are removed when the store is opened.
             let _ = self.disk.remove(name);
         }
     }
@@ -112,7 +112,7 @@ impl Runs {
 }
 
 impl Merge {
-    /// Begins a merge of what is closed; `None` when there is nothing to merge.
+    /// Begins a merge of the closed files; `None` when there are none.
     pub(crate) fn begin(shared: &Arc<Shared>) -> Result<Option<Self>, MergeError> {
         let Catalog { table, mut segments, .. } = shared.catalog().clone();
         let Some(open) = segments.pop() else {
@@ -123,7 +123,7 @@ impl Merge {
         }
         let merged_below = open.first;
         let mut runs = Runs::new(&shared.disk);
-        // The frames of the last closed segment end where those of the open one begin, by what its end says.
+        // The end of the last closed segment gives the number of the first frame of the open one.
         let entries = merged(shared, table.as_ref(), &segments, &mut runs)?;
         let generation = shared.catalog().take_number();
         let name = table::name(generation);
@@ -146,7 +146,7 @@ impl Merge {
             let Some((key, value)) = self.entries.current() else {
                 return Ok(false);
             };
-            // This is the lowest layer: what is deleted leaves no trace.
+            // This is the lowest layer: a deleted entry leaves no trace.
             if let Some(value) = value.filter(|value| self.sweep.keep(key, value)) {
                 let added = self.output.add(key, Some(value));
                 added.map_err(|error| OpenError::writing(&table::name(self.generation), error))?;
@@ -156,7 +156,7 @@ impl Merge {
         Ok(true)
     }
 
-    /// Gives up and removes what was written.
+    /// Gives up and removes the written files.
     pub(crate) fn abandon(self) {
         let _ = self.shared.disk.remove(&table::name(self.generation));
     }
@@ -209,7 +209,7 @@ pub(crate) fn give_room(shared: &Shared, error: &MergeError) {
 fn give_back(shared: &Shared, catalog: &mut Catalog, segment: Arc<Segment>) {
     let name = segment.name();
     let usual = segment.file.length().is_ok_and(|length| length == shared.settings.segment_bytes);
-    // Somebody may be reading it still: then it must not be written again.
+    // A reader may still use it; then the file cannot be recycled.
     let unused = Arc::into_inner(segment).is_some();
     if usual && unused && catalog.spares.len() < MAX_SPARES {
         let spare = spare_name(catalog.take_number());
@@ -218,7 +218,7 @@ fn give_back(shared: &Shared, catalog: &mut Catalog, segment: Arc<Segment>) {
             return;
         }
     }
-    // What stays is removed when the store is opened.
+    // Files that cannot be removed now are removed when the store is opened.
     let _ = shared.disk.remove(&name);
 }
 
@@ -232,7 +232,7 @@ pub(crate) fn spare_name(number: u64) -> String {
     format!("spare-{number:012}.log")
 }
 
-/// Bytes of a spare file written between two syncs, so that they do not hold up those of the journal for long.
+/// Bytes of a spare file written between two syncs, so that they delay the syncs of the journal only briefly.
 const SPARE_PORTION: u64 = 8 * 1024 * 1024;
 
 /// Writes a file for a segment to come, so that the syncs of its frames change no more than their bytes.

@@ -53,7 +53,7 @@ impl Cursor {
         Some((self.block.get(entry.key.clone())?, value))
     }
 
-    /// Goes to the next entry.
+    /// Moves to the next entry.
     pub(crate) fn advance(&mut self) -> Result<(), ReadError> {
         if self.position >= self.block.len() {
             if self.next_block >= self.table.blocks() {
@@ -89,7 +89,7 @@ impl Cursor {
         Self { table, next_block: 0, block: Vec::new(), position: 0, current: None }
     }
 
-    /// Goes to the next entry that can be read, and tells of each damage on the way. Says whether there is one.
+    /// Moves to the next readable entry, and reports each damage on the way. Returns whether there is one.
     pub(crate) fn advance_or_skip(&mut self, damaged: &mut dyn FnMut(ReadError)) -> bool {
         loop {
             let (block, is_new) = (self.next_block, self.position >= self.block.len());

@@ -17,7 +17,7 @@ const SYNC_BYTES: u64 = 8 * 1024 * 1024;
 /// A table that is being written.
 pub(crate) struct TableWriter {
     file: Arc<dyn DiskFile>,
-    /// What is not written yet, with the block that is being filled at its end.
+    /// The unwritten bytes, with the block that is being filled at their end.
     buffer: Vec<u8>,
     /// Where the buffer begins in the file.
     written: u64,

@@ -1,4 +1,4 @@
-//! Damage: what is torn is cut off, what is damaged or missing is refused, and what can be read can be saved.
+//! Damage: a torn end is cut off, a damaged or missing file is refused, and readable parts can be saved.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn a_torn_tail_is_cut_off_and_reported() {
 }
 
 #[test]
-fn a_half_written_page_before_a_whole_one_is_a_torn_tail_when_neither_was_synced() {
+fn a_torn_page_before_a_whole_unsynced_one_is_a_torn_tail() {
     let disk = SimulatedDisk::new(1);
     let mut store = stepped(&disk);
     write(&mut store, 0..10);
@@ -43,7 +43,7 @@ fn a_half_written_page_before_a_whole_one_is_a_torn_tail_when_neither_was_synced
 }
 
 #[test]
-fn a_bit_flip_in_the_middle_of_the_journal_is_refused_and_the_rest_can_be_saved() {
+fn a_bit_flip_in_the_journal_is_refused_and_the_rest_saved() {
     for file in 0..2 {
         let disk = used_disk();
         let names = names(&disk, "journal-");
@@ -66,7 +66,7 @@ fn a_bit_flip_in_the_middle_of_the_journal_is_refused_and_the_rest_can_be_saved(
 }
 
 #[test]
-fn damage_in_the_last_frame_of_a_file_is_refused_and_said_to_be_skipped() {
+fn damage_in_the_last_frame_is_refused_and_reported() {
     let disk = SimulatedDisk::new(1);
     let mut store = stepped(&disk);
     write(&mut store, 0..1);
@@ -107,7 +107,7 @@ fn a_bit_flip_at_the_end_of_a_store_that_was_stopped_is_damage() {
 }
 
 #[test]
-fn a_bit_flip_in_a_table_is_found_when_it_is_read_and_the_rest_can_be_saved() {
+fn a_bit_flip_in_a_table_is_found_and_the_rest_saved() {
     let disk = used_disk();
     let name = names(&disk, "table-").remove(0);
     disk.flip_bit(&name, 1_000, 0);
@@ -122,7 +122,7 @@ fn a_bit_flip_in_a_table_is_found_when_it_is_read_and_the_rest_can_be_saved() {
 }
 
 #[test]
-fn a_bit_flip_in_the_index_of_a_table_is_refused_and_its_blocks_can_be_saved() {
+fn a_bit_flip_in_a_table_index_is_refused_and_blocks_saved() {
     let disk = used_disk();
     let name = names(&disk, "table-").remove(0);
     let length = disk.contents(&name).unwrap().len() as u64;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A store with journal files of format 1: three batches, of which two were synced, and an end that may be cut.
+/// A store with journal files of format 1: three batches, two of them synced, and an end that may be cut.
 fn store_of_format_1(cut: usize) -> SimulatedDisk {
     let disk = SimulatedDisk::new(1);
     let salt = 77_u32;

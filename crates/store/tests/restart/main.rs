@@ -1,4 +1,4 @@
-//! What a store finds when it is opened, and what it makes of it: one test for each outcome.
+//! Opening a store: one test for each outcome.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
 
@@ -84,11 +84,11 @@ fn refused(disk: &SimulatedDisk) -> OpenError {
     let before: Vec<_> = names(disk, "").iter().map(|name| (name.clone(), disk.contents(name))).collect();
     let error = opened(disk).err().expect("it is refused");
     let after: Vec<_> = names(disk, "").iter().map(|name| (name.clone(), disk.contents(name))).collect();
-    assert!(before == after, "what is refused is left as it is");
+    assert!(before == after, "a refused store is unchanged");
     error
 }
 
-/// What can be saved of a damaged store, and what is said to be lost.
+/// The entries saved of a damaged store, and the reported losses.
 fn salvaged(disk: &SimulatedDisk) -> (Entries, Vec<String>) {
     let (from, to): (Arc<dyn Disk>, _) = (Arc::new(disk.clone()), SimulatedDisk::new(9));
     let mut lines = Vec::new();
@@ -134,7 +134,7 @@ fn a_process_that_was_killed_loses_nothing() {
 }
 
 #[test]
-fn another_format_version_is_refused_with_what_to_do() {
+fn another_format_version_is_refused_with_a_remedy() {
     for version in [0_u32, 3] {
         let disk = used_disk();
         let text = String::from_utf8(disk.contents("MANIFEST").unwrap()).unwrap();
@@ -164,7 +164,7 @@ fn a_read_only_directory_is_refused() {
 }
 
 #[test]
-fn a_full_disk_at_start_is_refused_and_no_attempt_makes_it_fuller() {
+fn a_full_disk_at_start_is_refused_without_filling_it() {
     let disk = used_disk();
     disk.set_capacity(Some(1));
     for _ in 0..3 {
@@ -221,7 +221,7 @@ fn an_export_can_be_imported_into_an_empty_directory_only() {
     let before = names(&other, "");
     let again = import(Arc::new(other.clone()), &mut lines.as_slice(), Completeness::Whole).unwrap_err().to_string();
     assert!(again.contains("import into an empty one"), "{again}");
-    assert_eq!(names(&other, ""), before, "what is there is left as it is");
+    assert_eq!(names(&other, ""), before, "existing files are unchanged");
     assert_eq!(contents(&opened(&other).unwrap().store), entries(0..500));
     let broken = import(Arc::new(SimulatedDisk::new(1)), &mut &b"{\"key\":\"0\"}\n"[..], Completeness::Whole)
         .unwrap_err()

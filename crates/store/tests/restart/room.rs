@@ -1,4 +1,4 @@
-//! What a running store does when its disk fails or has no room, and how it gives room back.
+//! A running store whose disk fails or is full, and how it frees space.
 
 use super::*;
 
@@ -69,7 +69,7 @@ fn beyond_its_limit_a_store_waits_until_a_merge_gives_room() {
 }
 
 #[test]
-fn what_is_deleted_gives_its_space_back() {
+fn deleted_entries_free_their_space() {
     let disk = SimulatedDisk::new(3);
     let mut store = stepped(&disk);
     write(&mut store, 0..1_000);
@@ -85,7 +85,7 @@ fn what_is_deleted_gives_its_space_back() {
 }
 
 #[test]
-fn what_a_sweep_refuses_is_gone_after_a_merge_and_not_visited_before() {
+fn refused_entries_are_not_visited_and_gone_after_a_merge() {
     let sweep: SweepFactory = Arc::new(|| Box::new(|key: &[u8], _: &[u8]| key.last() != Some(&b'7')));
     let disk = SimulatedDisk::new(3);
     let opened = open(Arc::new(disk.clone()), settings(), Arc::clone(&sweep)).unwrap();
@@ -105,7 +105,7 @@ fn what_a_sweep_refuses_is_gone_after_a_merge_and_not_visited_before() {
 
 const RESERVE: u64 = 4 * 1024 * 1024;
 
-/// A store with a reserve on a disk that something else has filled to the last byte.
+/// A store with a reserve on a disk that another program has filled to the last byte.
 fn store_on_a_filled_disk() -> (SimulatedDisk, Stepped) {
     let disk = SimulatedDisk::new(3);
     let mut store = with_reserve(&disk, RESERVE).unwrap();

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use serde_json::{Value, json};
+use tidegate_admin::{BanList, BanRequest, BanTarget, ListBans, UnbanRequest};
 
-use crate::admin_client::{AdminArgs, escape, shown, time};
+use crate::admin_client::{AdminArgs, json_line, shown, time};
 use crate::config::duration;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
@@ -94,6 +94,14 @@ impl Kind {
             Self::Address => "address",
         }
     }
+
+    fn target(self, name: String) -> BanTarget {
+        match self {
+            Self::Client => BanTarget::Client(name),
+            Self::User => BanTarget::User(name),
+            Self::Address => BanTarget::Address(name),
+        }
+    }
 }
 
 /// Whole seconds of a length of time.
@@ -105,25 +113,25 @@ fn seconds(text: &str) -> Result<u64, String> {
 /// Does what is asked for.
 pub(crate) fn run(args: &Args) -> Exit {
     let done = match &args.action {
-        Action::List { json, admin } => admin
-            .request("GET", "/api/v1/bans", None)
-            .map(|answer| if *json { format!("{answer}\n") } else { list(&answer) }),
+        Action::List { json, admin } => {
+            admin.send(&ListBans {}).map(|answer| if *json { json_line(&answer) } else { list(&answer) })
+        }
         Action::Add { target, length, reason, admin } => {
-            let mut body = json!({ "reason": reason, "for_seconds": length });
-            body[target.kind.label()] = Value::from(target.name.as_str());
-            if let Some(tenant) = &target.tenant {
-                body["tenant"] = Value::from(tenant.as_str());
-            }
-            admin.request("POST", "/api/v1/bans", Some(&body)).map(|answer| {
-                let closed = answer.get("closed").and_then(Value::as_u64).unwrap_or_default();
-                format!("banned {} {}; connections closed: {closed}\n", target.kind.label(), shown(&target.name))
+            let request = BanRequest {
+                target: target.kind.target(target.name.clone()),
+                tenant: target.tenant.clone().unwrap_or_default(),
+                reason: reason.clone(),
+                for_seconds: *length,
+            };
+            admin.send(&request).map(|answer| {
+                let (kind, name) = (target.kind.label(), shown(&target.name));
+                format!("banned {kind} {name}; connections closed: {}\n", answer.closed)
             })
         }
         Action::Remove { target, admin } => {
-            let tenant = target.tenant.as_ref().map_or_else(String::new, |name| format!("&tenant={}", escape(name)));
-            let path = format!("/api/v1/bans?{}={}{tenant}", target.kind.label(), escape(&target.name));
             let said = format!("the ban of {} {} has ended\n", target.kind.label(), shown(&target.name));
-            admin.request("DELETE", &path, None).map(|_| said)
+            let tenant = target.tenant.clone().unwrap_or_default();
+            admin.send(&UnbanRequest { target: target.kind.target(target.name.clone()), tenant }).map(|_| said)
         }
     };
     match done {
@@ -136,45 +144,49 @@ pub(crate) fn run(args: &Args) -> Exit {
 }
 
 /// The bans, one per line.
-fn list(answer: &Value) -> String {
-    let bans = answer.get("bans").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    if bans.is_empty() {
+fn list(answer: &BanList) -> String {
+    if answer.bans.is_empty() {
         return "nobody is banned\n".to_owned();
     }
     let mut out = String::new();
-    for ban in bans {
-        let text = |key: &str| shown(ban.get(key).and_then(Value::as_str).unwrap_or_default());
-        let number = |key: &str| ban.get(key).and_then(Value::as_u64);
-        let until =
-            number("until_ms").map_or_else(|| "until it is removed".to_owned(), |at| format!("until {}", time(at)));
-        let _ = write!(out, "{} {}  {until}, by {}", text("kind"), text("name"), text("origin").replace('_', " "));
-        let tenant = text("tenant");
-        if !tenant.is_empty() {
-            let _ = write!(out, ", tenant {tenant}");
+    for ban in &answer.bans {
+        let until = ban.until_ms.map_or_else(|| "until it is removed".to_owned(), |at| format!("until {}", time(at)));
+        let origin = shown(&ban.origin).replace('_', " ");
+        let _ = write!(out, "{} {}  {until}, by {origin}", shown(&ban.kind), shown(&ban.name));
+        if !ban.tenant.is_empty() {
+            let _ = write!(out, ", tenant {}", shown(&ban.tenant));
         }
-        let reason = text("reason");
-        let _ = if reason.is_empty() { writeln!(out) } else { writeln!(out, ": {reason}") };
+        let _ = if ban.reason.is_empty() { writeln!(out) } else { writeln!(out, ": {}", shown(&ban.reason)) };
     }
     out
 }
 
 #[cfg(test)]
 mod tests {
+    use tidegate_admin::BanEntry;
+
     use super::*;
 
     #[test]
     fn a_list_says_whom_until_when_by_whom_and_why() {
-        let answer = json!({ "bans": [
-            { "kind": "client", "name": "a", "tenant": "", "reason": "", "origin": "operator", "since_ms": 0, "until_ms": null },
-            { "kind": "address", "name": "192.0.2.1", "tenant": "acme", "reason": "5 failed logins", "origin": "failed_logins",
-              "since_ms": 0, "until_ms": 0 },
-        ]});
+        let client =
+            BanEntry { kind: "client".into(), name: "a".into(), origin: "operator".into(), ..BanEntry::default() };
+        let address = BanEntry {
+            kind: "address".into(),
+            name: "192.0.2.1".into(),
+            tenant: "acme".into(),
+            reason: "5 failed logins".into(),
+            origin: "failed_logins".into(),
+            until_ms: Some(0),
+            ..BanEntry::default()
+        };
+        let answer = BanList { bans: vec![client, address] };
         let text = list(&answer);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "client a  until it is removed, by operator");
         assert!(lines[1].starts_with("address 192.0.2.1  until 19"), "{text}");
         assert!(lines[1].ends_with(", by failed logins, tenant acme: 5 failed logins"), "{text}");
-        assert_eq!(list(&json!({ "bans": [] })), "nobody is banned\n");
+        assert_eq!(list(&BanList::default()), "nobody is banned\n");
     }
 
     #[test]

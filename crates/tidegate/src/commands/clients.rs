@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use clap::Args as ClapArgs;
-use serde_json::Value;
+use tidegate_admin::{ClientEntry, Clients, ClientsRequest};
 
-use crate::admin_client::{AdminArgs, escape, shown};
+use crate::admin_client::{AdminArgs, json_line, shown};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 const EXAMPLES: &str = "\
@@ -19,7 +19,7 @@ It looks at every session of the broker, so ask no more often than you read the 
 What happened to one of them: `tidegate why client ID`. To close its connection: `tidegate ban add client ID --for 1s`.";
 
 /// Subscriptions of each client that are named.
-const FILTERS: usize = 100;
+const FILTERS: u32 = 100;
 
 /// The flags of `tidegate clients`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -43,13 +43,13 @@ pub(crate) struct Args {
     admin: AdminArgs,
 }
 
-/// Asks the broker and prints who it is.
+/// Asks the broker and prints its clients.
 pub(crate) fn run(args: &Args) -> Exit {
-    match args.admin.request("GET", &path(args), None) {
-        Ok(answer) if args.json => print_and_exit(&format!("{answer}\n"), Exit::Ok),
+    match args.admin.send(&request(args)) {
+        Ok(answer) if args.json => print_and_exit(&json_line(&answer), Exit::Ok),
         Ok(answer) => {
             let exit = print_and_exit(&list(&answer), Exit::Ok);
-            if answer.get("more").and_then(Value::as_bool) == Some(true) {
+            if answer.more {
                 complain(
                     "hint: there are more; raise --limit, name a part of the client id, or go on with --after ID\n",
                 );
@@ -63,24 +63,22 @@ pub(crate) fn run(args: &Args) -> Exit {
     }
 }
 
-fn path(args: &Args) -> String {
-    let filters = if args.filters { FILTERS } else { 0 };
-    let mut path = format!("/api/v1/clients?limit={}&filters={filters}", args.limit);
-    for (key, value) in [("containing", &args.text), ("after", &args.after)] {
-        if let Some(value) = value {
-            let _ = write!(path, "&{key}={}", escape(value));
-        }
+fn request(args: &Args) -> ClientsRequest {
+    ClientsRequest {
+        containing: args.text.clone().unwrap_or_default(),
+        after: args.after.clone(),
+        limit: args.limit.into(),
+        filters: if args.filters { FILTERS } else { 0 },
+        ..ClientsRequest::default()
     }
-    path
 }
 
-fn list(answer: &Value) -> String {
-    let clients = answer.get("clients").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    if clients.is_empty() {
+fn list(answer: &Clients) -> String {
+    if answer.clients.is_empty() {
         return "no such client is there\n".to_owned();
     }
     let head = ["CLIENT", "FROM", "USER", "MQTT", "SUBSCRIPTIONS", "IN FLIGHT", "QUEUED"].map(str::to_owned);
-    let rows: Vec<_> = std::iter::once(head).chain(clients.iter().map(row)).collect();
+    let rows: Vec<_> = std::iter::once(head).chain(answer.clients.iter().map(row)).collect();
     let widths: Vec<usize> =
         (0..rows[0].len()).map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or_default()).collect();
     let mut out = String::new();
@@ -89,46 +87,49 @@ fn list(answer: &Value) -> String {
             row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
         out += cells.join("  ").trim_end();
         out.push('\n');
-        let client = index.checked_sub(1).and_then(|index| clients.get(index));
-        for filter in client.and_then(|client| client.get("filters")).and_then(Value::as_array).into_iter().flatten() {
-            let _ = writeln!(out, "    {}", shown(filter.as_str().unwrap_or_default()));
+        let client = index.checked_sub(1).and_then(|index| answer.clients.get(index));
+        for filter in client.iter().flat_map(|client| &client.filters) {
+            let _ = writeln!(out, "    {}", shown(filter));
         }
     }
     out
 }
 
-fn row(client: &Value) -> [String; 7] {
-    let text = |key: &str| client.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(shown);
-    let number = |key: &str| client.get(key).and_then(Value::as_u64).unwrap_or_default().to_string();
-    let name = text("client").unwrap_or_default();
-    let connected = client.get("connected").and_then(Value::as_bool).unwrap_or_default();
+fn row(client: &ClientEntry) -> [String; 7] {
+    let or = |text: &Option<String>, other: &str| text.as_deref().map_or_else(|| other.to_owned(), shown);
+    let name = shown(&client.client);
     [
-        text("tenant").map_or_else(|| name.clone(), |tenant| format!("{name} of {tenant}")),
-        text("address").unwrap_or_else(|| if connected { "-" } else { "away" }.to_owned()),
-        text("user").unwrap_or_else(|| "-".to_owned()),
-        text("version").unwrap_or_else(|| "-".to_owned()),
-        number("subscriptions"),
-        number("inflight_messages"),
-        number("queued_messages"),
+        if client.tenant.is_empty() { name } else { format!("{name} of {}", shown(&client.tenant)) },
+        or(&client.address, if client.connected { "-" } else { "away" }),
+        or(&client.user, "-"),
+        or(&client.version, "-"),
+        client.subscriptions.to_string(),
+        client.inflight_messages.to_string(),
+        client.queued_messages.to_string(),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn clients_stand_in_columns_with_their_subscriptions_below() {
-        let answer = json!({ "more": false, "clients": [
-            { "client": "sensor\u{1b}", "tenant": "", "connected": true, "address": "192.0.2.7", "version": "5.0",
-              "user": "ann", "subscriptions": 2, "filters": ["a/#", "$share/g/b"], "inflight_messages": 1,
-              "queued_messages": 20 },
-            { "client": "b", "tenant": "acme", "connected": false, "address": null, "version": null, "user": null,
-              "subscriptions": 0, "filters": [], "inflight_messages": 0, "queued_messages": 0 },
-            { "client": "c", "connected": true, "address": null },
-        ] });
+        let sensor = ClientEntry {
+            client: "sensor\u{1b}".into(),
+            connected: true,
+            address: Some("192.0.2.7".into()),
+            version: Some("5.0".into()),
+            user: Some("ann".into()),
+            subscriptions: 2,
+            filters: vec!["a/#".into(), "$share/g/b".into()],
+            inflight_messages: 1,
+            queued_messages: 20,
+            ..ClientEntry::default()
+        };
+        let away = ClientEntry { client: "b".into(), tenant: "acme".into(), ..ClientEntry::default() };
+        let unknown = ClientEntry { client: "c".into(), connected: true, ..ClientEntry::default() };
+        let answer = Clients { clients: vec![sensor, away, unknown], ..Clients::default() };
         assert_eq!(
             list(&answer).lines().collect::<Vec<_>>(),
             [
@@ -144,6 +145,6 @@ mod tests {
 
     #[test]
     fn nobody_is_said_to_be_nobody() {
-        assert_eq!(list(&json!({ "clients": [] })), "no such client is there\n");
+        assert_eq!(list(&Clients::default()), "no such client is there\n");
     }
 }

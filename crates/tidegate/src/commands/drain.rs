@@ -4,9 +4,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
-use serde_json::{Value, json};
+use tidegate_admin::{DrainRequest, GetDrain};
 
-use crate::admin_client::{AdminArgs, AdminError};
+use crate::admin_client::AdminArgs;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\
@@ -45,20 +45,18 @@ pub(crate) struct Args {
     admin: AdminArgs,
 }
 
-/// How far it is.
-struct Left {
-    clients: u64,
-    owed: u64,
-}
-
 /// Drains, and waits.
 pub(crate) fn run(args: &Args) -> Exit {
     let until = Instant::now().checked_add(args.limit);
-    let body = json!({"server_reference": args.server_reference, "per_second": args.per_second});
-    // Somebody else's drain goes on as it is: it may know a better server reference.
-    let begun = match left(&args.admin) {
-        Ok((true, _)) => Ok(()),
-        Ok((false, _)) => args.admin.command("POST", "/api/v1/drain", Some(&body)).map(drop),
+    let request = DrainRequest {
+        server_reference: args.server_reference.clone(),
+        per_second: args.per_second,
+        ..DrainRequest::default()
+    };
+    // A drain that is under way goes on as it is: it may know a better server reference.
+    let begun = match args.admin.send(&GetDrain) {
+        Ok(status) if status.draining => Ok(()),
+        Ok(_) => args.admin.send(&request).map(drop),
         Err(error) => Err(error),
     };
     if let Err(error) = begun {
@@ -73,9 +71,9 @@ fn wait(args: &Args, until: Option<Instant>) -> Exit {
     // Nobody sends: it is how long this waits.
     let (_never, nothing) = mpsc::channel::<()>();
     loop {
-        match left(&args.admin) {
-            Ok((_, Left { clients: 0, owed: 0 })) => return print_and_exit("drained\n", Exit::Ok),
-            Ok((_, left)) if until.is_some_and(|until| Instant::now() >= until) => {
+        match args.admin.send(&GetDrain) {
+            Ok(left) if left.clients == 0 && left.owed == 0 => return print_and_exit("drained\n", Exit::Ok),
+            Ok(left) if until.is_some_and(|until| Instant::now() >= until) => {
                 report(&format_args!(
                     "not drained within {}: {} clients are left and {} messages are owed",
                     humantime::format_duration(args.limit),
@@ -94,15 +92,5 @@ fn wait(args: &Args, until: Option<Instant>) -> Exit {
             }
         }
         let _ = nothing.recv_timeout(LOOK);
-    }
-}
-
-/// Whether it is being drained, and what is left.
-fn left(admin: &AdminArgs) -> Result<(bool, Left), AdminError> {
-    let answer = admin.request("GET", "/api/v1/drain", None)?;
-    let number = |name: &str| answer.get(name).and_then(Value::as_u64);
-    match (answer.get("draining").and_then(Value::as_bool), number("clients"), number("owed")) {
-        (Some(draining), Some(clients), Some(owed)) => Ok((draining, Left { clients, owed })),
-        _ => Err(AdminError::Strange(admin.admin.clone(), "the answer says nothing of a drain".to_owned())),
     }
 }

@@ -5,9 +5,9 @@ mod slow;
 use std::fmt::Write;
 
 use clap::{Args as ClapArgs, Subcommand};
-use serde_json::Value;
+use tidegate_admin::{Story, StoryEvent, Subject as Asked, WhyRequest};
 
-use crate::admin_client::{AdminArgs, escape, shown, time};
+use crate::admin_client::{AdminArgs, json_line, shown, time};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 const EXAMPLES: &str = "\
@@ -61,19 +61,19 @@ struct About {
 
 /// Asks the broker and prints the story.
 pub(crate) fn run(args: &Args) -> Exit {
-    let (kind, about) = match &args.subject {
-        Subject::Client(about) => ("client", about),
-        Subject::Topic(about) => ("topic", about),
-        Subject::Address(about) => ("address", about),
+    let (about, subject) = match &args.subject {
+        Subject::Client(about) => (about, Asked::Client(about.name.clone())),
+        Subject::Topic(about) => (about, Asked::Topic(about.name.clone())),
+        Subject::Address(about) => (about, Asked::Address(about.name.clone())),
         Subject::Slow(args) => return slow::run(args),
         Subject::Nameless(words) => {
             complain(nameless(words));
             return Exit::Usage;
         }
     };
-    let path = format!("/api/v1/why?{kind}={}", escape(&about.name));
-    match about.admin.request("GET", &path, None) {
-        Ok(answer) if about.json => print_and_exit(&format!("{answer}\n"), Exit::Ok),
+    let kind = subject.kind();
+    match about.admin.send(&WhyRequest(subject)) {
+        Ok(answer) if about.json => print_and_exit(&json_line(&answer), Exit::Ok),
         Ok(answer) => print_and_exit(&story(kind, &about.name, &answer), Exit::Ok),
         Err(error) => {
             report(&error);
@@ -101,19 +101,10 @@ fn named(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn number(value: &Value, key: &str) -> u64 {
-    value.get(key).and_then(Value::as_u64).unwrap_or_default()
-}
-
 /// The story for people: oldest first, so that the newest stands where the eye is.
-fn story(kind: &str, name: &str, answer: &Value) -> String {
-    let events = answer.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+fn story(kind: &str, name: &str, answer: &Story) -> String {
     let name = shown(name);
-    if events.is_empty() {
+    if answer.events.is_empty() {
         return format!(
             "nothing is remembered about {kind} {name}: nothing happened lately, it never reached this broker, or its events \
              made room for newer ones (`[flight]`); the log has connections, refusals and denials, and with `log.level = \"debug\"` \
@@ -121,40 +112,35 @@ fn story(kind: &str, name: &str, answer: &Value) -> String {
         );
     }
     let mut out = format!("{kind} {name}, newest last\n");
-    for event in events {
+    for event in &answer.events {
         add_event(&mut out, kind, event);
     }
-    match number(answer, "suppressed") {
-        0 => {}
-        more => {
-            let _ = writeln!(out, "\nand {more} more since then that were only counted");
-        }
+    if answer.suppressed > 0 {
+        let _ = writeln!(out, "\nand {} more since then that were only counted", answer.suppressed);
     }
     out
 }
 
-fn add_event(out: &mut String, kind: &str, event: &Value) {
-    let mut head = format!("{}  {}", time(number(event, "at_ms")), text(event, "kind").replace('_', " "));
-    for (word, key) in [("client", "client"), ("topic", "topic"), ("from", "address")] {
-        let value = text(event, key);
-        if !value.is_empty() && key != kind {
+fn add_event(out: &mut String, kind: &str, event: &StoryEvent) {
+    let mut head = format!("{}  {}", time(event.at_ms), shown(&event.kind).replace('_', " "));
+    let facts =
+        [("client", "client", &event.client), ("topic", "topic", &event.topic), ("from", "address", &event.address)];
+    for (word, of, value) in facts {
+        if let Some(value) = value.as_deref().filter(|value| !value.is_empty() && of != kind) {
             let _ = write!(head, ", {word} {}", shown(value));
         }
     }
     let _ = write!(out, "\n{head}\n");
-    let detail = text(event, "detail");
-    if let Some(reason) = event.get("reason").filter(|reason| !reason.is_null()) {
-        let (number, label, why) = (number(reason, "number"), text(reason, "label"), text(reason, "text"));
-        let _ = writeln!(out, "    why: {why} (reason {number}, {label})");
+    if let Some(reason) = &event.reason {
+        let _ = writeln!(out, "    why: {} (reason {}, {})", reason.text, reason.number, reason.label);
     }
-    if !detail.is_empty() {
-        let _ = writeln!(out, "    what: {}", shown(detail));
+    if !event.detail.is_empty() {
+        let _ = writeln!(out, "    what: {}", shown(&event.detail));
     }
-    let advice = event.get("reason").map_or("", |reason| text(reason, "advice"));
-    if !advice.is_empty() {
-        let _ = writeln!(out, "    do: {}", advice.replace('`', ""));
+    if let Some(reason) = event.reason.as_ref().filter(|reason| !reason.advice.is_empty()) {
+        let _ = writeln!(out, "    do: {}", reason.advice.replace('`', ""));
     }
-    match number(event, "suppressed") {
+    match event.suppressed {
         0 => {}
         1 => out.push_str("    before it: 1 like it that was only counted\n"),
         more => {
@@ -165,21 +151,35 @@ fn add_event(out: &mut String, kind: &str, event: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use tidegate_admin::ReasonEntry;
 
     use super::*;
 
     #[test]
     fn a_story_says_when_what_why_and_what_to_do() {
-        let answer = json!({
-            "events": [
-                { "at_ms": 0, "kind": "connected", "client": "c", "address": "192.0.2.1", "detail": "MQTT 5.0, new session",
-                  "reason": null, "topic": null, "suppressed": 0 },
-                { "at_ms": 0, "kind": "queue_full", "client": "c", "detail": "packet id 7 \u{1b}", "suppressed": 3,
-                  "reason": { "number": 24, "label": "queue_full_disconnect", "text": "too slow", "advice": "Raise `a`." } },
-            ],
-            "suppressed": 2,
-        });
+        let connected = StoryEvent {
+            kind: "connected".into(),
+            client: Some("c".into()),
+            address: Some("192.0.2.1".into()),
+            detail: "MQTT 5.0, new session".into(),
+            ..StoryEvent::default()
+        };
+        let reason = ReasonEntry {
+            number: 24,
+            label: "queue_full_disconnect".into(),
+            text: "too slow".into(),
+            advice: "Raise `a`.".into(),
+            ..ReasonEntry::default()
+        };
+        let full = StoryEvent {
+            kind: "queue_full".into(),
+            client: Some("c".into()),
+            detail: "packet id 7 \u{1b}".into(),
+            suppressed: 3,
+            reason: Some(reason),
+            ..StoryEvent::default()
+        };
+        let answer = Story { events: vec![connected, full], suppressed: 2 };
         let lines: Vec<String> = story("client", "c", &answer).lines().map(str::to_owned).collect();
         assert_eq!(lines[0], "client c, newest last");
         assert!(lines[2].ends_with("  connected, from 192.0.2.1"), "{lines:?}");
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn nothing_known_is_said_so() {
-        let text = story("topic", "a\nb", &json!({ "events": [], "suppressed": 0 }));
+        let text = story("topic", "a\nb", &Story::default());
         assert!(text.starts_with("nothing is remembered about topic a\\nb"), "{text}");
     }
 }

@@ -6,9 +6,9 @@ use tidegate_context::service::{
     ApplicationEvent, ApplicationHost, ApplicationSettings, Bell, Confirm, Courier, Running, Sharing,
     start_applications,
 };
-use tidegate_engine::{ApplicationMessage, InnerPublication, Millis, TenantId};
+use tidegate_engine::{InnerPublication, Millis, ObservedMessage, TenantId};
 use tidegate_mqtt::{PayloadFormat, PublishProperties, QoS};
-use tidegate_node::{Node, NodeHandle, NodeRecord, RecordEvent, Records};
+use tidegate_node::{Node, NodeHandle, Observation, RecordEvent, Records};
 
 use super::{gateway_name, has_shared_bus};
 use crate::config::Config;
@@ -91,7 +91,7 @@ impl ApplicationHost for NodeApplications {
 }
 
 impl NodeApplications {
-    fn message(&self, record: Box<NodeRecord>) -> ApplicationEvent {
+    fn message(&self, record: Box<Observation>) -> ApplicationEvent {
         let now = self.node.now().monotonic;
         let message = message_of(record.message(), &self.prefix, now);
         let confirm: Confirm = Box::new(move || record.confirm());
@@ -99,7 +99,7 @@ impl NodeApplications {
     }
 }
 
-fn message_of(message: &ApplicationMessage, prefix: &str, now: Millis) -> NodeMessage {
+fn message_of(message: &ObservedMessage, prefix: &str, now: Millis) -> NodeMessage {
     let rest = message.topic.strip_prefix(prefix).and_then(|rest| rest.strip_prefix("/to/app/")).unwrap_or_default();
     let (application, topic) = rest.split_once('/').unwrap_or((rest, ""));
     let left =
@@ -176,8 +176,9 @@ mod tests {
 
     #[test]
     fn a_topic_of_applications_has_a_name_and_a_rest() {
-        let message = |topic: &str| ApplicationMessage {
-            ticket: None,
+        let message = |topic: &str| ObservedMessage {
+            ticket: tidegate_engine::ObservedTicket::default(),
+            is_awaited: false,
             tenant: TenantId::DEFAULT,
             client_id: "n".to_owned(),
             topic: topic.to_owned(),

@@ -1,7 +1,9 @@
 //! What the admin API asks and tells an orchestrator.
 
+use tidegate_admin::fleet::BrokerAddress as NewAddress;
+use tidegate_admin::{BrokerState, BrokerStatus as BrokerEntry, DrainRequest, DrainStatus, FleetStatus};
 use tidegate_console::Unavailable;
-use tidegate_console::api::{self, ControlError, DrainRequest, DrainStatus, FleetStatus};
+use tidegate_console::api::ControlError;
 use tidegate_engine::{Reason, RoutingPolicy, UplinkState};
 use tidegate_node::{BrokerReport, BrokerSettings, FleetError, NodeReport};
 
@@ -43,20 +45,22 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
     let report = node.report().map_err(|_| Unavailable)?;
     let values = <RoutingPolicy as Words>::VALUES.iter().zip(<RoutingPolicy as Words>::WORDS);
     let policy = values.into_iter().find(|(value, _)| **value == config.orchestrator.policy);
+    let brokers: Vec<BrokerEntry> = fleet.brokers.iter().map(broker).collect();
     Ok(FleetStatus {
         orchestrator: config.orchestrator.name.clone(),
-        policy: policy.map_or("", |(_, (word, _))| word),
+        policy: policy.map_or_else(String::new, |(_, (word, _))| (*word).to_owned()),
         clients: clients(&report),
         sessions: report.gauges.sessions_connected + report.gauges.sessions_disconnected,
         filters: fleet.filters,
         open: fleet.open,
         identities: fleet.identities,
-        loop_lag_ms: report.lag_ms,
+        owed: brokers.iter().map(|broker| broker.owed).sum(),
+        loop_lag_ms: Some(report.lag_ms),
         messages_in: report.counters.messages_in.iter().sum(),
         messages_out: report.counters.messages_out.iter().sum(),
-        dropped: NO_ROOM.into_iter().map(|reason| report.counters.dropped[reason.number()]).sum(),
-        dropped_fleet_full: report.counters.dropped[Reason::FleetFull.number()],
-        brokers: fleet.brokers.iter().map(broker).collect(),
+        dropped: Some(NO_ROOM.into_iter().map(|reason| report.counters.dropped[reason.number()]).sum()),
+        dropped_fleet_full: Some(report.counters.dropped[Reason::FleetFull.number()]),
+        brokers,
     })
 }
 
@@ -66,14 +70,14 @@ fn clients(report: &NodeReport) -> u64 {
 }
 
 /// How a broker of the fleet is.
-pub(crate) fn broker(report: &BrokerReport) -> api::BrokerStatus {
+pub(crate) fn broker(report: &BrokerReport) -> BrokerEntry {
     let BrokerReport { at, secure, uplink } = report;
     let scheme = if *secure { "mqtts" } else { "mqtt" };
     let counters = uplink.counters;
-    api::BrokerStatus {
+    BrokerEntry {
         name: uplink.name.clone(),
         address: format!("{scheme}://{at}"),
-        state: uplink.state.label(),
+        state: state(uplink.state),
         since_ms: uplink.since,
         version: uplink.version.map(|version| version.to_string()),
         filters: uplink.filters,
@@ -82,6 +86,7 @@ pub(crate) fn broker(report: &BrokerReport) -> api::BrokerStatus {
         queued: uplink.queued,
         in_flight: uplink.in_flight,
         unreturned: uplink.unreturned,
+        owed: uplink.queued + uplink.in_flight + uplink.unreturned,
         sent: counters.sent,
         acknowledged: counters.acknowledged,
         returned: counters.returned,
@@ -94,19 +99,25 @@ pub(crate) fn broker(report: &BrokerReport) -> api::BrokerStatus {
     }
 }
 
-pub(super) fn set_broker(
-    status: &BrokerStatus,
-    name: &str,
-    address: &str,
-    replaces: &[String],
-) -> Result<(), ControlError> {
+fn state(state: UplinkState) -> BrokerState {
+    match state {
+        UplinkState::Connecting => BrokerState::Connecting,
+        UplinkState::Subscribing => BrokerState::Subscribing,
+        UplinkState::Serving => BrokerState::Serving,
+        UplinkState::Draining => BrokerState::Draining,
+        UplinkState::Drained => BrokerState::Drained,
+        UplinkState::Down => BrokerState::Down,
+    }
+}
+
+pub(super) fn set_broker(status: &BrokerStatus, name: &str, settings: &NewAddress) -> Result<(), ControlError> {
     let config = config(status)?;
     let invalid = |error: crate::orchestrator::BrokerAddressError| ControlError::Invalid(error.to_string());
-    let address = BrokerAddress::of_parts(Some(name), address).map_err(invalid)?;
+    let address = BrokerAddress::of_parts(Some(name), &settings.address).map_err(invalid)?;
     let broker = config.broker_settings(address).map_err(|error| ControlError::Refused(error.to_string()))?;
     let (name, at) = (broker.name.clone(), broker.at.clone());
     let fleet = status.node()?.fleet().map_err(|_| Unavailable)?;
-    check_address(&fleet.brokers, &broker, replaces)?;
+    check_address(&fleet.brokers, &broker, &settings.replaces)?;
     status.node()?.set_broker(broker).map_err(failed)?;
     tracing::info!(broker = name, %at, "a broker is added to the fleet");
     Ok(())
@@ -147,7 +158,7 @@ pub(super) fn remove_broker(status: &BrokerStatus, name: &str, force: bool) -> R
 pub(super) fn drain(status: &BrokerStatus, request: &DrainRequest) -> Result<(), ControlError> {
     let node = status.node()?;
     let (reference, per_second) = (request.server_reference.as_deref(), request.per_second);
-    let evict_after_s = request.evict_after.as_secs();
+    let evict_after_s = request.evict_after_s;
     tracing::info!(reference, per_second, evict_after_s, "clients are sent elsewhere");
     status.drainer().begin(node, request)
 }

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
+use tidegate_admin::manager::{GetHealth, GetPlan, GetStatus};
 use tidegate_fleet::fleet_file::{FleetFile, FleetFileError};
 use tidegate_fleet::manage::driver::{LEFT, MANAGER_FILE, STATUS_FILE, is_running};
 
-use crate::admin_client::{AdminArgs, shown, time};
+use crate::admin_client::{AdminArgs, AdminError, shown, time};
 use tidegate_terminal::Exit;
 
 /// Largest file of a status, bytes.
@@ -160,10 +161,10 @@ impl Place {
             let about = read(&self.directory.join(MANAGER_FILE))?;
             let admin = about["http"].as_str().unwrap_or_default().to_owned();
             let api = AdminArgs { admin: admin.clone(), token_file: None };
-            let ask = |path| api.request("GET", path, None).map_err(|error| PlaceError::Silent(error.to_string()));
-            // One that hangs still answers with what it knew last: who asks should hear that it hangs.
-            ask("/healthz")?;
-            let (status, plan) = (ask("/api/v1/status")?, ask("/api/v1/plan")?);
+            let silent = |error: AdminError| PlaceError::Silent(error.to_string());
+            // A manager that hangs still answers with what it knew last: its health says that it hangs.
+            api.send(&GetHealth).map_err(silent)?;
+            let (status, plan) = (api.send(&GetStatus).map_err(silent)?, api.send(&GetPlan).map_err(silent)?);
             return Ok(Known { status, plan, source: admin, manager: ManagerState::Running });
         }
         let mut kept = read(&self.directory.join(STATUS_FILE))?;

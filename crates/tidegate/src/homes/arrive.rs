@@ -1,17 +1,18 @@
 //! Partitions arrive: the new place's part of a move.
 
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use tidegate_admin::homes::{ArriveHead, Arrived, CompleteHead, MoveState, MoveStatus, Owed as OwedEntry};
 use tidegate_console::api::ControlError;
 use tidegate_engine::{Owed, PartitionImage, Partitions, UplinkState};
 
 use super::HomesKeeper;
 use super::parcel::Parcel;
 use super::state::{Arriving, read_partitions, remember};
-use super::view::{owed_json, refused};
+use super::view::{owed_entry, refused};
 
 /// How long brokers may take to hold the filters of those who arrive.
 const FILTERS_TIMEOUT: Duration = Duration::from_secs(20);
@@ -22,15 +23,15 @@ const MAX_ID: usize = 256;
 
 impl HomesKeeper {
     /// Takes partitions in and holds them, once brokers give them what is published.
-    pub(super) fn take_in(&self, id: &str, parcel: &[u8]) -> Result<Value, ControlError> {
+    pub(super) fn take_in(&self, id: &str, parcel: &[u8]) -> Result<Arrived, ControlError> {
         let invalid = || ControlError::Invalid("the body is no parcel of partitions of this version".to_owned());
         let parcel = Parcel::read(parcel).ok_or_else(invalid)?;
-        let partitions = parcel.head.get("partitions").and_then(Value::as_array).ok_or_else(invalid)?;
-        let from = parcel.head.get("from").and_then(Value::as_str).ok_or_else(invalid)?.to_owned();
+        let head: ArriveHead = parcel.read_head().ok_or_else(invalid)?;
+        let ArriveHead { from, partitions, .. } = head;
         if id.len() > MAX_ID || partitions.len() != parcel.pieces.len() {
             return Err(invalid());
         }
-        let all = read_partitions(&Value::Array(partitions.clone())).ok_or_else(invalid)?;
+        let all = read_partitions(&partitions).ok_or_else(invalid)?;
         if from == self.name {
             let text = format!(
                 "the orchestrator that sends them is named `{from}` as this one is: give each a --name of its own"
@@ -62,7 +63,7 @@ impl HomesKeeper {
                     partitions = all.iter().count(),
                     "partitions have come, and wait for what is left of them"
                 );
-                Ok(json!({ "owed": owed }))
+                Ok(Arrived { owed })
             }
             Err(error) => {
                 self.give_up(id, all)?;
@@ -91,7 +92,7 @@ impl HomesKeeper {
         }
     }
 
-    fn take_images(&self, images: Vec<PartitionImage>) -> Result<Value, ControlError> {
+    fn take_images(&self, images: Vec<PartitionImage>) -> Result<BTreeMap<u16, OwedEntry>, ControlError> {
         let node = self.node()?;
         let arrived = node.arrive(images).map_err(|error| refused(error.to_string()))?;
         if arrived.given_up.sessions > 0 {
@@ -109,11 +110,8 @@ impl HomesKeeper {
             }
             super::pause(FILTERS_PAUSE);
         }
-        let owed = arrived
-            .owed
-            .iter()
-            .map(|(partition, owed)| (partition.0.to_string(), owed_json(&Owed { retained: 0, ..*owed })));
-        Ok(Value::Object(owed.collect::<Map<String, Value>>()))
+        let owed = arrived.owed.iter();
+        Ok(owed.map(|(partition, owed)| (partition.0, owed_entry(&Owed { retained: 0, ..*owed }))).collect())
     }
 
     /// Whether all brokers that are there hold all filters.
@@ -129,16 +127,16 @@ impl HomesKeeper {
     }
 
     /// Takes in what came for the partitions at their old place, and serves them from now on.
-    pub(super) fn complete_arrival(&self, id: &str, rest: &[u8]) -> Result<Value, ControlError> {
+    pub(super) fn complete_arrival(&self, id: &str, rest: &[u8]) -> Result<MoveStatus, ControlError> {
         let invalid = || ControlError::Invalid("the body is no parcel of this version".to_owned());
         let parcel = Parcel::read(rest).ok_or_else(invalid)?;
-        let epoch = parcel.head.get("epoch").and_then(Value::as_u64).ok_or_else(invalid)?;
+        let CompleteHead { epoch } = parcel.read_head().ok_or_else(invalid)?;
         let [rest] = parcel.pieces.as_slice() else { return Err(invalid()) };
         let _step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         let arriving = {
             let state = self.state();
             if state.completed.iter().any(|known| known == id) {
-                return Ok(json!({ "state": "completed" }));
+                return Ok(MoveState::Completed.into());
             }
             let arriving = state.arriving.clone().filter(|arriving| arriving.id == id);
             arriving.ok_or_else(|| refused("nothing has come by this move, or it was given up"))?
@@ -165,42 +163,42 @@ impl HomesKeeper {
             came_meanwhile = came,
             "partitions are served here now"
         );
-        Ok(json!({ "state": "completed", "came_meanwhile": came }))
+        Ok(MoveStatus { state: MoveState::Completed, came_meanwhile: Some(came) })
     }
 
     /// How far a move is.
-    pub(super) fn state_of(&self, id: &str) -> &'static str {
+    pub(super) fn state_of(&self, id: &str) -> MoveState {
         let state = self.state();
         if state.completed.iter().any(|known| known == id) {
-            "completed"
+            MoveState::Completed
         } else if state.arriving.as_ref().is_some_and(|arriving| arriving.id == id) {
-            "arriving"
+            MoveState::Arriving
         } else if state.given_up.iter().any(|known| known == id) {
-            "given up"
+            MoveState::GivenUp
         } else {
-            "unknown"
+            MoveState::Unknown
         }
     }
 
     /// Gives a move up for good, unless it has come to its end; says which.
-    pub(super) fn discard_arrival(&self, id: &str) -> Result<Value, ControlError> {
-        if !matches!(self.state_of(id), "completed" | "arriving") {
+    pub(super) fn discard_arrival(&self, id: &str) -> Result<MoveState, ControlError> {
+        if !matches!(self.state_of(id), MoveState::Completed | MoveState::Arriving) {
             // Not behind other steps: two places that refuse each other's moves would wait for each other.
             self.change(|state| remember(&mut state.given_up, id))?;
-            if self.state_of(id) != "arriving" {
-                return Ok(json!({ "state": "given up" }));
+            if self.state_of(id) != MoveState::Arriving {
+                return Ok(MoveState::GivenUp);
             }
         }
         let _step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         match self.state_of(id) {
-            "completed" => return Ok(json!({ "state": "completed" })),
-            "arriving" => {
+            MoveState::Completed => return Ok(MoveState::Completed),
+            MoveState::Arriving => {
                 let partitions = self.state().arriving.as_ref().map_or(Partitions::NONE, |it| it.partitions);
                 self.give_up(id, partitions)?;
             }
             _ => self.change(|state| remember(&mut state.given_up, id))?,
         }
-        Ok(json!({ "state": "given up" }))
+        Ok(MoveState::GivenUp)
     }
 
     /// Forgets what has come by a move, which is never taken in again.

@@ -9,16 +9,19 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-use tidegate_console::api::{ControlError, MAX_PARCEL};
+use tidegate_admin::homes::{
+    Arrive, ArriveHead, Arrived, Complete, CompleteHead, Discard, MAX_PARCEL, MoveAll, MoveAllBegun, MoveDone,
+    MovePartitions, MoveState, Moved, SetHomes, StopAfter,
+};
+use tidegate_admin::{AdminClient, ClientError};
+use tidegate_console::api::ControlError;
 use tidegate_engine::{Owed, PARTITIONS, PartitionId, PartitionImage, Partitions};
 
 use super::HomesKeeper;
 use super::parcel::Parcel;
-use super::peer::{Peer, PeerError};
-use super::state::{Leaving, partitions_json, read_partitions};
+use super::state::{Leaving, numbers_of, read_partitions};
 use super::table::Table;
-use super::view::{owed_json, refused};
+use super::view::{owed_entry, refused};
 
 /// How long queues may take that are read from the store.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,8 +35,8 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
 /// Part of a parcel that messages may take as they are reckoned in memory.
 const MAX_BYTES: u64 = MAX_PARCEL as u64 / 2;
-/// Partitions that move at once when everything does.
-const DEFAULT_BATCH: u64 = 8;
+/// How long another orchestrator may take for a step: what was moved has to be in its store.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How far moving everything is.
 #[derive(Clone, Debug, Default)]
@@ -43,19 +46,12 @@ pub(super) struct Progress {
     pub(super) last_error: String,
 }
 
-/// Where a move is left, for those who take its steps one by one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum StopAfter {
-    Hold,
-    Arrive,
-    Nothing,
-}
-
 /// What is to be moved.
 struct Order {
     partitions: Partitions,
     to: String,
-    stop: StopAfter,
+    /// The step after which the move is left.
+    stop: Option<StopAfter>,
 }
 
 /// Why a move did not come to its end, and what that means.
@@ -66,11 +62,11 @@ enum Failure {
     Unclear(String),
 }
 
-impl From<PeerError> for Failure {
-    fn from(error: PeerError) -> Self {
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
         match error {
-            PeerError::Unreachable { .. } => Self::Unclear(error.to_string()),
-            PeerError::Refused { .. } => Self::Stays(error.to_string()),
+            ClientError::Refused { .. } | ClientError::Address(_) => Self::Stays(error.to_string()),
+            ClientError::Unreachable { .. } | ClientError::NotAdmin { .. } => Self::Unclear(error.to_string()),
         }
     }
 }
@@ -81,11 +77,11 @@ fn stays(error: impl std::fmt::Display) -> Failure {
 
 impl HomesKeeper {
     /// Moves what a request names.
-    pub(super) fn move_named(self: &Arc<Self>, request: &Value) -> Result<Value, ControlError> {
+    pub(super) fn move_named(self: &Arc<Self>, request: &MovePartitions) -> Result<Moved, ControlError> {
         let order = read_order(request)?;
-        if let Some(epoch) = request.get("epoch").filter(|epoch| !epoch.is_null()) {
+        if let Some(epoch) = request.epoch {
             let known = self.state().table.as_ref().map(|table| table.epoch);
-            if epoch.as_u64() != known {
+            if Some(epoch) != known {
                 return Err(refused(format!("the table in force has epoch {}: read it first", known.unwrap_or(0))));
             }
         }
@@ -93,13 +89,9 @@ impl HomesKeeper {
     }
 
     /// Moves everything that is here to these places in turn, on a thread of its own.
-    pub(super) fn begin_move_all(self: &Arc<Self>, request: &Value) -> Result<Value, ControlError> {
-        let names = request.get("to").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let to: Vec<String> = names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
-        if to.is_empty() || to.len() != names.len() {
-            return Err(ControlError::Invalid("`to` is a list with at least one name of a place".to_owned()));
-        }
-        let batch = request.get("batch").and_then(Value::as_u64).unwrap_or(DEFAULT_BATCH).clamp(1, PARTITIONS.into());
+    pub(super) fn begin_move_all(self: &Arc<Self>, request: &MoveAll) -> Result<MoveAllBegun, ControlError> {
+        let to = request.to.clone();
+        let batch = request.batch.clamp(1, PARTITIONS.into());
         for name in &to {
             self.target(name).map_err(refused)?;
         }
@@ -112,7 +104,7 @@ impl HomesKeeper {
         let keeper = Arc::clone(self);
         let run = move || keeper.move_everything(&to, batch as usize);
         thread::Builder::new().name("homes".into()).spawn(run).map_err(|error| refused(error.to_string()))?;
-        Ok(json!({ "left": self.here().iter().count() }))
+        Ok(MoveAllBegun { left: self.here().iter().count() as u64 })
     }
 
     fn here(&self) -> Partitions {
@@ -126,7 +118,7 @@ impl HomesKeeper {
             if partitions.is_empty() {
                 break;
             }
-            match self.run(&Order { partitions, to: target.clone(), stop: StopAfter::Nothing }) {
+            match self.run(&Order { partitions, to: target.clone(), stop: None }) {
                 Ok(_) => {
                     let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
                     progress.moved += partitions.iter().count() as u64;
@@ -147,8 +139,13 @@ impl HomesKeeper {
         self.tell_others();
     }
 
+    /// Another orchestrator, by its admin address.
+    fn peer(&self, admin: &str) -> Result<AdminClient, ClientError> {
+        AdminClient::new(admin, self.token.clone(), ANSWER_TIMEOUT)
+    }
+
     /// A place that something can be moved to.
-    fn target(&self, name: &str) -> Result<(Peer, Table), String> {
+    fn target(&self, name: &str) -> Result<(AdminClient, Table), String> {
         let state = self.state();
         let table = state.table.clone().ok_or("there is no table of homes: set one first")?;
         let place = table.place(name).ok_or_else(|| format!("`{name}` is no place of the table"))?;
@@ -158,10 +155,11 @@ impl HomesKeeper {
         if place.admin.is_empty() {
             return Err(format!("the table does not say where the admin address of `{name}` is"));
         }
-        Ok((Peer { at: place.admin.clone(), token: self.token.clone() }, table))
+        let peer = self.peer(&place.admin).map_err(|error| error.to_string())?;
+        Ok((peer, table))
     }
 
-    fn run(self: &Arc<Self>, order: &Order) -> Result<Value, ControlError> {
+    fn run(self: &Arc<Self>, order: &Order) -> Result<Moved, ControlError> {
         let _step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
         let (peer, table) = self.target(&order.to).map_err(refused)?;
@@ -176,12 +174,10 @@ impl HomesKeeper {
         self.change(|state| state.leaving = Some(leaving.clone()))?;
         match self.leave(order, &leaving, &peer, &table) {
             Ok(Some(mut done)) => {
-                if let Some(done) = done.as_object_mut() {
-                    done.insert("ms".to_owned(), u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX).into());
-                }
-                Ok(done)
+                done.ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                Ok(Moved { id: leaving.id, left: false, done: Some(done) })
             }
-            Ok(None) => Ok(json!({ "id": leaving.id, "left": true })),
+            Ok(None) => Ok(Moved { id: leaving.id, left: true, done: None }),
             Err(failure) => {
                 self.counters.failed.fetch_add(1, Ordering::Relaxed);
                 let text = match failure {
@@ -197,44 +193,52 @@ impl HomesKeeper {
     }
 
     /// The steps, each of which may be the last.
-    fn leave(&self, order: &Order, leaving: &Leaving, peer: &Peer, table: &Table) -> Result<Option<Value>, Failure> {
+    fn leave(
+        &self,
+        order: &Order,
+        leaving: &Leaving,
+        peer: &AdminClient,
+        table: &Table,
+    ) -> Result<Option<MoveDone>, Failure> {
         let node = self.node().map_err(stays)?;
         let partitions = order.partitions;
         let reference = table.place(&order.to).map(|place| place.mqtt.as_str()).filter(|mqtt| !mqtt.is_empty());
         node.hold_partitions(partitions, reference).map_err(stays)?;
-        if order.stop == StopAfter::Hold {
+        if order.stop == Some(StopAfter::Hold) {
             return Ok(None);
         }
         let images = self.images(partitions)?;
         let before: Vec<(PartitionId, Owed)> = images.iter().map(|image| (image.partition, image.owed)).collect();
-        let path = format!("/api/v1/homes/moves/{}", leaving.id);
-        let head = json!({ "from": self.name, "epoch": table.epoch, "partitions": partitions_json(before.iter().map(|(it, _)| *it).collect()) });
-        let parcel = Parcel { head, pieces: images.into_iter().map(|image| image.image).collect() }.write();
+        let head = ArriveHead {
+            from: self.name.clone(),
+            epoch: table.epoch,
+            partitions: before.iter().map(|(partition, _)| partition.0).collect(),
+        };
+        let parcel = Parcel::new(&head, images.into_iter().map(|image| image.image).collect()).write();
         if parcel.len() > MAX_PARCEL {
             return Err(Failure::Stays(format!(
                 "it takes {} bytes, more than {MAX_PARCEL}; move fewer at once",
                 parcel.len()
             )));
         }
-        let answer = peer.ask("PUT", &path, &parcel)?;
-        self.compare(&before, answer.get("owed").unwrap_or(&Value::Null))?;
-        if order.stop == StopAfter::Arrive {
+        let arrived = peer.send(&Arrive { id: &leaving.id, parcel: &parcel })?;
+        self.compare(&before, &arrived)?;
+        if order.stop == Some(StopAfter::Arrive) {
             return Ok(None);
         }
         self.settle()?;
         let rest = node.take_rest().map_err(stays)?;
-        let head = json!({ "epoch": table.epoch + 1 });
-        let answer = peer.ask("POST", &path, &Parcel { head, pieces: vec![rest] }.write());
+        let parcel = Parcel::new(&CompleteHead { epoch: table.epoch + 1 }, vec![rest]).write();
+        let answer = peer.send(&Complete { id: &leaving.id, parcel: &parcel });
         let answer = answer.map_err(|error| Failure::Unclear(error.to_string()))?;
         let owed = self.finish(leaving).map_err(|error| Failure::Unclear(error.to_string()))?;
-        let came = answer.get("came_meanwhile").cloned().unwrap_or(Value::Null);
-        Ok(Some(json!({
-            "id": leaving.id,
-            "epoch": table.epoch + 1,
-            "partitions": partitions_json(partitions),
-            "came_meanwhile": came,
-            "owed": owed_json(&owed),
-        })))
+        Ok(Some(MoveDone {
+            epoch: table.epoch + 1,
+            partitions: numbers_of(partitions),
+            came_meanwhile: answer.came_meanwhile,
+            owed: owed_entry(&owed),
+            ms: 0,
+        }))
     }
 
     /// Waits until whatever brokers gave out before they knew of the new place has come here, as they confirm, and for
@@ -273,15 +277,15 @@ impl HomesKeeper {
     }
 
     /// What was owed before has to be owed after. Retained messages are copied and not moved, and do not count.
-    fn compare(&self, before: &[(PartitionId, Owed)], after: &Value) -> Result<(), Failure> {
+    fn compare(&self, before: &[(PartitionId, Owed)], after: &Arrived) -> Result<(), Failure> {
         for (partition, owed) in before {
-            let expected = owed_json(&Owed { retained: 0, ..*owed });
-            let found = after.get(partition.0.to_string()).cloned().unwrap_or(Value::Null);
+            let expected = Some(owed_entry(&Owed { retained: 0, ..*owed }));
+            let found = after.owed.get(&partition.0).copied();
             if expected != found {
                 self.counters.mismatches.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(partition = partition.0, owed_before = %expected, owed_after = %found, "a move would lose what is owed; the partition stays");
+                tracing::error!(partition = partition.0, owed_before = ?expected, owed_after = ?found, "a move would lose what is owed; the partition stays");
                 return Err(Failure::Stays(format!(
-                    "partition {}: {expected} was owed before, {found} after",
+                    "partition {}: {expected:?} was owed before, {found:?} after",
                     partition.0
                 )));
             }
@@ -325,9 +329,8 @@ impl HomesKeeper {
             return Ok(true);
         }
         let (peer, _) = self.target(&leaving.to).map_err(refused)?;
-        let path = format!("/api/v1/homes/moves/{}", leaving.id);
-        let answer = peer.ask("DELETE", &path, &[]).map_err(|error| refused(error.to_string()))?;
-        if answer.get("state").and_then(Value::as_str) == Some("completed") {
+        let answer = peer.send(&Discard { id: &leaving.id }).map_err(|error| refused(error.to_string()))?;
+        if answer.state == MoveState::Completed {
             self.finish(leaving)?;
             return Ok(true);
         }
@@ -401,32 +404,18 @@ impl HomesKeeper {
             // The manager sets tables, and leases with them.
             return;
         }
-        let body = table.to_json().to_string();
+        let request = SetHomes { table: table.to_body(), ..SetHomes::default() };
         for place in table.places.iter().filter(|place| place.name != self.name && !place.admin.is_empty()) {
-            let peer = Peer { at: place.admin.clone(), token: self.token.clone() };
-            if let Err(error) = peer.ask("PUT", "/api/v1/homes", body.as_bytes()) {
+            if let Err(error) = self.peer(&place.admin).and_then(|peer| peer.send(&request)) {
                 tracing::info!(place = place.name, %error, "a place does not take the new table");
             }
         }
     }
 }
 
-fn read_order(request: &Value) -> Result<Order, ControlError> {
-    let invalid = |text: &str| ControlError::Invalid(text.to_owned());
-    let partitions = match (request.get("partition"), request.get("partitions")) {
-        (Some(one), None) => read_partitions(&json!([one])),
-        (None, Some(several)) => read_partitions(several),
-        _ => None,
-    };
-    let partitions = partitions.filter(|it| !it.is_empty());
-    let partitions =
-        partitions.ok_or_else(|| invalid("give `partition`, a number of 0 to 63, or `partitions`, a list of such"))?;
-    let to = request.get("to").and_then(Value::as_str).ok_or_else(|| invalid("`to` is the name of a place"))?;
-    let stop = match request.get("stop_after").and_then(Value::as_str) {
-        None => StopAfter::Nothing,
-        Some("hold") => StopAfter::Hold,
-        Some("arrive") => StopAfter::Arrive,
-        Some(_) => return Err(invalid("`stop_after` is `hold` or `arrive`")),
-    };
-    Ok(Order { partitions, to: to.to_owned(), stop })
+fn read_order(request: &MovePartitions) -> Result<Order, ControlError> {
+    let numbers: Vec<u16> = request.partition.into_iter().chain(request.partitions.iter().flatten().copied()).collect();
+    let invalid = || ControlError::Invalid(format!("a partition is a number of 0 to {}", PARTITIONS - 1));
+    let partitions = read_partitions(&numbers).filter(|it| !it.is_empty()).ok_or_else(invalid)?;
+    Ok(Order { partitions, to: request.to.clone(), stop: request.stop_after })
 }

@@ -7,7 +7,6 @@
 mod arrive;
 mod leave;
 pub(crate) mod parcel;
-mod peer;
 mod state;
 mod table;
 mod view;
@@ -18,7 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
+use tidegate_admin::homes::{Place, SetHomes};
+use tidegate_admin::read_token;
 use tidegate_console::api::ControlError;
 use tidegate_console::{HomesNumbers, Unavailable};
 use tidegate_engine::{Home, Homes as EngineHomes, Millis, Now, PARTITIONS, PartitionId, Partitions};
@@ -26,14 +26,9 @@ use tidegate_node::{Clock, NodeHandle, NodeHomes};
 
 use self::leave::Progress;
 use self::state::{State, StateFile};
-pub(crate) use self::table::Place;
 use self::table::Table;
-pub(crate) use self::view::{HomesApi, owed_json};
-use crate::admin_client::read_token;
+pub(crate) use self::view::{HomesApi, owed_entry};
 use crate::config::Config;
-
-/// Longest lease, seconds.
-const MAX_TTL_SECONDS: u64 = 86_400;
 
 /// What is counted about homes.
 #[derive(Debug, Default)]
@@ -192,21 +187,15 @@ impl HomesKeeper {
     }
 
     /// Puts a table in force, or renews the lease.
-    fn put(&self, body: &Value) -> Result<(), ControlError> {
-        let table = Table::from_json(body).map_err(|error| ControlError::Invalid(error.to_string()))?;
-        let ttl = match body.get("ttl_s") {
-            None | Some(Value::Null) => None,
-            Some(value) => Some(value.as_u64().filter(|ttl| (1..=MAX_TTL_SECONDS).contains(ttl)).ok_or_else(|| {
-                ControlError::Invalid(format!("`ttl_s` is 1 to {MAX_TTL_SECONDS} seconds, or null for no end"))
-            })?),
-        };
+    fn put(&self, request: &SetHomes) -> Result<(), ControlError> {
+        let table = Table::read(&request.table).map_err(|error| ControlError::Invalid(error.to_string()))?;
         let _step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.node()?.now();
-        check_condition(&self.state(), body)?;
-        self.end_moves_with(&read_gone(body)?)?;
+        check_condition(&self.state(), request.if_epoch)?;
+        self.end_moves_with(&request.gone)?;
         let before = self.state().clone();
         check_epoch(&before, &table)?;
-        let lease_until = ttl.map(|ttl| now.unix.saturating_add(ttl * 1000));
+        let lease_until = request.ttl_s.map(|ttl| now.unix.saturating_add(ttl * 1000));
         self.note_taken_anew(&before, &table);
         self.change(|state| {
             state.table = Some(table);
@@ -250,21 +239,14 @@ impl HomesKeeper {
 }
 
 /// Who sets a table may say which one it was made from, so that nothing that has moved since is undone.
-fn check_condition(state: &State, body: &Value) -> Result<(), ControlError> {
-    let Some(condition) = body.get("if_epoch").filter(|epoch| !epoch.is_null()) else { return Ok(()) };
+fn check_condition(state: &State, if_epoch: Option<u64>) -> Result<(), ControlError> {
     let known = state.table.as_ref().map_or(0, |table| table.epoch);
-    if condition.as_u64() == Some(known) {
-        return Ok(());
+    match if_epoch {
+        Some(condition) if condition != known => Err(ControlError::Refused(format!(
+            "the table in force has epoch {known}, and not {condition}: read it first"
+        ))),
+        _ => Ok(()),
     }
-    Err(ControlError::Refused(format!("the table in force has epoch {known}, and not {condition}: read it first")))
-}
-
-/// Places that are gone for good.
-fn read_gone(body: &Value) -> Result<Vec<String>, ControlError> {
-    let Some(names) = body.get("gone").filter(|names| !names.is_null()) else { return Ok(Vec::new()) };
-    let text = |name: &Value| name.as_str().map(str::to_owned);
-    let names: Option<Vec<String>> = names.as_array().and_then(|names| names.iter().map(text).collect());
-    names.ok_or_else(|| ControlError::Invalid("`gone` is a list of names of places".to_owned()))
 }
 
 /// A table that is set has to be newer, or the same.

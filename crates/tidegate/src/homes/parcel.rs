@@ -1,5 +1,7 @@
 //! What orchestrators send each other: a head in JSON, and bytes behind it.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// How a parcel begins; the last byte is its version.
@@ -13,6 +15,17 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
+    /// A parcel with this head.
+    pub(crate) fn new<H: Serialize>(head: &H, pieces: Vec<Vec<u8>>) -> Self {
+        // Heads are structures of texts and numbers, which JSON always takes; a reader refuses a head that is none.
+        Self { head: serde_json::to_value(head).unwrap_or_default(), pieces }
+    }
+
+    /// The head; `None` when it is another one.
+    pub(crate) fn read_head<H: DeserializeOwned>(&self) -> Option<H> {
+        serde_json::from_value(self.head.clone()).ok()
+    }
+
     /// As it is sent: each part behind its length.
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();

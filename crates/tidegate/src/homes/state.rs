@@ -5,7 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use tidegate_admin::homes::HomesTable;
 use tidegate_engine::{PartitionId, Partitions};
 
 use super::table::Table;
@@ -59,69 +60,94 @@ pub(super) fn remember(moves: &mut VecDeque<String>, id: &str) {
     }
 }
 
-pub(super) fn partitions_json(partitions: Partitions) -> Value {
-    partitions.iter().map(|partition| partition.0).collect::<Vec<u16>>().into()
+/// The numbers of partitions.
+pub(super) fn numbers_of(partitions: Partitions) -> Vec<u16> {
+    partitions.iter().map(|partition| partition.0).collect()
 }
 
-pub(super) fn read_partitions(value: &Value) -> Option<Partitions> {
-    let numbers = value.as_array()?.iter();
-    let read = |number: &Value| Some(PartitionId(u16::try_from(number.as_u64()?).ok()?));
-    let all: Vec<PartitionId> = numbers.map(read).collect::<Option<_>>()?;
-    let set: Partitions = all.iter().copied().collect();
-    (all.iter().all(|partition| set.has(*partition))).then_some(set)
+/// Partitions by their numbers; `None` when one of them is no partition.
+pub(super) fn read_partitions(numbers: &[u16]) -> Option<Partitions> {
+    let all = || numbers.iter().copied().map(PartitionId);
+    let set: Partitions = all().collect();
+    all().all(|partition| set.has(partition)).then_some(set)
+}
+
+/// [`State`] as it is in the file.
+#[derive(Serialize, Deserialize)]
+struct StoredState {
+    version: u64,
+    table: Option<HomesTable>,
+    lease_until_ms: Option<u64>,
+    leaving: Option<StoredLeaving>,
+    arriving: Option<StoredArriving>,
+    completed: VecDeque<String>,
+    given_up: VecDeque<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredLeaving {
+    id: String,
+    to: String,
+    partitions: Vec<u16>,
+    gone: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredArriving {
+    id: String,
+    from: String,
+    partitions: Vec<u16>,
 }
 
 impl State {
-    fn to_json(&self) -> Value {
-        let leaving = self.leaving.as_ref().map(
-            |it| json!({ "id": it.id, "to": it.to, "partitions": partitions_json(it.partitions), "gone": it.gone }),
-        );
-        let arriving = self
-            .arriving
-            .as_ref()
-            .map(|it| json!({ "id": it.id, "from": it.from, "partitions": partitions_json(it.partitions) }));
-        json!({
-            "version": VERSION,
-            "table": self.table.as_ref().map(Table::to_json),
-            "lease_until_ms": self.lease_until,
-            "leaving": leaving,
-            "arriving": arriving,
-            "completed": self.completed,
-            "given_up": self.given_up,
-        })
+    fn to_stored(&self) -> StoredState {
+        let leaving = self.leaving.clone().map(|it| StoredLeaving {
+            id: it.id,
+            to: it.to,
+            partitions: numbers_of(it.partitions),
+            gone: it.gone,
+        });
+        let arriving = self.arriving.clone().map(|it| StoredArriving {
+            id: it.id,
+            from: it.from,
+            partitions: numbers_of(it.partitions),
+        });
+        StoredState {
+            version: VERSION,
+            table: self.table.as_ref().map(Table::to_body),
+            lease_until_ms: self.lease_until,
+            leaving,
+            arriving,
+            completed: self.completed.clone(),
+            given_up: self.given_up.clone(),
+        }
     }
 
-    fn from_json(value: &Value) -> Option<Self> {
-        if value.get("version")?.as_u64()? != VERSION {
+    fn of_stored(stored: StoredState) -> Option<Self> {
+        if stored.version != VERSION {
             return None;
         }
-        let some = |name: &str| value.get(name).filter(|value| !value.is_null());
-        let text = |value: &Value, name: &str| Some(value.get(name)?.as_str()?.to_owned());
-        let moves = |name: &str| -> Option<VecDeque<String>> {
-            value.get(name)?.as_array()?.iter().map(|id| id.as_str().map(str::to_owned)).collect()
+        let leaving = |it: StoredLeaving| {
+            let partitions = read_partitions(&it.partitions)?;
+            Some(Leaving { id: it.id, to: it.to, partitions, gone: it.gone })
+        };
+        let arriving = |it: StoredArriving| {
+            let partitions = read_partitions(&it.partitions)?;
+            Some(Arriving { id: it.id, from: it.from, partitions })
         };
         Some(Self {
-            table: some("table").map(Table::from_json).transpose().ok()?,
-            lease_until: some("lease_until_ms").and_then(Value::as_u64),
-            leaving: match some("leaving") {
+            table: stored.table.as_ref().map(Table::read).transpose().ok()?,
+            lease_until: stored.lease_until_ms,
+            leaving: match stored.leaving {
+                Some(it) => Some(leaving(it)?),
                 None => None,
-                Some(it) => Some(Leaving {
-                    id: text(it, "id")?,
-                    to: text(it, "to")?,
-                    partitions: read_partitions(it.get("partitions")?)?,
-                    gone: it.get("gone")?.as_bool()?,
-                }),
             },
-            arriving: match some("arriving") {
+            arriving: match stored.arriving {
+                Some(it) => Some(arriving(it)?),
                 None => None,
-                Some(it) => Some(Arriving {
-                    id: text(it, "id")?,
-                    from: text(it, "from")?,
-                    partitions: read_partitions(it.get("partitions")?)?,
-                }),
             },
-            completed: moves("completed")?,
-            given_up: moves("given_up")?,
+            completed: stored.completed,
+            given_up: stored.given_up,
         })
     }
 }
@@ -147,8 +173,8 @@ impl StateFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::default()),
             Err(error) => return Err(error),
         };
-        let value: Option<Value> = serde_json::from_str(&text).ok();
-        let state = value.as_ref().and_then(State::from_json);
+        let stored: Option<StoredState> = serde_json::from_str(&text).ok();
+        let state = stored.and_then(State::of_stored);
         state.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is damaged, or of another version"))
     }
 
@@ -160,7 +186,7 @@ impl StateFile {
         let Some(path) = &self.0 else { return Ok(()) };
         let new = path.with_extension("json.new");
         let mut file = File::create(&new)?;
-        file.write_all(state.to_json().to_string().as_bytes())?;
+        file.write_all(&serde_json::to_vec(&state.to_stored())?)?;
         file.sync_all()?;
         fs::rename(&new, path)?;
         match path.parent() {
@@ -177,7 +203,9 @@ impl StateFile {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::Place;
+    use tidegate_admin::homes::Place;
+    use tidegate_engine::PARTITIONS;
+
     use super::*;
 
     #[test]
@@ -195,8 +223,12 @@ mod tests {
             remember(&mut state.completed, &id.to_string());
         }
         assert_eq!((state.completed.len(), state.completed[0].as_str()), (REMEMBERED, "5"));
-        assert_eq!(State::from_json(&state.to_json()), Some(state));
-        assert_eq!(State::from_json(&State::default().to_json()), Some(State::default()));
-        assert_eq!(read_partitions(&json!([64])), None);
+        let again = |state: &State| {
+            let text = serde_json::to_string(&state.to_stored()).unwrap();
+            State::of_stored(serde_json::from_str(&text).unwrap())
+        };
+        assert_eq!(again(&state), Some(state));
+        assert_eq!(again(&State::default()), Some(State::default()));
+        assert_eq!(read_partitions(&[PARTITIONS]), None);
     }
 }

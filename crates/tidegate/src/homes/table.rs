@@ -1,6 +1,6 @@
 //! A table of homes: which place works which partition.
 
-use serde_json::{Value, json};
+use tidegate_admin::homes::{HomeOf, HomesTable, Place};
 use tidegate_engine::{PARTITIONS, PartitionId, Partitions};
 
 /// Places that a table may have.
@@ -15,19 +15,6 @@ pub(crate) struct TableError(String);
 
 fn wrong(text: impl Into<String>) -> TableError {
     TableError(text.into())
-}
-
-/// An orchestrator that partitions may be at.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Its name.
-    pub(crate) name: String,
-    /// Where clients reach it, for server references; empty for none.
-    pub(crate) mqtt: String,
-    /// Where it takes relayed clients, `HOST:PORT`; empty for nowhere.
-    pub(crate) relay: String,
-    /// Its admin address, `HOST:PORT`; empty where nothing can be moved to it.
-    pub(crate) admin: String,
 }
 
 /// Which place works which partition.
@@ -53,43 +40,41 @@ impl Table {
         Self { epoch, places, homes }
     }
 
-    /// Reads `{"epoch", "places", "homes"}`; other keys are somebody else's.
-    pub(crate) fn from_json(value: &Value) -> Result<Self, TableError> {
-        let epoch =
-            value.get("epoch").and_then(Value::as_u64).ok_or_else(|| wrong("`epoch` is missing, or no number"))?;
-        let places = list(value, "places")?.iter().map(read_place).collect::<Result<Vec<Place>, _>>()?;
+    /// Reads a table as it is sent.
+    pub(crate) fn read(table: &HomesTable) -> Result<Self, TableError> {
+        let HomesTable { epoch, places, homes } = table;
         if places.len() > MAX_PLACES {
             return Err(wrong(format!("there are more than {MAX_PLACES} places")));
         }
+        places.iter().try_for_each(check_place)?;
         let mut names: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
         names.sort_unstable();
         if names.windows(2).any(|pair| pair.first() == pair.last()) {
             return Err(wrong("two places have the same name"));
         }
-        let homes = list(value, "homes")?;
         if homes.len() != usize::from(PARTITIONS) {
             return Err(wrong(format!("`homes` has {} entries; there are {PARTITIONS} partitions", homes.len())));
         }
-        let position = |home: &Value| match home {
-            Value::String(name) => places.iter().position(|place| place.name == *name),
-            other => other.as_u64().and_then(|at| usize::try_from(at).ok()).filter(|at| *at < places.len()),
+        let position = |home: &HomeOf| match home {
+            HomeOf::Name(name) => {
+                let at = places.iter().position(|place| place.name == *name);
+                at.ok_or_else(|| wrong(format!("`{name}` is no place of it")))
+            }
+            HomeOf::Position(at) if *at < places.len() => Ok(*at),
+            HomeOf::Position(at) => Err(wrong(format!("{at} is no place of it"))),
         };
-        let homes = homes.iter().map(|home| position(home).ok_or_else(|| wrong(format!("{home} is no place of it"))));
-        Ok(Self { epoch, homes: homes.collect::<Result<_, _>>()?, places })
+        let homes = homes.iter().map(position).collect::<Result<_, _>>()?;
+        Ok(Self { epoch: *epoch, homes, places: places.clone() })
     }
 
-    /// The table as JSON.
-    pub(crate) fn to_json(&self) -> Value {
-        let places = self
-            .places
-            .iter()
-            .map(|place| json!({ "name": place.name, "mqtt": place.mqtt, "relay": place.relay, "admin": place.admin }));
-        let homes = self.homes.iter().map(|at| self.places.get(*at).map(|place| place.name.as_str()));
-        json!({
-            "epoch": self.epoch,
-            "places": places.collect::<Vec<Value>>(),
-            "homes": homes.collect::<Vec<_>>(),
-        })
+    /// The table as it is sent.
+    pub(crate) fn to_body(&self) -> HomesTable {
+        let name = |at: &usize| self.places.get(*at).map(|place| HomeOf::Name(place.name.clone()));
+        HomesTable {
+            epoch: self.epoch,
+            places: self.places.clone(),
+            homes: self.homes.iter().filter_map(name).collect(),
+        }
     }
 
     /// The position of a place.
@@ -117,18 +102,15 @@ impl Table {
     }
 }
 
-fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>, TableError> {
-    value.get(name).and_then(Value::as_array).ok_or_else(|| wrong(format!("`{name}` is missing, or no list")))
-}
-
-fn read_place(value: &Value) -> Result<Place, TableError> {
-    let text = |name: &str| match value.get(name) {
-        None | Some(Value::Null) => Ok(String::new()),
-        Some(Value::String(text)) if text.len() <= MAX_TEXT => Ok(text.clone()),
-        Some(_) => Err(wrong(format!("`{name}` of a place is no text of at most {MAX_TEXT} bytes"))),
-    };
-    let place = Place { name: text("name")?, mqtt: text("mqtt")?, relay: text("relay")?, admin: text("admin")? };
-    if place.name.is_empty() { Err(wrong("a place has no name")) } else { Ok(place) }
+fn check_place(place: &Place) -> Result<(), TableError> {
+    if place.name.is_empty() {
+        return Err(wrong("a place has no name"));
+    }
+    let texts = [&place.name, &place.mqtt, &place.relay, &place.admin];
+    if texts.iter().any(|text| text.len() > MAX_TEXT) {
+        return Err(wrong(format!("a text of a place is longer than {MAX_TEXT} bytes")));
+    }
+    Ok(())
 }
 
 /// A number for a place and a partition, the same in every process (FNV-1a, finished by the mixer of splitmix64).
@@ -164,29 +146,29 @@ mod tests {
     #[test]
     fn a_table_is_read_as_it_was_written_by_name_or_position() {
         let table = Table::by_hash(7, places(&["a", "b"]));
-        let mut json = table.to_json();
-        assert_eq!(Table::from_json(&json).unwrap(), table);
-        json["homes"] = json!(table.homes);
-        assert_eq!(Table::from_json(&json).unwrap(), table);
+        let mut body = table.to_body();
+        assert_eq!(Table::read(&body).unwrap(), table);
+        body.homes = table.homes.iter().map(|at| HomeOf::Position(*at)).collect();
+        assert_eq!(Table::read(&body).unwrap(), table);
         let moved = table.moved(table.at("a"), 1, 8);
         assert_eq!((moved.at("a").is_empty(), moved.at("b").iter().count(), moved.epoch), (true, 64, 8));
     }
 
     #[test]
     fn what_is_no_table_is_refused() {
-        let good = Table::by_hash(1, places(&["a"])).to_json();
-        for (key, value) in [
-            ("epoch", json!("x")),
-            ("places", json!([])),
-            ("places", json!([{"name": "a"}, {"name": "a"}])),
-            ("places", json!([{"name": ""}])),
-            ("homes", json!(["a"])),
-            ("homes", json!(vec!["b"; 64])),
-            ("homes", json!(vec![1; 64])),
+        let good = Table::by_hash(1, places(&["a"])).to_body();
+        let with_places = |places: Vec<Place>| HomesTable { places, ..good.clone() };
+        let with_homes = |homes: Vec<HomeOf>| HomesTable { homes, ..good.clone() };
+        for bad in [
+            with_places(Vec::new()),
+            with_places(places(&["a", "a"])),
+            with_places(places(&["a", ""])),
+            with_places(places(&["a", &"b".repeat(MAX_TEXT + 1)])),
+            with_homes(vec![HomeOf::Name("a".into())]),
+            with_homes(vec![HomeOf::Name("b".into()); PARTITIONS.into()]),
+            with_homes(vec![HomeOf::Position(1); PARTITIONS.into()]),
         ] {
-            let mut bad = good.clone();
-            bad[key] = value;
-            assert!(Table::from_json(&bad).is_err(), "{bad}");
+            assert!(Table::read(&bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tidegate_admin::Reloaded;
+
 use super::difference::Change;
 
 /// What came of a reload.
@@ -54,20 +56,18 @@ impl Outcome {
     }
 
     /// For scripts.
-    pub(crate) fn to_json(&self) -> String {
-        let changes: Vec<serde_json::Value> = match self {
-            Self::Refused { .. } => Vec::new(),
-            Self::Applied { changes, .. } => changes.iter().map(change).collect(),
+    pub(crate) fn to_answer(&self) -> Reloaded {
+        let (files, changes) = match self {
+            Self::Refused { .. } => (Vec::new(), Vec::new()),
+            Self::Applied { files, changes, .. } => (files.clone(), changes.iter().map(change).collect()),
         };
-        let files: &[String] = if let Self::Applied { files, .. } = self { files } else { &[] };
-        let (applied, text) = (self.is_applied(), self.to_string());
-        serde_json::json!({ "applied": applied, "text": text, "files": files, "changes": changes }).to_string()
+        Reloaded { applied: self.is_applied(), text: self.to_string(), files, changes }
     }
 }
 
-fn change(change: &Change) -> serde_json::Value {
+fn change(change: &Change) -> tidegate_admin::Change {
     let (old, new) = change.values();
-    serde_json::json!({ "key": change.key.to_string(), "old": old, "new": new, "needs_restart": !change.live })
+    tidegate_admin::Change { key: change.key.to_string(), old, new, needs_restart: !change.live }
 }
 
 impl fmt::Display for Outcome {

@@ -113,7 +113,7 @@ fn a_listener_that_comes_or_goes_needs_a_restart() {
     file.write("[[listener]]\n[[listener]]\naddress = '2883'\n");
     let text = reloader.reload().to_string();
     assert!(text.contains("listener.1.address: (not there) -> \"127.0.0.1:2883\"  (needs a restart)"), "{text}");
-    let json: serde_json::Value = serde_json::from_str(&reloader.reload().to_json()).unwrap();
+    let json: serde_json::Value = serde_json::to_value(reloader.reload().to_answer()).unwrap();
     assert_eq!(json["applied"], true);
     assert_eq!(json["changes"][0]["needs_restart"], true);
 }
@@ -125,5 +125,5 @@ fn what_is_different_in_files_is_told_as_well() {
     let outcome = file.reloader(&[&part]).reload();
     let text = "reloaded: part\npart: users removed: 4\nno key of the configuration has changed\n";
     assert_eq!(outcome.to_string(), text);
-    assert!(outcome.to_json().contains(r#""files":["part: users removed: 4"]"#), "{}", outcome.to_json());
+    assert_eq!(outcome.to_answer().files, ["part: users removed: 4"]);
 }

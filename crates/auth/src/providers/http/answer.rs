@@ -1,6 +1,5 @@
-//! What a server answers:
-//! `{"result": "allow" | "deny" | "ignore", "is_superuser": false, "client_attrs": {"group": "a"}, "expire_at": 1700000000, "acl": [...]}`,
-//! as EMQX asks it of servers, so that one written for EMQX serves here.
+//! The answer of a server: `{"result": "allow" | "deny" | "ignore", "is_superuser": false, "client_attrs": {"group":
+//! "a"}, "expire_at": 1700000000, "acl": [...]}`. EMQX uses the same format, so a server written for EMQX works here.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +14,7 @@ const MAX_ATTRIBUTE_LEN: usize = 1024;
 pub(super) enum AnswerError {
     /// The server does not work: it counts towards leaving it alone.
     Failed(String),
-    /// The server works and says something that is not understood.
+    /// The server answered with invalid data.
     Unclear(String),
 }
 

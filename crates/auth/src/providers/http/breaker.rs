@@ -1,5 +1,5 @@
-//! Leaves a server alone that does not work: after so many failures in a row nobody asks it for a while, then one
-//! request tries, and depending on how that goes the others follow or wait again.
+//! A circuit breaker: after so many failures in a row the server is not asked for a while. Then one request tries;
+//! after a success the others follow, after a failure the pause begins again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,7 +21,7 @@ enum State {
     Probing,
 }
 
-/// A request to the server that is under way. Dropped without a word it counts as a failure, at the moment it began.
+/// A request in progress. When dropped without a result it counts as a failure, at the moment it began.
 #[derive(Debug)]
 pub(super) struct Attempt<'a> {
     breaker: &'a Breaker,
@@ -68,7 +68,7 @@ impl Attempt<'_> {
     pub(super) fn succeeded(mut self) {
         self.settled = true;
         let mut state = self.breaker.lock();
-        // One that was under way when the server was given up does not say that it works again.
+        // A request that began before the breaker opened does not close it.
         if !matches!(*state, State::Open(_)) {
             *state = State::Closed(0);
         }
@@ -105,7 +105,7 @@ mod tests {
     fn it_opens_after_failures_in_a_row_and_one_request_tries_again() {
         let breaker = Breaker::new(3, Duration::from_secs(10));
         assert!(!fail(&breaker, 0) && !fail(&breaker, 0));
-        assert!(succeed(&breaker, 0), "a success starts the count anew");
+        assert!(succeed(&breaker, 0), "a success restarts the count");
         assert!(!fail(&breaker, 1) && !fail(&breaker, 1) && fail(&breaker, 1));
         assert!(breaker.enter(10_000).is_none());
         let probe = breaker.enter(10_001);

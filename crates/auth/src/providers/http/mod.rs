@@ -84,7 +84,7 @@ impl Http {
                 decision
             }
             Err(AnswerError::Unclear(why)) => {
-                // The server is there, but what it says is not understood: nobody comes in on a guess.
+                // The server is reachable, but its answer is invalid: the client is refused.
                 attempt.succeeded();
                 tracing::warn!(provider = self.name, why, "the answer of the server is not understood");
                 Decision::Deny(Refusal::new(RefusalKind::Unavailable, &self.name, why))
@@ -121,8 +121,7 @@ impl Provider for Http {
     }
 }
 
-/// What the server is asked. A field that is not known is left out; a password that is no text goes as
-/// `password_base64`.
+/// The request to the server. Unknown fields are left out; a password that is not UTF-8 is sent as `password_base64`.
 fn question(request: &Request) -> Result<Zeroizing<Vec<u8>>, serde_json::Error> {
     let certificate = request.certificate.as_ref();
     let texts = [

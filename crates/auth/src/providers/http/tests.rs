@@ -55,7 +55,7 @@ fn request() -> Request {
 }
 
 #[test]
-fn the_server_is_told_who_wants_in_and_connections_are_kept() {
+fn the_server_gets_the_client_and_connections_are_kept() {
     let case = case(|settings| {
         settings.headers = vec![("Authorization".to_owned(), Secret::from("Bearer token"))];
     });
@@ -126,7 +126,7 @@ fn a_redirection_is_not_followed() {
 }
 
 #[test]
-fn what_is_not_understood_lets_nobody_in() {
+fn an_invalid_answer_refuses_the_client() {
     let case = case(|_| {});
     for body in [
         "",
@@ -155,7 +155,7 @@ fn an_answer_without_end_is_not_read_to_its_end() {
 }
 
 #[test]
-fn a_server_that_fails_again_and_again_is_left_alone_until_one_request_succeeds() {
+fn a_failing_server_is_not_asked_until_one_request_succeeds() {
     let case = case(|settings| settings.breaker_failures = 2);
     for _ in 0..2 {
         case.server.answer(500, "");
@@ -165,7 +165,7 @@ fn a_server_that_fails_again_and_again_is_left_alone_until_one_request_succeeds(
     for _ in 0..10 {
         assert!(case.refusal().why.contains("left alone"));
     }
-    assert!(case.server.questions.try_recv().is_err(), "nobody asked it meanwhile");
+    assert!(case.server.questions.try_recv().is_err(), "no request meanwhile");
     case.clock.advance(10_000);
     case.server.answer(204, "");
     assert!(matches!(case.decide(), Decision::Allow(_)));
@@ -189,11 +189,11 @@ fn while_the_server_cannot_be_asked_the_setting_decides() {
 }
 
 #[test]
-fn a_kept_connection_that_was_closed_costs_nobody_the_login() {
+fn a_closed_kept_connection_fails_no_login() {
     let case = case(|settings| settings.breaker_failures = 1);
     case.server.answer(204, "");
     assert!(matches!(case.decide(), Decision::Allow(_)));
-    // The second question finds the connection closed without an answer, and goes again on a new one.
+    // The second request finds the connection closed without an answer, and is sent again on a new one.
     case.server.answers.send(String::new()).unwrap();
     case.server.answer(204, "");
     assert!(matches!(case.decide(), Decision::Allow(_)));

@@ -1,4 +1,4 @@
-//! What a token says of its bearer, and whether that holds here and now (RFC 7519, section 4.1).
+//! The claims of a token, and whether they are valid here and now (RFC 7519, section 4.1).
 
 use serde_json::{Map, Value};
 
@@ -6,13 +6,13 @@ use crate::decision::{Identity, RefusalKind};
 use crate::providers::acl_claims;
 use crate::settings::JwtSettings;
 
-/// Claims that say something about the token, not about its bearer.
+/// Claims about the token, not about its bearer.
 const REGISTERED: [&str; 6] = ["exp", "nbf", "iat", "jti", "iss", "aud"];
 
 /// Longest claim that becomes an attribute, in bytes.
 const MAX_ATTRIBUTE_LEN: usize = 1024;
 
-/// Why a token is not good here: what the client is told, and what the log says.
+/// Why a token is invalid here: the reason for the client, and the text for the log.
 pub(super) type Fault = (RefusalKind, String);
 
 /// Checks the claims of a token whose signature is right, and reads who its bearer is.
@@ -76,7 +76,7 @@ fn moment(claims: &Map<String, Value>, name: &str) -> Result<Option<u64>, Fault>
         return Ok(Some(seconds.saturating_mul(1000)));
     }
     match value.as_f64() {
-        // The cast saturates; what lies beyond 64 bits of milliseconds never comes.
+        // The cast saturates; times beyond 64 bits of milliseconds are never reached.
         #[expect(clippy::cast_sign_loss, reason = "it is not negative here")]
         Some(seconds) if seconds >= 0.0 => Ok(Some((seconds * 1000.0) as u64)),
         _ => Err(bad(format!("the token's `{name}` is no date"))),

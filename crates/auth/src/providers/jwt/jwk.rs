@@ -7,15 +7,15 @@ use super::algorithm::Algorithm;
 use super::key::{Key, KeyProblem, MIN_SECRET_LEN, Material, checked, point};
 use crate::request::Secret;
 
-/// Whether a set may hold shared secrets: one that is published may not.
+/// Whether a set may contain shared secrets: a published one may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Secrets {
     Allowed,
     Skipped,
 }
 
-/// Reads a set. Keys that are not for signatures, or of kinds that are not known, are passed over, as RFC 7517
-/// (section 5) asks; one that is known and broken is an error.
+/// Reads a set. Keys that are not for signatures, or of unknown kinds, are skipped, as RFC 7517 (section 5) asks; an
+/// invalid key of a known kind is an error.
 pub(super) fn parse_set(text: &[u8], secrets: Secrets) -> Result<Vec<Key>, KeyProblem> {
     let value: Value = serde_json::from_slice(text).map_err(|_| KeyProblem::NoSet)?;
     let list = value.get("keys").and_then(Value::as_array).ok_or(KeyProblem::NoSet)?;

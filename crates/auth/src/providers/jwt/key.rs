@@ -27,12 +27,12 @@ pub enum KeysError {
     File {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The fault.
         problem: KeyProblem,
     },
 }
 
-/// What can be wrong with keys.
+/// Faults of keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyProblem {
     /// The file is too large.
@@ -41,7 +41,7 @@ pub enum KeyProblem {
     /// A secret can be guessed.
     #[error("a shared secret must have at least 32 bytes; `openssl rand -base64 48` makes one")]
     ShortSecret,
-    /// There is nothing.
+    /// There is no key.
     #[error("there is no key that tokens can be verified with")]
     None,
     /// There are too many.
@@ -66,12 +66,12 @@ pub enum KeyProblem {
 pub(super) struct Key {
     /// Its name, if it has one.
     pub(super) id: Option<String>,
-    /// The one algorithm that it is for; none for all of its kind.
+    /// The one algorithm that it is for; `None` for all of its kind.
     pub(super) algorithm: Option<Algorithm>,
     pub(super) material: Material,
 }
 
-/// What a key is made of.
+/// The material of a key.
 #[derive(Clone, Debug)]
 pub(super) enum Material {
     /// A shared secret.

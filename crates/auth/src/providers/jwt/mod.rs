@@ -31,7 +31,7 @@ pub(crate) fn is_algorithm(name: &str) -> bool {
 
 pub use key::{KeyProblem, KeysError};
 
-/// Takes tokens. What is no token is left to the next provider; a token that is not good is refused.
+/// Verifies tokens. A password that is not a token is left to the next provider; an invalid token is refused.
 #[derive(Debug)]
 pub(super) struct Jwt {
     name: String,
@@ -65,7 +65,7 @@ impl Jwt {
         let bad = |why: &str| Refusal::new(RefusalKind::BadCredentials, &self.name, why);
         let algorithm = token.algorithm().map_err(bad)?;
         if !self.algorithms.is_empty() && !self.algorithms.contains(&algorithm) {
-            return Err(bad("the token's algorithm is not among those that are taken"));
+            return Err(bad("the token's algorithm is not accepted"));
         }
         self.check_signature(token, algorithm, context)?;
         let claims = token.claims().ok_or_else(|| bad("the token holds no claims"))?;
@@ -79,8 +79,8 @@ impl Jwt {
         Ok(Decision::Allow(crate::decision::Identity { user_name, ..identity }))
     }
 
-    /// Whether a key of ours has signed the token. Keys may have changed where they come from, so that those are asked
-    /// for once more when none fits.
+    /// Whether one of our keys has signed the token. The keys of a server may have changed, so if none matches they are
+    /// fetched once more.
     fn check_signature(&self, token: &Token<'_>, algorithm: Algorithm, context: Context) -> Result<(), Refusal> {
         for unknown in [false, true] {
             let keys = self.source.keys(&self.name, unknown, context.left).ok_or_else(|| {

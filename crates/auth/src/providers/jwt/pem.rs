@@ -43,18 +43,18 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Key>, KeyProblem> {
 
 /// Why there is no key in some DER.
 enum Fault {
-    /// It is no DER of what it is said to be.
+    /// The content is not DER of the declared type.
     Broken,
     /// It is a key of a kind that is not known.
     Unknown,
 }
 
-/// A value of DER with this tag, and what is behind it.
+/// A DER value with this tag, and the bytes after it.
 fn take(tag: u8, der: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
     take_any(der).filter(|(found, ..)| *found == tag).map(|(_, value, rest)| (value, rest)).ok_or(Fault::Broken)
 }
 
-/// The next tag, its value, and what is behind it.
+/// The next tag, its value, and the bytes after it.
 fn take_any(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = der.split_first()?;
     let (length, rest) = rest.split_first()?;

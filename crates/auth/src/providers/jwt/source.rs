@@ -1,4 +1,4 @@
-//! Where keys come from, and when they are fetched again.
+//! The sources of keys, and when they are fetched again.
 
 use std::fs::File;
 use std::io::Read;
@@ -88,7 +88,7 @@ impl Remote {
         if !due {
             return known;
         }
-        // Who has keys goes on with those while somebody else fetches; who has none waits.
+        // While another thread fetches, a thread with keys continues with them; one without waits.
         let wait = if known.is_some() && !unknown { Duration::ZERO } else { left };
         let Some(_permit) = self.fetching.acquire(wait) else {
             return known;

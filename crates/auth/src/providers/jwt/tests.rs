@@ -179,7 +179,7 @@ fn times_are_checked_with_the_leeway() {
 }
 
 #[test]
-fn issuer_and_audience_must_be_those_that_were_asked_for() {
+fn issuer_and_audience_must_match_the_settings() {
     let scratch = Scratch::new();
     let provider = with_secret(&scratch, |settings| {
         settings.issuer = Some("me".to_owned());
@@ -224,7 +224,7 @@ fn claims_become_what_the_client_is() {
 }
 
 #[test]
-fn what_is_no_token_is_left_to_the_next_provider() {
+fn a_plain_password_is_left_to_the_next_provider() {
     let scratch = Scratch::new();
     let provider = with_secret(&scratch, |_| {});
     for text in ["", "password", "a.b.c", "..", "e30.e30", "W10.e30.AA", "e30.e30.e30.e30"] {
@@ -246,7 +246,7 @@ fn a_token_may_stand_in_the_user_name_and_does_not_become_it() {
 }
 
 #[test]
-fn keys_that_are_none_say_what_is_wrong() {
+fn invalid_keys_are_refused_with_the_fault() {
     let scratch = Scratch::new();
     let problem = |keys: JwtKeys| {
         let workshop = Workshop { clock: Arc::new(HandClock::default()), hashing: Arc::new(Permits::new(1)) };
@@ -274,7 +274,7 @@ fn a_published_set_holds_no_shared_secrets() {
     assert_eq!(jwk::parse_set(pinned.as_bytes(), Secrets::Allowed).err(), Some(KeyProblem::Broken(1)));
 }
 
-/// A provider whose keys come from a server, and the clock that it goes by.
+/// A provider whose keys come from a server, and its clock.
 fn remote(server: &FakeServer) -> (Jwt, Arc<HandClock>) {
     let clock = Arc::new(HandClock::default());
     let workshop = Workshop { clock: Arc::clone(&clock) as Arc<dyn Clock>, hashing: Arc::new(Permits::new(1)) };
@@ -288,7 +288,7 @@ fn remote(server: &FakeServer) -> (Jwt, Arc<HandClock>) {
     (Jwt::make("tokens", &JwtSettings::with_keys(keys), &workshop).unwrap(), clock)
 }
 
-/// The set of keys without those of these names.
+/// The set of keys without the named ones.
 fn set_without(names: &[&str]) -> String {
     let mut set: Value = serde_json::from_slice(&std::fs::read(recorded("keys.json")).unwrap()).unwrap();
     let list = set["keys"].as_array_mut().unwrap();
@@ -312,7 +312,7 @@ fn keys_are_fetched_once_and_again_when_they_are_old() {
 }
 
 #[test]
-fn an_unknown_key_is_looked_for_but_not_by_everybody_who_names_one() {
+fn an_unknown_key_is_fetched_once_for_many_requests() {
     let server = FakeServer::start();
     let (provider, clock) = remote(&server);
     server.answer(200, &set_without(&["ed"]));

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::algorithm::Algorithm;
 use super::key::Key;
 
-/// A token whose form is right. Nothing in it can be trusted yet.
+/// A well-formed token. Its content is not verified yet.
 #[derive(Debug)]
 pub(super) struct Token<'a> {
     header: Map<String, Value>,
@@ -26,10 +26,11 @@ impl<'a> Token<'a> {
         Some(Self { header, payload: decode(payload)?, signature: decode(signature)?, signed })
     }
 
-    /// The algorithm that it names. That the key decides what is verified is the matter of [`Key::may_verify`].
+    /// The algorithm that the token names. [`Key::may_verify`] ensures that the key decides how it is verified.
     ///
     /// # Errors
-    /// When there is no such algorithm, or the token asks for more than is understood (RFC 7515, section 4.1.11).
+    /// When the algorithm is unknown, or the token uses a critical extension that is not supported (RFC 7515, section
+    /// 4.1.11).
     pub(super) fn algorithm(&self) -> Result<Algorithm, &'static str> {
         if self.header.contains_key("crit") {
             return Err("the token has critical extensions");
@@ -49,7 +50,7 @@ impl<'a> Token<'a> {
             && algorithm.verify(&key.material, self.signed.as_bytes(), &self.signature)
     }
 
-    /// What it says. To be asked only when the signature is right.
+    /// The claims. To be used only after the signature was verified.
     pub(super) fn claims(&self) -> Option<Map<String, Value>> {
         serde_json::from_slice(&self.payload).ok()
     }

@@ -27,7 +27,7 @@ pub(super) struct Conversation {
 
 #[derive(Debug)]
 enum State {
-    /// Nothing has come. Whether the client was asked to begin.
+    /// No message was received yet. `asked`: whether the client was asked to begin.
     Start { asked: bool },
     /// The client's first message has come and was answered.
     Challenged(Box<Challenge>),
@@ -35,7 +35,7 @@ enum State {
     Over,
 }
 
-/// What is remembered between the two messages.
+/// The state between the two messages.
 #[derive(Debug)]
 struct Challenge {
     user: String,

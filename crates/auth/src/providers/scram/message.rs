@@ -1,4 +1,4 @@
-//! The messages of SCRAM (RFC 5802, section 7): what clients send, read without trust.
+//! The messages of SCRAM (RFC 5802, section 7), parsed from untrusted input.
 
 use data_encoding::BASE64;
 
@@ -8,7 +8,7 @@ const MAX_MESSAGE_LEN: usize = 8 * 1024;
 /// Longest nonce of a client.
 const MAX_NONCE_LEN: usize = 1024;
 
-/// What is wrong with a message.
+/// The fault of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum MessageError {
     /// It is no text of the form that the RFC gives.
@@ -30,7 +30,7 @@ pub(super) enum MessageError {
 pub(super) struct ClientFirst<'a> {
     /// Everything before the bare message, such as `n,,`.
     pub(super) gs2_header: &'a str,
-    /// The user as whom the client wants to act, if it says so.
+    /// The user as whom the client wants to act, if given.
     pub(super) authorization: Option<String>,
     /// The rest of the message, which is signed.
     pub(super) bare: &'a str,
@@ -78,7 +78,7 @@ impl<'a> ClientFirst<'a> {
 pub(super) struct ClientFinal<'a> {
     /// The message up to the proof, which is signed.
     pub(super) without_proof: &'a str,
-    /// What the client says of channel binding: the header of its first message.
+    /// The client's data for channel binding: the header of its first message.
     pub(super) channel_binding: Vec<u8>,
     /// Both nonces.
     pub(super) nonce: &'a str,
@@ -127,7 +127,7 @@ fn user_name(text: &str) -> Result<String, MessageError> {
     if name.is_empty() || name.contains(char::is_control) { Err(MessageError::Form) } else { Ok(name) }
 }
 
-/// What a nonce is made of: printable ASCII but the comma.
+/// Valid bytes of a nonce: printable ASCII but the comma.
 fn is_printable(byte: u8) -> bool {
     (0x21..=0x7e).contains(&byte) && byte != b','
 }

@@ -1,5 +1,5 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677) as enhanced authentication of MQTT 5. The password never crosses the wire, and
-//! what the server keeps is not enough to log in with.
+//! the keys stored by the server are not enough to log in with.
 
 mod exchange;
 mod message;
@@ -61,7 +61,7 @@ impl Provider for Scram {
     }
 }
 
-/// What a conversation looks up.
+/// The users of a conversation.
 #[derive(Debug)]
 struct ScramUsers {
     users: Users,
@@ -71,7 +71,7 @@ struct ScramUsers {
 }
 
 impl ScramUsers {
-    /// Nothing when the system gives no random numbers.
+    /// `None` when the system has no random numbers.
     fn new(users: Users) -> Option<Self> {
         let secret = if let Some(first) = users.first().and_then(PasswordHash::scram) {
             hmac_sha256(&first.server_key, b"salts of users that are not there")
@@ -83,8 +83,8 @@ impl ScramUsers {
         Some(Self { users, secret })
     }
 
-    /// What is kept about a user, and whether the user is there. Somebody who is not there looks like somebody who is:
-    /// the same salt each time, the usual rounds, and keys that no password fits.
+    /// The keys of a user, and whether the user exists. An unknown user looks like an existing one: the same salt each
+    /// time, the usual rounds, and keys that no password matches.
     fn find(&self, name: &str) -> (ScramHash, bool) {
         if let Some(hash) = self.users.get(name).and_then(PasswordHash::scram) {
             return (hash.clone(), true);

@@ -44,7 +44,7 @@ fn refusal(step: Step) -> Refusal {
     }
 }
 
-/// What the conversation says to the first message, as text.
+/// The answer to the first message, as text.
 fn challenge(conversation: &mut Conversation, first: &str) -> String {
     match conversation.step(first.as_bytes()) {
         Step::Continue(data) => String::from_utf8(data).unwrap(),
@@ -85,7 +85,7 @@ fn a_wrong_password_and_an_unknown_user_look_the_same() {
     let scratch = Scratch::new();
     let provider = provider(&scratch);
     let mut refusals = Vec::new();
-    for user in ["user", "nobody"] {
+    for user in ["user", "unknown"] {
         let mut conversation = conversation(&provider);
         let bare = format!("n={user},r=abc");
         let challenge = challenge(&mut conversation, &format!("n,,{bare}"));
@@ -103,15 +103,15 @@ fn a_wrong_password_and_an_unknown_user_look_the_same() {
 fn the_salt_of_an_unknown_user_stays_the_same_over_a_restart() {
     let scratch = Scratch::new();
     let ask = |user: &str| challenge(&mut conversation(&provider(&scratch)), &format!("n,,n={user},r=abc"));
-    assert_eq!(ask("nobody"), ask("nobody"));
-    assert_ne!(ask("nobody"), ask("somebody"));
+    assert_eq!(ask("unknown"), ask("unknown"));
+    assert_ne!(ask("unknown"), ask("another"));
 }
 
 #[test]
-fn nobody_gets_in_with_the_keys_of_a_user_who_is_not_there() {
+fn the_keys_of_an_unknown_user_let_no_client_in() {
     let scratch = Scratch::new();
     let provider = provider(&scratch);
-    let (hash, known) = provider.users.find("nobody");
+    let (hash, known) = provider.users.find("unknown");
     assert!(!known);
     assert_ne!(hash.stored_key, provider.users.find("user").0.stored_key);
 }
@@ -191,11 +191,11 @@ fn a_plain_password_is_checked_against_the_same_keys() {
     };
     assert!(matches!(decide("user", "pencil"), Decision::Allow(_)));
     assert!(matches!(decide("user", "pen"), Decision::Deny(_)));
-    assert_eq!(decide("nobody", "pencil"), Decision::Ignore);
+    assert_eq!(decide("unknown", "pencil"), Decision::Ignore);
 }
 
 #[test]
-fn what_is_no_message_is_refused_with_its_reason() {
+fn an_invalid_message_is_refused_with_its_reason() {
     for (text, error) in [
         ("", MessageError::Form),
         ("n", MessageError::Form),

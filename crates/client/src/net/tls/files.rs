@@ -17,12 +17,12 @@ pub enum TlsFileError {
         /// Why.
         source: io::Error,
     },
-    /// A file does not hold what it is there for.
+    /// A file does not contain the expected item.
     #[error("{} has no {what} (PEM), or a damaged one", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// The expected item.
         what: &'static str,
     },
     /// A key that asks for a passphrase.
@@ -54,9 +54,9 @@ pub enum TlsFileError {
     /// A certificate without its key, or the other way round.
     #[error("a {given} is of use only with a {missing}: name both")]
     Incomplete {
-        /// What is there.
+        /// The given file.
         given: &'static str,
-        /// What is not.
+        /// The missing one.
         missing: &'static str,
     },
     /// A directory without certificates.
@@ -65,10 +65,10 @@ pub enum TlsFileError {
         /// The directory.
         directory: PathBuf,
     },
-    /// The system names nobody whom it trusts.
+    /// The system has no trusted authorities.
     #[error("the system has no list of trusted authorities: name a file of them")]
     NoSystemRoots,
-    /// Something else.
+    /// Another error.
     #[error("TLS cannot be set up: {reason}")]
     Setup {
         /// Why.

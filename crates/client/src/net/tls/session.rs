@@ -48,7 +48,7 @@ impl TlsStream {
                     return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
                 }
                 if let Err(error) = session.process_new_packets() {
-                    // The server learns why; if it cannot be told, it is told nothing.
+                    // Sends the alert if possible; an error here adds no information.
                     let _ = session.write_tls(&mut socket);
                     return Err(io::Error::new(ErrorKind::InvalidData, error));
                 }
@@ -69,7 +69,7 @@ impl TlsStream {
         self.session.wants_write()
     }
 
-    /// Says that nothing more comes.
+    /// Ends the sending side.
     pub(in crate::net) fn shutdown_write(&mut self) -> io::Result<()> {
         self.session.send_close_notify();
         self.flush()?;
@@ -82,13 +82,14 @@ impl Read for TlsStream {
         loop {
             match self.session.reader().read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // Many servers close without the goodbye of TLS. MQTT knows by itself where a packet ends.
+                // Many servers close without TLS's close_notify. MQTT packets have their own length.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 result => return result,
             }
             self.session.read_tls(&mut self.socket)?;
             let processed = self.session.process_new_packets();
-            // What the session owes by itself, a key update or an alert, leaves with the next output if it cannot now.
+            // Records of the session itself, such as a key update or an alert, are sent with the next output if they
+            // cannot be now.
             let flushed = self.flush();
             processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
             match flushed {
@@ -111,7 +112,7 @@ impl Write for TlsStream {
         }
     }
 
-    /// Writes what is encrypted, as far as the socket takes it.
+    /// Writes encrypted bytes, as far as the socket accepts them.
     fn flush(&mut self) -> io::Result<()> {
         while self.session.wants_write() {
             self.session.write_tls(&mut self.socket)?;

@@ -1,105 +1,58 @@
 //! What a publisher sends again, since it was not answered.
 
-use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode};
+use crate::groups::dealing::dealing;
+use tidegate_mqtt::{PacketId, ReasonCode};
 
 use super::{Exchange, Got};
 use crate::cluster::roster::Shards;
 use crate::connection::Answer;
 use crate::engine::Engine;
-use crate::ids::{ConnectionKey, PartitionId, SessionKey, ShardId, TenantId, partition_of};
+use crate::ids::{PartitionId, ShardId, partition_of};
 use crate::link::envelope::{DELIVER, Passage, RETAIN_AT_HOME};
 use crate::message::Publication;
 use crate::now::Now;
-use crate::publish::Forwarding;
 use crate::publish::deliver::Terms;
 use crate::publish::dispatch::{Reach, Source, reach};
+use crate::publish::inbound::Inbound;
+use crate::publish::stages::Step;
 use crate::telling::reason::Reason;
 use crate::topics::{Route, RouteSlot};
 
-/// A message that comes again.
-struct Repeated<'a, 'r> {
-    key: ConnectionKey,
-    session: SessionKey,
-    tenant: TenantId,
-    slot: RouteSlot,
-    raw: &'a RawPublish<'r>,
-    forwarding: &'a Forwarding<'a>,
-}
-
 impl Engine {
-    /// Sends a message on to those who have not got it, when its publisher sends it again and not all nodes have
-    /// confirmed it. Says whether it was such a one.
-    #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
-    #[inline]
-    pub(crate) fn goes_again(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        session: SessionKey,
-        tenant: TenantId,
-        slot: RouteSlot,
-        raw: &RawPublish<'_>,
-        forwarding: &Forwarding<'_>,
-    ) -> bool {
-        let Some(id) = raw.packet_id.filter(|_| raw.qos == QoS::ExactlyOnce) else { return false };
-        let Some(exchange) = self.desk.exchange_of(session, id).filter(|exchange| !exchange.answered) else {
-            return false;
-        };
-        let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
-        if extra.is_some_and(|extra| extra.acks.has_pub_rec(id)) {
-            return true;
-        }
-        if exchange.doubtful {
-            self.publish_again(now, exchange, &Repeated { key, session, tenant, slot, raw, forwarding });
-            return true;
-        }
-        self.waits_on(now, key, session, id, exchange)
-    }
-
     /// A publisher has come back before all nodes have confirmed its message, which is on its way to them: it waits for
     /// what they say, since one that dies first may not have got it. Says whether there is somebody to wait for.
     #[cold]
-    fn waits_on(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        session: SessionKey,
-        id: PacketId,
-        exchange: Exchange,
-    ) -> bool {
-        let heir = self.next_ticket(key);
+    pub(crate) fn wait_for_exchange(&mut self, it: &Inbound<'_>, id: PacketId, exchange: Exchange) -> bool {
+        let heir = self.next_ticket(it.key);
         let waits = exchange.ticket.map_or(0, |ticket| self.links.pass_on(ticket, heir));
         if waits == 0 {
             return false;
         }
-        let stored = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
-        self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
+        let stored = it.session.is_some_and(|session| self.desk.sessions.is_stored(session));
+        self.answer(it.now, it.key, id, Answer::PubRec(Ok(ReasonCode::Success)), waits, stored);
         true
     }
 
+    /// Sends a message whose exchange is in doubt to those who have not got it.
     #[cold]
-    fn publish_again(&mut self, now: Now, exchange: Exchange, it: &Repeated<'_, '_>) {
-        let Repeated { key, session, tenant, slot, raw, .. } = *it;
-        let Some(id) = raw.packet_id else { return };
-        if self.misses_somebody() && self.would_miss_somebody(slot, tenant, raw.retain) {
-            if self.wait_for_those_missed(now, key) {
-                self.hold_back(raw);
-            } else {
-                let topic = self.cache.get(slot).0.to_owned();
-                self.send_back(now, key, &topic);
-            }
-            return;
+    pub(crate) fn publish_again(&mut self, exchange: Exchange, it: &Inbound<'_>) -> Step {
+        let Inbound { now, key, session, slot, raw, .. } = *it;
+        let Some((of_session, id)) = session.zip(raw.packet_id) else { return Step::Continue };
+        let missing = self.defer_if_missing(it);
+        if missing != Step::Continue {
+            return missing;
         }
         let mark = self.desk.journal.mark();
-        let source = Source::client(self.place.shard, now, session, key, Some(self.next_ticket(key)));
-        let topic = self.cache.get(slot).0.to_owned();
-        let mut publication = it.forwarding.publication(tenant, &topic, raw);
-        publication.priority = self.cache.traits(slot).priority.level(it.forwarding.properties);
+        let source = Source::publisher_here(self.place.shard, now, session, key, Some(self.next_ticket(key)));
+        let topic = self.topic_of(it);
+        let mut publication = it.publication(&topic);
+        publication.priority = self.cache.traits(slot).priority.level(it.properties);
         let (exchange, waits, refused) = self.send_exchange_again(now, exchange, slot, &mut publication, &source);
-        self.desk.set_exchange(session, id, exchange);
+        self.desk.sessions.set_exchange(&mut self.desk.journal, of_session, id, exchange);
         let outcome = self.outcome_of(raw.qos, refused, true);
         self.answer_publish(now, key, raw, outcome, waits, mark);
         self.wait_for_full_links(now, key);
+        Step::Done
     }
 
     /// Sends a message to those who have not got it. Returns what is known of its exchange from now on, how many shards
@@ -121,8 +74,16 @@ impl Engine {
         }
         let (_, route) = self.cache.get(slot);
         reach!(self).deliver_to_rest(now, route, publication, source, known);
-        let in_transit = self.mark_in_transit(exchange.name);
-        let covered = exchange.covered.with(marked.with(self.got_here(self.place.shard)).without_sessions(in_transit));
+        let in_transit = self.desk.exchanges.mark_in_transit(
+            self.place,
+            &self.links.roster,
+            &self.desk.transfers,
+            &mut self.desk.journal,
+            exchange.name,
+        );
+        let covered = exchange.covered.with(
+            marked.with(self.desk.exchanges.got_here(&self.groups, self.place.shard)).without_sessions(in_transit),
+        );
         let exchange = Exchange { covered, ticket: source.ticket, ..exchange };
         let waits = self.pass_again(exchange, slot, publication, source);
         (exchange, waits, refused)
@@ -137,13 +98,13 @@ impl Engine {
         source: &Source,
     ) -> u32 {
         let (_, route) = self.cache.get(slot);
-        let deliver = Shards(self.roster.living(route.remote_bits()));
-        let home = self.roster.home_of_topic(publication.tenant, publication.topic);
+        let deliver = Shards(self.links.roster.living(route.remote_bits()));
+        let home = self.links.roster.home_of_topic(publication.tenant, publication.topic);
         let retain = publication.retain;
         let is_retained = |shard: ShardId| retain && home == shard;
         let mut waits = 0;
         self.links.exchange = Some(self.desk.exchanges.word(exchange.name, exchange.covered));
-        for shard in self.roster.others() {
+        for shard in self.links.roster.others() {
             let purpose =
                 if deliver.has(shard) { DELIVER } else { 0 } | if is_retained(shard) { RETAIN_AT_HOME } else { 0 };
             if purpose == 0 {
@@ -231,7 +192,7 @@ impl Reach<'_> {
         let from = self.desk.transfers.source;
         for group in route.groups() {
             if self.groups.deals_for(from, *group) && self.groups.partition_of(*group).is_some_and(&deals) {
-                self.deal_to(now, *group, publication, source, None);
+                dealing!(self).deal_to(now, *group, publication, source, None);
             }
         }
     }

@@ -5,6 +5,7 @@
 //! to send it again.
 
 use super::{ExchangeName, Got};
+use crate::cluster::exchanges::Exchanges;
 use crate::engine::Engine;
 use crate::ids::Partitions;
 use crate::link::transfer_word::{put_partitions, read_partitions};
@@ -14,16 +15,6 @@ use crate::wire::{WireError, WireReader, WireWrite};
 pub(crate) type DealtBefore = Vec<(ExchangeName, Partitions)>;
 
 impl Engine {
-    /// Writes which messages groups of some partitions were dealt here.
-    pub(crate) fn put_dealt_before(&self, out: &mut Vec<u8>, partitions: Partitions) {
-        let all: DealtBefore = self.desk.exchanges.marks.dealt_to(partitions).collect();
-        out.put_u32(all.len() as u32);
-        for (name, groups) in all {
-            name.write(out);
-            put_partitions(out, groups);
-        }
-    }
-
     /// Reads what [`Engine::put_dealt_before`] has written.
     pub(crate) fn read_dealt_before(reader: &mut WireReader<'_>) -> Result<DealtBefore, WireError> {
         let count = reader.u32("a number of messages that were dealt")?;
@@ -32,13 +23,25 @@ impl Engine {
 
     /// Takes note of it, and tells those who are the homes of the groups by now.
     pub(crate) fn adopt_dealt_before(&mut self, all: DealtBefore) {
-        let left = Partitions::that(|partition| !self.is_taken_over_elsewhere(partition));
+        let left = Partitions::that(|partition| !self.links.is_taken_over_elsewhere(partition));
         for (name, groups) in all {
             let groups = groups.among(left);
             if !groups.is_empty() {
-                self.put_mark(name, Got { groups, ..Got::NOBODY });
-                self.tell_homes(name, groups);
+                self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, name, Got { groups, ..Got::NOBODY });
+                self.links.tell_homes(&mut self.desk, name, groups);
             }
+        }
+    }
+}
+
+impl Exchanges {
+    /// Writes which messages groups of some partitions were dealt here.
+    pub(crate) fn put_dealt_before(&self, out: &mut Vec<u8>, partitions: Partitions) {
+        let all: DealtBefore = self.marks.dealt_to(partitions).collect();
+        out.put_u32(all.len() as u32);
+        for (name, groups) in all {
+            name.write(out);
+            put_partitions(out, groups);
         }
     }
 }

@@ -5,6 +5,11 @@
 //! the commit of what has become of it is known there, and is dealt to the same member again if its node dies before:
 //! whoever has taken that node's place knows by the name that the member has it.
 
+use crate::cluster::exchanges::Exchanges;
+use crate::cluster::transfer::Transfers;
+use crate::durable::Journal;
+use crate::groups::Groups;
+use crate::ids::Place;
 use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_mqtt::QoS;
@@ -176,77 +181,89 @@ impl Engine {
     #[cold]
     pub(crate) fn mark_coming(&mut self, from: ShardId, word: ExchangeWord) -> Got {
         let known = self.desk.exchanges.marks.get(word.name).with(word.covered);
-        let got = self.got_here(from);
-        self.put_mark(word.name, got);
-        self.tell_next_homes(word.name, got.groups);
+        let got = self.desk.exchanges.got_here(&self.groups, from);
+        self.desk.exchanges.put_mark(self.place, &mut self.desk.journal, word.name, got);
+        self.groups.tell_next_homes(&mut self.desk, &mut self.links, word.name, got.groups);
         self.desk.transfers.note_name(from, word.name);
         let done = self.desk.exchanges.marks.forget_below(word.name.origin, word.done_below);
         let silent = self.desk.exchanges.marks.forget_silent();
         for (name, stored) in done.into_iter().chain(silent) {
-            self.delete_marks(name, stored);
+            self.desk.journal.delete_marks(self.place, name, stored);
         }
         known
     }
+}
 
+impl Exchanges {
     /// Who gets a message of a shard here: the sessions that are here, and the groups that are dealt for here.
-    pub(super) fn got_here(&self, from: ShardId) -> Got {
-        Got { sessions: self.desk.exchanges.here(), groups: self.groups.dealers.all_dealt_for(from) }
+    pub(super) fn got_here(&self, groups: &Groups, from: ShardId) -> Got {
+        Got { sessions: self.here(), groups: groups.dealers.all_dealt_for(from) }
     }
 
     /// Notes that these have got a message. What nobody has got is noted as long as this process lives.
-    pub(crate) fn put_mark(&mut self, name: ExchangeName, by: Got) {
-        let own = 1 << self.place.shard.0;
-        let stored = if self.desk.journal.is_on() && !by.is_nobody() { own } else { 0 };
-        let mark = self.desk.exchanges.marks.add(name, by, stored);
+    pub(crate) fn put_mark(&mut self, place: Place, journal: &mut Journal, name: ExchangeName, by: Got) {
+        let own = 1 << place.shard.0;
+        let stored = if journal.is_on() && !by.is_nobody() { own } else { 0 };
+        let mark = self.marks.add(name, by, stored);
         if stored != 0 {
-            self.desk.journal.put(Key::Mark(name, self.place.shard), |out| mark.by.write(out));
+            journal.put(Key::Mark(name, place.shard), |out| mark.by.write(out));
         }
     }
 
     /// Notes that a message was taken that a group keeps under an id: its receiver's session, which is in the store, or
     /// its group goes along with a partition. What is kept for the case that it did not arrive is given again when a
     /// link comes back, by another node that goes on with what a dead one kept, or to another node that does.
-    pub(crate) fn note_taken(&mut self, qos: QoS, id: u64, owner: Option<PartitionId>) {
+    pub(crate) fn note_taken(
+        &mut self,
+        place: Place,
+        transfers: &mut Transfers,
+        journal: &mut Journal,
+        qos: QoS,
+        id: u64,
+        owner: Option<PartitionId>,
+    ) {
         if qos != QoS::ExactlyOnce || id == 0 {
             return;
         }
         let sessions = owner.map_or(Partitions::NONE, Partitions::of);
         if let Some(owner) = owner {
-            self.desk.transfers.note_deal(owner, ExchangeName::of_deal(id));
+            transfers.note_deal(owner, ExchangeName::of_deal(id));
         }
-        self.put_mark(ExchangeName::of_deal(id), Got { sessions, ..Got::NOBODY });
-        while let Some(id) = self.desk.exchanges.marks.pop_deal() {
-            let stored = self.desk.exchanges.marks.forget_deal(id);
-            self.delete_marks(ExchangeName::of_deal(id), stored);
+        self.put_mark(place, journal, ExchangeName::of_deal(id), Got { sessions, ..Got::NOBODY });
+        while let Some(id) = self.marks.pop_deal() {
+            let stored = self.marks.forget_deal(id);
+            journal.delete_marks(place, ExchangeName::of_deal(id), stored);
         }
     }
 
     /// A message goes back to whoever keeps it: it may be given to this shard again.
-    pub(crate) fn give_up_deal(&mut self, id: u64) {
+    pub(crate) fn give_up_deal(&mut self, place: Place, journal: &mut Journal, id: u64) {
         if id != 0 {
-            let stored = self.desk.exchanges.marks.give_up_deal(id);
-            self.delete_marks(ExchangeName::of_deal(id), stored);
+            let stored = self.marks.give_up_deal(id);
+            journal.delete_marks(place, ExchangeName::of_deal(id), stored);
         }
     }
 
     /// Partitions have left, or never came in the end: what their sessions have got is known where they are.
-    pub(crate) fn leave_marks(&mut self, partitions: Partitions) {
-        let own = 1 << self.place.shard.0;
-        for (name, mark) in self.desk.exchanges.marks.leave(partitions) {
+    pub(crate) fn leave_marks(&mut self, place: Place, journal: &mut Journal, partitions: Partitions) {
+        let own = 1 << place.shard.0;
+        for (name, mark) in self.marks.leave(partitions) {
             if mark.by.is_nobody() {
-                self.delete_marks(name, mark.stored);
+                journal.delete_marks(place, name, mark.stored);
             } else if mark.stored & own != 0 {
-                self.desk.journal.put(Key::Mark(name, self.place.shard), |out| mark.by.write(out));
+                journal.put(Key::Mark(name, place.shard), |out| mark.by.write(out));
             }
         }
     }
+}
 
+impl Journal {
     /// Of what an earlier process has stored under the numbers of several shards each has all, and one of this
     /// process's deletes it.
-    fn delete_marks(&mut self, name: ExchangeName, stored: u64) {
-        let its = |shard: u16| stored >> shard & 1 != 0 && shard % self.place.shards == self.place.shard.0;
+    fn delete_marks(&mut self, place: Place, name: ExchangeName, stored: u64) {
+        let its = |shard: u16| stored >> shard & 1 != 0 && shard % place.shards == place.shard.0;
         for shard in (0..crate::ids::MAX_SHARDS).filter(|shard| its(*shard)) {
-            self.desk.journal.delete(Key::Mark(name, ShardId(shard)));
+            self.delete(Key::Mark(name, ShardId(shard)));
         }
     }
 }

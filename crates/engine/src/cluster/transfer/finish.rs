@@ -84,7 +84,8 @@ impl Engine {
         let entry = match kind {
             TO_SESSION => {
                 let client_id = reader.text("a client id")?.to_owned();
-                let session = self.desk.find_session(tenant, &client_id).and_then(|key| self.desk.sessions.get(key.0));
+                let session =
+                    self.desk.sessions.find_session(tenant, &client_id).and_then(|key| self.desk.sessions.get(key.0));
                 let memberships = session.and_then(|session| session.rare.as_ref());
                 let memberships = memberships.map_or(&[][..], |rare| &rare.memberships);
                 let delivery = read_delivery(reader, now, tenant, memberships)?;
@@ -102,21 +103,38 @@ impl Engine {
         match entry {
             Entry::ToSession { tenant, client_id, delivery } => {
                 // A session may have expired since.
-                if let Some(key) = self.desk.find_session(tenant, &client_id) {
+                if let Some(key) = self.desk.sessions.find_session(tenant, &client_id) {
                     self.deliver_late(now, key, &delivery);
                 }
             }
             Entry::Name(name) => {
-                self.put_mark(name, Got { sessions: Partitions::of(partition), ..Got::NOBODY });
+                self.desk.exchanges.put_mark(
+                    self.place,
+                    &mut self.desk.journal,
+                    name,
+                    Got { sessions: Partitions::of(partition), ..Got::NOBODY },
+                );
             }
             Entry::Dealt(name) => {
-                self.put_mark(name, Got { groups: Partitions::of(partition), ..Got::NOBODY });
+                self.desk.exchanges.put_mark(
+                    self.place,
+                    &mut self.desk.journal,
+                    name,
+                    Got { groups: Partitions::of(partition), ..Got::NOBODY },
+                );
             }
             Entry::Retained(message) => {
                 let coming = self.desk.transfers.coming.get(&partition);
                 let name = (message.tenant, Box::from(message.topic()));
                 if coming.is_none_or(|coming| !coming.touched.contains(&name)) {
-                    self.keep_retained(now, &mut message.publication());
+                    self.retained.keep_retained(
+                        now,
+                        &self.links.roster,
+                        &mut self.desk,
+                        &self.homes,
+                        &self.uplinks.brokers.config,
+                        &mut message.publication(),
+                    );
                 }
             }
         }
@@ -125,7 +143,7 @@ impl Engine {
     /// Delivers what was set aside.
     pub(super) fn deliver_aside(&mut self, now: Now, all: Vec<Aside>) {
         for aside in all {
-            if self.desk.is_named(aside.to, aside.client) {
+            if self.desk.sessions.is_named(aside.to, aside.client) {
                 self.deliver_late(now, aside.to, &aside.delivery);
             }
         }
@@ -145,6 +163,13 @@ impl Engine {
         self.desk.transfers.late = true;
         self.desk.enqueue(now.monotonic, &mut publication, to, &terms, delivery.qos);
         self.desk.transfers.late = false;
-        self.note_taken(delivery.message.qos, dealt, owner);
+        self.desk.exchanges.note_taken(
+            self.place,
+            &mut self.desk.transfers,
+            &mut self.desk.journal,
+            delivery.message.qos,
+            dealt,
+            owner,
+        );
     }
 }

@@ -13,6 +13,7 @@
 mod cuts;
 mod finish;
 
+use crate::session::table::Sessions;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::exchanges::ExchangeName;
@@ -318,27 +319,29 @@ impl Desk {
         coming.set_aside(Aside { to, client, delivery: delivery.clone() });
         true
     }
+}
 
+impl Sessions {
     /// Whether what becomes of messages to a session is told by its old home.
     #[cold]
-    pub(crate) fn is_told_elsewhere(&self, key: SessionKey) -> bool {
-        let partition = self.sessions.get(key.0).map(|session| partition_of(session.tenant, &session.client_id));
-        partition.is_some_and(|partition| self.transfers.is_told_elsewhere(partition))
+    pub(crate) fn is_told_elsewhere(&self, transfers: &Transfers, key: SessionKey) -> bool {
+        let partition = self.get(key.0).map(|session| partition_of(session.tenant, &session.client_id));
+        partition.is_some_and(|partition| transfers.is_told_elsewhere(partition))
     }
 
     /// Whether the image of a session was given out.
-    pub(crate) fn leaves(&self, key: SessionKey) -> bool {
-        let partition = self.sessions.get(key.0).map(|session| partition_of(session.tenant, &session.client_id));
-        partition.is_some_and(|partition| self.transfers.leaves(partition))
+    pub(crate) fn leaves(&self, transfers: &Transfers, key: SessionKey) -> bool {
+        let partition = self.get(key.0).map(|session| partition_of(session.tenant, &session.client_id));
+        partition.is_some_and(|partition| transfers.leaves(partition))
     }
 
     /// Whether a session has left as far as the groups of a shard are concerned: they have a member of its name at the new home.
-    pub(crate) fn has_left(&self, key: SessionKey, dealer: ShardId) -> bool {
-        if self.transfers.leaving.is_empty() {
+    pub(crate) fn has_left(&self, transfers: &Transfers, key: SessionKey, dealer: ShardId) -> bool {
+        if transfers.leaving.is_empty() {
             return false;
         }
-        let Some(session) = self.sessions.get(key.0) else { return false };
-        let leaving = self.transfers.leaving.get(&partition_of(session.tenant, &session.client_id));
+        let Some(session) = self.get(key.0) else { return false };
+        let leaving = transfers.leaving.get(&partition_of(session.tenant, &session.client_id));
         leaving.is_some_and(|leaving| !leaving.uncut.has(dealer))
     }
 }

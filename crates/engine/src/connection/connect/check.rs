@@ -1,16 +1,17 @@
 //! What a CONNECT is refused for.
 
+use crate::connection::connecting::Connecting;
+use crate::settings::Settings;
 use tidegate_mqtt::{Connect, Version};
 
 use crate::access::Subject;
 use crate::connection::input::Refused;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::publish::origin::HUB_CLIENT_PREFIX;
 use crate::settings::{Authentication, ListenerSettings};
 use crate::telling::reason::Reason;
 
-impl Engine {
+impl Connecting<'_> {
     /// What the listener does not allow.
     pub(super) fn check_connect(&self, key: ConnectionKey, connect: &Connect<'_>) -> Result<(), Refused> {
         let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.listener(c.listener)) else {
@@ -22,11 +23,11 @@ impl Engine {
         check_hub(listener, self.preset_client_id(key).unwrap_or(connect.client_id))?;
         check_keep_alive(listener, connect)?;
         let enhanced = connect.properties.authentication_method.is_some();
-        if enhanced && self.settings.authentication == Authentication::Open {
+        if enhanced && self.desk.settings.authentication == Authentication::Open {
             return Err(Refused::new(Reason::BadAuthenticationMethod, "enhanced authentication is not offered"));
         }
         let Some(will) = &connect.will else { return Ok(()) };
-        if will.retain && !self.settings.retained.available {
+        if will.retain && !self.desk.settings.retained.available {
             return Err(Refused::new(Reason::RetainNotSupported, "the will asks to be retained"));
         }
         if will.qos > listener.maximum_qos {
@@ -35,13 +36,13 @@ impl Engine {
         if crate::publish::is_own_topic(will.topic.as_str()) {
             return Err(Refused::new(Reason::NotAuthorized, "the will's topic is one of the broker's own"));
         }
-        if will.payload.len() > self.settings.limits.max_payload {
+        if will.payload.len() > self.desk.settings.limits.max_payload {
             return Err(Refused::new(Reason::PayloadTooLong, "the will's payload is longer than the limit"));
         }
         if self.desk.is_far_over_ceiling() {
             return Err(Refused::new(Reason::MemoryCeiling, "there is no memory for a will"));
         }
-        self.check_topic_levels(will.topic.as_str())
+        self.desk.settings.check_topic_levels(will.topic.as_str())
     }
 
     /// What a client that has been let in may not do all the same. Refused, it leaves no trace on the session that it
@@ -52,26 +53,28 @@ impl Engine {
         existing: Option<SessionKey>,
         connect: &Connect<'_>,
     ) -> Result<(), Refused> {
-        if connect.will.as_ref().is_some_and(|will| !self.may_leave_will(subject, will)) {
+        if connect.will.as_ref().is_some_and(|will| !self.rules.may_leave_will(&self.desk.settings, subject, will)) {
             return Err(Refused::new(Reason::NotAuthorized, "the rules do not allow to publish the will"));
         }
-        if existing.is_none() && self.desk.journal.full && self.wants_to_last(connect) {
+        if existing.is_none() && self.desk.journal.full && self.desk.settings.wants_to_last(connect) {
             return Err(Refused::new(Reason::StoreFull, "the store has no room for another session"));
         }
-        let max_sessions = self.settings.limits.max_sessions as usize;
+        let max_sessions = self.desk.settings.limits.max_sessions as usize;
         if existing.is_none() && max_sessions != 0 && self.desk.sessions.len() >= max_sessions {
             return Err(Refused::new(Reason::TooManySessions, ""));
         }
         Ok(())
     }
+}
 
+impl Settings {
     /// Whether the session that a CONNECT asks for is to outlive its connection.
     pub(super) fn wants_to_last(&self, connect: &Connect<'_>) -> bool {
         let asked = match connect.version {
             Version::V5 => connect.properties.session_expiry_interval.unwrap_or(0),
             Version::V31 | Version::V311 => u32::from(!connect.clean_start),
         };
-        asked.min(self.settings.limits.max_session_expiry_seconds) > 0
+        asked.min(self.limits.max_session_expiry_seconds) > 0
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a CONNECT asks for, and how much of it the server grants.
 
+use crate::connection::connecting::Connecting;
 use tidegate_mqtt::{Connect, Version};
 
-use crate::engine::Engine;
 use crate::ids::ConnectionKey;
 
 /// What a CONNECT asks for and the server grants.
@@ -15,7 +15,7 @@ pub(super) struct Granted<'a> {
     pub receive_maximum: u16,
 }
 
-impl Engine {
+impl Connecting<'_> {
     pub(super) fn grant<'a>(
         &self,
         key: ConnectionKey,
@@ -24,7 +24,7 @@ impl Engine {
     ) -> Option<Granted<'a>> {
         let listener = self.desk.listener(self.desk.connections.get(key)?.listener)?;
         let properties = &connect.properties;
-        let limits = &self.settings.limits;
+        let limits = &self.desk.settings.limits;
         let asked = match connect.version {
             Version::V5 => properties.session_expiry_interval.unwrap_or(0),
             Version::V31 | Version::V311 => {

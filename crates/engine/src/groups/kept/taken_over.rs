@@ -5,6 +5,11 @@
 //! it still keeps for them goes along with what it was home to until then, to whoever goes on with that, and from there
 //! to the groups' home.
 
+use crate::cluster::roster::Roster;
+use crate::desk::Desk;
+use crate::groups::Groups;
+use crate::groups::kept::Kept;
+use crate::link::Links;
 use tidegate_mqtt::QoS;
 
 use super::group_partition;
@@ -14,7 +19,6 @@ use crate::ids::{PartitionId, Partitions, TenantId};
 use crate::image::{put_publication, read_publication};
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::publish::dispatch::reach;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// A message that a group keeps.
@@ -28,22 +32,6 @@ pub(crate) struct KeptImage {
 }
 
 impl Engine {
-    /// Writes what groups of some partitions keep, if nobody but the image can tell it to the new home.
-    pub(crate) fn put_kept(&self, out: &mut Vec<u8>, now: Now, partitions: Partitions) {
-        let kept = &self.groups.kept;
-        let alone = self.roster.peers() == Shards::default();
-        let ids = if alone { kept.ids_of(partitions) } else { Vec::new() };
-        out.put_u32(ids.len() as u32);
-        for (id, deal) in ids.into_iter().filter_map(|id| Some((id, kept.deals.get(&id)?))) {
-            out.put_u16(deal.message.tenant.0);
-            out.put_bytes(deal.share.as_bytes());
-            out.put_bytes(deal.filter.as_bytes());
-            out.put_u64(deal.client);
-            out.put_u64(id);
-            put_publication(out, now, &deal.message.publication());
-        }
-    }
-
     /// Reads what [`Engine::put_kept`] has written.
     pub(crate) fn read_kept(reader: &mut WireReader<'_>, now: Now) -> Result<Vec<KeptImage>, WireError> {
         let mut all = Vec::new();
@@ -59,18 +47,47 @@ impl Engine {
         }
         Ok(all)
     }
+}
 
+impl Kept {
     /// Goes on keeping what groups kept elsewhere, with what came in the image of a partition. What an earlier attempt
     /// has brought is here already.
-    pub(crate) fn adopt_kept(&mut self, now: Now, partition: PartitionId, all: Vec<KeptImage>) {
+    pub(crate) fn adopt_kept(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        links: &mut Links,
+        partition: PartitionId,
+        all: Vec<KeptImage>,
+    ) {
         for KeptImage { share, filter, client, id, message } in all {
             let of = group_partition(message.tenant, &share, &filter);
-            if of == partition || !self.is_taken_over_elsewhere(of) {
-                reach!(self).keep_left(now, &message, (&share, &filter), client, id);
+            if of == partition || !links.is_taken_over_elsewhere(of) {
+                self.keep_left(now, desk, &message, (&share, &filter), client, id);
             }
         }
     }
+}
 
+impl Groups {
+    /// Writes what groups of some partitions keep, if nobody but the image can tell it to the new home.
+    pub(crate) fn put_kept(&self, roster: &Roster, out: &mut Vec<u8>, now: Now, partitions: Partitions) {
+        let kept = &self.kept;
+        let alone = roster.peers() == Shards::default();
+        let ids = if alone { kept.ids_of(partitions) } else { Vec::new() };
+        out.put_u32(ids.len() as u32);
+        for (id, deal) in ids.into_iter().filter_map(|id| Some((id, kept.deals.get(&id)?))) {
+            out.put_u16(deal.message.tenant.0);
+            out.put_bytes(deal.share.as_bytes());
+            out.put_bytes(deal.filter.as_bytes());
+            out.put_u64(deal.client);
+            out.put_u64(id);
+            put_publication(out, now, &deal.message.publication());
+        }
+    }
+}
+
+impl Links {
     /// Whether somebody goes on with what a dead node had of a partition, and so with what is known there of its
     /// groups.
     pub(crate) fn is_taken_over_elsewhere(&self, partition: PartitionId) -> bool {

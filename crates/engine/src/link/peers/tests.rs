@@ -39,7 +39,12 @@ fn pair() -> (Engine, SessionKey, Engine) {
         identity: None,
     });
     let options = SubscriberOptions::new(QoS::AtLeastOnce, false, true);
-    here.adopt_subscription(NOW, TenantId(0), "t", Subscriber { session, options, subscription_id: 0 });
+    crate::subscribe::subscribing::subscribing!(here).adopt_subscription(
+        NOW,
+        TenantId(0),
+        "t",
+        Subscriber { session, options, subscription_id: 0 },
+    );
     there.handle_batch(NOW, here.take_batch(THERE).unwrap()).unwrap();
     (here, session, there)
 }

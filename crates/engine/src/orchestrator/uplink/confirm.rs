@@ -4,12 +4,15 @@
 //! would be lost with the process, if its broker forgot it too. Exactly-once messages are written down on their way,
 //! and need not wait.
 
+use crate::desk::Desk;
+use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::Settlement;
+use crate::publish::layouts::Layouts;
 use std::collections::BTreeMap;
 
 use tidegate_mqtt::PacketId;
 
 use super::id::MessageId;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::session::InFlight;
 
@@ -41,37 +44,50 @@ impl super::Uplinks {
     /// Whether anything that has come back waits for other shards.
     #[inline]
     pub(crate) fn is_confirming(&self) -> bool {
-        !self.confirming.by_packet.is_empty()
+        !self.settlement.confirming.by_packet.is_empty()
     }
 }
 
-impl Engine {
+impl Settlement {
     /// A message has come back in this packet, which is answered when other shards have it.
-    pub(super) fn begin_confirming(&mut self, key: ConnectionKey, packet: PacketId, id: &MessageId) {
-        if !self.desk.journal.is_on() {
+    pub(super) fn begin_confirming(&mut self, desk: &mut Desk, key: ConnectionKey, packet: PacketId, id: &MessageId) {
+        if !desk.journal.is_on() {
             return;
         }
-        let confirming = &mut self.desk.uplinks.confirming;
+        let confirming = &mut self.confirming;
         confirming.by_packet.insert((key, packet), *id);
         confirming.settled.entry(*id).or_default();
     }
 
     /// All shards have what came in a packet, which is being answered.
     #[cold]
-    pub(crate) fn note_confirmed(&mut self, key: ConnectionKey, packet: PacketId) {
-        let confirming = &mut self.desk.uplinks.confirming;
+    pub(crate) fn note_confirmed(
+        &mut self,
+        desk: &mut Desk,
+        layouts: &mut Layouts,
+        brokers: &mut Brokers,
+        key: ConnectionKey,
+        packet: PacketId,
+    ) {
+        let confirming = &mut self.confirming;
         let Some(id) = confirming.by_packet.remove(&(key, packet)) else { return };
         for (session, in_flight) in confirming.settled.remove(&id).unwrap_or_default() {
-            self.forget_settled(session, &in_flight);
+            brokers.forget_settled(desk, layouts, session, &in_flight);
         }
     }
 
     /// The connection on which messages came has ended: nothing will be answered on it.
-    pub(super) fn end_confirming(&mut self, key: ConnectionKey) {
-        let packets = self.desk.uplinks.confirming.by_packet.keys();
+    pub(super) fn end_confirming(
+        &mut self,
+        desk: &mut Desk,
+        layouts: &mut Layouts,
+        brokers: &mut Brokers,
+        key: ConnectionKey,
+    ) {
+        let packets = self.confirming.by_packet.keys();
         let packets: Vec<PacketId> = packets.filter(|(on, _)| *on == key).map(|(_, packet)| *packet).collect();
         for packet in packets {
-            self.note_confirmed(key, packet);
+            self.note_confirmed(desk, layouts, brokers, key, packet);
         }
     }
 }

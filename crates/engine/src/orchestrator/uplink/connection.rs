@@ -1,5 +1,10 @@
 //! The connection of an uplink: CONNECT, CONNACK, probes, and which packets a broker may send.
 
+use super::Uplink;
+use crate::desk::Desk;
+use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::FleetConfig;
+use crate::session::acknowledge::acknowledging;
 use std::num::{NonZeroU16, NonZeroU32};
 
 use tidegate_mqtt::{
@@ -27,9 +32,9 @@ impl Engine {
     /// it is the outcome of another attempt than the present one.
     pub fn open_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt) -> Option<ConnectionKey> {
         self.desk.journal.now = now;
-        let key = self.desk.uplinks.find(name).filter(|_| !self.stopping)?;
-        let settings = self.desk.uplinks.settings()?.clone();
-        let uplink = self.desk.uplinks.all.get_mut(&key)?;
+        let key = self.uplinks.brokers.find(name).filter(|_| !self.uplinks.brokers.stopping)?;
+        let settings = self.uplinks.brokers.config.settings()?.clone();
+        let uplink = self.uplinks.brokers.all.get_mut(&key)?;
         if uplink.stage != Stage::Dialing(attempt) {
             return None;
         }
@@ -68,20 +73,13 @@ impl Engine {
                 authentication_data: None,
             },
         };
-        self.desk.uplinks.by_connection.insert(connection, key);
+        self.uplinks.brokers.by_connection.insert(connection, key);
         // What was done on the last connection may be under way to the store. Whatever this one says of it follows a
         // CONNECT that waits for that, as what is said to a client follows its CONNACK.
         let stored = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
         self.desk.send_promise(connection, PacketType::Connect, stored, |out| connect.encode(out).is_ok());
-        self.set_uplink_timer(key);
+        self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
         Some(connection)
-    }
-
-    /// Whether a client is an uplink of this orchestrator: then a broker's address leads back here, and every message
-    /// would go round without end.
-    pub(crate) fn is_own_uplink(&self, connect: &Connect<'_>) -> bool {
-        let Some(settings) = self.desk.uplinks.settings() else { return false };
-        connect.properties.user_properties.iter().any(|pair| pair == (ORCHESTRATOR, &*settings.orchestrator))
     }
 
     /// Takes a packet from a broker.
@@ -108,13 +106,13 @@ impl Engine {
         }
         match packet_type {
             PacketType::Publish => self.receive_from_broker(now, key, version, frame)?,
-            PacketType::PubAck => self.handle_pub_ack(now, key, version, frame)?,
-            PacketType::PubRec => self.handle_pub_rec(now, key, version, frame)?,
-            PacketType::PubRel => self.handle_pub_rel(key, version, frame)?,
-            PacketType::PubComp => self.handle_pub_comp(now, key, version, frame)?,
+            PacketType::PubAck => acknowledging!(self).handle_pub_ack(now, key, version, frame)?,
+            PacketType::PubRec => acknowledging!(self).handle_pub_rec(now, key, version, frame)?,
+            PacketType::PubRel => acknowledging!(self).handle_pub_rel(key, version, frame)?,
+            PacketType::PubComp => acknowledging!(self).handle_pub_comp(now, key, version, frame)?,
             PacketType::SubAck => self.handle_sub_ack(now, key, frame)?,
             PacketType::UnsubAck => self.handle_unsub_ack(now, key, frame)?,
-            PacketType::PingResp => self.note_probe_answered(now, key),
+            PacketType::PingResp => self.uplinks.brokers.note_probe_answered(now, &mut self.desk, key),
             PacketType::Disconnect => self.handle_broker_disconnect(now, key, version, frame)?,
             _ => {
                 let what = format!("a broker does not send {packet_type} here");
@@ -132,23 +130,25 @@ impl Engine {
         version: Version,
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
-        let Some(uplink_key) = self.desk.uplinks.of_connection(key) else { return Ok(()) };
+        let Some(uplink_key) = self.uplinks.brokers.of_connection(key) else { return Ok(()) };
         let ack = read_conn_ack(version, frame)?;
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) {
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
             uplink.silent = false;
         }
         if ack.reason_code.is_error() {
             if ack.reason_code == ReasonCode::UnsupportedProtocolVersion {
-                self.try_other_version(uplink_key);
-                if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) {
+                if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
+                    uplink.try_other_version();
+                }
+                if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
                     uplink.refuses_v5 = version.is_v5();
                 }
             }
             let why = ack.properties.reason_string.map_or_else(|| format!("{:?}", ack.reason_code), str::to_owned);
             return Err(Refused::new(Reason::UplinkRefused, format!("the broker refuses the connection: {why}")));
         }
-        let window = self.desk.uplinks.settings().map_or(1, |settings| settings.window);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) else { return Ok(()) };
+        let window = self.uplinks.brokers.config.settings().map_or(1, |settings| settings.window);
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) else { return Ok(()) };
         uplink.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
         uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
         uplink.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
@@ -168,14 +168,6 @@ impl Engine {
         Ok(())
     }
 
-    /// The broker does not know the version: the next attempt is with the other one, if nobody has fixed it.
-    pub(super) fn try_other_version(&mut self, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        if uplink.options.version.is_none() {
-            uplink.version = if uplink.version.is_v5() { Version::V311 } else { Version::V5 };
-        }
-    }
-
     fn handle_broker_disconnect(
         &mut self,
         now: Now,
@@ -187,29 +179,22 @@ impl Engine {
         let why = disconnect.reason_string.map_or_else(|| format!("{:?}", disconnect.reason_code), str::to_owned);
         let mut error = format!("the broker has ended the connection: {why}");
         if disconnect.reason_code == ReasonCode::SessionTakenOver {
-            let own = self.desk.uplinks.settings().map_or("", |settings| settings.orchestrator.as_str());
+            let own = self.uplinks.brokers.config.settings().map_or("", |settings| settings.orchestrator.as_str());
             error = format!(
                 "another orchestrator named `{own}` has taken over the session at the broker: give each a --name of its own"
             );
         }
-        self.note_uplink_error(key, error);
+        self.uplinks.brokers.note_uplink_error(key, error);
         let about_packets = super::suspects::is_about_packets(disconnect.reason_code);
         self.end_connection(now, key, if about_packets { Reason::ConnectionLost } else { Reason::UplinkLost }, None);
         Ok(())
     }
 
-    pub(super) fn note_uplink_error(&mut self, key: ConnectionKey, error: String) {
-        let uplink = self.desk.uplinks.of_connection(key);
-        if let Some(uplink) = uplink.and_then(|uplink| self.desk.uplinks.all.get_mut(&uplink)) {
-            uplink.last_error = error;
-        }
-    }
-
     /// Asks a broker whether it lives, or gives it up when it has not answered. Says whether it was given up.
     pub(super) fn probe_uplink(&mut self, now: Now, key: UplinkKey) -> bool {
-        let Some(settings) = self.desk.uplinks.settings() else { return false };
+        let Some(settings) = self.uplinks.brokers.config.settings() else { return false };
         let (interval, timeout) = (settings.probe_interval_ms, settings.probe_timeout_ms);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return false };
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return false };
         let Some(connection) = uplink.connection else { return false };
         if self.desk.connections.get(connection).is_some_and(|it| it.paused && it.is_parked())
             && let Some(asked) = uplink.probe.asked.as_mut()
@@ -228,7 +213,9 @@ impl Engine {
         if uplink.stage == Stage::Open && uplink.probe.asked.is_none() && uplink.probe.next <= now.monotonic {
             uplink.probe.asked = Some(now.monotonic);
             uplink.probe.next = now.monotonic.plus(interval);
-            self.note_probe_sent(key);
+            if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
+                uplink.note_probe_sent(&self.desk);
+            }
             self.desk.send(connection, PacketType::PingReq, |out| {
                 PingReq.encode(out);
                 true
@@ -237,18 +224,45 @@ impl Engine {
         false
     }
 
-    fn note_probe_answered(&mut self, now: Now, key: ConnectionKey) {
-        let Some(uplink_key) = self.desk.uplinks.of_connection(key) else { return };
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) else { return };
-        uplink.probe.asked = None;
-        uplink.probe.answered += 1;
-        uplink.probe.next = uplink.probe.next.max(now.monotonic);
-        self.set_uplink_timer(uplink_key);
-    }
-
     /// The session of a broker's uplink, made anew if the store has brought none.
     pub(super) fn uplink_session_name(broker: &str) -> String {
         session_name(broker)
+    }
+}
+
+impl Brokers {
+    pub(super) fn note_uplink_error(&mut self, key: ConnectionKey, error: String) {
+        let uplink = self.of_connection(key);
+        if let Some(uplink) = uplink.and_then(|uplink| self.all.get_mut(&uplink)) {
+            uplink.last_error = error;
+        }
+    }
+
+    fn note_probe_answered(&mut self, now: Now, desk: &mut Desk, key: ConnectionKey) {
+        let Some(uplink_key) = self.of_connection(key) else { return };
+        let Some(uplink) = self.all.get_mut(&uplink_key) else { return };
+        uplink.probe.asked = None;
+        uplink.probe.answered += 1;
+        uplink.probe.next = uplink.probe.next.max(now.monotonic);
+        self.set_uplink_timer(desk, uplink_key);
+    }
+}
+
+impl FleetConfig {
+    /// Whether a client is an uplink of this orchestrator: then a broker's address leads back here, and every message
+    /// would go round without end.
+    pub(crate) fn is_own_uplink(&self, connect: &Connect<'_>) -> bool {
+        let Some(settings) = self.settings() else { return false };
+        connect.properties.user_properties.iter().any(|pair| pair == (ORCHESTRATOR, &*settings.orchestrator))
+    }
+}
+
+impl Uplink {
+    /// The broker does not know the version: the next attempt is with the other one, if nobody has fixed it.
+    pub(super) fn try_other_version(&mut self) {
+        if self.options.version.is_none() {
+            self.version = if self.version.is_v5() { Version::V311 } else { Version::V5 };
+        }
     }
 }
 

@@ -4,12 +4,13 @@
 //! that, also across a restart: the ids of the last exactly-once messages are kept in the store. What was published to
 //! a broker directly has none; its copies follow each other, and each names a subscription that those before did not.
 
+use super::Uplink;
+use crate::desk::Desk;
 use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, RawPublish};
 
+use super::Uplinks;
 use super::id::MessageId;
-use super::{UplinkKey, Uplinks};
 use crate::durable::{Key, StoredSession};
-use crate::engine::Engine;
 use crate::hash::hash_bytes;
 use crate::ids::SessionKey;
 use crate::wire::{WireError, WireReader, WireWrite};
@@ -66,16 +67,15 @@ pub(super) struct KeptIds {
     next: u64,
 }
 
-impl Engine {
+impl Uplink {
     /// Keeps the id of an exactly-once message in the batch that holds what became of it.
-    pub(super) fn keep_id(&mut self, uplink: UplinkKey, session: SessionKey, qos: QoS, id: &MessageId) {
-        let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
+    pub(super) fn keep_id(&mut self, desk: &mut Desk, session: SessionKey, qos: QoS, id: &MessageId) {
+        let stored = desk.sessions.get(session.0).and_then(|session| session.stored);
         let (Some(stored), QoS::ExactlyOnce) = (stored, qos) else { return };
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) else { return };
-        let number = uplink.kept.next;
-        uplink.kept.next += 1;
+        let number = self.kept.next;
+        self.kept.next += 1;
         let place = (number % u64::from(KEPT_IDS)) as u16;
-        self.desk.journal.put(Key::Seen(stored, place), |out| {
+        desk.journal.put(Key::Seen(stored, place), |out| {
             out.put_u64(number);
             out.put_u64(id.origin);
             out.put_u64(id.number);
@@ -92,15 +92,15 @@ impl Uplinks {
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of an id" });
         }
-        self.seen.insert(&MessageId { origin, number: of_origin, entered: 0, publisher: 0, retain: false });
-        let next = self.restored_ids.entry(session).or_default();
+        self.settlement.seen.insert(&MessageId { origin, number: of_origin, entered: 0, publisher: 0, retain: false });
+        let next = self.settlement.restored_ids.entry(session).or_default();
         *next = (*next).max(number + 1);
         Ok(())
     }
 
     /// Where a broker whose session was restored goes on keeping ids.
     pub(super) fn kept_ids_of(&mut self, session: Option<StoredSession>) -> KeptIds {
-        KeptIds { next: session.and_then(|session| self.restored_ids.remove(&session)).unwrap_or(0) }
+        KeptIds { next: session.and_then(|session| self.settlement.restored_ids.remove(&session)).unwrap_or(0) }
     }
 }
 

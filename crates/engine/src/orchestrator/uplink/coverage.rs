@@ -3,11 +3,11 @@
 //! messages; where there are none, the broker still gets them, for its other subscribers, and they are delivered here
 //! without it.
 
+use crate::orchestrator::uplink::Brokers;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::{Uplink, UplinkKey, Uplinks};
-use crate::engine::Engine;
 use crate::ids::SessionKey;
 
 /// Topics remembered for a connection whose messages the broker took and did not bring back. When there are more, all
@@ -48,8 +48,8 @@ impl Uplinks {
     /// Whether the broker of a session had better not get a message of a topic, if another can.
     #[inline]
     pub(crate) fn is_unfit(&self, session: SessionKey, topic: &str) -> bool {
-        self.flawed.contains(&session.0) && {
-            let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get(key));
+        self.brokers.flawed.contains(&session.0) && {
+            let uplink = self.brokers.by_session.get(&session.0).and_then(|key| self.brokers.all.get(key));
             uplink.is_some_and(|uplink| uplink.is_passed_over() || !uplink.brings(&self.wanted.filters, topic))
         }
     }
@@ -58,28 +58,27 @@ impl Uplinks {
     #[inline]
     pub(crate) fn keeps_back(&self, session: SessionKey, topic: &str) -> bool {
         // Where brokers decide what their users may read, nobody gets it without them.
-        !self.brokers_decide() && self.flawed.contains(&session.0) && {
-            let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get(key));
+        !self.brokers.config.brokers_decide() && self.brokers.flawed.contains(&session.0) && {
+            let uplink = self.brokers.by_session.get(&session.0).and_then(|key| self.brokers.all.get(key));
             uplink.is_some_and(|uplink| !uplink.brings(&self.wanted.filters, topic))
         }
     }
 }
 
-impl Engine {
+impl Brokers {
     /// Notes whether a broker had better not get everything.
     pub(super) fn note_flaws(&mut self, key: UplinkKey) {
-        let uplinks = &mut self.desk.uplinks;
-        let Some(uplink) = uplinks.all.get(&key) else { return };
+        let Some(uplink) = self.all.get(&key) else { return };
         if uplink.is_flawed() {
-            uplinks.flawed.insert(uplink.session.0);
+            self.flawed.insert(uplink.session.0);
         } else {
-            uplinks.flawed.remove(&uplink.session.0);
+            self.flawed.remove(&uplink.session.0);
         }
     }
 
     /// A broker has taken messages of a topic again and again and brought none back.
     pub(super) fn note_kept_back(&mut self, key: UplinkKey, topic: &str) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.all.get_mut(&key) else { return };
         let kept_back = &mut uplink.filters.kept_back;
         if kept_back.len() >= KEPT_BACK_MAX {
             kept_back.clear();
@@ -94,10 +93,10 @@ impl Engine {
     /// A broker brings a message of a topic.
     #[inline]
     pub(super) fn note_brought(&mut self, key: UplinkKey, topic: &[u8]) {
-        if self.desk.uplinks.flawed.is_empty() {
+        if self.flawed.is_empty() {
             return;
         }
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.all.get_mut(&key) else { return };
         if !uplink.filters.kept_back.is_empty()
             && let Ok(topic) = std::str::from_utf8(topic)
             && uplink.filters.kept_back.remove(topic)

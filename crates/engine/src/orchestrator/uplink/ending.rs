@@ -3,11 +3,13 @@
 //! What was unanswered when a broker closed the connection is asked for alone on the next one. A filter that is under
 //! way alone when the broker closes the connection again and again counts as refused, and is tried once more rarely.
 
+use crate::desk::Desk;
+use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::filters::WantedFilters;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::UplinkKey;
 use super::filters::Change;
-use crate::engine::Engine;
 use crate::now::{Millis, Now};
 
 /// How often a filter has to be under way alone when the broker closes the connection until it is not asked for any
@@ -111,14 +113,15 @@ impl Ending {
     }
 }
 
-impl Engine {
+impl Brokers {
     /// A broker is asked once more for a filter that has ended its connections: it may have become another one.
-    pub(super) fn ask_ending_again(&mut self, now: Now, key: UplinkKey) {
-        let uplinks = &mut self.desk.uplinks;
-        let Some(uplink) = uplinks.all.get_mut(&key) else { return };
-        let Some(filter) = uplink.filters.ending.next_again(now.monotonic, &uplinks.wanted.filters) else { return };
+    pub(super) fn ask_ending_again(&mut self, now: Now, desk: &mut Desk, wanted: &WantedFilters, key: UplinkKey) {
+        let Some(uplink) = self.all.get_mut(&key) else { return };
+        let Some(filter) = uplink.filters.ending.next_again(now.monotonic, &wanted.filters) else {
+            return;
+        };
         uplink.filters.ask(filter);
-        self.fit_window(key);
-        self.send_filters(key);
+        self.fit_window(desk, key);
+        self.send_filters(desk, key);
     }
 }

@@ -1,5 +1,9 @@
 //! Each filter of this process once at each broker (BRK-24), however many clients and shards want it.
 
+use crate::desk::Desk;
+use crate::groups::dealing::dealing;
+use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::FleetConfig;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tidegate_mqtt::{Frame, PacketId, PacketType, ReasonCode, SubAck, UnsubAck, Version};
@@ -11,7 +15,7 @@ use super::refusal::Verdict;
 use super::{Stage, UplinkKey};
 use crate::connection::input::Refused;
 use crate::engine::Engine;
-use crate::ids::{ConnectionKey, PartitionId, ShardId, TenantId};
+use crate::ids::{ConnectionKey, ShardId, TenantId};
 use crate::link::envelope::Ticket;
 use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
@@ -24,7 +28,7 @@ const GONE_MAX: usize = 100_000;
 
 /// What the clients of this process want, and who waits until the brokers know of it.
 #[derive(Debug, Default)]
-pub(super) struct WantedFilters {
+pub(crate) struct WantedFilters {
     /// The shards that want a filter, one bit each.
     pub(super) filters: BTreeMap<Box<str>, u64>,
     pub(super) waits: BTreeMap<u64, Waiter>,
@@ -175,58 +179,300 @@ fn is_for_brokers(tenant: TenantId, filter: &str) -> bool {
 }
 
 impl Engine {
+    /// A broker is gone: nobody waits for its answers. What was unanswered when it closed the connection may be why.
+    pub(super) fn end_filters(&mut self, now: Now, key: UplinkKey, closed: bool) {
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        let filters = &mut uplink.filters;
+        let asked = filters.asked.iter().filter(|_| closed).flat_map(|(_, changes)| changes);
+        if let Some(filter) = filters.ending.note_closed(asked, now.monotonic) {
+            uplink.last_error = format!("the broker closes the connection when it is asked for the filter {filter:?}");
+            uplink.suspicion.told = true;
+            // The next connection will do better.
+            uplink.backoff_ms = 0;
+        }
+        let changes = filters.asked.drain(..).flat_map(|(_, changes)| changes).chain(filters.queue.drain(..));
+        let changes: Vec<Change> = changes.collect();
+        filters.held = 0;
+        filters.asked_since = Millis::NEVER;
+        filters.first_unasked = 0;
+        filters.refused.clear();
+        filters.not_held.clear();
+        filters.ask_again_at = Millis::NEVER;
+        filters.kept_back.clear();
+        let unsubscribed = changes.iter().filter(|change| !change.subscribe).map(|change| change.filter.clone());
+        filters.gone.extend(unsubscribed.take(GONE_MAX));
+        self.uplinks.brokers.note_flaws(key);
+        for change in changes {
+            self.end_wait(now, change.wait);
+        }
+    }
+
+    pub(super) fn handle_sub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
+        let Some((uplink, version)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
+        let ack = SubAck::decode(version, frame.first_byte, frame.body)?;
+        self.uplinks.brokers.note_refused(now, &self.uplinks.wanted, uplink, &ack);
+        self.uplinks.wanted.note_verdicts(&self.uplinks.brokers, uplink, &ack);
+        self.pass_refusals_on(now, uplink, &ack);
+        self.note_answered(now, uplink, ack.packet_id);
+        Ok(())
+    }
+
+    /// Gives a broker up that has not answered for filters in time, and says whether it did.
+    pub(super) fn is_silent_about_filters(&mut self, now: Now, key: UplinkKey) -> bool {
+        let Some(timeout) = self.uplinks.brokers.config.settings().map(|settings| settings.probe_timeout_ms) else {
+            return false;
+        };
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return false };
+        let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return false };
+        let filters = &mut uplink.filters;
+        if filters.asked_since == Millis::NEVER {
+            return false;
+        }
+        if self.desk.connections.get(connection).is_some_and(|it| it.paused && it.is_parked()) {
+            // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
+            filters.asked_since = now.monotonic;
+        }
+        if filters.answer_due(timeout) > now.monotonic {
+            return false;
+        }
+        let waited = timeout.saturating_mul(SUB_ACK_PROBES);
+        uplink.last_error = format!("the broker has not answered SUBSCRIBE or UNSUBSCRIBE for {waited} ms");
+        self.end_connection(now, connection, Reason::UplinkLost, None);
+        true
+    }
+
+    pub(super) fn handle_unsub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
+        let Some((uplink, version)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
+        let ack = UnsubAck::decode(version, frame.first_byte, frame.body)?;
+        self.note_answered(now, uplink, ack.packet_id);
+        Ok(())
+    }
+
+    /// A broker has answered for some filters.
+    fn note_answered(&mut self, now: Now, key: UplinkKey, id: PacketId) {
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        let filters = &mut uplink.filters;
+        let Some(at) = filters.asked.iter().position(|(asked, _)| *asked == id) else { return };
+        let Some((_, changes)) = filters.asked.remove(at) else { return };
+        filters.asked_since = if filters.asked.is_empty() { Millis::NEVER } else { now.monotonic };
+        let asked_before = filters.are_asked();
+        for change in &changes {
+            filters.ending.note_answered(&change.filter);
+            if change.subscribe {
+                filters.not_held.remove(&change.filter);
+                filters.held += u64::from(!filters.refused.contains(&change.filter));
+            } else if !filters.not_held.remove(&change.filter) {
+                filters.held = filters.held.saturating_sub(1);
+            }
+        }
+        let before = filters.first_left;
+        filters.first_left = before.saturating_sub(changes.len() as u64);
+        let complete = before > 0 && filters.first_left == 0;
+        for change in changes {
+            self.end_wait(now, change.wait);
+        }
+        self.uplinks.brokers.send_filters(&mut self.desk, key);
+        if !asked_before && self.uplinks.brokers.all.get(&key).is_some_and(|uplink| uplink.filters.are_asked()) {
+            self.uplinks.brokers.note_flaws(key);
+            dealing!(self).keep_order(now);
+            self.uplinks.brokers.open_window(now, &mut self.desk, &mut self.layouts, key);
+        }
+        self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
+        if complete {
+            self.uplinks.brokers.begin_serving(now, &mut self.desk, key);
+        }
+    }
+
+    /// One broker less is waited for.
+    pub(super) fn end_wait(&mut self, now: Now, wait: u64) {
+        let wanted = &mut self.uplinks.wanted;
+        let Some(waiter) = wanted.waits.get_mut(&wait) else { return };
+        waiter.left = waiter.left.saturating_sub(1);
+        if waiter.left > 0 {
+            return;
+        }
+        let Some(Waiter { shard, ticket, verdict, .. }) = wanted.waits.remove(&wait) else { return };
+        self.pass_verdict_on(now, shard, ticket, &verdict);
+        self.confirm_wait(now, shard, ticket);
+        while let Some((last, shard, ticket)) = self.uplinks.wanted.behind.front().copied() {
+            if self.uplinks.wanted.waits.first_key_value().is_some_and(|(first, _)| *first <= last) {
+                break;
+            }
+            self.uplinks.wanted.behind.pop_front();
+            self.confirm_wait(now, shard, ticket);
+        }
+    }
+
+    fn confirm_wait(&mut self, now: Now, shard: ShardId, ticket: Ticket) {
+        if shard == self.place.shard {
+            self.handle_interest_seen(now, ticket);
+        } else {
+            self.links.confirm_interest(shard, ticket);
+        }
+    }
+}
+
+impl Brokers {
+    /// A broker is there: it is asked for everything that is wanted.
+    pub(super) fn begin_filters(
+        &mut self,
+        desk: &mut Desk,
+        wanted: &WantedFilters,
+        key: UplinkKey,
+        session_present: bool,
+    ) {
+        let Some(uplink) = self.all.get_mut(&key) else { return };
+        let filters = &mut uplink.filters;
+        let gone = std::mem::take(&mut filters.gone);
+        if session_present {
+            let gone = gone.into_iter().filter(|filter| !wanted.filters.contains_key(filter));
+            filters.queue.extend(gone.map(|filter| Change { filter, subscribe: false, wait: 0 }));
+        }
+        let all = wanted.filters.keys();
+        filters.queue.extend(all.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
+        filters.refused = filters.ending.arrange(&mut filters.queue, &wanted.filters);
+        filters.first_left = filters.queue.len() as u64;
+        filters.first_unasked = filters.first_left;
+        filters.held = 0;
+        self.note_flaws(key);
+        self.send_filters(desk, key);
+    }
+
+    /// Sends as many SUBSCRIBE and UNSUBSCRIBE packets as may be under way.
+    pub(super) fn send_filters(&mut self, desk: &mut Desk, key: UplinkKey) {
+        let now = desk.journal.now.monotonic;
+        loop {
+            let Some(uplink) = self.all.get_mut(&key) else { return };
+            let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return };
+            let Some(id) = uplink.filters.free_id() else { return };
+            let version = uplink.version;
+            let names_them = version.is_v5() && uplink.filters.identifies;
+            let changes = uplink.filters.next_changes(names_them);
+            let Some(subscribe) = changes.first().map(|change| change.subscribe) else { return };
+            if subscribe {
+                let named = changes.first().filter(|_| names_them);
+                let number = named.map(|change| subscription_identifier(&change.filter));
+                desk.send(connection, PacketType::Subscribe, |out| put_subscribe(version, id, number, &changes, out));
+            } else {
+                desk.send(connection, PacketType::Unsubscribe, |out| put_unsubscribe(version, id, &changes, out));
+            }
+            let Some(uplink) = self.all.get_mut(&key) else { return };
+            let filters = &mut uplink.filters;
+            filters.first_unasked = filters.first_unasked.saturating_sub(changes.len() as u64);
+            if filters.asked.is_empty() {
+                filters.asked_since = now;
+            }
+            filters.asked.push_back((id, changes));
+        }
+    }
+
+    /// Notes what a broker has refused, or grants now: messages that only refused filters match do not come back from
+    /// it.
+    fn note_refused(&mut self, now: Now, wanted: &WantedFilters, key: UplinkKey, ack: &SubAck<'_>) {
+        let Some(uplink) = self.all.get_mut(&key) else { return };
+        let filters = &mut uplink.filters;
+        let Some((_, changes)) = filters.asked.iter().find(|(id, _)| *id == ack.packet_id) else { return };
+        let before = filters.refused.len();
+        for (change, code) in changes.iter().zip(ack.reason_codes.iter()) {
+            // Nobody may want it any more, and then nobody waits for its messages.
+            if code.is_error() && wanted.filters.contains_key(&change.filter) {
+                filters.refused.insert(change.filter.clone());
+            } else {
+                filters.refused.remove(&change.filter);
+            }
+        }
+        let refused = filters.refused.len();
+        if refused == 0 {
+            filters.ask_again_at = Millis::NEVER;
+        } else if filters.ask_again_at == Millis::NEVER {
+            filters.ask_again_at = now.monotonic.plus(ASK_AGAIN_MS);
+        }
+        if refused > before {
+            uplink.last_error = format!("the broker has refused {refused} of the filters; do its rules allow them?");
+        }
+        self.note_flaws(key);
+    }
+
+    /// A broker is asked once more for what it has refused: its rules may have changed.
+    pub(super) fn ask_filters_again(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) {
+        let Some(uplink) = self.all.get_mut(&key) else { return };
+        let filters = &mut uplink.filters;
+        if filters.ask_again_at > now.monotonic {
+            return;
+        }
+        filters.ask_again_at = now.monotonic.plus(ASK_AGAIN_MS);
+        let again = filters.refused.iter().filter(|filter| !filters.ending.is_known(filter));
+        filters.queue.extend(again.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
+        self.send_filters(desk, key);
+    }
+
+    /// The uplink of a connection and the version that it speaks.
+    pub(super) fn uplink_of(&self, key: ConnectionKey) -> Option<(UplinkKey, Version)> {
+        let uplink = self.of_connection(key)?;
+        Some((uplink, self.all.get(&uplink)?.version))
+    }
+}
+
+impl FleetConfig {
     /// Whether the uplinks live on this shard.
     #[inline]
     pub(crate) fn has_uplinks_here(&self) -> bool {
-        self.desk.uplinks.is_on() && self.place.owns(PartitionId(0))
+        self.here && self.is_on()
     }
+}
 
+impl WantedFilters {
     /// A shard wants a filter, or no longer does. Says whether the ticket is confirmed later, when the brokers know.
     pub(crate) fn note_wanted(
         &mut self,
-        tenant: TenantId,
-        filter: &str,
+        desk: &mut Desk,
+        brokers: &mut Brokers,
+        (tenant, filter): (TenantId, &str),
         shard: ShardId,
         present: bool,
         ticket: Option<Ticket>,
     ) -> bool {
-        if !self.has_uplinks_here() || !is_for_brokers(tenant, filter) {
+        if !brokers.config.has_uplinks_here() || !is_for_brokers(tenant, filter) {
             return false;
         }
-        let wanted = &mut self.desk.uplinks.wanted;
-        let bits = wanted.filters.entry(filter.into()).or_default();
+        let bits = self.filters.entry(filter.into()).or_default();
         let before = *bits;
         let bit = 1u64 << shard.0;
         *bits = if present { before | bit } else { before & !bit };
         let after = *bits;
         if after == 0 {
-            wanted.filters.remove(filter);
+            self.filters.remove(filter);
         }
         if (before == 0) == (after == 0) {
             return ticket.is_some_and(|ticket| self.wait_behind(shard, ticket));
         }
-        self.tell_brokers(filter, present, ticket.map(|ticket| (shard, ticket)))
+        self.tell_brokers(desk, brokers, filter, present, ticket.map(|ticket| (shard, ticket)))
     }
 
     /// Whoever subscribes to what somebody else has just asked for waits as long as that one. Says whether there is
     /// anything to wait for.
     pub(crate) fn wait_behind(&mut self, shard: ShardId, ticket: Ticket) -> bool {
-        let wanted = &mut self.desk.uplinks.wanted;
-        let Some(last) = wanted.waits.last_key_value().map(|(wait, _)| *wait) else { return false };
-        wanted.behind.push_back((last, shard, ticket));
+        let Some(last) = self.waits.last_key_value().map(|(wait, _)| *wait) else { return false };
+        self.behind.push_back((last, shard, ticket));
         true
     }
 
     /// Tells all brokers that are there of a filter; says whether somebody waits for their answers.
-    fn tell_brokers(&mut self, filter: &str, subscribe: bool, waits: Option<(ShardId, Ticket)>) -> bool {
-        let uplinks = &mut self.desk.uplinks;
+    fn tell_brokers(
+        &mut self,
+        desk: &mut Desk,
+        brokers: &mut Brokers,
+        filter: &str,
+        subscribe: bool,
+        waits: Option<(ShardId, Ticket)>,
+    ) -> bool {
         let mut wait = 0;
         let (mut told, mut flawed) = (Vec::new(), Vec::new());
-        if waits.is_some() && uplinks.all.values().any(|uplink| uplink.stage == Stage::Open) {
-            uplinks.wanted.next_wait += 1;
-            wait = uplinks.wanted.next_wait;
+        if waits.is_some() && brokers.all.values().any(|uplink| uplink.stage == Stage::Open) {
+            self.next_wait += 1;
+            wait = self.next_wait;
         }
-        for (key, uplink) in &mut uplinks.all {
+        for (key, uplink) in &mut brokers.all {
             if uplink.stage == Stage::Open {
                 let was_refused = !subscribe && uplink.filters.refused.remove(filter);
                 if uplink.filters.ending.is_known(filter) {
@@ -249,243 +495,16 @@ impl Engine {
             let asked = told.len() as u32 + refused;
             let verdict = Verdict { filter: filter.into(), asked, refused, code: ReasonCode::TopicFilterInvalid };
             let left = (told.len() as u32).max(1);
-            uplinks.wanted.waits.insert(wait, Waiter { shard, ticket, left, verdict });
-            uplinks.wanted.decided.extend(told.is_empty().then_some(wait));
+            self.waits.insert(wait, Waiter { shard, ticket, left, verdict });
+            self.decided.extend(told.is_empty().then_some(wait));
         }
         for key in flawed {
-            self.note_flaws(key);
+            brokers.note_flaws(key);
         }
         for key in told {
-            self.note_flaws(key);
-            self.send_filters(key);
+            brokers.note_flaws(key);
+            brokers.send_filters(desk, key);
         }
         waited
-    }
-
-    /// A broker is there: it is asked for everything that is wanted.
-    pub(super) fn begin_filters(&mut self, key: UplinkKey, session_present: bool) {
-        let uplinks = &mut self.desk.uplinks;
-        let Some(uplink) = uplinks.all.get_mut(&key) else { return };
-        let filters = &mut uplink.filters;
-        let gone = std::mem::take(&mut filters.gone);
-        if session_present {
-            let gone = gone.into_iter().filter(|filter| !uplinks.wanted.filters.contains_key(filter));
-            filters.queue.extend(gone.map(|filter| Change { filter, subscribe: false, wait: 0 }));
-        }
-        let wanted = uplinks.wanted.filters.keys();
-        filters.queue.extend(wanted.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
-        filters.refused = filters.ending.arrange(&mut filters.queue, &uplinks.wanted.filters);
-        filters.first_left = filters.queue.len() as u64;
-        filters.first_unasked = filters.first_left;
-        filters.held = 0;
-        self.note_flaws(key);
-        self.send_filters(key);
-    }
-
-    /// A broker is gone: nobody waits for its answers. What was unanswered when it closed the connection may be why.
-    pub(super) fn end_filters(&mut self, now: Now, key: UplinkKey, closed: bool) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        let filters = &mut uplink.filters;
-        let asked = filters.asked.iter().filter(|_| closed).flat_map(|(_, changes)| changes);
-        if let Some(filter) = filters.ending.note_closed(asked, now.monotonic) {
-            uplink.last_error = format!("the broker closes the connection when it is asked for the filter {filter:?}");
-            uplink.suspicion.told = true;
-            // The next connection will do better.
-            uplink.backoff_ms = 0;
-        }
-        let changes = filters.asked.drain(..).flat_map(|(_, changes)| changes).chain(filters.queue.drain(..));
-        let changes: Vec<Change> = changes.collect();
-        filters.held = 0;
-        filters.asked_since = Millis::NEVER;
-        filters.first_unasked = 0;
-        filters.refused.clear();
-        filters.not_held.clear();
-        filters.ask_again_at = Millis::NEVER;
-        filters.kept_back.clear();
-        let unsubscribed = changes.iter().filter(|change| !change.subscribe).map(|change| change.filter.clone());
-        filters.gone.extend(unsubscribed.take(GONE_MAX));
-        self.note_flaws(key);
-        for change in changes {
-            self.end_wait(now, change.wait);
-        }
-    }
-
-    /// Sends as many SUBSCRIBE and UNSUBSCRIBE packets as may be under way.
-    pub(super) fn send_filters(&mut self, key: UplinkKey) {
-        let now = self.desk.journal.now.monotonic;
-        loop {
-            let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-            let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return };
-            let Some(id) = uplink.filters.free_id() else { return };
-            let version = uplink.version;
-            let names_them = version.is_v5() && uplink.filters.identifies;
-            let changes = uplink.filters.next_changes(names_them);
-            let Some(subscribe) = changes.first().map(|change| change.subscribe) else { return };
-            if subscribe {
-                let named = changes.first().filter(|_| names_them);
-                let number = named.map(|change| subscription_identifier(&change.filter));
-                self.desk
-                    .send(connection, PacketType::Subscribe, |out| put_subscribe(version, id, number, &changes, out));
-            } else {
-                self.desk.send(connection, PacketType::Unsubscribe, |out| put_unsubscribe(version, id, &changes, out));
-            }
-            let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-            let filters = &mut uplink.filters;
-            filters.first_unasked = filters.first_unasked.saturating_sub(changes.len() as u64);
-            if filters.asked.is_empty() {
-                filters.asked_since = now;
-            }
-            filters.asked.push_back((id, changes));
-        }
-    }
-
-    pub(super) fn handle_sub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
-        let Some((uplink, version)) = self.uplink_of(key) else { return Ok(()) };
-        let ack = SubAck::decode(version, frame.first_byte, frame.body)?;
-        self.note_refused(now, uplink, &ack);
-        self.note_verdicts(uplink, &ack);
-        self.pass_refusals_on(now, uplink, &ack);
-        self.note_answered(now, uplink, ack.packet_id);
-        Ok(())
-    }
-
-    /// Notes what a broker has refused, or grants now: messages that only refused filters match do not come back from
-    /// it.
-    fn note_refused(&mut self, now: Now, key: UplinkKey, ack: &SubAck<'_>) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        let filters = &mut uplink.filters;
-        let Some((_, changes)) = filters.asked.iter().find(|(id, _)| *id == ack.packet_id) else { return };
-        let before = filters.refused.len();
-        for (change, code) in changes.iter().zip(ack.reason_codes.iter()) {
-            // Nobody may want it any more, and then nobody waits for its messages.
-            if code.is_error() && self.desk.uplinks.wanted.filters.contains_key(&change.filter) {
-                filters.refused.insert(change.filter.clone());
-            } else {
-                filters.refused.remove(&change.filter);
-            }
-        }
-        let refused = filters.refused.len();
-        if refused == 0 {
-            filters.ask_again_at = Millis::NEVER;
-        } else if filters.ask_again_at == Millis::NEVER {
-            filters.ask_again_at = now.monotonic.plus(ASK_AGAIN_MS);
-        }
-        if refused > before {
-            uplink.last_error = format!("the broker has refused {refused} of the filters; do its rules allow them?");
-        }
-        self.note_flaws(key);
-    }
-
-    /// A broker is asked once more for what it has refused: its rules may have changed.
-    pub(super) fn ask_filters_again(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        let filters = &mut uplink.filters;
-        if filters.ask_again_at > now.monotonic {
-            return;
-        }
-        filters.ask_again_at = now.monotonic.plus(ASK_AGAIN_MS);
-        let again = filters.refused.iter().filter(|filter| !filters.ending.is_known(filter));
-        filters.queue.extend(again.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
-        self.send_filters(key);
-    }
-
-    /// Gives a broker up that has not answered for filters in time, and says whether it did.
-    pub(super) fn is_silent_about_filters(&mut self, now: Now, key: UplinkKey) -> bool {
-        let Some(timeout) = self.desk.uplinks.settings().map(|settings| settings.probe_timeout_ms) else {
-            return false;
-        };
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return false };
-        let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return false };
-        let filters = &mut uplink.filters;
-        if filters.asked_since == Millis::NEVER {
-            return false;
-        }
-        if self.desk.connections.get(connection).is_some_and(|it| it.paused && it.is_parked()) {
-            // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
-            filters.asked_since = now.monotonic;
-        }
-        if filters.answer_due(timeout) > now.monotonic {
-            return false;
-        }
-        let waited = timeout.saturating_mul(SUB_ACK_PROBES);
-        uplink.last_error = format!("the broker has not answered SUBSCRIBE or UNSUBSCRIBE for {waited} ms");
-        self.end_connection(now, connection, Reason::UplinkLost, None);
-        true
-    }
-
-    pub(super) fn handle_unsub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
-        let Some((uplink, version)) = self.uplink_of(key) else { return Ok(()) };
-        let ack = UnsubAck::decode(version, frame.first_byte, frame.body)?;
-        self.note_answered(now, uplink, ack.packet_id);
-        Ok(())
-    }
-
-    /// A broker has answered for some filters.
-    fn note_answered(&mut self, now: Now, key: UplinkKey, id: PacketId) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        let filters = &mut uplink.filters;
-        let Some(at) = filters.asked.iter().position(|(asked, _)| *asked == id) else { return };
-        let Some((_, changes)) = filters.asked.remove(at) else { return };
-        filters.asked_since = if filters.asked.is_empty() { Millis::NEVER } else { now.monotonic };
-        let asked_before = filters.are_asked();
-        for change in &changes {
-            filters.ending.note_answered(&change.filter);
-            if change.subscribe {
-                filters.not_held.remove(&change.filter);
-                filters.held += u64::from(!filters.refused.contains(&change.filter));
-            } else if !filters.not_held.remove(&change.filter) {
-                filters.held = filters.held.saturating_sub(1);
-            }
-        }
-        let before = filters.first_left;
-        filters.first_left = before.saturating_sub(changes.len() as u64);
-        let complete = before > 0 && filters.first_left == 0;
-        for change in changes {
-            self.end_wait(now, change.wait);
-        }
-        self.send_filters(key);
-        if !asked_before && self.desk.uplinks.all.get(&key).is_some_and(|uplink| uplink.filters.are_asked()) {
-            self.note_flaws(key);
-            self.keep_order(now);
-            self.open_window(now, key);
-        }
-        self.set_uplink_timer(key);
-        if complete {
-            self.begin_serving(now, key);
-        }
-    }
-
-    /// One broker less is waited for.
-    pub(super) fn end_wait(&mut self, now: Now, wait: u64) {
-        let wanted = &mut self.desk.uplinks.wanted;
-        let Some(waiter) = wanted.waits.get_mut(&wait) else { return };
-        waiter.left = waiter.left.saturating_sub(1);
-        if waiter.left > 0 {
-            return;
-        }
-        let Some(Waiter { shard, ticket, verdict, .. }) = wanted.waits.remove(&wait) else { return };
-        self.pass_verdict_on(now, shard, ticket, &verdict);
-        self.confirm_wait(now, shard, ticket);
-        while let Some((last, shard, ticket)) = self.desk.uplinks.wanted.behind.front().copied() {
-            if self.desk.uplinks.wanted.waits.first_key_value().is_some_and(|(first, _)| *first <= last) {
-                break;
-            }
-            self.desk.uplinks.wanted.behind.pop_front();
-            self.confirm_wait(now, shard, ticket);
-        }
-    }
-
-    fn confirm_wait(&mut self, now: Now, shard: ShardId, ticket: Ticket) {
-        if shard == self.place.shard {
-            self.handle_interest_seen(now, ticket);
-        } else {
-            self.links.confirm_interest(shard, ticket);
-        }
-    }
-
-    /// The uplink of a connection and the version that it speaks.
-    pub(super) fn uplink_of(&self, key: ConnectionKey) -> Option<(UplinkKey, Version)> {
-        let uplink = self.desk.uplinks.of_connection(key)?;
-        Some((uplink, self.desk.uplinks.all.get(&uplink)?.version))
     }
 }

@@ -1,9 +1,11 @@
 //! Sessions of brokers that an earlier process knew and nobody names any more: others get what they owe.
 
+use crate::desk::Desk;
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::Brokers;
 use crate::telling::reason::Reason;
 
 /// How long after the first broker serves the others of an earlier process may still be named, milliseconds. Who
@@ -23,18 +25,9 @@ pub(super) enum Former {
 }
 
 impl Engine {
-    /// A broker serves: those of an earlier process that nobody names in time are given up from now on.
-    pub(super) fn await_former_uplinks(&mut self, now: Now) {
-        if self.desk.uplinks.former == Former::Unknown {
-            let until = now.monotonic.plus(NAMED_WITHIN_MS);
-            self.desk.uplinks.former = Former::Awaited(until);
-            self.desk.timers.set(until, Timer::FormerUplinks);
-        }
-    }
-
     /// Their time is over.
     pub(crate) fn handle_former_timer(&mut self, now: Now) {
-        self.desk.uplinks.former = Former::Unknown;
+        self.uplinks.brokers.former = Former::Unknown;
         self.forget_other_uplinks(now);
     }
 
@@ -42,19 +35,30 @@ impl Engine {
     /// Where there is none at all it waits in the store until there is.
     pub fn forget_other_uplinks(&mut self, now: Now) {
         self.desk.journal.now = now;
-        if let Former::Awaited(until) = std::mem::take(&mut self.desk.uplinks.former) {
+        if let Former::Awaited(until) = std::mem::take(&mut self.uplinks.brokers.former) {
             self.desk.timers.cancel(until, Timer::FormerUplinks);
         }
-        if self.desk.uplinks.all.is_empty() {
+        if self.uplinks.brokers.all.is_empty() {
             return;
         }
-        self.desk.uplinks.former = Former::Settled;
-        let known = &self.desk.uplinks.by_session;
+        self.uplinks.brokers.former = Former::Settled;
+        let known = &self.uplinks.brokers.by_session;
         let others = self.desk.sessions.iter().filter(|(key, session)| session.is_uplink() && !known.contains_key(key));
         let others: Vec<SessionKey> = others.map(|(key, _)| SessionKey(key)).collect();
         for session in others {
             self.end_session(now, session, Reason::SessionDiscarded);
         }
         self.after_frame(now);
+    }
+}
+
+impl Brokers {
+    /// A broker serves: those of an earlier process that nobody names in time are given up from now on.
+    pub(super) fn await_former_uplinks(&mut self, now: Now, desk: &mut Desk) {
+        if self.former == Former::Unknown {
+            let until = now.monotonic.plus(NAMED_WITHIN_MS);
+            self.former = Former::Awaited(until);
+            desk.timers.set(until, Timer::FormerUplinks);
+        }
     }
 }

@@ -12,22 +12,24 @@ impl Engine {
     /// Delivers a message that a broker has taken and does not bring back. Should it come after all, it is known by its
     /// id. Where brokers decide what their users may read, nobody gets it without them.
     pub(super) fn deliver_here(&mut self, now: Now, key: UplinkKey, message: &MessageRef) {
-        if self.desk.uplinks.brokers_decide() {
+        if self.uplinks.brokers.config.brokers_decide() {
             return;
         }
         let id = MessageId::at_end_of(message.properties());
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         let session = uplink.session;
         if let Some(id) = &id {
-            if self.desk.uplinks.seen.contains(id) {
+            if self.uplinks.settlement.seen.contains(id) {
                 return;
             }
             uplink.counters.delivered_here += 1;
-            self.desk.uplinks.seen.insert(id);
-            self.keep_id(key, session, message.qos, id);
+            self.uplinks.settlement.seen.insert(id);
+            if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
+                uplink.keep_id(&mut self.desk, session, message.qos, id);
+            }
         }
         let slot = self.route_of(TenantId::DEFAULT, message.topic());
-        if (self.rest.is_some() || !self.ahead.is_empty()) && self.attend_moves(now, slot, id.as_ref(), message) {
+        if self.handover.is_under_way() && self.attend_moves(now, slot, id.as_ref(), message) {
             return;
         }
         let given = message.publication();
@@ -47,7 +49,7 @@ impl Engine {
 
     /// Delivers what brokers were given in the packet at hand and will not bring back.
     pub(super) fn deliver_all_here(&mut self, now: Now) {
-        while let Some((key, message)) = self.desk.uplinks.for_here.pop() {
+        while let Some((key, message)) = self.uplinks.settlement.for_here.pop() {
             self.deliver_here(now, key, &message);
         }
     }

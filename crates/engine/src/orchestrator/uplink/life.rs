@@ -1,5 +1,9 @@
 //! Uplinks come, are lost, drained and removed (BRK-31, BRK-32).
 
+use crate::desk::Desk;
+use crate::groups::dealing::dealing;
+use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::FleetConfig;
 use tidegate_mqtt::{QoS, Version};
 
 use super::copies::LastMessage;
@@ -33,11 +37,11 @@ impl Engine {
     /// Where there is no fleet.
     pub fn set_uplink(&mut self, now: Now, name: &str, options: UplinkOptions) -> Result<(), UplinkError> {
         self.desk.journal.now = now;
-        if !self.has_uplinks_here() {
+        if !self.uplinks.brokers.config.has_uplinks_here() {
             return Err(UplinkError::NoFleet);
         }
-        if let Some(key) = self.uplink_named(name) {
-            if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+        if let Some(key) = self.uplinks.brokers.find(name) {
+            if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
                 uplink.options = options;
             }
             self.end_drain(now, key);
@@ -46,12 +50,12 @@ impl Engine {
         }
         let session = self.uplink_session(name);
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
-        let kept = self.desk.uplinks.kept_ids_of(stored);
+        let kept = self.uplinks.kept_ids_of(stored);
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
         let released =
             flow.map_or(0, |flow| flow.inflight.iter().filter(|entry| entry.item.delivery.is_none()).count());
-        let key = UplinkKey(self.desk.uplinks.next_key);
-        self.desk.uplinks.next_key += 1;
+        let key = UplinkKey(self.uplinks.brokers.next_key);
+        self.uplinks.brokers.next_key += 1;
         let uplink = Uplink {
             name: name.into(),
             version: options.version.unwrap_or(Version::V5),
@@ -71,7 +75,7 @@ impl Engine {
             suspicion: Suspicion::default(),
             unreturned: std::collections::BTreeMap::new(),
             timer: Millis::NEVER,
-            reassign_at: self.reassign_time(now),
+            reassign_at: self.uplinks.brokers.config.reassign_time(now),
             backoff_ms: 0,
             window: 1,
             max_qos: QoS::ExactlyOnce,
@@ -85,25 +89,20 @@ impl Engine {
             ends: false,
         };
         self.remember_removals(now, session);
-        self.desk.uplinks.by_session.insert(session.0, key);
-        self.desk.uplinks.all.insert(key, uplink);
+        self.uplinks.brokers.by_session.insert(session.0, key);
+        self.uplinks.brokers.all.insert(key, uplink);
         self.take_uplink_seat(now, session, QoS::ExactlyOnce);
-        self.keep_order(now);
+        dealing!(self).keep_order(now);
         self.run_uplink_timer(now, key);
         self.check_gate(now);
         self.after_frame(now);
         Ok(())
     }
 
-    pub(super) fn reassign_time(&self, now: Now) -> Millis {
-        let after = self.desk.uplinks.settings().map_or(0, |settings| settings.reassign_after_ms);
-        now.monotonic.plus(after)
-    }
-
     /// The session of a broker's uplink, made anew if the store has brought none.
     fn uplink_session(&mut self, broker: &str) -> SessionKey {
         let client_id = Self::uplink_session_name(broker);
-        let known = self.session_named(TenantId::UPLINK, &client_id);
+        let known = self.desk.sessions.find_session(TenantId::UPLINK, &client_id);
         let session = known.unwrap_or_else(|| {
             self.desk.insert_session(Session {
                 client_id: client_id.into(),
@@ -125,7 +124,7 @@ impl Engine {
             session.flow_mut().inflight.keep_back(PACKETS_UNDER_WAY);
         }
         if known.is_none() {
-            self.desk.store_session(session);
+            self.desk.sessions.store_session(&mut self.desk.journal, session);
         }
         session
     }
@@ -135,18 +134,18 @@ impl Engine {
         let options = SubscriberOptions::new(max_qos, false, true);
         let member = MemberOptions { options: options.bits(), subscription_id: 0 };
         let whole = format!("$share/{UPLINK_SHARE}/{UPLINK_FILTER}");
-        self.desk.store_subscription(session, &whole, member.options, 0);
+        self.desk.sessions.store_subscription(&mut self.desk.journal, session, &whole, member.options, 0);
         let nobody = ConnectionKey { index: u32::MAX, generation: 0 };
         let ticket = Ticket { connection: nobody, sequence: 0 };
         let mut waits = SubAckWaits::default();
         self.join_group(now, session, UPLINK_SHARE, UPLINK_FILTER, member, ticket, &mut waits);
-        self.announce_presence(session, true);
+        self.groups.announce_presence(&self.desk, &mut self.links, session, true);
     }
 
     /// A broker could not be reached. An outcome of another attempt than the present one changes nothing.
     pub fn fail_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt, why: &str) {
-        let Some(key) = self.uplink_named(name) else { return };
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(key) = self.uplinks.brokers.find(name) else { return };
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         if uplink.stage != Stage::Dialing(attempt) {
             return;
         }
@@ -155,39 +154,29 @@ impl Engine {
             let (broker, detail) = (uplink.name.to_string(), why.to_owned());
             self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
         }
-        self.rest(now, key);
+        self.uplinks.brokers.rest(now, &mut self.desk, key);
     }
 
     /// The transport of a connection to a broker has failed in a way that says nothing about MQTT, such as TLS.
     pub fn fail_uplink_transport(&mut self, now: Now, connection: ConnectionKey, why: &str) {
-        let uplink = self.desk.uplinks.of_connection(connection);
-        if let Some(uplink) = uplink.and_then(|uplink| self.desk.uplinks.all.get_mut(&uplink)) {
+        let uplink = self.uplinks.brokers.of_connection(connection);
+        if let Some(uplink) = uplink.and_then(|uplink| self.uplinks.brokers.all.get_mut(&uplink)) {
             uplink.silent = false;
             why.clone_into(&mut uplink.last_error);
         }
         self.handle_transport_closed(now, connection);
     }
 
-    /// The next attempt to reach a broker waits, each time twice as long.
-    fn rest(&mut self, now: Now, key: UplinkKey) {
-        let Some(settings) = self.desk.uplinks.settings() else { return };
-        let (least, most) = (settings.reconnect_min_ms, settings.reconnect_max_ms);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        uplink.backoff_ms = (uplink.backoff_ms * 2).clamp(least, most);
-        uplink.stage = Stage::Resting(now.monotonic.plus(uplink.backoff_ms));
-        self.set_uplink_timer(key);
-    }
-
     /// An uplink is there again: what was under way is sent again, and the broker is told what is wanted.
     pub(super) fn resume_uplink(&mut self, now: Now, key: UplinkKey, connection: ConnectionKey, session_present: bool) {
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let Some(uplink) = self.uplinks.brokers.all.get(&key) else { return };
         let (session, draining, max_qos) = (uplink.session, uplink.draining.is_some(), uplink.max_qos);
-        self.fit_window(key);
+        self.uplinks.brokers.fit_window(&mut self.desk, key);
         if !draining {
             self.take_uplink_seat(now, session, max_qos);
         }
         if !draining {
-            self.announce_presence(session, true);
+            self.groups.announce_presence(&self.desk, &mut self.links, session, true);
         }
         if !session_present {
             // A broker that has forgotten the orchestrator has forgotten what it had taken over as well. While the
@@ -195,53 +184,36 @@ impl Engine {
             self.start_anew(now, key);
         }
         if !draining {
-            self.keep_order(now);
+            dealing!(self).keep_order(now);
         }
         if let Some(session) = self.desk.sessions.get_mut(session.0) {
             session.connection = Some(connection);
         }
-        self.begin_with_care(key);
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
+            uplink.begin_with_care(&mut self.desk);
+        }
         // Before messages, so that each that is published from now on comes back.
-        self.begin_filters(key, session_present);
+        self.uplinks.brokers.begin_filters(&mut self.desk, &self.uplinks.wanted, key, session_present);
         self.desk.resume(now.monotonic, &mut self.layouts, session);
-        let complete = self.desk.uplinks.all.get(&key).is_some_and(|uplink| uplink.filters.is_complete());
+        let complete = self.uplinks.brokers.all.get(&key).is_some_and(|uplink| uplink.filters.is_complete());
         if complete {
-            self.begin_serving(now, key);
+            self.uplinks.brokers.begin_serving(now, &mut self.desk, key);
         }
-        self.set_uplink_timer(key);
+        self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
         self.check_gate(now);
-    }
-
-    /// A broker holds all subscriptions.
-    pub(super) fn begin_serving(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        uplink.since = now.unix;
-        if uplink.filters.refuses_nothing() && !uplink.suspicion.told {
-            uplink.last_error.clear();
-        }
-        // One that closes connections again and again is tried less and less often, and told once.
-        if !uplink.suspicion.is_lost_again() {
-            self.tell_serving(key);
-        }
-        self.begin_steady_time(now, key);
-        self.await_former_uplinks(now);
-    }
-
-    /// Tells the log that a broker serves, if it has heard last that it is away.
-    pub(super) fn tell_serving(&mut self, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        if std::mem::take(&mut uplink.told_away) || !std::mem::replace(&mut uplink.told_serving, true) {
-            let broker = uplink.name.to_string();
-            self.desk.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
-        }
     }
 
     /// The connection of an uplink has ended, for whatever reason.
     pub(crate) fn lose_uplink(&mut self, now: Now, connection: ConnectionKey, reason: Reason, detail: Option<&str>) {
-        let Some(key) = self.desk.uplinks.by_connection.remove(&connection) else { return };
-        self.end_confirming(connection);
-        let reassign_at = self.reassign_time(now);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(key) = self.uplinks.brokers.by_connection.remove(&connection) else { return };
+        self.uplinks.settlement.end_confirming(
+            &mut self.desk,
+            &mut self.layouts,
+            &mut self.uplinks.brokers,
+            connection,
+        );
+        let reassign_at = self.uplinks.brokers.config.reassign_time(now);
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         let was = uplink.stage;
         uplink.connection = None;
         uplink.pause.forget();
@@ -253,7 +225,7 @@ impl Engine {
             uplink.last_error = "the connection broke off".into();
         }
         let (session, silent) = (uplink.session, uplink.silent);
-        let wanted = uplink.ends || self.stopping;
+        let wanted = uplink.ends || self.uplinks.brokers.stopping;
         if !wanted && !std::mem::replace(&mut uplink.told_away, true) {
             let (broker, detail) = (uplink.name.to_string(), uplink.last_error.clone());
             self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
@@ -276,23 +248,123 @@ impl Engine {
         } else if silent && uplink.accepted != Some(Version::V5) {
             // A broker that closes without a word may not know the version. One that has spoken it is only starting,
             // and what it has under way to the orchestrator would lose its ids in an older one.
-            self.try_other_version(key);
+            if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
+                uplink.try_other_version();
+            }
         }
-        self.forget_hold(key);
+        self.uplinks.brokers.forget_hold(key);
         self.end_filters(now, key, closed);
-        self.rest(now, key);
+        self.uplinks.brokers.rest(now, &mut self.desk, key);
+    }
+
+    /// Does what is due for an uplink.
+    pub(crate) fn handle_uplink_timer(&mut self, now: Now, key: UplinkKey) {
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
+            uplink.timer = Millis::NEVER;
+        }
+        self.run_uplink_timer(now, key);
+    }
+
+    fn run_uplink_timer(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        let stage = uplink.stage;
+        match stage {
+            Stage::Resting(at) if at <= now.monotonic && !self.uplinks.brokers.stopping => {
+                let attempt = DialAttempt(self.uplinks.brokers.next_attempt);
+                self.uplinks.brokers.next_attempt += 1;
+                uplink.stage = Stage::Dialing(attempt);
+                self.desk.events.push_back(Event::Dial { uplink: uplink.name.to_string(), attempt });
+            }
+            Stage::Connecting | Stage::Open => {
+                let given_up = self.probe_uplink(now, key) || self.is_silent_about_filters(now, key);
+                if !given_up && stage == Stage::Open {
+                    self.uplinks.brokers.check_steady(now, &mut self.desk, &mut self.layouts, key);
+                    dealing!(self).end_pause(now, key);
+                    self.uplinks.brokers.ask_filters_again(now, &mut self.desk, key);
+                    self.uplinks.brokers.ask_ending_again(now, &mut self.desk, &self.uplinks.wanted, key);
+                    self.check_unreturned(now, key);
+                }
+            }
+            Stage::Resting(_) | Stage::Dialing(_) => {}
+        }
+        self.uplinks.brokers.end_long_hold(now, &mut self.desk, &mut self.layouts, key);
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        if uplink.reassign_at <= now.monotonic {
+            uplink.reassign_at = Millis::NEVER;
+            self.give_up_uplink(now, key);
+        }
+        self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
+    }
+
+    /// A broker stays away: others get what it has, if there are any.
+    fn give_up_uplink(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.uplinks.brokers.all.get(&key) else { return };
+        let session = uplink.session;
+        let another = self
+            .uplinks
+            .brokers
+            .all
+            .iter()
+            .any(|(other, uplink)| *other != key && uplink.stage == Stage::Open && uplink.draining.is_none());
+        if !another {
+            // Its messages are as well with it as with anybody; whether somebody has come is looked at again.
+            if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
+                uplink.reassign_at = now.monotonic.plus(REASSIGN_AGAIN_MS);
+            }
+            return;
+        }
+        self.groups.announce_presence(&self.desk, &mut self.links, session, false);
+        self.reassign(now, key);
+    }
+}
+
+impl Brokers {
+    /// The next attempt to reach a broker waits, each time twice as long.
+    fn rest(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) {
+        let Some(settings) = self.config.settings() else { return };
+        let (least, most) = (settings.reconnect_min_ms, settings.reconnect_max_ms);
+        let Some(uplink) = self.all.get_mut(&key) else { return };
+        uplink.backoff_ms = (uplink.backoff_ms * 2).clamp(least, most);
+        uplink.stage = Stage::Resting(now.monotonic.plus(uplink.backoff_ms));
+        self.set_uplink_timer(desk, key);
+    }
+
+    /// A broker holds all subscriptions.
+    pub(super) fn begin_serving(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) {
+        let Some(uplink) = self.all.get_mut(&key) else { return };
+        uplink.since = now.unix;
+        if uplink.filters.refuses_nothing() && !uplink.suspicion.told {
+            uplink.last_error.clear();
+        }
+        // One that closes connections again and again is tried less and less often, and told once.
+        if !uplink.suspicion.is_lost_again() {
+            self.tell_serving(desk, key);
+        }
+        if let Some(uplink) = self.all.get_mut(&key) {
+            uplink.begin_steady_time(now);
+        }
+        self.await_former_uplinks(now, desk);
+    }
+
+    /// Tells the log that a broker serves, if it has heard last that it is away.
+    pub(super) fn tell_serving(&mut self, desk: &mut Desk, key: UplinkKey) {
+        let Some(uplink) = self.all.get_mut(&key) else { return };
+        if std::mem::take(&mut uplink.told_away) || !std::mem::replace(&mut uplink.told_serving, true) {
+            let broker = uplink.name.to_string();
+            desk.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
+        }
     }
 
     /// Sets the one timer of an uplink to whatever comes first.
-    pub(super) fn set_uplink_timer(&mut self, key: UplinkKey) {
-        let Some(settings) = self.desk.uplinks.settings() else { return };
+    pub(super) fn set_uplink_timer(&mut self, desk: &mut Desk, key: UplinkKey) {
+        let Some(settings) = self.config.settings() else { return };
         let timeout = settings.probe_timeout_ms;
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.all.get_mut(&key) else { return };
         let of_stage = match uplink.stage {
             Stage::Resting(at) if !self.stopping => at,
             Stage::Dialing(_) | Stage::Resting(_) => Millis::NEVER,
             Stage::Connecting | Stage::Open => {
-                let connection = uplink.connection.and_then(|key| self.desk.connections.get(key));
+                let connection = uplink.connection.and_then(|key| desk.connections.get(key));
                 let seen = connection.map_or(Millis(0), |connection| connection.last_seen);
                 uplink.probe.due(seen, timeout).unwrap_or(uplink.probe.next)
             }
@@ -308,68 +380,15 @@ impl Engine {
             return;
         }
         let before = std::mem::replace(&mut uplink.timer, due);
-        self.desk.timers.cancel(before, Timer::Uplink(key));
-        self.desk.timers.set(due, Timer::Uplink(key));
+        desk.timers.cancel(before, Timer::Uplink(key));
+        desk.timers.set(due, Timer::Uplink(key));
     }
+}
 
-    /// Does what is due for an uplink.
-    pub(crate) fn handle_uplink_timer(&mut self, now: Now, key: UplinkKey) {
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
-            uplink.timer = Millis::NEVER;
-        }
-        self.run_uplink_timer(now, key);
-    }
-
-    fn run_uplink_timer(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        let stage = uplink.stage;
-        match stage {
-            Stage::Resting(at) if at <= now.monotonic && !self.stopping => {
-                let attempt = DialAttempt(self.desk.uplinks.next_attempt);
-                self.desk.uplinks.next_attempt += 1;
-                uplink.stage = Stage::Dialing(attempt);
-                self.desk.events.push_back(Event::Dial { uplink: uplink.name.to_string(), attempt });
-            }
-            Stage::Connecting | Stage::Open => {
-                let given_up = self.probe_uplink(now, key) || self.is_silent_about_filters(now, key);
-                if !given_up && stage == Stage::Open {
-                    self.check_steady(now, key);
-                    self.end_pause(now, key);
-                    self.ask_filters_again(now, key);
-                    self.ask_ending_again(now, key);
-                    self.check_unreturned(now, key);
-                }
-            }
-            Stage::Resting(_) | Stage::Dialing(_) => {}
-        }
-        self.end_long_hold(now, key);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        if uplink.reassign_at <= now.monotonic {
-            uplink.reassign_at = Millis::NEVER;
-            self.give_up_uplink(now, key);
-        }
-        self.set_uplink_timer(key);
-    }
-
-    /// A broker stays away: others get what it has, if there are any.
-    fn give_up_uplink(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
-        let session = uplink.session;
-        let another = self
-            .desk
-            .uplinks
-            .all
-            .iter()
-            .any(|(other, uplink)| *other != key && uplink.stage == Stage::Open && uplink.draining.is_none());
-        if !another {
-            // Its messages are as well with it as with anybody; whether somebody has come is looked at again.
-            if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
-                uplink.reassign_at = now.monotonic.plus(REASSIGN_AGAIN_MS);
-            }
-            return;
-        }
-        self.announce_presence(session, false);
-        self.reassign(now, key);
+impl FleetConfig {
+    pub(super) fn reassign_time(&self, now: Now) -> Millis {
+        let after = self.settings().map_or(0, |settings| settings.reassign_after_ms);
+        now.monotonic.plus(after)
     }
 }
 

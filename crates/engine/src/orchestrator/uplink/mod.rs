@@ -54,7 +54,7 @@ use tidegate_mqtt::{QoS, ReasonCode, Version};
 
 use crate::durable::{Numbers, StoredSession};
 use crate::hash::hash_bytes;
-use crate::ids::{ConnectionKey, ListenerId, SessionKey};
+use crate::ids::{ConnectionKey, ListenerId, PartitionId, Place, SessionKey};
 use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::session::{Delivery, InFlight};
@@ -69,7 +69,7 @@ use removals::Removals;
 use settle::Resends;
 use suspects::{Blames, Suspicion};
 
-pub(crate) use route::{AtGate, Gate};
+pub(crate) use route::Gate;
 pub use settings::{
     DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
@@ -88,11 +88,10 @@ pub(crate) const UPLINK_FILTER: &str = "#";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct UplinkKey(pub u32);
 
-/// The uplinks of a shard, and what every shard of an orchestrator needs.
+/// The brokers of a fleet on a shard, and what every shard of an orchestrator needs.
 #[derive(Debug, Default)]
 pub(crate) struct Uplinks {
-    settings: Option<UplinkSettings>,
-    /// The number of this shard's ids, different in each process.
+    /// The number of this shard's message ids, different in each process.
     origin: u64,
     next_number: u64,
     /// Whether the fleet takes messages.
@@ -101,37 +100,60 @@ pub(crate) struct Uplinks {
     unchecked: u32,
     /// Publishers that wait until it does.
     waiting: BTreeSet<ConnectionKey>,
+    pub(crate) brokers: Brokers,
+    pub(crate) settlement: Settlement,
+    pub(crate) wanted: WantedFilters,
+}
+
+/// The connections to brokers: their state, their timers, and how much each may be given.
+#[derive(Debug, Default)]
+pub(crate) struct Brokers {
+    pub(crate) config: FleetConfig,
     all: BTreeMap<UplinkKey, Uplink>,
     next_key: u32,
     next_attempt: u64,
     by_session: BTreeMap<u32, UplinkKey>,
     by_connection: BTreeMap<ConnectionKey, UplinkKey>,
-    wanted: WantedFilters,
     /// Sessions of brokers that are better not given every message at present.
     flawed: BTreeSet<u32>,
     /// Brokers that wait for others, so that topics keep their order.
     held: BTreeSet<UplinkKey>,
+    former: Former,
+    /// The process stops: no broker is dialed any more.
+    pub(crate) stopping: bool,
+}
+
+/// How the fleet is configured.
+#[derive(Debug, Default)]
+pub(crate) struct FleetConfig {
+    settings: Option<UplinkSettings>,
+    /// Whether this shard has the connections to the brokers.
+    here: bool,
+}
+
+/// Messages that were given to brokers, from the acknowledgement until they have come back.
+#[derive(Debug, Default)]
+pub(crate) struct Settlement {
     /// How often messages were sent again that did not come back.
     resends: Resends,
     /// How often messages were under way when brokers closed the connection.
     blames: Blames,
     /// Brokers that need no care any more, since the packet at hand.
     trusted: Vec<UplinkKey>,
-    /// What no broker brings back, at the end of the packet at hand.
+    /// Messages that no broker brings back, at the end of the packet at hand.
     for_here: Vec<(UplinkKey, MessageRef)>,
     seen: SeenIds,
     confirming: Confirming,
     removals: Removals,
-    /// What brokers have acknowledged in the packet at hand.
+    /// Messages that brokers have acknowledged in the packet at hand.
     acknowledged: Vec<(SessionKey, InFlight)>,
-    /// What brokers will never take, in the packet at hand, where somebody waits for it.
+    /// Messages that brokers will never take, in the packet at hand, where somebody waits for one.
     denied: Vec<MessageId>,
-    /// What brokers have no room for.
+    /// Messages that brokers have no room for.
     refused: Vec<(SessionKey, InFlight)>,
     unreturned_bytes: u64,
     /// Where brokers whose sessions were restored go on keeping ids.
     restored_ids: BTreeMap<StoredSession, u64>,
-    former: Former,
 }
 
 /// One uplink.
@@ -236,29 +258,62 @@ struct Unreturned {
 }
 
 impl Uplinks {
-    pub(crate) fn new(settings: Option<UplinkSettings>, seed: u64) -> Self {
+    pub(crate) fn new(settings: Option<UplinkSettings>, seed: u64, place: Place) -> Self {
         let origin = hash_bytes(seed, b"origin of messages for a fleet");
         let max_owed = settings.as_ref().map_or(0, |settings| settings.max_owed_messages);
-        Self { settings, origin, seen: SeenIds::for_owed(max_owed), ..Self::default() }
+        let config = FleetConfig { settings, here: place.owns(PartitionId(0)) };
+        let brokers = Brokers { config, ..Brokers::default() };
+        let settlement = Settlement { seen: SeenIds::for_owed(max_owed), ..Settlement::default() };
+        Self { origin, brokers, settlement, ..Self::default() }
     }
 
-    /// Whether this process is an orchestrator.
-    #[inline]
-    pub(crate) fn is_on(&self) -> bool {
-        self.settings.is_some()
+    /// Timers that are set.
+    pub(crate) fn timers(&self) -> usize {
+        let of_former = usize::from(matches!(self.brokers.former, Former::Awaited(_)));
+        of_former + self.brokers.all.values().filter(|uplink| uplink.timer != Millis::NEVER).count()
     }
 
-    pub(crate) fn settings(&self) -> Option<&UplinkSettings> {
-        self.settings.as_ref()
+    /// A broker has answered a message. Says whether it is decided behind the packet what becomes of it: an
+    /// acknowledged one may have to come back, and one that the broker has no room for goes to another.
+    pub(crate) fn note_answered(
+        &mut self,
+        session: SessionKey,
+        code: ReasonCode,
+        delivery: Option<&Delivery>,
+        numbers: Numbers,
+    ) -> bool {
+        let key = self.brokers.by_session.get(&session.0).copied();
+        let mut uplink = key.and_then(|key| self.brokers.all.get_mut(&key));
+        if uplink.as_mut().is_some_and(|uplink| uplink.note_one_answered()) {
+            self.settlement.trusted.extend(key);
+        }
+        let Some(delivery) = delivery else {
+            if let Some(uplink) = key.and_then(|key| self.brokers.all.get_mut(&key)) {
+                uplink.released = uplink.released.saturating_sub(1);
+            }
+            return false;
+        };
+        if let Some(id) =
+            MessageId::at_end_of(delivery.message.properties()).filter(|_| !self.settlement.blames.is_empty())
+        {
+            self.settlement.blames.forget(&id);
+        }
+        let in_flight = InFlight { delivery: Some(delivery.clone()), numbers };
+        if !code.is_error() {
+            self.settlement.acknowledged.push((session, in_flight));
+        } else if code == ReasonCode::QuotaExceeded {
+            self.settlement.refused.push((session, in_flight));
+        } else {
+            if !self.brokers.held.is_empty() {
+                self.settlement.denied.extend(MessageId::at_end_of(delivery.message.properties()));
+            }
+            return false;
+        }
+        true
     }
+}
 
-    /// Whether brokers decide what clients may do, since they know them: then nothing is kept or delivered that no
-    /// broker has let pass.
-    #[inline]
-    pub(crate) fn brokers_decide(&self) -> bool {
-        self.settings.as_ref().is_some_and(|settings| settings.user.is_some())
-    }
-
+impl Brokers {
     /// How many uplinks there are.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
@@ -267,17 +322,6 @@ impl Uplinks {
     /// How many of them have a connection that counts as a session's.
     pub(crate) fn connected(&self) -> usize {
         self.all.values().filter(|uplink| uplink.stage == Stage::Open).count()
-    }
-
-    /// Timers that are set.
-    pub(crate) fn timers(&self) -> usize {
-        let of_former = usize::from(matches!(self.former, Former::Awaited(_)));
-        of_former + self.all.values().filter(|uplink| uplink.timer != Millis::NEVER).count()
-    }
-
-    /// Bytes of acknowledged messages that have not come back.
-    pub(crate) fn unreturned_bytes(&self) -> u64 {
-        self.unreturned_bytes
     }
 
     /// The uplink whose connection this is.
@@ -297,41 +341,34 @@ impl Uplinks {
         uplink.map(|uplink| uplink.timer = due).is_some()
     }
 
-    /// A broker has answered a message. Says whether it is decided behind the packet what becomes of it: an
-    /// acknowledged one may have to come back, and one that the broker has no room for goes to another.
-    pub(crate) fn note_answered(
-        &mut self,
-        session: SessionKey,
-        code: ReasonCode,
-        delivery: Option<&Delivery>,
-        numbers: Numbers,
-    ) -> bool {
-        let key = self.by_session.get(&session.0).copied();
-        let mut uplink = key.and_then(|key| self.all.get_mut(&key));
-        if uplink.as_mut().is_some_and(|uplink| uplink.note_one_answered()) {
-            self.trusted.extend(key);
-        }
-        let Some(delivery) = delivery else {
-            if let Some(uplink) = key.and_then(|key| self.all.get_mut(&key)) {
-                uplink.released = uplink.released.saturating_sub(1);
-            }
-            return false;
-        };
-        if let Some(id) = MessageId::at_end_of(delivery.message.properties()).filter(|_| !self.blames.is_empty()) {
-            self.blames.forget(&id);
-        }
-        let in_flight = InFlight { delivery: Some(delivery.clone()), numbers };
-        if !code.is_error() {
-            self.acknowledged.push((session, in_flight));
-        } else if code == ReasonCode::QuotaExceeded {
-            self.refused.push((session, in_flight));
-        } else {
-            if !self.held.is_empty() {
-                self.denied.extend(MessageId::at_end_of(delivery.message.properties()));
-            }
-            return false;
-        }
-        true
+    fn find(&self, name: &str) -> Option<UplinkKey> {
+        self.all.iter().find(|(_, uplink)| &*uplink.name == name).map(|(key, _)| *key)
+    }
+}
+
+impl FleetConfig {
+    /// Whether this process is an orchestrator.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.settings.is_some()
+    }
+
+    pub(crate) fn settings(&self) -> Option<&UplinkSettings> {
+        self.settings.as_ref()
+    }
+
+    /// Whether brokers decide what clients may do, since they know them: then nothing is kept or delivered that no
+    /// broker has let pass.
+    #[inline]
+    pub(crate) fn brokers_decide(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| settings.user.is_some())
+    }
+}
+
+impl Settlement {
+    /// Bytes of acknowledged messages that have not come back.
+    pub(crate) fn unreturned_bytes(&self) -> u64 {
+        self.unreturned_bytes
     }
 
     /// Whether messages were sent again that have not come back.
@@ -347,10 +384,6 @@ impl Uplinks {
     /// Which messages have come so far.
     pub(crate) fn seen_now(&self) -> SeenIds {
         self.seen.clone()
-    }
-
-    fn find(&self, name: &str) -> Option<UplinkKey> {
-        self.all.iter().find(|(_, uplink)| &*uplink.name == name).map(|(key, _)| *key)
     }
 }
 

@@ -4,12 +4,17 @@
 //! with them. What these have under way does not, and would be overtaken by what the new ones are given: so a new one
 //! is given nothing until that is settled, for a limited time.
 
+use crate::desk::Desk;
+use crate::groups::Groups;
+use crate::groups::dealing::Dealing;
+use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::Uplinks;
+use crate::publish::layouts::Layouts;
 use std::collections::BTreeSet;
 
 use super::id::MessageId;
 use super::settle::Whereto;
 use super::{RoutingPolicy, UplinkKey};
-use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
@@ -49,64 +54,37 @@ fn id_of(delivery: &Delivery) -> Option<MessageId> {
     MessageId::at_end_of(delivery.message.properties())
 }
 
-impl Engine {
+impl Dealing<'_> {
     /// Topics may have moved: what waits moves with them, and their new brokers wait for what is under way at the old
     /// ones.
     pub(super) fn keep_order(&mut self, now: Now) {
-        let uplinks = &self.desk.uplinks;
-        let by_topic = uplinks.settings().is_some_and(|settings| settings.policy == RoutingPolicy::TopicHash);
-        if !by_topic || uplinks.all.len() < 2 {
+        let by_topic =
+            self.uplinks.brokers.config.settings().is_some_and(|settings| settings.policy == RoutingPolicy::TopicHash);
+        if !by_topic || self.uplinks.brokers.all.len() < 2 {
             return;
         }
         // First, since what moves may be sent at once.
-        self.wait_for_moved(now);
-        let keys: Vec<UplinkKey> = self.desk.uplinks.all.keys().copied().collect();
+        self.uplinks.wait_for_moved(now, self.desk, self.groups);
+        let keys: Vec<UplinkKey> = self.uplinks.brokers.all.keys().copied().collect();
         for key in keys {
             self.move_queue(now, key);
         }
     }
 
-    fn broker_of(&self, message: &MessageRef) -> Option<SessionKey> {
-        self.groups.broker_of_topic(&self.desk, super::life::group(), message.topic())
-    }
-
-    /// Lets brokers wait that have topics now of which others have messages under way.
-    fn wait_for_moved(&mut self, now: Now) {
-        let mut moved: Vec<(SessionKey, MessageId)> = Vec::new();
-        for uplink in self.desk.uplinks.all.values() {
-            let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
-            let sent = flow.into_iter().flat_map(|flow| flow.inflight.iter().map(|entry| &entry.item));
-            let unreturned = uplink.unreturned.values().map(|waiting| &waiting.in_flight);
-            for delivery in sent.chain(unreturned).filter_map(|in_flight| in_flight.delivery.as_ref()) {
-                let to = self.broker_of(&delivery.message).filter(|to| *to != uplink.session);
-                moved.extend(to.zip(id_of(delivery)));
-            }
-        }
-        let until = now.monotonic.plus(ORDER_WAIT_MAX_MS);
-        for (session, id) in moved {
-            let uplinks = &mut self.desk.uplinks;
-            let Some(key) = uplinks.by_session.get(&session.0).copied() else { continue };
-            let Some(uplink) = uplinks.all.get_mut(&key) else { continue };
-            uplink.hold.waits_for.insert(id);
-            if !uplink.hold.is_on() {
-                uplink.hold.until = until;
-                uplinks.held.insert(key);
-                self.fit_window(key);
-                self.set_uplink_timer(key);
-            }
-        }
-    }
-
     /// What waits for a broker goes to those that have its topics now.
     fn move_queue(&mut self, now: Now, key: UplinkKey) {
-        let Some(session) = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session) else { return };
+        let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else { return };
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
-        let moves = |delivery: &Delivery| self.broker_of(&delivery.message).is_some_and(|to| to != session);
+        let moves = |delivery: &Delivery| {
+            self.uplinks.broker_of(self.groups, &delivery.message).is_some_and(|to| to != session)
+        };
         if !flow.is_some_and(|flow| flow.queue.iter().any(moves)) {
             return;
         }
-        let queue = self.take_queue(session);
-        let moves = |delivery: &Delivery| self.broker_of(&delivery.message).is_some_and(|to| to != session);
+        let queue = super::settle::take_queue(&mut self.desk.sessions, session);
+        let moves = |delivery: &Delivery| {
+            self.uplinks.broker_of(self.groups, &delivery.message).is_some_and(|to| to != session)
+        };
         let (go, stay): (Vec<Delivery>, Vec<Delivery>) = queue.into_iter().partition(moves);
         if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
             flow.queue_bytes = stay.iter().map(Delivery::cost).sum();
@@ -114,54 +92,88 @@ impl Engine {
         }
         self.deal_queue(now, key, go, Whereto::Elsewhere);
         // What waited behind it may go without a window.
-        self.open_window(now, key);
+        self.uplinks.brokers.open_window(now, self.desk, self.layouts, key);
+    }
+}
+
+impl Uplinks {
+    fn broker_of(&self, groups: &Groups, message: &MessageRef) -> Option<SessionKey> {
+        groups.broker_of_topic(self, super::life::group(), message.topic())
     }
 
+    /// Lets brokers wait that have topics now of which others have messages under way.
+    fn wait_for_moved(&mut self, now: Now, desk: &mut Desk, groups: &Groups) {
+        let mut moved: Vec<(SessionKey, MessageId)> = Vec::new();
+        for uplink in self.brokers.all.values() {
+            let flow = desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+            let sent = flow.into_iter().flat_map(|flow| flow.inflight.iter().map(|entry| &entry.item));
+            let unreturned = uplink.unreturned.values().map(|waiting| &waiting.in_flight);
+            for delivery in sent.chain(unreturned).filter_map(|in_flight| in_flight.delivery.as_ref()) {
+                let to = self.broker_of(groups, &delivery.message).filter(|to| *to != uplink.session);
+                moved.extend(to.zip(id_of(delivery)));
+            }
+        }
+        let until = now.monotonic.plus(ORDER_WAIT_MAX_MS);
+        for (session, id) in moved {
+            let Some(key) = self.brokers.by_session.get(&session.0).copied() else { continue };
+            let Some(uplink) = self.brokers.all.get_mut(&key) else { continue };
+            uplink.hold.waits_for.insert(id);
+            if !uplink.hold.is_on() {
+                uplink.hold.until = until;
+                self.brokers.held.insert(key);
+                self.brokers.fit_window(desk, key);
+                self.brokers.set_uplink_timer(desk, key);
+            }
+        }
+    }
+}
+
+impl Brokers {
     /// A message that was under way to a broker is settled, or somebody else has it.
     #[inline]
-    pub(super) fn note_no_longer_under_way(&mut self, in_flight: &InFlight) {
-        if !self.desk.uplinks.held.is_empty()
+    pub(super) fn note_no_longer_under_way(&mut self, desk: &mut Desk, layouts: &mut Layouts, in_flight: &InFlight) {
+        if !self.held.is_empty()
             && let Some(id) = in_flight.delivery.as_ref().and_then(id_of)
         {
-            self.wait_no_longer_for(&id);
+            self.wait_no_longer_for(desk, layouts, &id);
         }
     }
 
     /// Brokers that waited for a message do not any more.
-    pub(super) fn wait_no_longer_for(&mut self, id: &MessageId) {
-        let held: Vec<UplinkKey> = self.desk.uplinks.held.iter().copied().collect();
+    pub(super) fn wait_no_longer_for(&mut self, desk: &mut Desk, layouts: &mut Layouts, id: &MessageId) {
+        let held: Vec<UplinkKey> = self.held.iter().copied().collect();
         for key in held {
-            let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { continue };
+            let Some(uplink) = self.all.get_mut(&key) else { continue };
             if uplink.hold.waits_for.remove(id) && uplink.hold.waits_for.is_empty() {
-                self.end_hold(self.desk.journal.now, key);
+                self.end_hold(desk.journal.now, desk, layouts, key);
             }
         }
     }
 
     /// A broker has waited long enough for others.
-    pub(super) fn end_long_hold(&mut self, now: Now, key: UplinkKey) {
-        let waited = self.desk.uplinks.all.get(&key).is_some_and(|uplink| uplink.hold.until <= now.monotonic);
+    pub(super) fn end_long_hold(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+        let waited = self.all.get(&key).is_some_and(|uplink| uplink.hold.until <= now.monotonic);
         if waited {
-            self.end_hold(now, key);
+            self.end_hold(now, desk, layouts, key);
         }
     }
 
-    fn end_hold(&mut self, now: Now, key: UplinkKey) {
+    fn end_hold(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
         self.forget_hold(key);
-        self.open_window(now, key);
-        self.set_uplink_timer(key);
+        self.open_window(now, desk, layouts, key);
+        self.set_uplink_timer(desk, key);
     }
 
     /// A broker waits for nobody, as when it is away.
     pub(super) fn forget_hold(&mut self, key: UplinkKey) {
-        self.desk.uplinks.held.remove(&key);
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+        self.held.remove(&key);
+        if let Some(uplink) = self.all.get_mut(&key) {
             uplink.hold.forget();
         }
     }
 
     /// A message that was dealt anew waits behind younger ones of its topic: it goes before them.
-    pub(super) fn put_in_its_place(&mut self, message: &MessageRef) {
+    pub(super) fn put_in_its_place(&mut self, desk: &mut Desk, message: &MessageRef) {
         let Some(id) = MessageId::at_end_of(message.properties()) else { return };
         let age = (id.entered, id.number);
         let is_it = |delivery: &Delivery| id_of(delivery) == Some(id);
@@ -169,8 +181,8 @@ impl Engine {
             delivery.message.topic() == message.topic()
                 && id_of(delivery).is_some_and(|other| (other.entered, other.number) > age)
         };
-        for uplink in self.desk.uplinks.all.values() {
-            let session = self.desk.sessions.get_mut(uplink.session.0);
+        for uplink in self.all.values() {
+            let session = desk.sessions.get_mut(uplink.session.0);
             if let Some(flow) = session.and_then(|session| session.flow.as_mut()) {
                 flow.queue.advance_last(PLACE_AMONG_MAX, is_it, comes_after);
             }

@@ -1,8 +1,11 @@
 //! Messages from brokers, for the subscribers of this process (BRK-25).
 
+use crate::desk::Desk;
+use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::Settlement;
+use crate::publish::layouts::Layouts;
 use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
-use super::UplinkKey;
 use super::id::{MessageId, PROPERTY};
 use crate::connection::input::Refused;
 use crate::durable::Key;
@@ -24,7 +27,7 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
-        let Some((uplink, _)) = self.uplink_of(key) else { return Ok(()) };
+        let Some((uplink, _)) = self.uplinks.brokers.uplink_of(key) else { return Ok(()) };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         let alone = MessageId::alone_in(raw.properties);
         let properties =
@@ -43,19 +46,21 @@ impl Engine {
         {
             return Ok(());
         }
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
             uplink.counters.received += 1;
         }
-        self.note_brought(uplink, raw.topic);
+        self.uplinks.brokers.note_brought(uplink, raw.topic);
         let new = match &id {
             Some(id) => {
-                let new = self.desk.uplinks.seen.insert(id);
-                if new {
-                    self.keep_id(uplink, session, raw.qos, id);
+                let new = self.uplinks.settlement.seen.insert(id);
+                if new && let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
+                    uplink.keep_id(&mut self.desk, session, raw.qos, id);
                 }
                 new
             }
-            None => self.desk.uplinks.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(&raw, &properties)),
+            None => {
+                self.uplinks.brokers.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(&raw, &properties))
+            }
         };
         let mut waits = 0;
         if new {
@@ -68,15 +73,27 @@ impl Engine {
             self.scratch_properties = forwarded;
             waits = *outcome.as_ref().unwrap_or(&0);
             if let (Some(id), Some(packet_id), QoS::AtLeastOnce) = (&id, raw.packet_id.filter(|_| waits > 0), raw.qos) {
-                self.begin_confirming(key, packet_id, id);
+                self.uplinks.settlement.begin_confirming(&mut self.desk, key, packet_id, id);
             }
-            self.note_come(now, id.as_ref());
+            self.uplinks.settlement.note_come(
+                now,
+                &mut self.desk,
+                &mut self.layouts,
+                &mut self.uplinks.brokers,
+                id.as_ref(),
+            );
             outcome?;
         } else {
-            if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
+            if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
                 uplink.counters.duplicates += 1;
             }
-            self.note_come(now, id.as_ref());
+            self.uplinks.settlement.note_come(
+                now,
+                &mut self.desk,
+                &mut self.layouts,
+                &mut self.uplinks.brokers,
+                id.as_ref(),
+            );
         }
         self.answer_publish(now, key, &raw, Ok(ReasonCode::Success), waits, mark);
         Ok(())
@@ -94,15 +111,6 @@ impl Engine {
         flow.received_before = flow.received_before.min(flow.received.len());
         if let Some(stored) = stored {
             self.desk.journal.delete(Key::Received(stored, packet_id));
-        }
-    }
-
-    /// If a message is one of this process, it has come back now.
-    fn note_come(&mut self, now: Now, id: Option<&MessageId>) {
-        if let Some(id) = id
-            && (self.desk.uplinks.unreturned_bytes > 0 || self.desk.uplinks.awaits_resent())
-        {
-            self.note_returned(now, id);
         }
     }
 
@@ -140,7 +148,7 @@ impl Engine {
             return Ok(0);
         }
         let publisher = id.map_or(0, |id| id.publisher);
-        if !kept_there && (self.rest.is_some() || !self.ahead.is_empty()) {
+        if !kept_there && self.handover.is_under_way() {
             let topic = self.cache.get(slot).0;
             let (tenant, qos, payload) = (TenantId::DEFAULT, raw.qos, raw.payload);
             let mut own = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
@@ -230,8 +238,8 @@ impl Engine {
         id: Option<MessageId>,
     ) -> bool {
         let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
-        let own = id.is_some_and(|id| id.origin == self.desk.uplinks.origin);
-        if own && !raw.retain && !self.desk.uplinks.brokers_decide() {
+        let own = id.is_some_and(|id| id.origin == self.uplinks.origin);
+        if own && !raw.retain && !self.uplinks.brokers.config.brokers_decide() {
             // It was kept when it entered here.
             return true;
         }
@@ -250,9 +258,9 @@ impl Engine {
     /// Keeps a value whose topic is at home here; says whether it was news, or why it cannot be kept.
     pub(crate) fn retain_from_fleet(&mut self, now: Now, publication: &mut Publication<'_>) -> Result<bool, Reason> {
         let version = version_of(publication.properties);
-        let known = self.retained.get(TenantId::DEFAULT, publication.topic, now.monotonic);
+        let known = self.retained.values.get(TenantId::DEFAULT, publication.topic, now.monotonic);
         // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
-        let removals = &mut self.desk.uplinks.removals;
+        let removals = &mut self.uplinks.settlement.removals;
         if known.is_some_and(|known| known.publisher >= version) || removals.outdate(publication.topic, version) {
             return Ok(false);
         }
@@ -275,10 +283,23 @@ impl Engine {
         );
         self.retain(now, &mut own).map_or(Ok(news), Err)
     }
+}
 
-    /// The uplink that a report or a command names.
-    pub(super) fn uplink_named(&self, name: &str) -> Option<UplinkKey> {
-        self.desk.uplinks.find(name)
+impl Settlement {
+    /// If a message is one of this process, it has come back now.
+    fn note_come(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        layouts: &mut Layouts,
+        brokers: &mut Brokers,
+        id: Option<&MessageId>,
+    ) {
+        if let Some(id) = id
+            && (self.unreturned_bytes > 0 || self.awaits_resent())
+        {
+            self.note_returned(now, desk, layouts, brokers, id);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A filter that no broker takes is refused to the client, and so is one that any broker refuses where brokers decide
 //! what their users may do (BRK-10).
 
+use crate::orchestrator::uplink::Brokers;
 use tidegate_mqtt::{PacketId, ReasonCode, SubAck, TopicFilter};
 
 use super::UplinkKey;
@@ -54,27 +55,13 @@ impl FilterSync {
 }
 
 impl Engine {
-    /// Counts the brokers that have refused what somebody waits for.
-    pub(super) fn note_verdicts(&mut self, key: UplinkKey, ack: &SubAck<'_>) {
-        let uplinks = &mut self.desk.uplinks;
-        let Some(uplink) = uplinks.all.get(&key) else { return };
-        let changes = uplink.filters.asked.iter().filter(|(id, _)| *id == ack.packet_id);
-        let codes = changes.flat_map(|(_, changes)| changes).zip(ack.reason_codes.iter());
-        for (change, code) in codes.filter(|(_, code)| code.is_error()) {
-            if let Some(waiter) = uplinks.wanted.waits.get_mut(&change.wait) {
-                waiter.verdict.refused += 1;
-                waiter.verdict.code = code;
-            }
-        }
-    }
-
     /// All brokers have answered for a filter, or are gone: whoever waits for it is refused it if none has taken it.
     /// Whoever has subscribed before keeps the subscription.
     pub(super) fn pass_verdict_on(&mut self, now: Now, shard: ShardId, ticket: Ticket, verdict: &Verdict) {
         if !verdict.is_refused() {
             return;
         }
-        let behind = self.desk.uplinks.wanted.who_waits_behind();
+        let behind = self.uplinks.wanted.who_waits_behind();
         for (shard, ticket) in std::iter::once((shard, ticket)).chain(behind) {
             if shard == self.place.shard {
                 self.refuse_filter(now, ticket, &verdict.filter, verdict.code);
@@ -89,13 +76,13 @@ impl Engine {
     /// user's clients live on one shard, so all who wait are here. Whoever has subscribed before keeps the
     /// subscription, which brings nothing from this broker.
     pub(super) fn pass_refusals_on(&mut self, now: Now, key: UplinkKey, ack: &SubAck<'_>) {
-        if !self.desk.uplinks.brokers_decide() {
+        if !self.uplinks.brokers.config.brokers_decide() {
             return;
         }
-        let filters = self.desk.uplinks.all.get(&key).map(|uplink| uplink.filters.asked_under(ack.packet_id));
+        let filters = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.filters.asked_under(ack.packet_id));
         let refused = filters.into_iter().flatten().zip(ack.reason_codes.iter()).filter(|(_, code)| code.is_error());
         for ((filter, wait), code) in refused {
-            for ticket in self.desk.uplinks.wanted.who_waits(wait) {
+            for ticket in self.uplinks.wanted.who_waits(wait) {
                 self.refuse_filter(now, ticket, &filter, code);
             }
         }
@@ -126,8 +113,23 @@ impl Engine {
 
     /// Ends the waits for which no broker has to be asked.
     pub(crate) fn end_decided_waits(&mut self, now: Now) {
-        while let Some(wait) = self.desk.uplinks.wanted.decided.pop() {
+        while let Some(wait) = self.uplinks.wanted.decided.pop() {
             self.end_wait(now, wait);
+        }
+    }
+}
+
+impl WantedFilters {
+    /// Counts the brokers that have refused what somebody waits for.
+    pub(super) fn note_verdicts(&mut self, brokers: &Brokers, key: UplinkKey, ack: &SubAck<'_>) {
+        let Some(uplink) = brokers.all.get(&key) else { return };
+        let changes = uplink.filters.asked.iter().filter(|(id, _)| *id == ack.packet_id);
+        let codes = changes.flat_map(|(_, changes)| changes).zip(ack.reason_codes.iter());
+        for (change, code) in codes.filter(|(_, code)| code.is_error()) {
+            if let Some(waiter) = self.waits.get_mut(&change.wait) {
+                waiter.verdict.refused += 1;
+                waiter.verdict.code = code;
+            }
         }
     }
 }

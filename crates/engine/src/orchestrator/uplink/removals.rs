@@ -61,7 +61,7 @@ impl Engine {
             let home = self.place.home_of(partition_of(TenantId::UPLINK, publication.topic));
             if home == self.place.shard {
                 let version = version_of(publication.properties);
-                self.desk.uplinks.removals.note(publication.topic, version);
+                self.uplinks.settlement.removals.note(publication.topic, version);
             } else {
                 let source = Source::inside(self.place.shard, now);
                 reach!(self).send_to_home(&mut publication, &source, home);

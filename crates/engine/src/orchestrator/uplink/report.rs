@@ -1,49 +1,51 @@
 //! What is told of the brokers of a fleet.
 
-use super::{Drain, Stage, Uplink, UplinkKey, UplinkReport, UplinkState};
+use super::{Drain, Stage, Uplink, UplinkReport, UplinkState};
+use crate::desk::Desk;
 use crate::engine::Engine;
 
 impl Engine {
     /// How all uplinks are.
     pub fn uplinks(&self) -> Vec<UplinkReport> {
-        self.desk.uplinks.all.keys().filter_map(|key| self.report_uplink(*key)).collect()
+        self.uplinks.brokers.all.values().map(|uplink| uplink.report(&self.desk)).collect()
     }
 
     /// Filters that the clients of this process want of brokers.
     pub fn wanted_filters(&self) -> u64 {
-        self.desk.uplinks.wanted.len() as u64
+        self.uplinks.wanted.len() as u64
     }
+}
 
-    pub(super) fn report_uplink(&self, key: UplinkKey) -> Option<UplinkReport> {
-        let uplink = self.desk.uplinks.all.get(&key)?;
-        let (queued, in_flight) = self.desk.owed_by(uplink.session);
-        let in_flight = in_flight.saturating_sub(uplink.released);
-        let unreturned = uplink.unreturned.len() as u64;
+impl Uplink {
+    pub(super) fn report(&self, desk: &Desk) -> UplinkReport {
+        let (queued, in_flight) = desk.sessions.owed_by(self.session);
+        let in_flight = in_flight.saturating_sub(self.released);
+        let unreturned = self.unreturned.len() as u64;
         let owed = queued + in_flight + unreturned;
-        let state = match (uplink.draining, uplink.stage) {
-            (Some(drain), _) if owed == 0 && is_worked_off(uplink, drain) => UplinkState::Drained,
+        let state = match (self.draining, self.stage) {
+            (Some(drain), _) if owed == 0 && is_worked_off(self, drain) => UplinkState::Drained,
             (Some(_), _) => UplinkState::Draining,
-            (None, Stage::Open) if uplink.filters.is_complete() => UplinkState::Serving,
+            (None, Stage::Open) if self.filters.is_complete() => UplinkState::Serving,
             (None, Stage::Open) => UplinkState::Subscribing,
-            (None, _) if uplink.accepted.is_some() => UplinkState::Down,
+            (None, _) if self.accepted.is_some() => UplinkState::Down,
             (None, _) => UplinkState::Connecting,
         };
-        let mut counters = uplink.counters;
+        let mut counters = self.counters;
         counters.sent = counters.acknowledged + in_flight;
-        Some(UplinkReport {
-            name: uplink.name.to_string(),
+        UplinkReport {
+            name: self.name.to_string(),
             state,
-            since: uplink.since,
-            version: uplink.accepted,
-            filters: uplink.filters.held(),
-            filters_pending: uplink.filters.pending(),
-            filters_refused: uplink.filters.refused.len() as u64,
+            since: self.since,
+            version: self.accepted,
+            filters: self.filters.held(),
+            filters_pending: self.filters.pending(),
+            filters_refused: self.filters.refused.len() as u64,
             queued,
             in_flight,
             unreturned,
             counters,
-            last_error: uplink.last_error.clone(),
-        })
+            last_error: self.last_error.clone(),
+        }
     }
 }
 

@@ -1,21 +1,23 @@
 //! What clients publish gets an id and goes to the fleet, or waits for room.
 
-use tidegate_mqtt::{PublishProperties, QoS, RawPublish, Version};
+use crate::groups::dealing::Dealing;
+use crate::orchestrator::uplink::FleetConfig;
+use crate::orchestrator::uplink::Uplinks;
+use tidegate_mqtt::{PublishProperties, QoS};
 
 use super::RoutingPolicy;
 use super::id::{MessageId, PROPERTY};
+use crate::desk::Desk;
 use crate::engine::Engine;
-use crate::event::{Attempt, Delay};
 use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::record::Record;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::publish::deliver::Terms;
-use crate::publish::dispatch::{Reach, Source};
+use crate::publish::dispatch::Source;
 use crate::publish::is_own_topic;
 use crate::settings::SharedStrategy;
-use crate::telling::reason::Reason;
 use crate::topics::SubscriberOptions;
 
 /// Whether the fleet takes messages.
@@ -46,17 +48,6 @@ impl Gate {
     }
 }
 
-/// What happens to a PUBLISH at the gate of the fleet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AtGate {
-    /// It goes on.
-    Open,
-    /// It has been answered, or dropped with a reason where nobody waits for an answer.
-    Over,
-    /// Its publisher has been parked, and it is to be kept back.
-    Waits,
-}
-
 /// Messages after which the gate is looked at.
 const UNCHECKED_MAX: u32 = 32;
 
@@ -64,51 +55,6 @@ const UNCHECKED_MAX: u32 = 32;
 const OPENS_AT: u64 = 2;
 
 impl Engine {
-    /// The id of the next message of a client.
-    pub(crate) fn next_message_id(&mut self, now: Now, session: Option<SessionKey>, retain: bool) -> MessageId {
-        let session = session.and_then(|session| self.desk.sessions.get(session.0));
-        let publisher = session.map_or(0, |session| hash_name(session.tenant, &session.client_id));
-        let uplinks = &mut self.desk.uplinks;
-        uplinks.next_number += 1;
-        MessageId { origin: uplinks.origin, number: uplinks.next_number, entered: now.unix, publisher, retain }
-    }
-
-    /// Lets a PUBLISH through to the fleet, or refuses it as long as the fleet has no room: whoever can be told is, and
-    /// the acknowledgement of others is withheld.
-    pub(crate) fn pass_gate(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        session: SessionKey,
-        version: Version,
-        raw: &RawPublish<'_>,
-    ) -> AtGate {
-        let gate = self.desk.uplinks.gate;
-        if gate == Gate::Open {
-            return AtGate::Open;
-        }
-        // An orchestrator that is starting is told of its brokers in a moment: nobody is told off for that.
-        if raw.qos != QoS::AtMostOnce && (gate == Gate::NoBroker || !version.is_v5()) {
-            let leaving = self.desk.connections.get(key).is_none_or(|connection| connection.leaving);
-            if leaving {
-                return AtGate::Over;
-            }
-            self.start_withholding(now, key);
-            self.desk.tell_delayed(Delay::Queue(None), key);
-            self.desk.uplinks.waiting.insert(key);
-            self.park(now, key);
-            return AtGate::Waits;
-        }
-        let reason = if gate == Gate::NoBroker { Reason::NoBroker } else { Reason::FleetFull };
-        self.desk.counters.drop_message(reason);
-        if let Ok(topic) = std::str::from_utf8(raw.topic) {
-            self.desk.tell_denied(Attempt::Publish, session, topic, reason);
-        }
-        let mark = self.desk.journal.mark();
-        self.answer_publish(now, key, raw, Err(Reason::FleetFull), 0, mark);
-        AtGate::Over
-    }
-
     /// A message that no packet brought, such as a will, goes to the fleet as well.
     pub(crate) fn publish_inside_to_fleet(
         &mut self,
@@ -121,7 +67,7 @@ impl Engine {
             // A will may bring an id that its client has made up.
             given.copy_forwardable_without(&[PROPERTY], &mut properties);
         }
-        self.next_message_id(now, session, publication.retain).append(&mut properties);
+        self.uplinks.next_message_id(now, &self.desk, session, publication.retain).append(&mut properties);
         let mut own = Publication::new(
             TenantId::UPLINK,
             publication.topic,
@@ -136,33 +82,28 @@ impl Engine {
         self.route_inside(now, &mut own, session);
     }
 
-    /// Whether what the broker itself publishes goes to the fleet.
-    pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
-        self.desk.uplinks.is_on() && publication.tenant == TenantId::DEFAULT && !is_own_topic(publication.topic)
-    }
-
     /// The same, but only for one message of many: what may be owed is more than those in between.
     pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
-        if !self.desk.uplinks.for_here.is_empty() {
+        if !self.uplinks.settlement.for_here.is_empty() {
             self.deliver_all_here(now);
         }
-        self.desk.uplinks.unchecked += 1;
+        self.uplinks.unchecked += 1;
         // Those who wait at a closed gate shall not wait for messages that they keep from coming.
-        if self.desk.uplinks.unchecked >= UNCHECKED_MAX || self.desk.uplinks.gate != Gate::Open {
-            self.desk.uplinks.unchecked = 0;
+        if self.uplinks.unchecked >= UNCHECKED_MAX || self.uplinks.gate != Gate::Open {
+            self.uplinks.unchecked = 0;
             self.check_gate(now);
         }
     }
 
     /// Opens or closes the gate by what the fleet owes, and tells the other shards.
     pub(crate) fn check_gate(&mut self, now: Now) {
-        if !self.has_uplinks_here() {
+        if !self.uplinks.brokers.config.has_uplinks_here() {
             return;
         }
-        let Some(settings) = self.desk.uplinks.settings() else { return };
+        let Some(settings) = self.uplinks.brokers.config.settings() else { return };
         let (max_messages, max_bytes) = (settings.max_owed_messages, settings.max_owed_bytes);
-        let (mut messages, mut bytes) = (0, self.desk.uplinks.unreturned_bytes);
-        for uplink in self.desk.uplinks.all.values() {
+        let (mut messages, mut bytes) = (0, self.uplinks.settlement.unreturned_bytes);
+        for uplink in self.uplinks.brokers.all.values() {
             let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
             messages += uplink.unreturned.len() as u64;
             if let Some(flow) = flow {
@@ -170,14 +111,14 @@ impl Engine {
                 bytes += flow.queue_bytes + flow.inflight_bytes;
             }
         }
-        let part = if self.desk.uplinks.gate == Gate::Open { 1 } else { OPENS_AT };
+        let part = if self.uplinks.gate == Gate::Open { 1 } else { OPENS_AT };
         let room = messages <= max_messages / part && bytes <= max_bytes / part;
         let gate = match room {
-            _ if self.desk.uplinks.all.values().all(|uplink| uplink.draining.is_some()) => Gate::NoBroker,
+            _ if self.uplinks.brokers.all.values().all(|uplink| uplink.draining.is_some()) => Gate::NoBroker,
             true => Gate::Open,
             false => Gate::Full,
         };
-        if gate == self.desk.uplinks.gate {
+        if gate == self.uplinks.gate {
             return;
         }
         for shard in self.place.others() {
@@ -188,9 +129,9 @@ impl Engine {
 
     /// The gate is this from now on.
     pub(crate) fn set_gate(&mut self, now: Now, gate: Gate) {
-        self.desk.uplinks.gate = gate;
+        self.uplinks.gate = gate;
         if gate == Gate::Open {
-            for key in std::mem::take(&mut self.desk.uplinks.waiting) {
+            for key in std::mem::take(&mut self.uplinks.waiting) {
                 let extra = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut());
                 if let Some(extra) = extra {
                     // The next time that it has to wait its time begins anew.
@@ -203,11 +144,34 @@ impl Engine {
 
     /// Whether the fleet takes messages.
     pub fn fleet_is_open(&self) -> bool {
-        self.desk.uplinks.gate == Gate::Open
+        self.uplinks.gate == Gate::Open
     }
 }
 
-impl Reach<'_> {
+impl Uplinks {
+    /// The id of the next message of a client.
+    pub(crate) fn next_message_id(
+        &mut self,
+        now: Now,
+        desk: &Desk,
+        session: Option<SessionKey>,
+        retain: bool,
+    ) -> MessageId {
+        let session = session.and_then(|session| desk.sessions.get(session.0));
+        let publisher = session.map_or(0, |session| hash_name(session.tenant, &session.client_id));
+        self.next_number += 1;
+        MessageId { origin: self.origin, number: self.next_number, entered: now.unix, publisher, retain }
+    }
+}
+
+impl FleetConfig {
+    /// Whether what the broker itself publishes goes to the fleet.
+    pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
+        self.is_on() && publication.tenant == TenantId::DEFAULT && !is_own_topic(publication.topic)
+    }
+}
+
+impl Dealing<'_> {
     /// Gives a message to an uplink, which is in one group only.
     #[inline]
     pub(crate) fn deliver_to_uplink(
@@ -217,9 +181,9 @@ impl Reach<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
-        if publication.qos == QoS::AtMostOnce && self.desk.uplinks.keeps_back(session, publication.topic) {
+        if publication.qos == QoS::AtMostOnce && self.uplinks.keeps_back(session, publication.topic) {
             // No acknowledgement says when the broker has it.
-            self.desk.uplinks.deliver_later(session, publication.keep());
+            self.uplinks.deliver_later(session, publication.keep());
         }
         let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
         let Some(membership) = rare.and_then(|rare| rare.memberships.first().cloned()) else { return };
@@ -238,6 +202,22 @@ impl Reach<'_> {
 }
 
 impl super::Uplinks {
+    /// The last message that was given an id does not go to the fleet now: the next one has its number, since numbers
+    /// have no gaps.
+    pub(crate) fn give_id_back(&mut self) {
+        self.next_number -= 1;
+    }
+
+    /// Whether the fleet takes messages.
+    pub(crate) fn gate(&self) -> Gate {
+        self.gate
+    }
+
+    /// A publisher waits until the fleet takes messages.
+    pub(crate) fn add_waiting(&mut self, key: ConnectionKey) {
+        self.waiting.insert(key);
+    }
+
     /// A publisher is gone, and waits for nothing.
     pub(crate) fn forget_waiting(&mut self, key: ConnectionKey) {
         self.waiting.remove(&key);
@@ -245,8 +225,8 @@ impl super::Uplinks {
 
     /// A broker gets a message now that it will not bring back.
     fn deliver_later(&mut self, session: SessionKey, message: MessageRef) {
-        if let Some(key) = self.by_session.get(&session.0) {
-            self.for_here.push((*key, message));
+        if let Some(key) = self.brokers.by_session.get(&session.0) {
+            self.settlement.for_here.push((*key, message));
         }
     }
 
@@ -254,7 +234,19 @@ impl super::Uplinks {
     pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
         self.waiting.contains(&key)
     }
+}
 
+impl super::Brokers {
+    /// Messages that a broker was given and has not settled: those that wait for it, that it has not acknowledged, and
+    /// that it has acknowledged and not brought back.
+    pub(crate) fn load_of(&self, desk: &Desk, session: SessionKey) -> u64 {
+        let (queued, in_flight) = desk.sessions.owed_by(session);
+        let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get(key));
+        queued + in_flight + uplink.map_or(0, |uplink| uplink.unreturned.len() as u64)
+    }
+}
+
+impl FleetConfig {
     /// How the group of a tenant deals, where that is the fleet's.
     pub(crate) fn strategy(&self, tenant: TenantId) -> Option<SharedStrategy> {
         let settings = self.settings.as_ref().filter(|_| tenant == TenantId::UPLINK)?;
@@ -267,21 +259,5 @@ impl super::Uplinks {
     /// Whether the broker that owes least gets the next message.
     pub(crate) fn goes_by_load(&self) -> bool {
         self.settings.as_ref().is_some_and(|settings| settings.policy == RoutingPolicy::LeastLoaded)
-    }
-}
-
-impl crate::desk::Desk {
-    /// Messages that a broker was given and has not settled, those too that it has acknowledged and not brought back.
-    pub(crate) fn load_of(&self, session: SessionKey) -> u64 {
-        let (queued, in_flight) = self.owed_by(session);
-        let uplinks = &self.uplinks;
-        let uplink = uplinks.by_session.get(&session.0).and_then(|key| uplinks.all.get(key));
-        queued + in_flight + uplink.map_or(0, |uplink| uplink.unreturned.len() as u64)
-    }
-
-    /// How many messages wait for a broker, and how many it was sent and has not acknowledged.
-    pub(super) fn owed_by(&self, session: SessionKey) -> (u64, u64) {
-        let flow = self.sessions.get(session.0).and_then(|session| session.flow.as_ref());
-        flow.map_or((0, 0), |flow| (flow.queue.len() as u64, flow.inflight.len() as u64))
     }
 }

@@ -4,6 +4,14 @@
 //! from a queue. So where somebody of this process has subscribed, a message is kept until it has come back as well.
 //! Only a broker of MQTT 5 brings an id back; what an older one has acknowledged is settled.
 
+use crate::desk::Desk;
+use crate::durable::Journal;
+use crate::groups::dealing::Dealing;
+use crate::groups::dealing::dealing;
+use crate::orchestrator::uplink::Brokers;
+use crate::orchestrator::uplink::Settlement;
+use crate::publish::layouts::Layouts;
+use crate::session::table::Sessions;
 use std::collections::BTreeMap;
 
 use super::id::MessageId;
@@ -72,67 +80,66 @@ fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
 impl Engine {
     /// Decides about what brokers have acknowledged in the packet at hand.
     pub(super) fn settle_acknowledged(&mut self, now: Now) {
-        let decide = self.desk.uplinks.brokers_decide();
-        while let Some((session, in_flight)) = self.desk.uplinks.acknowledged.pop() {
-            let Some(key) = self.desk.uplinks.by_session.get(&session.0).copied() else {
-                self.forget_settled(session, &in_flight);
+        let decide = self.uplinks.brokers.config.brokers_decide();
+        while let Some((session, in_flight)) = self.uplinks.settlement.acknowledged.pop() {
+            let Some(key) = self.uplinks.brokers.by_session.get(&session.0).copied() else {
+                self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
                 continue;
             };
             let id =
                 in_flight.delivery.as_ref().and_then(|delivery| MessageId::at_end_of(delivery.message.properties()));
-            let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { continue };
+            let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { continue };
             uplink.counters.acknowledged += 1;
             uplink.pause.note_room();
             // A user may write what it may not read: then nothing comes back, whatever has become of it.
             let brings_ids = uplink.version.is_v5() && !decide;
             let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
-                self.forget_settled(session, &in_flight);
+                self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
                 continue;
             };
-            let kept_back = self.desk.uplinks.keeps_back(session, delivery.message.topic());
-            let open = (brings_ids || kept_back) && !self.desk.uplinks.seen.contains(&id);
+            let kept_back = self.uplinks.keeps_back(session, delivery.message.topic());
+            let open = (brings_ids || kept_back) && !self.uplinks.settlement.seen.contains(&id);
             let message = delivery.message.clone();
             if !open || !self.is_wanted_here(&message) {
-                self.desk.uplinks.resends.forget(&id);
-                self.forget_come(session, &id, &in_flight);
+                self.uplinks.settlement.resends.forget(&id);
+                self.uplinks.settlement.forget_come(
+                    &mut self.desk,
+                    &mut self.layouts,
+                    &mut self.uplinks.brokers,
+                    session,
+                    &id,
+                    &in_flight,
+                );
             } else if kept_back {
                 self.deliver_here(now, key, &message);
-                self.desk.uplinks.resends.forget(&id);
-                self.forget_settled(session, &in_flight);
+                self.uplinks.settlement.resends.forget(&id);
+                self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
             } else {
-                self.keep_unreturned(now, key, id, in_flight);
+                self.uplinks.settlement.keep_unreturned(
+                    now,
+                    &mut self.desk,
+                    &mut self.layouts,
+                    &mut self.uplinks.brokers,
+                    (key, id),
+                    in_flight,
+                );
             }
         }
-        while let Some((session, in_flight)) = self.desk.uplinks.refused.pop() {
-            let key = self.desk.uplinks.by_session.get(&session.0).copied();
+        while let Some((session, in_flight)) = self.uplinks.settlement.refused.pop() {
+            let key = self.uplinks.brokers.by_session.get(&session.0).copied();
             if let (Some(key), Some(delivery)) = (key, &in_flight.delivery) {
-                self.begin_pause(now, key);
-                self.deal_one_anew(now, key, &delivery.message, Whereto::Elsewhere);
+                dealing!(self).begin_pause(now, key);
+                dealing!(self).deal_one_anew(now, key, &delivery.message, Whereto::Elsewhere);
             }
-            self.forget_settled(session, &in_flight);
+            self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
         }
-        while let Some(id) = self.desk.uplinks.denied.pop() {
-            self.wait_no_longer_for(&id);
+        while let Some(id) = self.uplinks.settlement.denied.pop() {
+            self.uplinks.brokers.wait_no_longer_for(&mut self.desk, &mut self.layouts, &id);
         }
-        while let Some(key) = self.desk.uplinks.trusted.pop() {
-            self.end_care(now, key);
+        while let Some(key) = self.uplinks.settlement.trusted.pop() {
+            self.uplinks.brokers.end_care(now, &mut self.desk, &mut self.layouts, key);
         }
         self.check_gate_now_and_then(now);
-    }
-
-    fn keep_unreturned(&mut self, now: Now, key: UplinkKey, id: MessageId, in_flight: InFlight) {
-        let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        let session = uplink.session;
-        let before = uplink.unreturned.insert(id, Unreturned { in_flight, since: now.monotonic });
-        self.desk.uplinks.unreturned_bytes += cost;
-        self.desk.memory += cost;
-        if let Some(Unreturned { in_flight, .. }) = before {
-            // It was dealt to the same broker again, as after a restart: one of them is enough.
-            self.forget_unreturned(&in_flight);
-            self.forget_settled(session, &in_flight);
-        }
-        self.fit_window(key);
     }
 
     /// Whether a message would reach somebody of this process by a broker.
@@ -141,75 +148,12 @@ impl Engine {
         !self.cache.get(slot).1.is_empty()
     }
 
-    /// The store need not keep it any longer, as soon as all shards have what has come.
-    fn forget_come(&mut self, session: SessionKey, id: &MessageId, in_flight: &InFlight) {
-        if self.desk.uplinks.confirming.holds(id, session, in_flight) {
-            self.note_no_longer_under_way(in_flight);
-        } else {
-            self.forget_settled(session, in_flight);
-        }
-    }
-
-    /// The store need not keep it any longer.
-    pub(super) fn forget_settled(&mut self, session: SessionKey, in_flight: &InFlight) {
-        self.note_no_longer_under_way(in_flight);
-        let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
-        if let Some(stored) = stored {
-            self.desk.journal.delete_entry(stored, in_flight.numbers);
-        }
-    }
-
-    /// A message of this process has come back, from whichever broker.
-    pub(super) fn note_returned(&mut self, now: Now, id: &MessageId) {
-        self.desk.uplinks.resends.forget(id);
-        // More than one may wait for it, where it was dealt again.
-        while let Some((key, uplink)) =
-            self.desk.uplinks.all.iter_mut().find(|(_, uplink)| uplink.unreturned.contains_key(id))
-        {
-            let (key, session) = (*key, uplink.session);
-            let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
-            uplink.counters.returned += 1;
-            self.forget_unreturned(&in_flight);
-            self.forget_come(session, id, &in_flight);
-            self.fit_window(key);
-            self.desk.refill(now.monotonic, &mut self.layouts, session);
-        }
-    }
-
-    fn forget_unreturned(&mut self, in_flight: &InFlight) {
-        let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
-        self.desk.uplinks.unreturned_bytes -= cost;
-        self.desk.memory -= cost;
-    }
-
-    /// What has not come back takes room in the window as well. Who has no room, or was not asked for all filters, has
-    /// no window.
-    pub(super) fn fit_window(&mut self, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
-        let closed = uplink.pause.is_on() || uplink.hold.is_on() || !uplink.filters.are_asked();
-        let window = if closed { 0 } else { usize::from(uplink.window) };
-        let left = match window.saturating_sub(uplink.unreturned.len()) as u16 {
-            _ if uplink.suspicion.is_careful() && !closed => 1,
-            left => left,
-        };
-        if let Some(session) = self.desk.sessions.get_mut(uplink.session.0) {
-            session.receive_maximum = left;
-        }
-    }
-
-    /// A broker can be given messages again: what has waited goes first.
-    pub(super) fn open_window(&mut self, now: Now, key: UplinkKey) {
-        self.fit_window(key);
-        let session = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session);
-        if let Some(session) = session {
-            self.desk.refill(now.monotonic, &mut self.layouts, session);
-        }
-    }
-
     /// Messages that should have come back by now are sent again; those that nobody wants any more are settled.
     pub(super) fn check_unreturned(&mut self, now: Now, key: UplinkKey) {
-        let Some(timeout) = self.desk.uplinks.settings().map(|settings| settings.return_timeout_ms) else { return };
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let Some(timeout) = self.uplinks.brokers.config.settings().map(|settings| settings.return_timeout_ms) else {
+            return;
+        };
+        let Some(uplink) = self.uplinks.brokers.all.get(&key) else { return };
         let late = |(_, waiting): &(&MessageId, &Unreturned)| waiting.since.plus(timeout) <= now.monotonic;
         let late: Vec<MessageId> = uplink.unreturned.iter().filter(late).map(|(id, _)| *id).collect();
         for id in late {
@@ -220,56 +164,30 @@ impl Engine {
 
     /// One acknowledged message is dealt anew, if somebody still wants it.
     pub(super) fn send_again(&mut self, now: Now, key: UplinkKey, id: &MessageId) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         let session = uplink.session;
         let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
-        self.forget_unreturned(&in_flight);
+        self.uplinks.settlement.forget_unreturned(&mut self.desk, &in_flight);
         let message = in_flight.delivery.as_ref().map(|delivery| delivery.message.clone());
         let wanted = message.as_ref().is_some_and(|message| self.is_wanted_here(message));
         let expired = message.as_ref().is_some_and(|message| message.expires_at <= now.monotonic);
         match message {
-            Some(message) if wanted && !expired && self.desk.uplinks.resends.is_enough(id) => {
-                self.note_kept_back(key, message.topic());
-                self.desk.uplinks.resends.forget(id);
+            Some(message) if wanted && !expired && self.uplinks.settlement.resends.is_enough(id) => {
+                self.uplinks.brokers.note_kept_back(key, message.topic());
+                self.uplinks.settlement.resends.forget(id);
                 self.deliver_here(now, key, &message);
             }
-            Some(message) if wanted => self.deal_one_anew(now, key, &message, Whereto::Elsewhere),
-            _ => self.desk.uplinks.resends.forget(id),
+            Some(message) if wanted => dealing!(self).deal_one_anew(now, key, &message, Whereto::Elsewhere),
+            _ => self.uplinks.settlement.resends.forget(id),
         }
-        self.forget_settled(session, &in_flight);
-        self.fit_window(key);
-    }
-
-    /// Deals a message anew that a broker was sent.
-    fn deal_one_anew(&mut self, now: Now, key: UplinkKey, message: &MessageRef, whereto: Whereto) {
-        self.deal_anew(now, key, &message.publication(), whereto);
-        self.put_in_its_place(message);
-    }
-
-    /// Deals a broker's message anew; to the same broker, where it is not to stay there, only if there is no other.
-    fn deal_anew(&mut self, now: Now, key: UplinkKey, publication: &Publication<'_>, whereto: Whereto) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        uplink.counters.resent += 1;
-        let session = uplink.session;
-        if publication.expires_at <= now.monotonic {
-            self.desk.discard_publication(Reason::MessageExpired, &mut publication.clone());
-            return;
-        }
-        let not_to = match whereto {
-            Whereto::Elsewhere => (self.place.shard, session.0),
-            Whereto::Anywhere => NOBODY,
-        };
-        let source = crate::publish::dispatch::Source {
-            hops: 1,
-            ..crate::publish::dispatch::Source::inside(self.place.shard, now)
-        };
-        self.deal_again(now, super::life::group(), &mut publication.clone(), &source, not_to);
+        self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
+        self.uplinks.brokers.fit_window(&mut self.desk, key);
     }
 
     /// A broker has forgotten the orchestrator, and with that what it had taken over and what it was about to hand
     /// over. Everything is dealt anew, in its order; mostly the same broker gets it.
     pub(super) fn start_anew(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let Some(uplink) = self.uplinks.brokers.all.get(&key) else { return };
         let session = uplink.session;
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
         let (stored, flow) = (session.stored, session.flow_mut());
@@ -287,7 +205,7 @@ impl Engine {
     /// Takes everything from a broker that is away or leaves: others get it.
     pub(super) fn reassign(&mut self, now: Now, key: UplinkKey) {
         self.take_back(now, key, Whereto::Elsewhere);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         let wait = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
         let wait = wait.map_or(0, |flow| flow.inflight.len() as u64).saturating_sub(uplink.released);
         if wait > 0 {
@@ -299,28 +217,28 @@ impl Engine {
     /// Takes back what a broker acknowledged and has not brought back, what it did not acknowledge, and what waits for
     /// it, in the order in which it entered, and deals it anew.
     fn take_back(&mut self, now: Now, key: UplinkKey, whereto: Whereto) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         // It is the version in which it was given what it has, whichever is tried next.
         let (session, brings_back) = (uplink.session, uplink.accepted.unwrap_or(uplink.version).is_v5());
         let mut sent: Vec<InFlight> = Vec::new();
         for (_, Unreturned { in_flight, .. }) in std::mem::take(&mut uplink.unreturned) {
-            self.forget_unreturned(&in_flight);
+            self.uplinks.settlement.forget_unreturned(&mut self.desk, &in_flight);
             sent.push(in_flight);
         }
-        self.fit_window(key);
+        self.uplinks.brokers.fit_window(&mut self.desk, key);
         let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else {
             return;
         };
         flow.to_resend = 0;
         let under_way: Vec<_> = flow.inflight.drain().collect();
         // Before anything is dealt anew, which it may get itself.
-        let queue = self.take_queue(session);
+        let queue = take_queue(&mut self.desk.sessions, session);
         let mut released = 0;
         for entry in under_way {
             let exactly_once = entry.state != State::AwaitPubAck && whereto == Whereto::Elsewhere;
             if exactly_once && !brings_back {
                 // Without an id nobody could tell that it came twice: it waits until its broker is back.
-                self.keep_in_flight(session, entry);
+                keep_in_flight(&mut self.desk.sessions, session, entry);
                 continue;
             }
             let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
@@ -330,30 +248,49 @@ impl Engine {
             self.desk.memory -= cost;
             if exactly_once {
                 // The broker may hold the packet id, and would take the next message under it for a repetition.
-                sent.push(self.leave_to_release(session, entry));
+                sent.push(leave_to_release(&mut self.desk.sessions, &mut self.desk.journal, session, entry));
                 released += 1;
                 continue;
             }
             sent.push(entry.item);
         }
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+        if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
             uplink.released = released;
         }
         sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(entered));
         for in_flight in sent {
-            self.reassign_one(now, key, session, &in_flight, whereto);
+            dealing!(self).reassign_one(now, key, session, &in_flight, whereto);
         }
-        self.deal_queue(now, key, queue, whereto);
+        dealing!(self).deal_queue(now, key, queue, whereto);
         self.check_gate(now);
     }
+}
 
-    /// Takes what waits for a broker; [`Engine::deal_queue`] has to get what is not put back.
-    pub(super) fn take_queue(&mut self, session: SessionKey) -> SessionQueue {
-        let flow = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
-        flow.map_or_else(SessionQueue::default, |flow| {
-            flow.queue_bytes = 0;
-            std::mem::take(&mut flow.queue)
-        })
+impl Dealing<'_> {
+    /// Deals a message anew that a broker was sent.
+    fn deal_one_anew(&mut self, now: Now, key: UplinkKey, message: &MessageRef, whereto: Whereto) {
+        self.deal_anew(now, key, &message.publication(), whereto);
+        self.uplinks.brokers.put_in_its_place(self.desk, message);
+    }
+
+    /// Deals a broker's message anew; to the same broker, where it is not to stay there, only if there is no other.
+    fn deal_anew(&mut self, now: Now, key: UplinkKey, publication: &Publication<'_>, whereto: Whereto) {
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+        uplink.counters.resent += 1;
+        let session = uplink.session;
+        if publication.expires_at <= now.monotonic {
+            self.desk.discard_publication(Reason::MessageExpired, &mut publication.clone());
+            return;
+        }
+        let not_to = match whereto {
+            Whereto::Elsewhere => (self.links.place.shard, session.0),
+            Whereto::Anywhere => NOBODY,
+        };
+        let source = crate::publish::dispatch::Source {
+            hops: 1,
+            ..crate::publish::dispatch::Source::inside(self.links.place.shard, now)
+        };
+        self.deal_again(now, super::life::group(), &mut publication.clone(), &source, not_to);
     }
 
     /// Deals anew what has waited for a broker, in its order.
@@ -364,7 +301,7 @@ impl Engine {
         queue: impl IntoIterator<Item = Delivery>,
         whereto: Whereto,
     ) {
-        let Some(session) = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session) else { return };
+        let Some(session) = self.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else { return };
         for delivery in queue {
             self.desk.forget_queued(delivery.cost());
             let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
@@ -377,29 +314,154 @@ impl Engine {
         if let Some(delivery) = &in_flight.delivery {
             self.deal_one_anew(now, key, &delivery.message, whereto);
         }
-        self.forget_settled(session, in_flight);
+        self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, in_flight);
+    }
+}
+
+impl Settlement {
+    fn keep_unreturned(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        layouts: &mut Layouts,
+        brokers: &mut Brokers,
+        (key, id): (UplinkKey, MessageId),
+        in_flight: InFlight,
+    ) {
+        let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
+        let Some(uplink) = brokers.all.get_mut(&key) else { return };
+        let session = uplink.session;
+        let before = uplink.unreturned.insert(id, Unreturned { in_flight, since: now.monotonic });
+        self.unreturned_bytes += cost;
+        desk.memory += cost;
+        if let Some(Unreturned { in_flight, .. }) = before {
+            // It was dealt to the same broker again, as after a restart: one of them is enough.
+            self.forget_unreturned(desk, &in_flight);
+            brokers.forget_settled(desk, layouts, session, &in_flight);
+        }
+        brokers.fit_window(desk, key);
     }
 
-    /// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody
-    /// else.
-    pub(super) fn leave_to_release(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) -> InFlight {
-        let mut numbers = entry.item.numbers;
-        let id = entry.id();
-        let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
-        if let Some(stored) = stored.filter(|_| numbers.entry != 0 && entry.item.delivery.is_some()) {
-            let flow = self.desk.sessions.get_mut(session.0).map(crate::session::Session::flow_mut);
-            let order = flow.map_or(0, crate::session::Flow::number);
-            numbers.separate = true;
-            self.desk.journal.put_to_release(stored, numbers.entry, id, order);
+    /// The store need not keep it any longer, as soon as all shards have what has come.
+    fn forget_come(
+        &mut self,
+        desk: &mut Desk,
+        layouts: &mut Layouts,
+        brokers: &mut Brokers,
+        session: SessionKey,
+        id: &MessageId,
+        in_flight: &InFlight,
+    ) {
+        if self.confirming.holds(id, session, in_flight) {
+            brokers.note_no_longer_under_way(desk, layouts, in_flight);
+        } else {
+            brokers.forget_settled(desk, layouts, session, in_flight);
         }
-        let (kept, in_flight) = entry.release(InFlight { delivery: None, numbers });
-        self.keep_in_flight(session, kept);
-        InFlight { delivery: in_flight.delivery, numbers: Numbers::default() }
     }
 
-    fn keep_in_flight(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) {
-        if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
-            flow.inflight.push_entry(entry);
+    /// A message of this process has come back, from whichever broker.
+    pub(super) fn note_returned(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        layouts: &mut Layouts,
+        brokers: &mut Brokers,
+        id: &MessageId,
+    ) {
+        self.resends.forget(id);
+        // More than one may wait for it, where it was dealt again.
+        while let Some((key, uplink)) = brokers.all.iter_mut().find(|(_, uplink)| uplink.unreturned.contains_key(id)) {
+            let (key, session) = (*key, uplink.session);
+            let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
+            uplink.counters.returned += 1;
+            self.forget_unreturned(desk, &in_flight);
+            self.forget_come(desk, layouts, brokers, session, id, &in_flight);
+            brokers.fit_window(desk, key);
+            desk.refill(now.monotonic, layouts, session);
         }
     }
+
+    fn forget_unreturned(&mut self, desk: &mut Desk, in_flight: &InFlight) {
+        let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
+        self.unreturned_bytes -= cost;
+        desk.memory -= cost;
+    }
+}
+
+impl Brokers {
+    /// The store need not keep it any longer.
+    pub(super) fn forget_settled(
+        &mut self,
+        desk: &mut Desk,
+        layouts: &mut Layouts,
+        session: SessionKey,
+        in_flight: &InFlight,
+    ) {
+        self.note_no_longer_under_way(desk, layouts, in_flight);
+        let stored = desk.sessions.get(session.0).and_then(|session| session.stored);
+        if let Some(stored) = stored {
+            desk.journal.delete_entry(stored, in_flight.numbers);
+        }
+    }
+
+    /// What has not come back takes room in the window as well. Who has no room, or was not asked for all filters, has
+    /// no window.
+    pub(super) fn fit_window(&mut self, desk: &mut Desk, key: UplinkKey) {
+        let Some(uplink) = self.all.get(&key) else { return };
+        let closed = uplink.pause.is_on() || uplink.hold.is_on() || !uplink.filters.are_asked();
+        let window = if closed { 0 } else { usize::from(uplink.window) };
+        let left = match window.saturating_sub(uplink.unreturned.len()) as u16 {
+            _ if uplink.suspicion.is_careful() && !closed => 1,
+            left => left,
+        };
+        if let Some(session) = desk.sessions.get_mut(uplink.session.0) {
+            session.receive_maximum = left;
+        }
+    }
+
+    /// A broker can be given messages again: what has waited goes first.
+    pub(super) fn open_window(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+        self.fit_window(desk, key);
+        let session = self.all.get(&key).map(|uplink| uplink.session);
+        if let Some(session) = session {
+            desk.refill(now.monotonic, layouts, session);
+        }
+    }
+}
+
+/// Takes what waits for a broker; [`Engine::deal_queue`] has to get what is not put back.
+pub(super) fn take_queue(sessions: &mut Sessions, session: SessionKey) -> SessionQueue {
+    let flow = sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
+    flow.map_or_else(SessionQueue::default, |flow| {
+        flow.queue_bytes = 0;
+        std::mem::take(&mut flow.queue)
+    })
+}
+
+fn keep_in_flight(sessions: &mut Sessions, session: SessionKey, entry: InflightEntry<InFlight>) {
+    if let Some(flow) = sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+        flow.inflight.push_entry(entry);
+    }
+}
+
+/// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody
+/// else.
+pub(super) fn leave_to_release(
+    sessions: &mut Sessions,
+    journal: &mut Journal,
+    session: SessionKey,
+    entry: InflightEntry<InFlight>,
+) -> InFlight {
+    let mut numbers = entry.item.numbers;
+    let id = entry.id();
+    let stored = sessions.get(session.0).and_then(|session| session.stored);
+    if let Some(stored) = stored.filter(|_| numbers.entry != 0 && entry.item.delivery.is_some()) {
+        let flow = sessions.get_mut(session.0).map(crate::session::Session::flow_mut);
+        let order = flow.map_or(0, crate::session::Flow::number);
+        numbers.separate = true;
+        journal.put_to_release(stored, numbers.entry, id, order);
+    }
+    let (kept, in_flight) = entry.release(InFlight { delivery: None, numbers });
+    keep_in_flight(sessions, session, kept);
+    InFlight { delivery: in_flight.delivery, numbers: Numbers::default() }
 }

@@ -7,9 +7,11 @@
 use super::copies::RECEIVE_MAXIMUM;
 use super::id::MessageId;
 use super::{Stage, Uplink, UplinkKey};
+use crate::desk::Desk;
 use crate::engine::Engine;
 use crate::ids::ConnectionKey;
 use crate::now::Now;
+use crate::orchestrator::uplink::Brokers;
 
 /// So many messages within one round trip may mean that the broker has held more of them back.
 const BUSY: u64 = RECEIVE_MAXIMUM as u64 / 2;
@@ -41,14 +43,15 @@ impl Engine {
     pub fn begin_settling(&mut self, now: Now) -> Settling {
         self.desk.journal.now = now;
         let open: Vec<UplinkKey> = self
-            .desk
             .uplinks
+            .brokers
             .all
             .iter()
             .filter(|(_, uplink)| uplink.stage == Stage::Open)
             .map(|(key, _)| *key)
             .collect();
-        let awaited = open.into_iter().filter_map(|key| self.await_uplink(now, key)).collect();
+        let awaited =
+            open.into_iter().filter_map(|key| self.uplinks.brokers.await_uplink(now, &mut self.desk, key)).collect();
         self.after_frame(now);
         Settling { awaited }
     }
@@ -57,14 +60,19 @@ impl Engine {
     pub fn settle(&mut self, now: Now, settling: &mut Settling) -> bool {
         self.desk.journal.now = now;
         let awaited = std::mem::take(&mut settling.awaited);
-        settling.awaited = awaited.into_iter().filter_map(|awaited| self.still_awaited(now, awaited)).collect();
+        settling.awaited = awaited
+            .into_iter()
+            .filter_map(|awaited| self.uplinks.brokers.still_awaited(now, &mut self.desk, awaited))
+            .collect();
         self.after_frame(now);
         settling.awaited.is_empty()
     }
+}
 
+impl Brokers {
     /// What an uplink has to say from now on; `None` when it is away.
-    fn await_uplink(&mut self, now: Now, key: UplinkKey) -> Option<Awaited> {
-        let uplink = self.desk.uplinks.all.get_mut(&key)?;
+    fn await_uplink(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) -> Option<Awaited> {
+        let uplink = self.all.get_mut(&key)?;
         let connection = uplink.connection?;
         uplink.probe.next = now.monotonic;
         // One answer may be under way to a PINGREQ that was sent before.
@@ -72,16 +80,16 @@ impl Engine {
         let (received, session, acknowledged) =
             (uplink.counters.received, uplink.session, uplink.counters.acknowledged);
         let released = uplink.released;
-        let (_, in_flight) = self.desk.owed_by(session);
+        let (_, in_flight) = desk.sessions.owed_by(session);
         let sent = acknowledged + in_flight.saturating_sub(released);
-        self.set_uplink_timer(key);
+        self.set_uplink_timer(desk, key);
         Some(Awaited { key, connection, answers_wanted, received, sent, unreturned: None })
     }
 
-    fn still_awaited(&mut self, now: Now, mut awaited: Awaited) -> Option<Awaited> {
+    fn still_awaited(&mut self, now: Now, desk: &mut Desk, mut awaited: Awaited) -> Option<Awaited> {
         // One that was taken out gives nothing any more.
-        let uplink = self.desk.uplinks.all.get(&awaited.key)?;
-        let (_, in_flight) = self.desk.owed_by(uplink.session);
+        let uplink = self.all.get(&awaited.key)?;
+        let (_, in_flight) = desk.sessions.owed_by(uplink.session);
         let reconnected = uplink.connection.is_some_and(|connection| connection != awaited.connection);
         if uplink.stage != Stage::Open {
             return Some(awaited);
@@ -89,7 +97,7 @@ impl Engine {
         if reconnected
             || (has_answered(uplink, &awaited) && uplink.counters.received.saturating_sub(awaited.received) >= BUSY)
         {
-            return self.await_uplink(now, awaited.key);
+            return self.await_uplink(now, desk, awaited.key);
         }
         // What a broker has refused is neither acknowledged nor in flight.
         let acknowledged = uplink.counters.acknowledged >= awaited.sent || in_flight == 0;

@@ -7,6 +7,9 @@
 //! one that is under way alone when the broker closes the connection is blamed, and set aside when that has happened
 //! often enough.
 
+use crate::desk::Desk;
+use crate::orchestrator::uplink::Brokers;
+use crate::publish::layouts::Layouts;
 use std::collections::BTreeMap;
 
 use tidegate_mqtt::ReasonCode;
@@ -128,74 +131,9 @@ impl Uplink {
 }
 
 impl Engine {
-    /// A connection begins: what was under way goes alone, where the broker has closed connections again and again.
-    pub(super) fn begin_with_care(&mut self, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        let flow = self.desk.sessions.get_mut(uplink.session.0).and_then(|session| session.flow.as_mut());
-        let suspicion = &mut uplink.suspicion;
-        suspicion.outlived_at = 0;
-        suspicion.careful = 0;
-        if let Some(flow) = flow {
-            if suspicion.closed >= CLOSED_BEFORE_CARE {
-                // Of a broker that has forgotten them they were dealt anew, and wait.
-                suspicion.careful = suspicion.under_way;
-            }
-            flow.one_at_a_time = suspicion.is_careful();
-        }
-    }
-
-    /// A PINGREQ goes out: its answer tells nothing of a message that is sent behind it.
-    pub(super) fn note_probe_sent(&mut self, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key).filter(|uplink| uplink.suspicion.is_careful()) else {
-            return;
-        };
-        let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
-        if flow.is_none_or(|flow| flow.inflight.len() == flow.to_resend) {
-            uplink.suspicion.outlived_at = uplink.probe.answered + 1;
-        }
-    }
-
-    /// What was to go alone has been answered: the broker gets as much as its window takes.
-    pub(super) fn end_care(&mut self, now: Now, key: UplinkKey) {
-        let session = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session);
-        let session = session.and_then(|session| self.desk.sessions.get_mut(session.0));
-        if let Some(flow) = session.and_then(|session| session.flow.as_mut()) {
-            flow.one_at_a_time = false;
-        }
-        self.open_window(now, key);
-    }
-
-    /// A broker holds all filters: when it has done so for long, its troubles are forgotten.
-    pub(super) fn begin_steady_time(&mut self, now: Now, key: UplinkKey) {
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
-            uplink.suspicion.steady_at = now.monotonic.plus(STEADY_AFTER_MS);
-        }
-    }
-
-    /// A broker may have served for long.
-    pub(super) fn check_steady(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        if uplink.suspicion.steady_at > now.monotonic {
-            return;
-        }
-        uplink.suspicion.steady_at = Millis::NEVER;
-        uplink.suspicion.closed = 0;
-        uplink.suspicion.lost = 0;
-        let careful = std::mem::take(&mut uplink.suspicion.careful) > 0;
-        uplink.suspicion.told = false;
-        uplink.backoff_ms = 0;
-        if uplink.filters.refuses_nothing() {
-            uplink.last_error.clear();
-        }
-        self.tell_serving(key);
-        if careful {
-            self.end_care(now, key);
-        }
-    }
-
     /// The connection of a broker that was there has ended; `closed` where the broker has closed it, or the network.
     pub(super) fn suspect(&mut self, now: Now, key: UplinkKey, closed: bool) {
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         let suspicion = &mut uplink.suspicion;
         suspicion.steady_at = Millis::NEVER;
         suspicion.lost = suspicion.lost.saturating_add(1);
@@ -211,7 +149,7 @@ impl Engine {
         }
         let session = uplink.session;
         let Some(id) = flow.and_then(|flow| alone_under_way(flow)) else { return };
-        if self.desk.uplinks.blames.is_enough(&id) {
+        if self.uplinks.settlement.blames.is_enough(&id) {
             self.set_aside(now, key, session, &id);
         }
     }
@@ -231,13 +169,17 @@ impl Engine {
         self.desk.memory -= cost;
         let exactly_once = entry.state == State::AwaitPubRec;
         // The broker may hold the packet id of an exactly-once message.
-        let in_flight = if exactly_once { self.leave_to_release(session, entry) } else { entry.item };
+        let in_flight = if exactly_once {
+            super::settle::leave_to_release(&mut self.desk.sessions, &mut self.desk.journal, session, entry)
+        } else {
+            entry.item
+        };
         if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
             for entry in entries {
                 flow.inflight.push_entry(entry);
             }
         }
-        if let (Some(uplink), Some(delivery)) = (self.desk.uplinks.all.get_mut(&key), &in_flight.delivery) {
+        if let (Some(uplink), Some(delivery)) = (self.uplinks.brokers.all.get_mut(&key), &in_flight.delivery) {
             uplink.released += u64::from(exactly_once);
             uplink.counters.set_aside += 1;
             uplink.suspicion.told = true;
@@ -249,10 +191,76 @@ impl Engine {
             );
             self.desk.discard_for(Reason::ClosesConnections, session, &delivery.message);
         }
-        self.desk.uplinks.resends.forget(id);
-        self.desk.uplinks.blames.forget(id);
-        self.forget_settled(session, &in_flight);
+        self.uplinks.settlement.resends.forget(id);
+        self.uplinks.settlement.blames.forget(id);
+        self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
         self.check_gate(now);
+    }
+}
+
+impl Brokers {
+    /// What was to go alone has been answered: the broker gets as much as its window takes.
+    pub(super) fn end_care(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+        let session = self.all.get(&key).map(|uplink| uplink.session);
+        let session = session.and_then(|session| desk.sessions.get_mut(session.0));
+        if let Some(flow) = session.and_then(|session| session.flow.as_mut()) {
+            flow.one_at_a_time = false;
+        }
+        self.open_window(now, desk, layouts, key);
+    }
+
+    /// A broker may have served for long.
+    pub(super) fn check_steady(&mut self, now: Now, desk: &mut Desk, layouts: &mut Layouts, key: UplinkKey) {
+        let Some(uplink) = self.all.get_mut(&key) else { return };
+        if uplink.suspicion.steady_at > now.monotonic {
+            return;
+        }
+        uplink.suspicion.steady_at = Millis::NEVER;
+        uplink.suspicion.closed = 0;
+        uplink.suspicion.lost = 0;
+        let careful = std::mem::take(&mut uplink.suspicion.careful) > 0;
+        uplink.suspicion.told = false;
+        uplink.backoff_ms = 0;
+        if uplink.filters.refuses_nothing() {
+            uplink.last_error.clear();
+        }
+        self.tell_serving(desk, key);
+        if careful {
+            self.end_care(now, desk, layouts, key);
+        }
+    }
+}
+
+impl Uplink {
+    /// A connection begins: what was under way goes alone, where the broker has closed connections again and again.
+    pub(super) fn begin_with_care(&mut self, desk: &mut Desk) {
+        let flow = desk.sessions.get_mut(self.session.0).and_then(|session| session.flow.as_mut());
+        let suspicion = &mut self.suspicion;
+        suspicion.outlived_at = 0;
+        suspicion.careful = 0;
+        if let Some(flow) = flow {
+            if suspicion.closed >= CLOSED_BEFORE_CARE {
+                // Of a broker that has forgotten them they were dealt anew, and wait.
+                suspicion.careful = suspicion.under_way;
+            }
+            flow.one_at_a_time = suspicion.is_careful();
+        }
+    }
+
+    /// A PINGREQ goes out: its answer tells nothing of a message that is sent behind it.
+    pub(super) fn note_probe_sent(&mut self, desk: &Desk) {
+        if !self.suspicion.is_careful() {
+            return;
+        }
+        let flow = desk.sessions.get(self.session.0).and_then(|session| session.flow.as_ref());
+        if flow.is_none_or(|flow| flow.inflight.len() == flow.to_resend) {
+            self.suspicion.outlived_at = self.probe.answered + 1;
+        }
+    }
+
+    /// A broker holds all filters: when it has done so for long, its troubles are forgotten.
+    pub(super) fn begin_steady_time(&mut self, now: Now) {
+        self.suspicion.steady_at = now.monotonic.plus(STEADY_AFTER_MS);
     }
 }
 

@@ -4,9 +4,17 @@
 //! fetch waits until somebody does.
 
 use super::{FetchState, Fetches};
-use crate::engine::Engine;
+use crate::cluster::roster::Roster;
 use crate::ids::{Partitions, ShardId, partition_of};
 use crate::publish::is_own_topic;
+
+/// The partitions of which values are fetched at first, and those that are left for the end. A filter without wildcards
+/// leaves none: it waits for the home of its topic.
+pub(super) fn wanted_at_first(roster: &Roster, filter: &str) -> (Partitions, Partitions) {
+    let of_all = is_own_topic(filter) || !filter.contains(['+', '#']);
+    let missed = if of_all { Partitions::NONE } else { roster.missed_partitions() };
+    (Partitions::ALL.without(missed), missed)
+}
 
 impl Fetches {
     /// Another roster is in force: those that have waited for one look again.
@@ -18,27 +26,11 @@ impl Fetches {
     }
 }
 
-impl Engine {
-    /// Partitions that nobody serves for now.
-    pub(super) fn missed_partitions(&self) -> Partitions {
-        if !self.roster.misses_any() {
-            return Partitions::NONE;
-        }
-        Partitions::that(|partition| self.roster.misses(partition))
-    }
-
-    /// The partitions of which values are fetched at first, and those that are left for the end. A filter without
-    /// wildcards leaves none: it waits for the home of its topic.
-    pub(super) fn wanted_at_first(&self, filter: &str) -> (Partitions, Partitions) {
-        let of_all = is_own_topic(filter) || !filter.contains(['+', '#']);
-        let missed = if of_all { Partitions::NONE } else { self.missed_partitions() };
-        (Partitions::ALL.without(missed), missed)
-    }
-
+impl Fetches {
     /// Whether all that a fetch has yet to ask for is in partitions that nobody serves.
-    pub(super) fn waits_for_dead(&mut self, id: u32) -> bool {
-        let missed = self.missed_partitions();
-        let Some(fetch) = self.fetches.by_id.get_mut(&id).filter(|fetch| !is_own_topic(&fetch.filter)) else {
+    pub(super) fn waits_for_dead(&mut self, roster: &Roster, id: u32) -> bool {
+        let missed = roster.missed_partitions();
+        let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| !is_own_topic(&fetch.filter)) else {
             return false;
         };
         let waits = if fetch.is_of_one_topic() {
@@ -54,9 +46,8 @@ impl Engine {
 
     /// A shard that a fetch has yet to ask, or that has not told all, is gone. What was at home there is asked for where
     /// it is at home next.
-    pub(super) fn want_again_of(&mut self, id: u32, gone: ShardId) {
-        let roster = &self.roster;
-        let Some(fetch) = self.fetches.by_id.get_mut(&id).filter(|fetch| !fetch.is_of_one_topic()) else { return };
+    pub(super) fn want_again_of(&mut self, roster: &Roster, id: u32, gone: ShardId) {
+        let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| !fetch.is_of_one_topic()) else { return };
         let its = Partitions::that(|partition| fetch.wanted.has(partition) && roster.home_of(partition) == gone);
         if !is_own_topic(&fetch.filter) {
             fetch.again = fetch.again.with(its);

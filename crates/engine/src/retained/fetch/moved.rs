@@ -7,7 +7,7 @@
 
 use super::{Fetch, FetchState, Fetches};
 use crate::cluster::roster::Roster;
-use crate::engine::Engine;
+use crate::cluster::transfer::Transfers;
 use crate::ids::{PartitionId, Partitions, ShardId, partition_of};
 use crate::message::Publication;
 use crate::publish::is_own_topic;
@@ -50,14 +50,14 @@ impl Fetches {
     }
 }
 
-impl Engine {
+impl Fetches {
     /// Whether a fetch can ask nobody for now, since it is not known which of two homes has what it may want.
-    pub(super) fn waits_for_moves(&mut self, id: u32) -> bool {
-        if !self.desk.transfers.have_cuts() {
+    pub(super) fn waits_for_moves(&mut self, roster: &Roster, transfers: &Transfers, id: u32) -> bool {
+        if !transfers.have_cuts() {
             return false;
         }
-        let unsettled = self.desk.transfers.unsettled(&self.roster);
-        let Some(fetch) = self.fetches.by_id.get_mut(&id).filter(|fetch| !is_own_topic(&fetch.filter)) else {
+        let unsettled = transfers.unsettled(roster);
+        let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| !is_own_topic(&fetch.filter)) else {
             return false;
         };
         let waits = if fetch.is_of_one_topic() {
@@ -72,45 +72,58 @@ impl Engine {
     }
 
     /// The shard that a fetch asks next; none when it has asked all.
-    pub(super) fn next_to_ask(&mut self, id: u32) -> Option<ShardId> {
-        let missed = self.missed_partitions();
-        let fetch = self.fetches.by_id.get_mut(&id)?;
+    pub(super) fn next_to_ask(&mut self, roster: &Roster, id: u32) -> Option<ShardId> {
+        let missed = roster.missed_partitions();
+        let fetch = self.by_id.get_mut(&id)?;
         if fetch.is_of_one_topic() {
             // The topic may have another home by now.
-            let home = self.roster.home_of_topic(fetch.tenant, &fetch.filter);
+            let home = roster.home_of_topic(fetch.tenant, &fetch.filter);
             fetch.shards = vec![home];
         } else if fetch.shards.is_empty() && !fetch.again.is_empty() {
             fetch.wanted = fetch.again.without(missed);
             fetch.again = fetch.again.among(missed);
-            fetch.shards = fetch.wanted.iter().map(|partition| self.roster.home_of(partition)).collect();
+            fetch.shards = fetch.wanted.iter().map(|partition| roster.home_of(partition)).collect();
             fetch.shards.sort_unstable();
             fetch.shards.dedup();
         }
         fetch.shards.last().copied()
     }
 
+    /// A table has come. `unsettled` are the partitions of which it was not known before which of two homes they have.
+    pub(crate) fn follow_moved(
+        &mut self,
+        roster: &Roster,
+        transfers: &mut Transfers,
+        old: &Roster,
+        unsettled: Partitions,
+    ) {
+        transfers.forget_returned(roster);
+        for partition in unsettled.without(transfers.unsettled(roster)).iter() {
+            let (before, home) = (old.home_of(partition), roster.home_of(partition));
+            if before != home && !old.stands_in(partition) {
+                transfers.note_moved(partition, before);
+                self.follow(partition, before, home);
+            }
+        }
+        self.wake_moved();
+        self.wake_absent();
+    }
+}
+
+impl Transfers {
     /// Whether a value is not taken from the shard that has told it: its home tells it, or has.
-    pub(super) fn is_told_elsewhere(&self, fetch: &Fetch, from: ShardId, publication: &Publication<'_>) -> bool {
-        if self.roster.has_no_peers() || is_own_topic(publication.topic) {
+    pub(super) fn is_value_told_elsewhere(
+        &self,
+        roster: &Roster,
+        fetch: &Fetch,
+        from: ShardId,
+        publication: &Publication<'_>,
+    ) -> bool {
+        if roster.has_no_peers() || is_own_topic(publication.topic) {
             return false;
         }
         let partition = partition_of(publication.tenant, publication.topic);
-        let is_stray = self.roster.home_of(partition) != from;
-        is_stray || !fetch.wanted.has(partition) || self.desk.transfers.has_moved_from(partition, from)
-    }
-
-    /// A table has come. `unsettled` are the partitions of which it was not known before which of two homes they have.
-    pub(crate) fn follow_moved(&mut self, old: &Roster, unsettled: Partitions) {
-        let transfers = &mut self.desk.transfers;
-        transfers.forget_returned(&self.roster);
-        for partition in unsettled.without(transfers.unsettled(&self.roster)).iter() {
-            let (before, home) = (old.home_of(partition), self.roster.home_of(partition));
-            if before != home && !old.stands_in(partition) {
-                transfers.note_moved(partition, before);
-                self.fetches.follow(partition, before, home);
-            }
-        }
-        self.fetches.wake_moved();
-        self.fetches.wake_absent();
+        let is_stray = roster.home_of(partition) != from;
+        is_stray || !fetch.wanted.has(partition) || self.has_moved_from(partition, from)
     }
 }

@@ -91,7 +91,11 @@ impl Net {
         self.nodes = Nodes::one(shards);
         let place = |shard| Place { shard: ShardId(shard), shards };
         let seed = |shard| 7 + u64::from(shard) + crashes * 1000;
-        let engine = |shard| Engine::new(Arc::clone(&self.settings), place(shard), seed(shard), now);
+        let engine = |shard| {
+            let mut engine = Engine::new(Arc::clone(&self.settings), place(shard), seed(shard), now);
+            super::events::open_windows(&mut engine, now);
+            engine
+        };
         self.engines = (0..shards).map(engine).collect();
         self.by_key = vec![BTreeMap::new(); count];
         self.inboxes = (0..count).map(|_| VecDeque::new()).collect();

@@ -1,9 +1,16 @@
 //! What engines ask for.
 
-use tidegate_engine::{AuthRequest, ConnectionKey, Engine, Event, Now, Verdict};
+use tidegate_engine::{AuthRequest, ConnectionKey, Engine, Event, Now, ObserverId, ObserverWindow, Verdict};
 
 use super::Net;
 use super::socket::Stand;
+
+/// Opens the windows of the observers that the settings ask for, as services do.
+pub(crate) fn open_windows(engine: &mut Engine, now: Now) {
+    for id in [ObserverId::APPLICATIONS, ObserverId::REPORTS] {
+        engine.set_observer_window(now, id, ObserverWindow { messages: 1_000, bytes: 1_000_000 });
+    }
+}
 
 /// A CONNECT that waits for its verdict.
 #[derive(Debug)]
@@ -66,9 +73,10 @@ impl Net {
             Event::Relay { key, place } if self.nodes.are_several() => self.relay(shard, key, usize::from(place)),
             Event::Relay { key, place } => self.relaying.push((shard, key, place)),
             Event::Pong { client_id, .. } => self.pongs.push(client_id),
-            Event::Record(message) => self.records.push((shard, *message)),
-            Event::Report(message) => self.reports.push((shard, *message)),
-            Event::Taken { number, taken } => self.taken.push((number, taken)),
+            Event::Observed { observer: ObserverId::APPLICATIONS, message } => self.records.push((shard, *message)),
+            Event::Observed { observer: ObserverId::REPORTS, message } => self.reports.push((shard, *message)),
+            Event::Observed { observer, message } => self.observed.push((shard, observer, *message)),
+            Event::Published { number, outcome, .. } => self.published.push((number, outcome)),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));
                 self.log.push(event);

@@ -274,6 +274,7 @@ impl Net {
             self.broken += self.engines[engine].gauges().sessions_connected;
             let place = self.nodes.place(engine as u16);
             self.engines[engine] = Engine::new(Arc::clone(&self.settings), place, 1000 + self.trace.steps, self.now);
+            super::events::open_windows(&mut self.engines[engine], self.now);
             // A node serves nothing before it has a table.
             let homes = [Home::Nowhere; PARTITIONS as usize];
             let lease_until = Millis::NEVER;

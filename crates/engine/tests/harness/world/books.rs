@@ -1,8 +1,26 @@
 //! What engines have counted, told and asked for.
 
-use tidegate_engine::{ApplicationMessage, Counters, Gauges, LogEvent, Reason};
+use tidegate_engine::{
+    Counters, Gauges, InnerPublication, LogEvent, ObservedMessage, ObserverId, Principal, PrincipalKind, Reason,
+    TenantId,
+};
+use tidegate_mqtt::ReasonCode;
 
 use super::World;
+
+/// A principal of the default tenant that may hold ten messages.
+pub(crate) fn principal(kind: PrincipalKind, name: &str) -> Principal {
+    let (max_held_messages, max_held_bytes) = (10, 100_000);
+    Principal {
+        kind,
+        tenant: TenantId::DEFAULT,
+        name: name.into(),
+        identity: None,
+        max_held_messages,
+        max_held_bytes,
+        unobserved_by: Vec::new(),
+    }
+}
 
 impl World {
     /// All shards' counters, also of processes that have died.
@@ -35,23 +53,38 @@ impl World {
     }
 
     /// Runs, and takes what nodes have said of themselves, each with its shard.
-    pub(crate) fn take_reports(&self) -> Vec<(u16, ApplicationMessage)> {
+    pub(crate) fn take_reports(&self) -> Vec<(u16, ObservedMessage)> {
         self.run();
         let reports = std::mem::take(&mut self.0.borrow_mut().reports);
         reports.into_iter().map(|(shard, message)| (shard as u16, message)).collect()
     }
 
     /// Runs, and takes the messages for applications, each with its shard.
-    pub(crate) fn take_records(&self) -> Vec<(u16, ApplicationMessage)> {
+    pub(crate) fn take_records(&self) -> Vec<(u16, ObservedMessage)> {
         self.run();
         let records = std::mem::take(&mut self.0.borrow_mut().records);
         records.into_iter().map(|(shard, message)| (shard as u16, message)).collect()
     }
 
-    /// Runs, and takes the numbers of what was published and taken.
-    pub(crate) fn take_taken(&self) -> Vec<(u64, bool)> {
+    /// Runs, and takes the messages for observers that tests have added.
+    pub(crate) fn take_observed(&self) -> Vec<(u16, ObserverId, ObservedMessage)> {
         self.run();
-        std::mem::take(&mut self.0.borrow_mut().taken)
+        let observed = std::mem::take(&mut self.0.borrow_mut().observed);
+        observed.into_iter().map(|(shard, id, message)| (shard as u16, id, message)).collect()
+    }
+
+    /// Runs, and takes the answers to what principals have published.
+    pub(crate) fn take_published(&self) -> Vec<(u64, Result<ReasonCode, Reason>)> {
+        self.run();
+        std::mem::take(&mut self.0.borrow_mut().published)
+    }
+
+    /// Publishes at a shard as a part of the broker.
+    pub(crate) fn publish_as_broker(&self, shard: u16, message: &InnerPublication, number: u64) {
+        self.engine(shard, |engine, now| {
+            let id = engine.add_principal(now, principal(PrincipalKind::Broker, "broker"));
+            engine.publish_as(now, id, message.clone(), number);
+        });
     }
 
     /// Takes what was told to the log.

@@ -37,10 +37,8 @@ fn what_waited_for_a_node_comes_by_its_priority_wherever_it_came_from() {
                 payload: "7".into(),
                 expires_at: Millis::NEVER,
             };
-            let taken =
-                world.engine(world.home_of(&record.topic), |engine, now| engine.publish_awaited(now, &record, 1));
-            assert!(taken);
-            world.run();
+            world.publish_as_broker(world.home_of(&record.topic), &record, 1);
+            assert_eq!(world.take_published(), [(1, Ok(ReasonCode::Success))]);
             let back = world.connect(node);
             let got: Vec<String> = back.messages_among_others().iter().map(Delivered::text).collect();
             assert_eq!(got, ["9", "7", "4", "2", "0"]);

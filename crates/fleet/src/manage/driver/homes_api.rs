@@ -1,60 +1,27 @@
 //! Homes in the admin API of orchestrators.
 
-use serde::Deserialize;
-use serde_json::{Value, json};
-use ureq::http::Method;
+use tidegate_admin::ClientError;
+use tidegate_admin::homes::{GetHomes, HomeOf, HomesTable as TableBody, MovePartitions, Place, SetHomes};
 
 use super::orchestrator_api::{OrchestratorApi, OrchestratorError};
 use crate::manage::homes::{HomePlace, HomesTable, HomesView, PARTITIONS};
 use crate::provider::ResourceName;
 
-const PATH: &str = "/api/v1/homes";
-
-#[derive(Deserialize)]
-struct Told {
-    name: String,
-    epoch: u64,
-    places: Vec<Place>,
-    homes: Vec<String>,
-    leaving: Option<Leaving>,
-    arriving: Option<Arriving>,
-}
-
-#[derive(Deserialize)]
-struct Leaving {
-    to: String,
-}
-
-#[derive(Deserialize)]
-struct Arriving {
-    from: String,
-}
-
-#[derive(Deserialize)]
-struct Place {
-    name: String,
-    mqtt: String,
-    relay: String,
-    admin: String,
-}
-
 impl OrchestratorApi {
-    /// What an orchestrator says of homes: nothing, where it is too old, or has another name than the fleet gives it.
+    /// The homes of an orchestrator; `None` where it has none, or another name than the fleet gives it.
     pub(super) fn homes(&self, name: &ResourceName, admin: &str) -> Result<Option<HomesView>, OrchestratorError> {
-        let told = match self.ask(Method::GET, admin, PATH, None) {
-            Ok(told) => told,
-            Err(OrchestratorError::Refused(404 | 409, _)) => return Ok(None),
+        let homes = match self.ask(admin, &GetHomes) {
+            Ok(homes) => homes,
+            Err(OrchestratorError::Client(ClientError::Refused { status: 409, .. })) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let homes: Told =
-            serde_json::from_value(told).map_err(|error| OrchestratorError::Strange(error.to_string()))?;
         if homes.name != name.as_str() {
             return Ok(None);
         }
         let leaving = homes.leaving.as_ref().map(|leaving| leaving.to.as_str());
         let moving =
             leaving.or(homes.arriving.as_ref().map(|arriving| arriving.from.as_str())).map(named).transpose()?;
-        let table = if homes.epoch == 0 { None } else { Some(table(homes)?) };
+        let table = if homes.table.epoch == 0 { None } else { Some(table(homes.table)?) };
         Ok(Some(HomesView { table, moving }))
     }
 
@@ -65,17 +32,21 @@ impl OrchestratorApi {
         if_epoch: u64,
         gone: &[ResourceName],
     ) -> Result<(), OrchestratorError> {
-        let places: Vec<Value> = table
-            .places
-            .iter()
-            .map(|(name, place)| json!({"name": name, "mqtt": place.mqtt, "relay": place.relay, "admin": place.admin}))
-            .collect();
-        // Without a lease: partitions change hands by moves alone, and orchestrators serve while no manager runs.
-        let body = json!({
-            "epoch": table.epoch, "ttl_s": null, "if_epoch": if_epoch, "places": places, "homes": table.homes,
-            "gone": gone,
+        let places = table.places.iter().map(|(name, place)| Place {
+            name: name.to_string(),
+            mqtt: place.mqtt.clone(),
+            relay: place.relay.clone(),
+            admin: place.admin.clone(),
         });
-        self.ask(Method::PUT, admin, PATH, Some(&body)).map(drop)
+        let homes = table.homes.iter().map(|home| HomeOf::Name(home.to_string()));
+        let request = SetHomes {
+            table: TableBody { epoch: table.epoch, places: places.collect(), homes: homes.collect() },
+            // Without a lease: partitions change hands by moves alone, and orchestrators serve while no manager runs.
+            ttl_s: None,
+            if_epoch: Some(if_epoch),
+            gone: gone.iter().map(ToString::to_string).collect(),
+        };
+        self.ask(admin, &request).map(drop)
     }
 
     pub(super) fn move_partitions(
@@ -85,8 +56,13 @@ impl OrchestratorApi {
         partitions: &[u16],
         epoch: u64,
     ) -> Result<(), OrchestratorError> {
-        let body = json!({"partitions": partitions, "to": to, "epoch": epoch});
-        self.ask(Method::POST, admin, "/api/v1/homes/move", Some(&body)).map(drop)
+        let request = MovePartitions {
+            partitions: Some(partitions.to_vec()),
+            to: to.to_string(),
+            epoch: Some(epoch),
+            ..MovePartitions::default()
+        };
+        self.ask(admin, &request).map(drop)
     }
 }
 
@@ -95,7 +71,7 @@ fn named(name: &str) -> Result<ResourceName, OrchestratorError> {
     name.parse().map_err(wrong)
 }
 
-fn table(homes: Told) -> Result<HomesTable, OrchestratorError> {
+fn table(homes: TableBody) -> Result<HomesTable, OrchestratorError> {
     if homes.homes.len() != PARTITIONS {
         let text = format!("its table of homes has {} partitions and not {PARTITIONS}", homes.homes.len());
         return Err(OrchestratorError::Strange(text));
@@ -104,9 +80,15 @@ fn table(homes: Told) -> Result<HomesTable, OrchestratorError> {
         let name = named(&place.name)?;
         Ok((name, HomePlace { mqtt: place.mqtt, relay: place.relay, admin: place.admin }))
     };
+    let home = |home: &HomeOf| match home {
+        HomeOf::Name(name) => named(name),
+        HomeOf::Position(at) => {
+            Err(OrchestratorError::Strange(format!("its table of homes has the number {at} for a name")))
+        }
+    };
     Ok(HomesTable {
         epoch: homes.epoch,
         places: homes.places.into_iter().map(place).collect::<Result<_, OrchestratorError>>()?,
-        homes: homes.homes.iter().map(|name| named(name)).collect::<Result<_, _>>()?,
+        homes: homes.homes.iter().map(home).collect::<Result<_, _>>()?,
     })
 }

@@ -16,6 +16,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tidegate_admin::Request;
+use tidegate_admin::manager::{GetHealth, GetPlan, GetStatus};
 
 /// Time for a whole request, and as much for its answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -60,10 +62,10 @@ impl Shown {
         let page = self.page();
         let json = |value: &Value| Some(("200 OK", "application/json", format!("{value}\n")));
         match path {
-            "/api/v1/status" => json(&page.status),
-            "/api/v1/plan" => json(&page.plan),
+            GetStatus::ROUTE => json(&page.status),
+            GetPlan::ROUTE => json(&page.plan),
             "/metrics" => Some(("200 OK", "text/plain; version=0.0.4; charset=utf-8", page.metrics.clone())),
-            "/healthz" => {
+            GetHealth::ROUTE => {
                 let silent = page.beat.elapsed();
                 if silent <= page.patience {
                     return json(&json!({}));

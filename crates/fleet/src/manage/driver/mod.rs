@@ -24,6 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tidegate_admin::DrainRequest;
 
 use self::clock::Clock;
 use self::local_api::{LocalApi, Shown};
@@ -393,12 +394,12 @@ impl Driver {
             }
             Command::Evict { at, server_reference } => {
                 let settings = self.manager.settings();
-                let body = json!({
-                    "server_reference": server_reference,
-                    "per_second": settings.evict_per_second,
-                    "evict_after_s": settings.evict_after.as_secs(),
-                });
-                self.tell(at, |api, admin| api.evict(admin, &body))
+                let request = DrainRequest {
+                    server_reference: server_reference.clone(),
+                    per_second: settings.evict_per_second,
+                    evict_after_s: settings.evict_after.as_secs(),
+                };
+                self.tell(at, |api, admin| api.evict(admin, &request))
             }
             Command::SetHomes { at, table, if_epoch, gone } => {
                 self.tell(at, |api, admin| api.set_homes(admin, table, *if_epoch, gone))

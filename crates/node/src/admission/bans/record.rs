@@ -1,8 +1,8 @@
 //! A ban as a key and a value, for a store.
 //!
-//! The key is a kind (`4`, `6`, `c`, `u`) and what it names: the prefix length and the address, or the tenant (two
-//! bytes) and the name. The value is its version, the origin, since and until in milliseconds since 1970 (eight bytes
-//! each, most significant first; all ones is without end), and the reason.
+//! The key is a kind (`4`, `6`, `c`, `u`) and the target: the prefix length and the address, or the tenant (two bytes)
+//! and the name. The value is its version, the origin, since and until in milliseconds since 1970 (eight bytes each,
+//! most significant first; all ones is without end), and the reason.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +16,7 @@ const VERSION: u8 = 1;
 /// A record is no ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// The key names nobody.
+    /// The key has no valid target.
     #[error("the key of a stored ban names neither an address nor a client nor a user")]
     Key,
     /// The value is of a version that is not known.

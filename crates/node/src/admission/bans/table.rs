@@ -16,7 +16,7 @@ pub(crate) type OnChange = Box<dyn Fn(&BanChange) + Send + Sync>;
 pub(crate) struct Bans {
     limit: usize,
     by_target: HashMap<BanTarget, Ban>,
-    /// Those that end, in that order.
+    /// Bans with an end, in the order of their ends.
     ends: BTreeSet<(Millis, BanTarget)>,
     /// Prefix lengths of banned networks and how many there are of each, so that an address is looked up once for each.
     prefixes: BTreeMap<u8, usize>,
@@ -34,13 +34,13 @@ impl Bans {
         self.limit = limit;
     }
 
-    /// Who is told of each change from now on.
+    /// Sets the callback for changes from now on.
     pub(crate) fn on_change(&mut self, hook: OnChange) {
         self.on_change = Some(hook);
     }
 
-    /// Adds a ban or replaces the one of the same target. A ban of the broker's own never weakens one that is there.
-    /// When the list is full, the broker's own ban that ends first makes room; where there is none, nothing is added.
+    /// Adds a ban or replaces the one of the same target. An automatic ban never weakens an existing one. When the list
+    /// is full, the automatic ban that ends first is dropped; if there is none, the new ban is refused.
     pub(crate) fn add(&mut self, now: Now, ban: Ban) -> Result<(), BanError> {
         if ban.reason.len() > MAX_BAN_TEXT || ban.target.name().len() > MAX_BAN_TEXT {
             return Err(BanError::TooLong);
@@ -78,7 +78,7 @@ impl Bans {
         Ok(())
     }
 
-    /// Takes a ban in that was kept over a restart, without telling of it. One that has ended meanwhile is deleted.
+    /// Adds a stored ban without calling the hook. One that has ended meanwhile is deleted.
     pub(crate) fn restore(&mut self, now: Now, ban: Ban) -> Result<(), BanError> {
         if ban.until <= now.monotonic {
             self.tell(&BanChange::Delete { key: key_of(&ban.target) });
@@ -113,7 +113,7 @@ impl Bans {
         Some(ban)
     }
 
-    /// Ends a ban and tells of it.
+    /// Ends a ban and calls the hook.
     fn end(&mut self, target: &BanTarget) -> bool {
         let Some(ban) = self.take_out(target) else { return false };
         if ban.origin != BanOrigin::Configuration {
@@ -131,7 +131,7 @@ impl Bans {
         Ok(self.end(target))
     }
 
-    /// Ends what has had its time.
+    /// Ends expired bans.
     pub(crate) fn expire(&mut self, now: Now) {
         while let Some((until, target)) = self.ends.first().cloned()
             && until <= now.monotonic
@@ -181,7 +181,7 @@ impl Bans {
         self.by_target.get(&BanTarget::User(tenant, user.into()))
     }
 
-    /// All bans, in order of whom they are about.
+    /// All bans, ordered by target.
     pub(crate) fn list(&mut self, now: Now) -> Vec<Ban> {
         self.expire(now);
         let mut all: Vec<Ban> = self.by_target.values().cloned().collect();
@@ -189,7 +189,7 @@ impl Bans {
         all
     }
 
-    /// Number of bans, those included whose time is over and that nobody has asked for since.
+    /// Number of bans, expired ones that were not removed yet included.
     pub(crate) fn len(&self) -> usize {
         self.by_target.len()
     }

@@ -73,15 +73,15 @@ fn bans_of_the_configuration_follow_it_and_nothing_else() {
     assert!(bans.of_client(now(2), TenantId::DEFAULT, "b").is_some());
 }
 
-/// What a store has been told, as a store keeps it.
+/// A store that follows the changes of a list.
 fn stored(bans: &mut Bans) -> Arc<Mutex<HashMap<Vec<u8>, Vec<u8>>>> {
     let store = Arc::new(Mutex::new(HashMap::new()));
-    let told = Arc::clone(&store);
+    let followed = Arc::clone(&store);
     bans.on_change(Box::new(move |change| {
-        let mut store = told.lock().unwrap();
+        let mut store = followed.lock().unwrap();
         match change.clone() {
             BanChange::Put { key, value } => drop(store.insert(key, value)),
-            BanChange::Delete { key } => assert!(store.remove(&key).is_some(), "only what is stored is deleted"),
+            BanChange::Delete { key } => assert!(store.remove(&key).is_some(), "only stored bans are deleted"),
         }
     }));
     store
@@ -101,9 +101,9 @@ fn targets() -> impl Strategy<Value = BanTarget> {
 }
 
 proptest! {
-    /// A broker that starts anew with what its store was told has the same bans, however they came and went.
+    /// A broker that restarts with its store has the same bans, in any order of changes.
     #[test]
-    fn what_is_stored_is_the_list(
+    fn the_store_equals_the_list(
         steps in prop::collection::vec((targets(), 0_usize..5, 0_u64..20), 1..60), limit in 1_usize..6,
     ) {
         let mut bans = Bans::new(limit);
@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn no_record_is_read_as_what_it_is_not(key in prop::collection::vec(any::<u8>(), 0..24), value in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn arbitrary_bytes_are_not_read_as_another_record(key in prop::collection::vec(any::<u8>(), 0..24), value in prop::collection::vec(any::<u8>(), 0..40)) {
         if let Ok(ban) = decode(now(5), &key, &value) {
             let (key_again, value_again) = encode(now(5), &ban);
             let again = decode(now(5), &key_again, &value_again).unwrap();
@@ -143,7 +143,7 @@ fn a_ban_that_ended_while_the_broker_was_away_is_deleted() {
     let mut bans = Bans::new(4);
     let store = stored(&mut bans);
     store.lock().unwrap().insert(key.clone(), value.clone());
-    // The monotonic clock begins anew with the process; the wall clock goes on.
+    // The monotonic clock restarts with the process; the wall clock continues.
     let later = Now { monotonic: Millis(1000), unix: now(60).unix };
     bans.restore(later, decode(later, &key, &value).unwrap()).unwrap();
     assert_eq!((bans.len(), store.lock().unwrap().len()), (0, 0));

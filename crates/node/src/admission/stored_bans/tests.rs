@@ -4,7 +4,7 @@ use tidegate_store::{Running, Settings, SimulatedDisk, Store, keep_all, open};
 use super::*;
 use crate::admission::{AdmissionSettings, Ban, BanOrigin, BanTarget};
 
-/// Time after which an answer counts as missing. Nothing waits this long when all is well.
+/// Time after which an answer counts as missing; longer than any healthy machine needs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn now(seconds: u64) -> Now {
@@ -24,7 +24,7 @@ fn opened(disk: &SimulatedDisk) -> Store {
     open(Arc::new(disk.clone()), settings, keep_all()).unwrap().store
 }
 
-/// A list of bans that is what a store holds, and is written into it from now on.
+/// A list of bans with the content of a store, which follows its changes from now on.
 fn followed(disk: &SimulatedDisk, at: u64) -> (Admission, Arc<StoredBans>, Running) {
     let store = opened(disk);
     let (admission, bans) = (Admission::new(now(at), AdmissionSettings::default(), 1), Arc::new(StoredBans::default()));
@@ -37,7 +37,7 @@ fn followed(disk: &SimulatedDisk, at: u64) -> (Admission, Arc<StoredBans>, Runni
 }
 
 #[test]
-fn what_was_waited_for_survives_power_loss_and_what_has_ended_is_deleted() {
+fn stored_bans_survive_power_loss_and_ended_ones_are_deleted() {
     let disk = SimulatedDisk::new(1);
     let (admission, bans, running) = followed(&disk, 1);
     for (name, until) in [("a", Millis::NEVER), ("b", Millis(9_000)), ("c", Millis::NEVER)] {
@@ -64,7 +64,7 @@ fn what_was_waited_for_survives_power_loss_and_what_has_ended_is_deleted() {
 }
 
 #[test]
-fn what_the_disk_does_not_take_is_not_said_to_be_kept_and_costs_a_bounded_part_of_memory() {
+fn unstored_bans_are_not_confirmed_and_memory_is_bounded() {
     let admission = Admission::new(now(1), AdmissionSettings { max_bans: 1_000_000, ..Default::default() }, 1);
     let bans = Arc::new(StoredBans::default());
     assert!(bans.wait(Duration::ZERO), "nothing has changed");
@@ -95,7 +95,7 @@ fn a_ban_with_the_longest_name_fits_into_the_store() {
 }
 
 #[test]
-fn a_ban_that_cannot_be_read_is_an_error_and_what_is_no_ban_is_left_alone() {
+fn an_unreadable_ban_is_an_error_and_other_records_are_kept() {
     let admission = Admission::new(now(1), AdmissionSettings::default(), 1);
     assert_eq!(restore(&admission, now(1), b"\x10session", b""), Ok(false));
     assert_eq!(restore(&admission, now(1), b"", b""), Ok(false));

@@ -23,6 +23,8 @@ const PING: u8 = 17;
 const PONG: u8 = 18;
 const GOODBYE: u8 = 19;
 const SETTLED: u8 = 20;
+const QUESTION: u8 = 21;
+const ANSWER: u8 = 22;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,20 @@ pub enum Frame<'a> {
     },
     /// The listener knows what all clients of the speaker want.
     Settled,
+    /// Something that the process around the listener answers.
+    Question {
+        /// The number of the question among those of the speaker.
+        number: u64,
+        /// The question.
+        body: &'a [u8],
+    },
+    /// The answer to a [`Frame::Question`].
+    Answer {
+        /// The number of the question.
+        number: u64,
+        /// The answer; empty when there is none.
+        body: &'a [u8],
+    },
     /// The node leaves: what it had to send has been sent.
     Goodbye,
 }
@@ -110,11 +126,24 @@ fn read(kind: u8, body: &[u8]) -> Result<Frame<'_>, FrameError> {
         }
         PING => Frame::Ping { sent: read_time(body)? },
         PONG => Frame::Pong { of: read_time(body)? },
+        QUESTION => {
+            let (number, body) = read_numbered(body)?;
+            Frame::Question { number, body }
+        }
+        ANSWER => {
+            let (number, body) = read_numbered(body)?;
+            Frame::Answer { number, body }
+        }
         SETTLED if body.is_empty() => Frame::Settled,
         GOODBYE if body.is_empty() => Frame::Goodbye,
         SETTLED | GOODBYE => return Err(FrameError::Body("the end of a frame")),
         other => return Err(FrameError::Kind(other)),
     })
+}
+
+fn read_numbered(body: &[u8]) -> Result<(u64, &[u8]), FrameError> {
+    let (number, rest) = body.split_first_chunk().ok_or(FrameError::Body("the number of a question"))?;
+    Ok((u64::from_le_bytes(*number), rest))
 }
 
 fn read_time(body: &[u8]) -> Result<u64, FrameError> {
@@ -147,10 +176,18 @@ pub fn put_frame(frame: &Frame<'_>, out: &mut Vec<u8>) {
             out.push(PONG);
             out.extend_from_slice(&of.to_le_bytes());
         }
+        Frame::Question { number, body } => put_numbered(QUESTION, *number, body, out),
+        Frame::Answer { number, body } => put_numbered(ANSWER, *number, body, out),
         Frame::Settled => out.push(SETTLED),
         Frame::Goodbye => out.push(GOODBYE),
     }
     put_length(at, out);
+}
+
+fn put_numbered(kind: u8, number: u64, body: &[u8], out: &mut Vec<u8>) {
+    out.push(kind);
+    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(body);
 }
 
 /// Begins a frame with a batch, which is appended next, and returns its place for [`end_batch`]: so it is not copied.

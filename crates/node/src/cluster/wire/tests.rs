@@ -26,7 +26,7 @@ fn written(frame: &Frame<'_>) -> Vec<u8> {
 #[test]
 fn a_hello_has_these_bytes() {
     let mut expected = vec![90, 0, 0, 0, 1];
-    expected.extend_from_slice(b"tidelink\x0a\0");
+    expected.extend_from_slice(b"tidelink\x0b\0");
     expected.extend_from_slice(&[7; 32]);
     expected.extend_from_slice(b"\x01a\x06node-b");
     expected.extend_from_slice(&[8, 7, 6, 5, 4, 3, 2, 1, 4, 0]);
@@ -46,6 +46,8 @@ fn every_frame_is_read_as_it_was_written() {
         Frame::Batch { from: 3, to: 0x0201, batch: b"records" },
         Frame::Ping { sent: u64::MAX },
         Frame::Pong { of: 1 },
+        Frame::Question { number: 9, body: b"who" },
+        Frame::Answer { number: 9, body: b"" },
         Frame::Settled,
         Frame::Goodbye,
     ];
@@ -77,7 +79,7 @@ fn what_is_no_node_is_told_from_a_node_of_another_version() {
     let http = b"GET / HTTP/1.1\r\n";
     assert!(matches!(split_frame(http, MAX_GREETING_BYTES), Err(FrameError::Length { .. })));
     let mut other = written(&Frame::Hello(hello()));
-    other[13] = 11;
+    other[13] = 12;
     assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::Version(11)));
     other[5] = b'T';
     assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::NoNode));

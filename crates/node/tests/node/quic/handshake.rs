@@ -1,4 +1,4 @@
-//! What a connection agrees on before anything of MQTT: the protocol, the certificates, and what is never agreed on.
+//! The negotiation before any MQTT packet: the protocol, the certificates, and options that are never accepted.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -41,7 +41,7 @@ fn the_protocol_is_mqtt_or_nothing() {
     over(dial(at), "client");
 }
 
-/// What is told of handshakes that failed.
+/// The recorded failures of handshakes.
 fn failed(node: &Node) -> Vec<String> {
     let story = node.handle().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap())).unwrap();
     let failed = story.events.into_iter().filter(|event| event.reason == Some(Reason::HandshakeFailed));
@@ -49,9 +49,9 @@ fn failed(node: &Node) -> Vec<String> {
 }
 
 #[test]
-fn a_client_that_does_not_trust_the_server_is_told_of_as_such() {
+fn a_client_that_does_not_trust_the_server_is_reported() {
     let (node, at) = start(1);
-    let stranger = client_config(&Authority::new("somebody else").pem(), None);
+    let stranger = client_config(&Authority::new("another authority").pem(), None);
     let options = QuicOptions { tls: Arc::new(stranger), ..QuicOptions::default() };
     assert!(QuicSocket::connect(at, &options).is_err());
     while failed(&node).is_empty() {
@@ -73,8 +73,7 @@ fn there_is_one_stream_and_the_client_opens_it() {
     assert!(socket.connection.datagrams().max_size().is_none(), "no datagrams");
 }
 
-/// Nothing is taken before the handshake is over: tickets of sessions do not allow it, so that no PUBLISH can be
-/// replayed.
+/// No early data is accepted: tickets of sessions do not allow it, so that no PUBLISH can be replayed.
 #[test]
 fn nothing_is_taken_early() {
     let (_node, at) = start(1);
@@ -99,22 +98,22 @@ fn what_the_handshake_has_established_is_known() {
     tls.client_ca = Some(directory.write("ca.pem", &COMMON.authority.pem()));
     tls.client_certificates = ClientCertificates::Required;
     let mut settings = settings(2, tls);
-    let told = watch(&mut settings);
+    let seen = watch(&mut settings);
     let node = Node::start(settings).unwrap();
     let at = address_of(&node);
     let identity = COMMON.authority.issue("device 7", &[], |_| {});
     let config = client_config(&COMMON.authority.pem(), Some(&identity));
     let options = QuicOptions { tls: Arc::new(config), ..QuicOptions::default() };
     over(QuicSocket::connect(at, &options).unwrap(), "client");
-    let facts = told.facts.recv().unwrap();
+    let facts = seen.facts.recv().unwrap();
     let tls = facts.tls.unwrap();
     assert_eq!((tls.version, tls.server_name.as_deref()), (TlsVersion::Tls13, Some("localhost")));
     assert_eq!(tls.alpn.as_deref(), Some(&b"mqtt"[..]));
     assert!(tls.client.is_some(), "the certificate is known");
     assert_eq!(facts.peer.map(|peer| peer.ip()), Some([127, 0, 0, 1].into()));
     // TLS 1.3 ends the client's part of the handshake before the server has looked at the certificate.
-    if let Ok(mut nobody) = QuicSocket::connect(at, &QuicOptions::default()) {
-        nobody.wait_lost();
+    if let Ok(mut refused) = QuicSocket::connect(at, &QuicOptions::default()) {
+        refused.wait_lost();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who means harm: floods of handshakes, and datagrams that are nothing.
+//! Attacks: floods of handshakes, and invalid datagrams.
 
 use std::net::UdpSocket;
 
@@ -9,10 +9,10 @@ use crate::pki::COMMON;
 use crate::quic_client::{QuicOptions, QuicSocket};
 use crate::wire::*;
 
-/// Handshakes that are begun and not gone on with are bounded, whatever comes; from a quarter of the limit on, who does
-/// not prove an address costs no signature and no memory. Clients that go on come in meanwhile.
+/// The number of unfinished handshakes is bounded. From a quarter of the limit on, a client that does not validate its
+/// address costs no signature and no memory. Other clients are still accepted.
 #[test]
-fn a_flood_of_handshakes_is_bounded_and_keeps_nobody_out() {
+fn a_flood_of_handshakes_is_bounded_and_excludes_no_client() {
     let mut tls = COMMON.settings.clone();
     tls.max_handshakes = 16;
     let mut settings = settings(2, tls);
@@ -37,7 +37,7 @@ fn a_flood_of_handshakes_is_bounded_and_keeps_nobody_out() {
     drop(flood);
 }
 
-/// Those who prove their address fill the places, and no more than these; the others are asked to come again.
+/// Clients with a validated address fill the slots up to the limit; the others are asked to retry.
 #[test]
 fn places_for_handshakes_are_limited() {
     let mut tls = COMMON.settings.clone();
@@ -50,7 +50,7 @@ fn places_for_handshakes_are_limited() {
     for socket in &mut flood {
         socket.transmit();
     }
-    // Each goes on as far as its proof and no further.
+    // Each stops after the validation of its address.
     for socket in flood.iter_mut().skip(1) {
         socket.prove();
     }
@@ -95,7 +95,7 @@ fn datagrams_that_are_nothing_do_no_harm() {
     let (noise, socket) = (&mut Noise(0x5eed), UdpSocket::bind("127.0.0.1:0").unwrap());
     let mut sent = 0;
     let mut throw = |bytes: &[u8]| {
-        // The socket's own buffer is not what is tested.
+        // The test is not about the socket's own buffer.
         if socket.send_to(bytes, at).is_ok() {
             sent += 1;
         }

@@ -10,7 +10,7 @@ use crate::wire::*;
 
 /// Messages that a moving client sends.
 const MESSAGES: usize = 300;
-/// Those that are under way at once at most.
+/// The most messages in flight.
 const UNDER_WAY: usize = 20;
 
 /// A client id whose home is `shard` of two.
@@ -26,8 +26,8 @@ fn message(number: usize) -> (Vec<u8>, Vec<u8>) {
     (publish_qos1("moves", &payload), publish("moves", &payload))
 }
 
-/// The client moves while messages and acknowledgements are under way in both directions: to other ports, and to other
-/// addresses. Each message comes once and in its order, whichever shard the client lives on.
+/// The client moves while messages and acknowledgements are in flight in both directions: to other ports, and to other
+/// addresses. Each message arrives once and in order, with the client on any shard.
 #[test]
 fn a_client_that_moves_while_it_publishes_loses_nothing() {
     for shard in [0, 1] {
@@ -47,7 +47,7 @@ fn a_client_that_moves_while_it_publishes_loses_nothing() {
                 assert_eq!(acknowledged, PUBACK);
             }
             if number % 50 == 25 {
-                // What was just written may not have left, and what comes to the former port is lost.
+                // The last write may not have been sent, and datagrams to the former port are lost.
                 moving.rebind([127, 0, 0, 1 + (number / 100) as u8].into());
             }
         }
@@ -60,11 +60,11 @@ fn a_client_that_moves_while_it_publishes_loses_nothing() {
         }
         let shell = node.handle().report().unwrap().shell;
         assert!(shell.quic_moved >= 6, "moved {} times", shell.quic_moved);
-        assert_eq!((shell.quic_begun, shell.quic_failed), (2, 0), "no connection was made anew");
+        assert_eq!((shell.quic_begun, shell.quic_failed), (2, 0), "no new connection was made");
     }
 }
 
-/// A reader that moves without a word of its own gets what waits for it as soon as it is heard of.
+/// A reader that moves without sending gets its pending messages with its next packet.
 #[test]
 fn a_client_that_moves_while_it_receives_loses_nothing() {
     let (_node, at) = start(2);

@@ -1,4 +1,4 @@
-//! Certificates of clients and of servers: whose are accepted, what they tell, and which files are refused.
+//! Certificates of clients and of servers: accepted and refused ones, identities, and invalid files.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn a_required_certificate_must_be_there_and_hold() {
     let (node, at) = start(mutual(ClientCertificates::Required));
     assert!(try_connect(at, &config(Some(&issue(|_| {})))).is_ok());
     assert!(refusal(at, &config(None)).contains("CertificateRequired"));
-    let stranger = Authority::new("somebody else").issue("device-7", &[], |_| {});
+    let stranger = Authority::new("another authority").issue("device-7", &[], |_| {});
     assert!(refusal(at, &config(Some(&stranger))).contains("UnknownCA"));
     let expired = issue(|params| params.not_after = date_time_ymd(2020, 1, 1));
     assert!(refusal(at, &config(Some(&expired))).contains("CertificateExpired"));
@@ -46,8 +46,8 @@ fn a_required_certificate_must_be_there_and_hold() {
     let refused = report.counters.connects_refused;
     assert_eq!((refused[Reason::TlsFailed.number()], refused[Reason::ConnectionLost.number()]), (5, 0));
     let story = node.handle().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap())).unwrap();
-    let told = story.events.iter().find(|event| event.reason == Some(Reason::TlsFailed)).unwrap();
-    assert!(told.detail.contains("certificate"), "{told:?}");
+    let event = story.events.iter().find(|event| event.reason == Some(Reason::TlsFailed)).unwrap();
+    assert!(event.detail.contains("certificate"), "{event:?}");
 }
 
 #[test]
@@ -55,12 +55,12 @@ fn an_optional_certificate_must_hold_if_it_is_there() {
     let (_node, at) = start(mutual(ClientCertificates::Optional));
     assert!(try_connect(at, &config(Some(&issue(|_| {})))).is_ok());
     assert!(try_connect(at, &config(None)).is_ok());
-    let stranger = Authority::new("somebody else").issue("device-7", &[], |_| {});
+    let stranger = Authority::new("another authority").issue("device-7", &[], |_| {});
     assert!(refusal(at, &config(Some(&stranger))).contains("UnknownCA"));
 }
 
 #[test]
-fn a_revoked_certificate_is_refused_also_when_its_session_is_resumed() {
+fn a_revoked_certificate_is_refused_in_resumed_sessions() {
     let directory = Directory::new();
     let crl = directory.write("crl.pem", &COMMON.authority.revoke(&[66]));
     let (node, at) = start(TlsSettings { crl: vec![crl], ..mutual(ClientCertificates::Required) });
@@ -75,7 +75,7 @@ fn a_revoked_certificate_is_refused_also_when_its_session_is_resumed() {
 }
 
 #[test]
-fn an_outdated_list_is_told_of_and_refuses_its_clients_where_that_is_wanted() {
+fn an_outdated_list_is_reported_and_can_refuse_clients() {
     let directory = Directory::new();
     let crl = directory.write("crl.pem", &COMMON.authority.revoke_until(2025, &[66]));
     let with_serial =
@@ -83,12 +83,12 @@ fn an_outdated_list_is_told_of_and_refuses_its_clients_where_that_is_wanted() {
     let settings =
         |crl_outdated| TlsSettings { crl: vec![crl.clone()], crl_outdated, ..mutual(ClientCertificates::Required) };
     let (node, at) = start(settings(OutdatedLists::Accept));
-    let told = RevocationLists { lists: 1, outdated: 1, next_update: 1_735_689_600 };
-    assert_eq!(node.handle().revocation_lists(), told);
+    let report = RevocationLists { lists: 1, outdated: 1, next_update: 1_735_689_600 };
+    assert_eq!(node.handle().revocation_lists(), report);
     assert!(try_connect(at, &with_serial(67)).is_ok());
     assert!(refusal(at, &with_serial(66)).contains("CertificateRevoked"), "it still counts");
     let (strict, at) = start(settings(OutdatedLists::Refuse));
-    assert_eq!(strict.handle().revocation_lists(), told);
+    assert_eq!(strict.handle().revocation_lists(), report);
     assert!(!refusal(at, &with_serial(67)).is_empty());
     directory.write("crl.pem", &COMMON.authority.revoke(&[66]));
     assert_eq!(strict.handle().reload_tls().unwrap(), 1);
@@ -97,15 +97,15 @@ fn an_outdated_list_is_told_of_and_refuses_its_clients_where_that_is_wanted() {
 }
 
 #[test]
-fn a_list_that_does_not_cover_the_issuer_lets_nobody_in() {
-    let (directory, other) = (Directory::new(), Authority::new("somebody else"));
+fn a_list_without_the_issuer_refuses_all_clients() {
+    let (directory, other) = (Directory::new(), Authority::new("another authority"));
     let crl = directory.write("crl.pem", &other.revoke(&[]));
     let (_node, at) = start(TlsSettings { crl: vec![crl], ..mutual(ClientCertificates::Required) });
     assert!(!refusal(at, &config(Some(&issue(|_| {})))).is_empty());
 }
 
 #[test]
-fn the_certificate_tells_who_the_client_is_in_full_and_resumed_sessions() {
+fn full_and_resumed_sessions_have_the_identity() {
     for (field, value) in [
         (IdentityField::CommonName, "device-7"),
         (IdentityField::SanDns, "device-7.example"),
@@ -118,7 +118,7 @@ fn the_certificate_tells_who_the_client_is_in_full_and_resumed_sessions() {
             ..mutual(ClientCertificates::Required)
         };
         let mut settings = settings(tls);
-        let told = watch(&mut settings);
+        let seen = watch(&mut settings);
         let node = Node::start(settings).unwrap();
         let at = node.local_addresses()[0].socket().unwrap();
         let identity = issue(|params| {
@@ -132,14 +132,14 @@ fn the_certificate_tells_who_the_client_is_in_full_and_resumed_sessions() {
             for resumed in [false, true] {
                 let socket = try_connect(at, &config).unwrap();
                 assert_eq!(socket.conn.handshake_kind() == Some(rustls::HandshakeKind::Resumed), resumed);
-                let facts = told.facts.recv().unwrap();
+                let facts = seen.facts.recv().unwrap();
                 assert_eq!(facts.peer, socket.sock.local_addr().ok());
                 let tls = facts.tls.unwrap();
                 let client = tls.client.as_ref().unwrap();
                 assert_eq!(client.common_name.as_deref(), Some("device-7"));
                 assert_eq!(client.uris, ["urn:device:7".into()]);
-                let told = tls.identity.as_ref().unwrap();
-                assert_eq!((&*told.value, told.role), (value, IdentityRole::Username));
+                let identity = tls.identity.as_ref().unwrap();
+                assert_eq!((&*identity.value, identity.role), (value, IdentityRole::Username));
                 assert_eq!(tls.version == TlsVersion::Tls12, version.version == rustls::ProtocolVersion::TLSv1_2);
             }
         }
@@ -185,7 +185,7 @@ fn refused(tls: TlsSettings, words: &[&str]) {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named_with_what_to_do() {
+fn unusable_files_are_named_with_a_remedy() {
     let (directory, good) = (Directory::new(), COMMON.authority.server());
     let with = |certificate: &str, key: &str| {
         TlsSettings::new(directory.write("c.pem", certificate), directory.write("k.pem", key))

@@ -81,17 +81,17 @@ fn it_refuses_a_server_that_it_does_not_trust_or_did_not_mean() {
     };
     refused(&options(), "not valid for name");
     works(&mut driver(at("localhost", address), &TlsOptions { any_hostname: true, ..options() }));
-    let stranger = directory.write("stranger.pem", &Authority::new("somebody else").pem());
+    let stranger = directory.write("stranger.pem", &Authority::new("another authority").pem());
     let trusts = |any_hostname| TlsOptions { ca_file: Some(stranger.clone()), any_hostname, ..TlsOptions::default() };
     refused(&trusts(false), "UnknownIssuer");
     refused(&trusts(true), "UnknownIssuer");
 }
 
 #[test]
-fn it_shows_its_certificate_and_finds_authorities_in_a_directory() {
+fn it_presents_its_certificate_and_reads_a_directory() {
     let (directory, authorities) = (Directory::new(), Directory::new());
     let device = COMMON.authority.issue("device", &[], |_| {});
-    authorities.write("one.crt", &Authority::new("somebody else").pem());
+    authorities.write("one.crt", &Authority::new("another authority").pem());
     authorities.write("two.crt", &COMMON.authority.pem());
     authorities.write("README", "no certificate");
     let (_node, address) = start(TlsSettings {

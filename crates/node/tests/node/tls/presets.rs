@@ -1,4 +1,4 @@
-//! What a TLS session shows is known before CONNECT, on whichever shard that is worked.
+//! Facts from a TLS session are known before CONNECT, on every shard.
 
 use std::io::{Read, Write};
 
@@ -9,15 +9,14 @@ use super::settings;
 use crate::pki::COMMON;
 use crate::wire::{CONNACK, connect, tcp, tls};
 
-/// A node whose clients all are `device` when they speak TLS and ask for `localhost`. Its second listener speaks plain
-/// TCP.
+/// A node whose TLS clients are all `device` if they request `localhost`. Its second listener is plain TCP.
 fn node_of_one_device(shards: u16) -> Node {
     let mut settings = settings(COMMON.settings.clone());
     settings.shards = shards;
     settings.listeners.push("127.0.0.1:0".parse().unwrap());
     settings.engine.listeners.push(tidegate_engine::ListenerSettings::default());
     settings.presets = Some(Presets::new(|listener, facts| {
-        assert_eq!(listener, ListenerId(0), "nobody is asked about a connection without TLS");
+        assert_eq!(listener, ListenerId(0), "not called for a connection without TLS");
         let name = facts.tls.as_ref().unwrap().server_name.as_deref();
         Preset { client_id: (name == Some("localhost")).then(|| "device".into()), ..Preset::default() }
     }));
@@ -25,21 +24,21 @@ fn node_of_one_device(shards: u16) -> Node {
 }
 
 #[test]
-fn what_a_tls_session_shows_is_known_before_connect_on_every_shard() {
+fn facts_of_tls_are_known_before_connect_on_every_shard() {
     for shards in [1, 4] {
         let node = node_of_one_device(shards);
         let at = node.local_addresses()[0].socket().unwrap();
         let mut before: Option<crate::wire::TlsSocket> = None;
         for number in 0..8 {
             let mut socket = tls(at, &COMMON.client);
-            // Together with the last flight of the handshake, so that nothing comes in between.
+            // Together with the last flight of the handshake, so that no turn comes in between.
             socket.write_all(&connect(&format!("asked-for-{number}"))).unwrap();
             let mut connack = [0; 4];
             socket.read_exact(&mut connack).unwrap();
             assert_eq!(connack, CONNACK);
             if let Some(mut before) = before.replace(socket) {
                 let mut rest = Vec::new();
-                // How it ends is the transport's business; that it does shows whose session was taken over.
+                // How it ends depends on the transport; that it ends shows whose session was taken over.
                 let _ = before.read_to_end(&mut rest);
                 assert_eq!(rest, b"");
             }
@@ -51,7 +50,7 @@ fn what_a_tls_session_shows_is_known_before_connect_on_every_shard() {
 }
 
 #[test]
-fn without_tls_nobody_is_asked() {
+fn without_tls_there_is_no_preset() {
     let node = node_of_one_device(2);
     let at = node.local_addresses()[1].socket().unwrap();
     let sockets: Vec<_> = (0..4)

@@ -95,7 +95,7 @@ fn put(directory: &Path, version: &str, issued: &Issued) {
 }
 
 #[test]
-fn a_swapped_link_is_noticed_without_being_told() {
+fn a_swapped_link_is_noticed_without_a_reload() {
     let (directory, first, second) = (Directory::new(), COMMON.authority.server(), COMMON.authority.server());
     put(directory.path(), "v1", &first);
     for name in ["server.pem", "server.key"] {

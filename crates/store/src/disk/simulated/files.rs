@@ -209,7 +209,7 @@ impl DiskFile for SimulatedFile {
                 Err(io::Error::other("simulated EIO of a sync"))
             }
         } else {
-            // What a failed sync forgot is not dirty any more, so this sync does not bring it back.
+            // A failed sync marks its pages clean, so this sync does not write them again.
             for edit in std::mem::take(&mut content.unsynced) {
                 match edit {
                     Edit::Length(length) => content.durable.resize(length, 0),

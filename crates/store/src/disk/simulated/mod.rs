@@ -1,6 +1,6 @@
-//! A disk in memory that forgets what was not synced, tears what was half written, and fails when it is told to.
+//! A disk in memory that loses unsynced bytes, tears unfinished writes, and fails on request.
 //!
-//! Everything it decides comes from its seed, so a run can be repeated.
+//! Its seed determines all its decisions, so a run can be repeated.
 
 mod files;
 
@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A write reaches the disk in pieces of this size, each whole or not at all, bytes.
 const SECTOR: usize = 512;
 
-/// What a simulated disk can be told to refuse.
+/// Failures that a simulated disk can be set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The next writes fail with `EIO`; a part of the bytes may be written.
     Write,
-    /// The next syncs of files fail with `EIO`; what was to be synced is forgotten or not, and no later sync tells.
+    /// The next syncs of files fail with `EIO`. Their unsynced bytes are lost or not, and later syncs succeed all the
+    /// same.
     Sync,
     /// The next reads fail with `EIO`.
     Read,
@@ -26,7 +27,7 @@ pub enum Failure {
     Rename,
     /// The next syncs of the directory fail with `EIO`.
     SyncDirectory,
-    /// The next syncs of files say that the files are another process's now; what was to be synced is forgotten or not.
+    /// The next syncs of files fail because another process owns the files. Their unsynced bytes are lost or not.
     Fence,
 }
 
@@ -53,7 +54,7 @@ struct State {
     operations: u64,
     power_loss_at: Option<u64>,
     powerless: bool,
-    /// Goes up at each start: files and locks of an earlier life are of no use.
+    /// Incremented at each start: files and locks of an earlier life are invalid.
     life: u64,
     locked: bool,
 }
@@ -132,7 +133,7 @@ impl SimulatedDisk {
         self.state().power_loss_at = None;
     }
 
-    /// Cuts the power now: what was not synced is forgotten, wholly or in part. Nothing works until [`Self::restart`].
+    /// Cuts the power now: unsynced bytes are lost, wholly or in part. All operations fail until [`Self::restart`].
     pub fn lose_power(&self) {
         self.state().lose_power();
     }
@@ -142,8 +143,8 @@ impl SimulatedDisk {
         self.state().powerless
     }
 
-    /// Ends all processes that use the disk, and begins anew: with the power on, and what was written, synced or not,
-    /// unless the power was lost.
+    /// Ends all processes that use the disk and turns the power on. Written bytes stay, synced or not, unless the power
+    /// was lost.
     pub fn restart(&self) {
         let mut state = self.state();
         state.powerless = false;
@@ -203,7 +204,7 @@ impl State {
         if limit == 0 { 0 } else { self.random() % limit }
     }
 
-    /// Counts an operation that changes something; fails when the power is off or goes off.
+    /// Counts a changing operation; fails when the power is off or goes off.
     fn change(&mut self) -> io::Result<()> {
         self.power()?;
         if self.read_only {
@@ -241,7 +242,7 @@ impl State {
         self.names.values().filter_map(|number| self.files.get(number)).map(|content| content.allocated as u64).sum()
     }
 
-    /// Decides what of all that is not synced reached the disk.
+    /// Decides which of the unsynced bytes reached the disk.
     fn lose_power(&mut self) {
         if self.powerless {
             return;

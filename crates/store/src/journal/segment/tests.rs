@@ -25,7 +25,7 @@ fn hostile(bytes: usize) -> Vec<u8> {
     unit.into_iter().cycle().take(bytes).collect()
 }
 
-/// The end of three frames in a file that held what is given before.
+/// The end of three frames in a file that held the bytes of `old` before.
 fn ends_in(old: &[u8], salt: Salt) -> Tail {
     let mut bytes = old.to_vec();
     let new = frames(salt, FIRST, FIRST, &[vec![1; 100], vec![2; 100], vec![3; 100]]);

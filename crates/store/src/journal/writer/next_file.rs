@@ -1,4 +1,4 @@
-//! The file that the journal goes on in.
+//! Begins the next file of the journal.
 
 use std::io;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ impl JournalWriter {
         }
     }
 
-    /// Begins the next file. Frames that are not synced are written into it, and synced, before the manifest names it:
-    /// from then on what an older file holds from this number on does not count.
+    /// Begins the next file. Unsynced frames are written into it, and synced, before the manifest names it. From then
+    /// on, frames of an older file with the same numbers are invalid.
     pub(super) fn begin_segment(&mut self) -> Result<(), OpenError> {
         loop {
             match self.try_begin_segment() {
@@ -48,7 +48,7 @@ impl JournalWriter {
             return Err(error);
         }
         if let Some(old) = self.active.take().filter(|old| old.segment.end() > old.position) {
-            // Some of what was given up here could be read already.
+            // A part of the abandoned file may have been indexed for loads already.
             old.segment.set_end(old.position);
             catalog.abandoned += 1;
         }

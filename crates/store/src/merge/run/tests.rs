@@ -21,7 +21,7 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn the_newest_operation_of_each_key_is_left_and_all_are_in_order(
+    fn the_newest_operation_of_each_key_is_kept_in_order(
         files in proptest::collection::vec(
             proptest::collection::vec((key(), proptest::option::of(0..200_u8)), 0..60), 0..4),
     ) {

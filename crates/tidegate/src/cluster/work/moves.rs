@@ -9,7 +9,7 @@ use tidegate_engine::{Owed, PartitionId, PartitionImage, Partitions};
 use super::{Event, Worker};
 use crate::cluster::parts::{self, Kind};
 use crate::cluster::pause;
-use crate::homes::owed_json;
+use crate::homes::owed_entry;
 use crate::homes::parcel::Parcel;
 
 /// How long queues may take that are read from the store.
@@ -201,5 +201,5 @@ fn read_parcel(parcel: &[u8]) -> Result<Parcel, String> {
 
 /// What is owed to sessions. Of retained messages a newer one may be here already.
 pub(in crate::cluster) fn without_retained(owed: Owed) -> Value {
-    owed_json(&Owed { retained: 0, ..owed })
+    json!(owed_entry(&Owed { retained: 0, ..owed }))
 }

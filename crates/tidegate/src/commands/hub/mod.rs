@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::Value;
 
-use crate::admin_client::{AdminArgs, escape, shown};
+use tidegate_admin::{GetHub, PausePipeline, ResumePipeline};
+
+use crate::admin_client::{AdminArgs, json_line, shown};
 use crate::cli::ConfigArgs;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
@@ -98,12 +100,14 @@ pub(crate) fn run(args: &Args) -> Exit {
         Some(Action::Try { file, message, pipeline, json }) => {
             return attempt::run(file, message, pipeline.as_deref(), *json);
         }
-        Some(Action::Status { json, admin }) => admin
-            .request("GET", "/api/v1/hub", None)
-            .map(|answer| if *json { format!("{answer}\n") } else { table(&answer) }),
-        Some(Action::Pause { name, admin }) => set(name, admin, "pause").map(|()| format!("paused {}\n", shown(name))),
+        Some(Action::Status { json, admin }) => {
+            admin.send(&GetHub).map(|answer| if *json { json_line(&answer) } else { table(&answer) })
+        }
+        Some(Action::Pause { name, admin }) => {
+            admin.send(&PausePipeline { name: name.clone() }).map(|_| format!("paused {}\n", shown(name)))
+        }
         Some(Action::Resume { name, admin }) => {
-            set(name, admin, "resume").map(|()| format!("resumed {}\n", shown(name)))
+            admin.send(&ResumePipeline { name: name.clone() }).map(|_| format!("resumed {}\n", shown(name)))
         }
     };
     match done {
@@ -113,10 +117,6 @@ pub(crate) fn run(args: &Args) -> Exit {
             Exit::Failure
         }
     }
-}
-
-fn set(name: &str, admin: &AdminArgs, what: &str) -> Result<(), crate::admin_client::AdminError> {
-    admin.request("POST", &format!("/api/v1/hub/{}/{what}", escape(name)), None).map(drop)
 }
 
 fn table(answer: &Value) -> String {

@@ -3,10 +3,9 @@
 use std::fmt::Write;
 
 use clap::Args as ClapArgs;
-use serde_json::Value;
+use tidegate_admin::{SlowClients, SlowRequest};
 
-use super::{number, text};
-use crate::admin_client::{AdminArgs, shown};
+use crate::admin_client::{AdminArgs, json_line, shown};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// The flags of `tidegate why slow`.
@@ -24,9 +23,8 @@ pub(crate) struct Args {
 
 /// Asks the broker and prints who it is.
 pub(super) fn run(args: &Args) -> Exit {
-    let path = format!("/api/v1/slow?limit={}", args.limit);
-    match args.admin.request("GET", &path, None) {
-        Ok(answer) if args.json => print_and_exit(&format!("{answer}\n"), Exit::Ok),
+    match args.admin.send(&SlowRequest { limit: args.limit.into() }) {
+        Ok(answer) if args.json => print_and_exit(&json_line(&answer), Exit::Ok),
         Ok(answer) => print_and_exit(&list(&answer), Exit::Ok),
         Err(error) => {
             report(&error);
@@ -35,54 +33,63 @@ pub(super) fn run(args: &Args) -> Exit {
     }
 }
 
-fn list(answer: &Value) -> String {
-    let clients = answer.get("clients").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    if clients.is_empty() {
+fn list(answer: &SlowClients) -> String {
+    if answer.clients.is_empty() {
         return "no client is slow: all acknowledge in time, and no queue is full\n".to_owned();
     }
     let mut out = String::new();
-    for client in clients {
-        let connected = client.get("connected").and_then(Value::as_bool).unwrap_or_default();
-        let state = if connected { "connected" } else { "away" };
-        let tenant = match number(client, "tenant") {
+    for client in &answer.clients {
+        let state = if client.connected { "connected" } else { "away" };
+        let tenant = match client.tenant {
             0 => String::new(),
             tenant => format!(" of tenant {tenant}"),
         };
-        let _ = writeln!(out, "{}{tenant}, {state}", shown(text(client, "client")));
-        let packet_id = number(client, "unacknowledged_packet_id");
-        if packet_id != 0 {
-            let since = match number(client, "waiting_ms") / 1000 {
+        let _ = writeln!(out, "{}{tenant}, {state}", shown(&client.client));
+        if let Some(packet_id) = client.unacknowledged_packet_id {
+            let since = match client.waiting_ms / 1000 {
                 // A client that is away cannot acknowledge.
                 0 => String::new(),
                 seconds => format!("; nothing was for {seconds} s"),
             };
-            let inflight = number(client, "inflight_messages");
+            let inflight = client.inflight_messages;
             let _ = writeln!(out, "    packet id {packet_id} is the oldest of {inflight} not acknowledged{since}");
         }
-        let (queued, bytes) = (number(client, "queued_messages"), number(client, "queued_bytes"));
-        let blocked = match number(client, "blocked_publishers") {
+        let blocked = match client.blocked_publishers {
             0 => String::new(),
             blocked => format!(", and {blocked} publishers wait for that"),
         };
-        let _ = writeln!(out, "    {queued} messages wait ({bytes} bytes){blocked}");
+        let _ = writeln!(out, "    {} messages wait ({} bytes){blocked}", client.queued_messages, client.queued_bytes);
     }
     out
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use tidegate_admin::SlowClient;
 
     use super::*;
 
     #[test]
     fn a_slow_client_is_named_with_packet_id_time_and_what_waits() {
-        let answer = json!({ "clients": [
-            { "client": "a\u{1b}", "tenant": 0, "connected": true, "unacknowledged_packet_id": 7, "inflight_messages": 3,
-              "waiting_ms": 31_999, "queued_messages": 5, "queued_bytes": 500, "blocked_publishers": 2 },
-            { "client": "b", "tenant": 4, "connected": false, "unacknowledged_packet_id": null, "inflight_messages": 0,
-              "waiting_ms": 0, "queued_messages": 10, "queued_bytes": 1000, "blocked_publishers": 0 },
-        ] });
+        let reader = SlowClient {
+            client: "a\u{1b}".into(),
+            connected: true,
+            unacknowledged_packet_id: Some(7),
+            inflight_messages: 3,
+            waiting_ms: 31_999,
+            queued_messages: 5,
+            queued_bytes: 500,
+            blocked_publishers: 2,
+            ..SlowClient::default()
+        };
+        let away = SlowClient {
+            client: "b".into(),
+            tenant: 4,
+            queued_messages: 10,
+            queued_bytes: 1000,
+            ..SlowClient::default()
+        };
+        let answer = SlowClients { clients: vec![reader, away] };
         let text = list(&answer);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
@@ -99,6 +106,6 @@ mod tests {
 
     #[test]
     fn nobody_is_said_to_be_nobody() {
-        assert!(list(&json!({ "clients": [] })).starts_with("no client is slow"));
+        assert!(list(&SlowClients::default()).starts_with("no client is slow"));
     }
 }

@@ -1,4 +1,4 @@
-//! What is no query, floods, and bytes that nobody would send.
+//! Malformed queries, floods, and bytes that no client sends.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::counters::DropReason;
 /// `fleet.example`, as it is sent.
 const ZONE: &[u8] = b"\x05fleet\x07example\x00";
 
-/// A query with a header and what comes after it.
+/// A query with a header and the bytes after it.
 fn packet(flags: [u8; 2], counts: [u8; 4], rest: &[u8]) -> Vec<u8> {
     let [questions, answers, authorities, additionals] = counts;
     let header = [0x12, 0x34, flags[0], flags[1], 0, questions, 0, answers, 0, authorities, 0, additionals];
@@ -29,21 +29,21 @@ fn udp(responder: &Responder, packet: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn what_has_no_header_or_is_an_answer_gets_none() {
+fn a_packet_without_header_or_an_answer_gets_no_reply() {
     let responder = responder();
     assert_eq!(udp(&responder, &[]), None);
     assert_eq!(udp(&responder, &[0; 11]), None);
     assert_eq!(responder.counters().dropped(DropReason::Malformed), 2);
     let answer = packet([0x84, 0], [1, 0, 0, 0], &[ZONE, &[0, 1, 0, 1]].concat());
     assert_eq!(udp(&responder, &answer), None);
-    // Not even an answer that is itself wrong, or to our own answers: nothing goes back and forth.
+    // No reply to malformed answers or to our own answers, so that no loop arises.
     assert_eq!(udp(&responder, &packet([0xff, 0xff], [9, 9, 9, 9], &[0xff; 40])), None);
     assert_eq!(responder.counters().dropped(DropReason::Response), 2);
     assert_eq!(udp(&responder, &[0; 5000]), None);
     assert_eq!(responder.counters().dropped(DropReason::Oversize), 1);
     let query = packet([0, 0], [1, 0, 0, 0], &[ZONE, &[0, 1, 0, 1]].concat());
-    let nobody = "192.0.2.9:0".parse().unwrap();
-    assert_eq!(responder.respond(&query, nobody, Transport::Udp, Instant::now()), None);
+    let closed = "192.0.2.9:0".parse().unwrap();
+    assert_eq!(responder.respond(&query, closed, Transport::Udp, Instant::now()), None);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn an_answer_of_ours_is_not_answered() {
 }
 
 #[test]
-fn a_query_that_cannot_be_read_is_told_so() {
+fn an_unreadable_query_gets_formerr() {
     let responder = responder();
     let question = [ZONE, &[0, 1, 0, 1]].concat();
     let opt = b"\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00";
@@ -88,7 +88,7 @@ fn a_query_that_cannot_be_read_is_told_so() {
     for (what, counts, rest) in wrong {
         let answer = udp(&responder, &packet([1, 0], *counts, rest)).unwrap();
         assert_eq!(code(&answer), ResponseCode::FormErr, "{what}");
-        // What was wished is taken over.
+        // The requested flags are copied.
         assert_eq!(answer[2] & 1, 1, "{what}");
     }
     assert_eq!(responder.counters().answers(AnswerKind::FormatError), wrong.len() as u64);

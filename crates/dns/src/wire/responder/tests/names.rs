@@ -1,4 +1,4 @@
-//! What each name has.
+//! The records of each name.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn an_answer_holds_one_address_and_the_next_one_another() {
 }
 
 #[test]
-fn the_question_comes_back_as_it_was_written_and_the_case_decides_nothing() {
+fn the_question_is_copied_and_names_ignore_case() {
     let answer = ask(&responder(), &question("MqTt.fLeeT.eXample.", RecordType::A));
     assert!(answer.metadata.authoritative && answer.metadata.recursion_desired);
     assert_eq!(answer.queries[0].name.to_ascii(), "MqTt.fLeeT.eXample.");
@@ -49,7 +49,7 @@ fn the_zone_names_its_servers_and_itself() {
 }
 
 #[test]
-fn a_name_without_the_type_is_empty_and_one_that_is_not_there_does_not_exist() {
+fn a_missing_type_is_empty_and_a_missing_name_is_nxdomain() {
     let responder = responder();
     let no_data = (ResponseCode::NoError, vec![], true);
     let not_there = (ResponseCode::NXDomain, vec![], true);
@@ -74,7 +74,7 @@ fn a_name_without_the_type_is_empty_and_one_that_is_not_there_does_not_exist() {
 }
 
 #[test]
-fn what_is_not_ours_is_refused_without_a_word() {
+fn a_name_of_another_zone_is_refused_with_an_empty_answer() {
     let responder = responder();
     let refused = (ResponseCode::Refused, vec![], false);
     for name in ["example.", ".", "other.example.", "xfleet.example.", "fleet.example.org."] {
@@ -97,12 +97,12 @@ fn a_drained_endpoint_vanishes_with_the_next_query() {
         assert_eq!(asked(&responder, "fleet.example.", RecordType::A).1, ["10 A 192.0.2.2"]);
     }
     assert_eq!(asked(&responder, "a.fleet.example.", RecordType::A).0, ResponseCode::NXDomain);
-    // Nobody else has IPv6; the name is still there.
+    // No other endpoint has IPv6; the name still exists.
     assert_eq!(asked(&responder, "fleet.example.", RecordType::AAAA), (ResponseCode::NoError, vec![], true));
 }
 
 #[test]
-fn where_nobody_can_be_named_the_answer_says_so() {
+fn without_an_eligible_endpoint_the_answer_is_servfail() {
     let responder = responder_of(&settings(), Vec::new());
     for record_type in [RecordType::A, RecordType::AAAA] {
         assert_eq!(asked(&responder, "fleet.example.", record_type), (ResponseCode::ServFail, vec![], false));

@@ -1,4 +1,4 @@
-//! Who is near, by the subnet that a resolver tells or by the resolver.
+//! The nearest endpoint, by the subnet that a resolver passes on or by the resolver.
 
 use super::*;
 use crate::counters::Event;
@@ -32,7 +32,7 @@ fn from(responder: &Responder, subnet: Option<(&str, u8)>) -> (String, Option<(u
 }
 
 #[test]
-fn the_subnet_of_the_client_decides_and_the_answer_says_for_whom_it_holds() {
+fn the_client_subnet_decides_and_the_answer_has_its_scope() {
     let responder = placed();
     assert_eq!(from(&responder, Some(("10.1.2.0", 24))), ("192.0.2.1".to_owned(), Some((24, 24))));
     assert_eq!(from(&responder, Some(("10.1.3.0", 24))), ("192.0.2.2".to_owned(), Some((24, 24))));
@@ -46,7 +46,7 @@ fn without_a_subnet_the_resolver_decides() {
     // From Munich it is nearer to Berlin.
     assert_eq!(from(&responder, None), ("192.0.2.2".to_owned(), None));
     assert_eq!(from(&responder, Some(("0.0.0.0", 0))), ("192.0.2.2".to_owned(), Some((0, 0))));
-    // A subnet that nobody knows: the resolver is the best guess.
+    // The subnet is unknown, so the resolver's location is used.
     assert_eq!(from(&responder, Some(("172.16.0.0", 24))).0, "192.0.2.2");
     assert_eq!(responder.counters().events(Event::PlaceUnknown), 0);
 }

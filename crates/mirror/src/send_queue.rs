@@ -1,6 +1,6 @@
-//! What is on its way to the bus, and what of it is confirmed.
+//! The send queue: records on their way to the bus, and how far they are confirmed.
 //!
-//! Locks are taken in this order: that of who sends (`carrier`), the line's, that of the files.
+//! Locks are taken in this order: the sending order (`carrier`), the queue, the files.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tidegate_bus::{BusError, Position};
 use crate::Lost;
 use crate::files::{FileId, Files, Mark};
 
-/// What a record takes on the bus beside what is in it, bytes: subject, headers and what the servers add.
+/// Size of a record on the bus beside its content, bytes: subject, headers and the servers' own data.
 pub(crate) const RECORD_OVERHEAD: u64 = 512;
 
 /// A record that is not confirmed.
@@ -48,11 +48,12 @@ pub(crate) struct State {
     pub(crate) queue: VecDeque<Sent>,
     /// The sequence up to which all is confirmed.
     pub(crate) confirmed: u64,
-    /// While a lost log is filled again nothing is confirmed below this sequence, that of the list of all files.
+    /// While a lost log is filled again, records below this sequence do not count as confirmed. It is the sequence of
+    /// the list of all files.
     pub(crate) confirms_from: u64,
     /// Whether a lost log is being filled again.
     pub(crate) is_refilling: bool,
-    /// When the bus was given something last that it has yet to confirm, or has confirmed something since.
+    /// When the bus last got a record that is still unconfirmed, or confirmed one since.
     progress: Option<Instant>,
     /// Where the last confirmed record is, and the bytes of the log up to its end.
     pub(crate) mark: Mark,
@@ -64,12 +65,12 @@ pub(crate) struct State {
     unconfirmed: HashMap<FileId, usize>,
     /// Appends that the bus has not answered.
     pub(crate) outstanding: usize,
-    /// What the bus said first that is not mended yet.
+    /// The first error of the bus that is not repaired yet.
     pub(crate) trouble: Option<BusError>,
     pub(crate) lost: Option<Lost>,
     /// The sequence of the last list of files that the working copy knows.
     pub(crate) noted: u64,
-    /// The latest list of files that nobody has looked at.
+    /// The latest list of files that was not processed yet.
     pub(crate) indexed: Option<Indexed>,
 }
 
@@ -83,13 +84,13 @@ impl State {
         self.unconfirmed.get(&file).copied().unwrap_or(0)
     }
 
-    /// For how long the bus has confirmed nothing although something waits.
+    /// For how long the bus has confirmed no record although some are pending.
     pub(crate) fn stalled(&self) -> Duration {
         self.progress.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// The log is lost, and begins again behind a mark. What was not confirmed is in the files of the working copy, and
-    /// is sent with them.
+    /// The log is lost, and begins again behind a mark. Unconfirmed content is in the files of the working copy, and is
+    /// sent with them.
     pub(crate) fn begin_again(&mut self, mark: Mark) {
         self.queue.clear();
         self.unconfirmed.clear();
@@ -124,14 +125,14 @@ impl State {
 
 /// The line.
 #[derive(Default)]
-pub(crate) struct Line {
+pub(crate) struct SendQueue {
     state: Mutex<State>,
-    /// Something of the state has changed.
+    /// The state has changed.
     pub(crate) changed: Condvar,
     files: Mutex<Files>,
 }
 
-impl Line {
+impl SendQueue {
     pub(crate) fn new(state: State, files: Files) -> Self {
         Self { state: Mutex::new(state), changed: Condvar::new(), files: Mutex::new(files) }
     }
@@ -159,7 +160,7 @@ impl Line {
         self.changed.notify_all();
     }
 
-    /// Takes what is confirmed out of the queue.
+    /// Removes confirmed records from the queue.
     pub(crate) fn advance(&self, state: &mut State) {
         let mut files = self.files();
         while let Some(position) = state.queue.front().and_then(|sent| sent.position) {

@@ -1,4 +1,4 @@
-//! Keeps the log short: lists of all files, which let a restart begin there, and trimming below what is alive.
+//! Compacts the log: writes lists of all files, from which a restart can begin, and trims the records before them.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -9,16 +9,16 @@ use tidegate_store::Disk;
 use crate::Lost;
 use crate::carrier::{Carrier, Order};
 use crate::files::{FileId, Files, Mark};
-use crate::line::Indexed;
 use crate::local::LocalState;
 use crate::record::Body;
+use crate::send_queue::Indexed;
 
-/// Largest file that is written anew so that the log can be trimmed behind it, bytes. Larger ones the store itself
-/// replaces.
+/// Largest file that is written again so that the log can be trimmed behind it, bytes. The store replaces larger ones
+/// in time.
 const MAX_FORWARDED_BYTES: u64 = 4 * 1024 * 1024;
-/// Most files that are written anew at once.
+/// Most files that are written again at once.
 const MAX_FORWARDED: usize = 16;
-/// Pause before something is mended that was mended and confirmed nothing.
+/// Pause before a repair after one that led to no confirmation.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Carrier {
@@ -27,8 +27,8 @@ impl Carrier {
         let mut mended_at = None;
         loop {
             let indexed = {
-                let state = self.line.state();
-                let waiting = self.line.changed.wait_while(state, |state| {
+                let state = self.send_queue.state();
+                let waiting = self.send_queue.changed.wait_while(state, |state| {
                     state.lost.is_none() && state.trouble.is_none() && state.indexed.is_none()
                 });
                 let mut state = waiting.unwrap_or_else(PoisonError::into_inner);
@@ -41,8 +41,8 @@ impl Carrier {
                 self.tidy_up(indexed);
                 continue;
             }
-            // What is refused again at once is not asked for in circles.
-            let confirmed = self.line.state().confirmed;
+            // A repair whose records are refused at once must not loop.
+            let confirmed = self.send_queue.state().confirmed;
             if mended_at.replace(confirmed) == Some(confirmed) {
                 self.sleep(PAUSE);
             }
@@ -52,7 +52,7 @@ impl Carrier {
 
     /// Begins a list of all files when it is time.
     pub(crate) fn index_in_time(&self, order: &mut Order) -> Result<(), Lost> {
-        let dead = self.line.state().used().saturating_sub(self.line.files().bytes());
+        let dead = self.send_queue.state().used().saturating_sub(self.send_queue.files().bytes());
         let is_due = order.since_index >= self.settings.index_after_bytes;
         let is_worth_it =
             dead > self.settings.max_dead_bytes && order.since_index > self.settings.index_after_bytes / 16;
@@ -68,12 +68,12 @@ impl Carrier {
         Ok(sequence)
     }
 
-    /// All files, and what can be trimmed when their list is confirmed.
+    /// All files, and the mark below which the log can be trimmed once their list is confirmed.
     pub(crate) fn listed(&self) -> (Files, Mark) {
-        let state = self.line.state();
-        // What is not confirmed will be behind what is.
+        let state = self.send_queue.state();
+        // Records that are not confirmed yet will come after the confirmed ones.
         let bound = Mark { position: state.mark.position.next(), offset: state.mark.offset };
-        let mut files = self.line.files().clone();
+        let mut files = self.send_queue.files().clone();
         let ids: Vec<FileId> = files.iter().map(|(id, _)| id).collect();
         let mut trim = bound;
         for file in ids {
@@ -88,11 +88,11 @@ impl Carrier {
     fn forward(&self, order: &mut Order) -> Result<(), Lost> {
         for _ in 0..MAX_FORWARDED {
             let (used, trimmed) = {
-                let state = self.line.state();
+                let state = self.send_queue.state();
                 (state.used(), state.trimmed)
             };
             let oldest = {
-                let files = self.line.files();
+                let files = self.send_queue.files();
                 let spare = self.settings.max_dead_bytes.max(files.bytes());
                 if used.saturating_sub(files.bytes()) <= spare {
                     return Ok(());
@@ -110,9 +110,9 @@ impl Carrier {
                 return Ok(());
             }
             let parts = file.name.as_deref().map(|name| self.parts_of(name, &file.extents));
-            // What cannot be read here stays where it is.
+            // A file that cannot be read here is not written again.
             let Some(Ok(parts)) = parts else { return Ok(()) };
-            if let Some(file) = self.line.files().get_mut(id) {
+            if let Some(file) = self.send_queue.files().get_mut(id) {
                 file.first = None;
             }
             for (at, bytes) in parts {
@@ -123,7 +123,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// What the working copy of a file holds, in the portions of records.
+    /// The content of a file in the working copy, in the portions of records.
     pub(crate) fn parts_of(&self, name: &str, extents: &crate::extents::Extents) -> io::Result<Vec<(u64, Vec<u8>)>> {
         let file = self.local.open(name)?;
         let mut parts = Vec::new();
@@ -137,7 +137,7 @@ impl Carrier {
                 parts.push((at, bytes));
                 at += length;
             }
-            // What the disk here has damaged must not take the place of what is whole.
+            // Damaged content of this disk must not replace the content on the bus.
             if extent.checksum.is_some_and(|known| known != checksum) {
                 return Err(io::ErrorKind::InvalidData.into());
             }
@@ -145,7 +145,7 @@ impl Carrier {
         Ok(parts)
     }
 
-    /// A list of all files is confirmed: a restart can begin there, and what is below is of no use.
+    /// A list of all files is confirmed: a restart can begin there, so earlier records are not needed.
     fn tidy_up(&self, indexed: Indexed) {
         let Indexed { sequence, position, record, trim } = indexed;
         let state = LocalState { log: self.place.log.to_string(), position, index: Some(record) };
@@ -153,21 +153,21 @@ impl Carrier {
             tracing::warn!(%error, "where the working copy stands could not be noted; the next start fetches more");
         }
         let trimmed = {
-            let mut state = self.line.state();
+            let mut state = self.send_queue.state();
             state.noted = sequence;
             state.trimmed
         };
-        self.line.changed.notify_all();
+        self.send_queue.changed.notify_all();
         if trim.offset <= trimmed {
             return;
         }
-        let line = Arc::clone(&self.line);
+        let queue = Arc::clone(&self.send_queue);
         let done = Box::new(move |outcome: Result<(), tidegate_bus::BusError>| {
             if outcome.is_ok() {
-                let mut state = line.state();
+                let mut state = queue.state();
                 state.trimmed = state.trimmed.max(trim.offset);
                 drop(state);
-                line.changed.notify_all();
+                queue.changed.notify_all();
             }
         });
         if let Err(error) = self.bus.trim(&self.place, trim.position, done) {

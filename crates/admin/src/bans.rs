@@ -1,0 +1,275 @@
+//! `/api/v1/bans`: clients, users and addresses that may not connect.
+
+use serde::{Deserialize, Serialize};
+
+use crate::read::InvalidRequest;
+use crate::request::{Body, Method, Request, with_query};
+
+/// Longest ban that ends, seconds: a hundred years.
+pub const MAX_BAN_SECONDS: u64 = 100 * 365 * 24 * 3600;
+
+const ROUTE: &str = "/api/v1/bans";
+
+/// Who is banned.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BanTarget {
+    /// An address or network.
+    Address(String),
+    /// A client id.
+    Client(String),
+    /// A user name.
+    User(String),
+}
+
+impl BanTarget {
+    /// `address`, `client` or `user`.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Address(_) => "address",
+            Self::Client(_) => "client",
+            Self::User(_) => "user",
+        }
+    }
+
+    /// The address or network, the client id, or the user name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Address(name) | Self::Client(name) | Self::User(name) => name,
+        }
+    }
+}
+
+/// `GET /api/v1/bans`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListBans {}
+
+impl Request for ListBans {
+    type Answer = BanList;
+    const METHOD: Method = Method::Get;
+    const ROUTE: &'static str = ROUTE;
+}
+
+/// `POST /api/v1/bans`: bans, and closes the connections of who is banned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "BanFields", into = "BanFields")]
+pub struct BanRequest {
+    /// Who is banned.
+    pub target: BanTarget,
+    /// The tenant of the client or user, by name; empty is the default one.
+    pub tenant: String,
+    /// Why; may be empty.
+    pub reason: String,
+    /// How long, seconds, 1 to [`MAX_BAN_SECONDS`]; `None` is until the ban is removed.
+    pub for_seconds: Option<u64>,
+}
+
+/// [`BanRequest`] as it is sent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BanFields {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    tenant: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    for_seconds: Option<u64>,
+}
+
+impl TryFrom<BanFields> for BanRequest {
+    type Error = InvalidRequest;
+
+    fn try_from(fields: BanFields) -> Result<Self, InvalidRequest> {
+        let BanFields { address, client, user, tenant, reason, for_seconds } = fields;
+        Ok(Self { target: only_target(address, client, user)?, tenant, reason, for_seconds })
+    }
+}
+
+impl From<BanRequest> for BanFields {
+    fn from(request: BanRequest) -> Self {
+        let BanRequest { target, tenant, reason, for_seconds } = request;
+        let (address, client, user) = fields_of(target);
+        Self { address, client, user, tenant, reason, for_seconds }
+    }
+}
+
+impl Request for BanRequest {
+    type Answer = Banned;
+    const METHOD: Method = Method::Post;
+    const ROUTE: &'static str = ROUTE;
+
+    fn body(&self) -> Body<'_> {
+        Body::json(self)
+    }
+
+    fn check(&self) -> Result<(), InvalidRequest> {
+        match &self.for_seconds {
+            Some(seconds) => crate::in_range("for_seconds", seconds, &(1..=MAX_BAN_SECONDS)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `DELETE /api/v1/bans`: ends a ban.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "UnbanFields", into = "UnbanFields")]
+pub struct UnbanRequest {
+    /// Who is banned.
+    pub target: BanTarget,
+    /// The tenant of the client or user, by name; empty is the default one.
+    pub tenant: String,
+}
+
+/// [`UnbanRequest`] as it is sent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnbanFields {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    tenant: String,
+}
+
+impl TryFrom<UnbanFields> for UnbanRequest {
+    type Error = InvalidRequest;
+
+    fn try_from(fields: UnbanFields) -> Result<Self, InvalidRequest> {
+        let UnbanFields { address, client, user, tenant } = fields;
+        Ok(Self { target: only_target(address, client, user)?, tenant })
+    }
+}
+
+impl From<UnbanRequest> for UnbanFields {
+    fn from(request: UnbanRequest) -> Self {
+        let (address, client, user) = fields_of(request.target);
+        Self { address, client, user, tenant: request.tenant }
+    }
+}
+
+impl Request for UnbanRequest {
+    type Answer = Unbanned;
+    const METHOD: Method = Method::Delete;
+    const ROUTE: &'static str = ROUTE;
+
+    fn path(&self) -> String {
+        with_query(ROUTE, self)
+    }
+}
+
+fn only_target(
+    address: Option<String>,
+    client: Option<String>,
+    user: Option<String>,
+) -> Result<BanTarget, InvalidRequest> {
+    let targets = [address.map(BanTarget::Address), client.map(BanTarget::Client), user.map(BanTarget::User)];
+    let mut named = targets.into_iter().flatten();
+    match (named.next(), named.next()) {
+        (Some(target), None) => Ok(target),
+        _ => Err(InvalidRequest::new("name one of `address`, `client` and `user`")),
+    }
+}
+
+fn fields_of(target: BanTarget) -> (Option<String>, Option<String>, Option<String>) {
+    match target {
+        BanTarget::Address(name) => (Some(name), None, None),
+        BanTarget::Client(name) => (None, Some(name), None),
+        BanTarget::User(name) => (None, None, Some(name)),
+    }
+}
+
+/// The bans in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BanList {
+    /// All bans, in the order of their targets.
+    pub bans: Vec<BanEntry>,
+}
+
+/// A ban in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BanEntry {
+    /// `address`, `client` or `user`.
+    pub kind: String,
+    /// The address or network, the client id, or the user name.
+    pub name: String,
+    /// The tenant of the client or user, by name; empty is the default one.
+    #[serde(default)]
+    pub tenant: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+    /// Who banned, a word such as `operator`.
+    #[serde(default)]
+    pub origin: String,
+    /// Since when, milliseconds since 1970.
+    #[serde(default)]
+    pub since_ms: u64,
+    /// Until when, milliseconds since 1970; `None` is until the ban is removed.
+    #[serde(default)]
+    pub until_ms: Option<u64>,
+}
+
+/// A ban is in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Banned {
+    /// Connections that were closed.
+    pub closed: u64,
+}
+
+/// A ban has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unbanned {
+    /// Always true: where there is no such ban, the request is refused.
+    pub removed: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{read_body, read_query};
+
+    #[test]
+    fn a_ban_names_one_target_and_nothing_unknown() {
+        let read = |text: &str| read_body::<BanRequest>(text.as_bytes());
+        let request = read(r#"{"client": "c", "reason": "why", "for_seconds": 60}"#).unwrap();
+        let target = BanTarget::Client("c".to_owned());
+        let tenant = String::new();
+        assert_eq!(request, BanRequest { target, tenant, reason: "why".to_owned(), for_seconds: Some(60) });
+        assert_eq!(read(r#"{"user": "u", "for_seconds": null}"#).unwrap().for_seconds, None);
+        assert_eq!(read(r#"{"tenant": "acme", "user": "u"}"#).unwrap().tenant, "acme");
+        for wrong in [
+            "",
+            "[]",
+            "{}",
+            r#"{"client": 1}"#,
+            r#"{"client": "a", "user": "b"}"#,
+            r#"{"client": "a", "for_seconds": 0}"#,
+            r#"{"client": "a", "for_seconds": -1}"#,
+            r#"{"client": "a", "for_seconds": 3153600001}"#,
+            r#"{"client": "a", "tenant": 1}"#,
+            r#"{"client": "a", "forever": true}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_end_of_a_ban_is_sent_as_it_is_read() {
+        let read = |query: &str| read_query::<UnbanRequest>(Some(query));
+        let request = read("user=u%26&tenant=t").unwrap();
+        assert_eq!(request, UnbanRequest { target: BanTarget::User("u&".to_owned()), tenant: "t".to_owned() });
+        assert_eq!(request.path(), "/api/v1/bans?user=u%26&tenant=t");
+        for wrong in ["", "tenant=t", "user=u&client=c", "user=u&tenant=t&tenant=t", "user=u&x=y"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What a request is: a method, a path, a body, and the type of its answer.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::read::InvalidRequest;
+
+/// The header that changes of a fleet and a reload need: a web page of another origin cannot send it.
+pub const COMMAND_HEADER: &str = "tidegate-command";
+
+/// How a request is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Reads.
+    Get,
+    /// Begins something.
+    Post,
+    /// Sets something.
+    Put,
+    /// Ends or removes something.
+    Delete,
+}
+
+impl Method {
+    /// As HTTP writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// The body of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// None.
+    Empty,
+    /// JSON.
+    Json(String),
+    /// Bytes that are not JSON.
+    Bytes(&'a [u8]),
+}
+
+impl Body<'_> {
+    /// A value as JSON.
+    pub fn json<T: Serialize>(value: &T) -> Self {
+        // The types of this crate have text keys and no failing serialiser; an empty body would be refused as no JSON.
+        Body::Json(serde_json::to_string(value).unwrap_or_default())
+    }
+}
+
+/// A request of the admin API.
+pub trait Request {
+    /// What a broker answers when it has done what was asked.
+    type Answer: DeserializeOwned;
+
+    /// The method.
+    const METHOD: Method;
+
+    /// The path; a part in braces stands for a name.
+    const ROUTE: &'static str;
+
+    /// The value of [`COMMAND_HEADER`] that the request needs.
+    const COMMAND: Option<&'static str> = None;
+
+    /// The path with its names, and the query.
+    fn path(&self) -> String {
+        Self::ROUTE.to_owned()
+    }
+
+    /// The body.
+    fn body(&self) -> Body<'_> {
+        Body::Empty
+    }
+
+    /// Checks what types do not say: ranges, and fields that exclude each other.
+    ///
+    /// # Errors
+    /// When a broker would refuse the request whatever its state.
+    fn check(&self) -> Result<(), InvalidRequest> {
+        Ok(())
+    }
+}
+
+/// The answer of a request that was carried out and about which there is nothing more to say: `{}`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {}
+
+/// The answer of a request that was not carried out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Why, for a person.
+    pub error: String,
+}
+
+/// A route with a query.
+pub(crate) fn with_query<T: Serialize>(route: &str, query: &T) -> String {
+    // Queries are flat structures of texts and numbers, which this format always takes.
+    match serde_urlencoded::to_string(query) {
+        Ok(query) if !query.is_empty() => format!("{route}?{query}"),
+        _ => route.to_owned(),
+    }
+}
+
+/// A route with a name in place of `{name}` or `{id}`.
+pub(crate) fn with_name(route: &str, name: &str) -> String {
+    let Some((before, rest)) = route.split_once('{') else { return route.to_owned() };
+    let behind = rest.split_once('}').map_or("", |(_, behind)| behind);
+    format!("{before}{}{behind}", escape(name))
+}
+
+/// A name as one part of a path.
+fn escape(name: &str) -> String {
+    use std::fmt::Write as _;
+    let mut escaped = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_as_parts_of_a_path() {
+        assert_eq!(with_name("/a/{name}/drain", "b/ü c"), "/a/b%2F%C3%BC%20c/drain");
+        assert_eq!(with_name("/a/{id}", "x-1"), "/a/x-1");
+        assert_eq!(with_name("/a", "x"), "/a");
+    }
+}

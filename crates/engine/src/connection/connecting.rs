@@ -1,0 +1,33 @@
+//! What letting a client in needs.
+
+use crate::access::Rules;
+use crate::desk::Desk;
+use crate::engine::AssignedNames;
+use crate::link::Links;
+use crate::orchestrator::homes::HomesInForce;
+use crate::topics::SubscriptionIndex;
+
+/// The parts of an engine that decide whether a client comes in, and under which name and limits.
+pub(crate) struct Connecting<'e> {
+    pub desk: &'e mut Desk,
+    pub rules: &'e Rules,
+    pub index: &'e mut SubscriptionIndex,
+    pub homes: &'e HomesInForce,
+    pub assigned: &'e mut AssignedNames,
+    pub links: &'e Links,
+}
+
+/// Borrows what letting a client in needs from an engine.
+macro_rules! connecting {
+    ($engine:ident) => {
+        $crate::connection::connecting::Connecting {
+            desk: &mut $engine.desk,
+            rules: &$engine.rules,
+            index: &mut $engine.index,
+            homes: &$engine.homes,
+            assigned: &mut $engine.assigned,
+            links: &$engine.links,
+        }
+    };
+}
+pub(crate) use connecting;

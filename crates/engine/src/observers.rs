@@ -1,0 +1,450 @@
+//! Observers: services that have to have each message of some topics before its publisher is acknowledged.
+//!
+//! A message is told to the observers of the shard where it enters, once to each whose filters match. What an observer
+//! has not confirmed is bounded by its window; its policy says what happens to publishers beyond it. The topics of an
+//! observer are looked up with the route of a topic, so a topic without one costs nothing.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tidegate_mqtt::{QoS, TopicFilter, TopicName};
+
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::ids::{ConnectionKey, TenantId};
+use crate::link::envelope::Ticket;
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::publish::inbound::Inbound;
+use crate::telling::reason::Reason;
+
+/// Observers of a shard at most, those of the settings included.
+pub const MAX_OBSERVERS: usize = 32;
+
+/// Names an observer at its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObserverId(u8);
+
+impl ObserverId {
+    /// Who puts messages for applications on a bus, where [`AddressSettings::records`](crate::AddressSettings::records)
+    /// says that there is one.
+    pub const APPLICATIONS: Self = Self(0);
+    /// Who listens to what mobile nodes say of themselves, on the topics of
+    /// [`AddressSettings::reports`](crate::AddressSettings::reports).
+    pub const REPORTS: Self = Self(1);
+    /// The first one that has filters of its own.
+    const FIRST: u8 = 2;
+}
+
+/// What happens when the window of an observer is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObserverPolicy {
+    /// The publisher waits, within the limit for blocked publishers; then its message is refused.
+    Hold,
+    /// The message is refused. One at QoS 0 goes on without the observer, and is counted.
+    Refuse,
+    /// The message goes on without the observer, and is counted.
+    Drop,
+}
+
+/// How much an observer may have that it has not confirmed. A message that is larger than the window passes alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObserverWindow {
+    /// Messages; with 0 nothing is told to it.
+    pub messages: u64,
+    /// Bytes of topics, properties and payloads.
+    pub bytes: u64,
+}
+
+/// An observer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observer {
+    /// In logs.
+    pub name: String,
+    /// The topics that it observes.
+    pub filters: Vec<String>,
+    /// The tenant whose messages it observes; none for those of all tenants.
+    pub tenant: Option<TenantId>,
+    /// What it may have unconfirmed.
+    pub window: ObserverWindow,
+    /// What happens beyond that.
+    pub policy: ObserverPolicy,
+    /// Why a message is refused, or dropped for it.
+    pub refusal: Reason,
+}
+
+/// Why there cannot be an observer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ObserverError {
+    /// There are as many as may be.
+    #[error("{MAX_OBSERVERS} observers exist already: remove one first")]
+    TooMany,
+    /// A filter is not valid.
+    #[error("{0:?} is not a topic filter: use a valid one without $share")]
+    InvalidFilter(String),
+}
+
+/// Names a message that an observer has to confirm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObservedTicket {
+    observer: ObserverId,
+    number: u64,
+}
+
+impl Default for ObservedTicket {
+    /// A ticket of no message: to confirm it does nothing.
+    fn default() -> Self {
+        Self { observer: ObserverId(u8::MAX), number: 0 }
+    }
+}
+
+/// A message for an observer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedMessage {
+    /// For [`Engine::confirm_observed`].
+    pub ticket: ObservedTicket,
+    /// Whether a publisher waits for the confirmation; not at QoS 0, for wills and for what the broker says itself.
+    pub is_awaited: bool,
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Who has published it; empty for the broker itself.
+    pub client_id: String,
+    /// The topic.
+    pub topic: String,
+    /// QoS as published.
+    pub qos: QoS,
+    /// RETAIN as published.
+    pub retain: bool,
+    /// Encoded MQTT 5 properties, as they are passed on.
+    pub properties: Vec<u8>,
+    /// When it expires, or [`Millis::NEVER`].
+    pub expires_at: Millis,
+    /// The payload.
+    pub payload: Vec<u8>,
+}
+
+/// Some of the observers of a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ObserverSet(u32);
+
+impl ObserverSet {
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[must_use]
+    pub(crate) fn with_if(self, wanted: bool, id: ObserverId) -> Self {
+        Self(self.0 | u32::from(wanted) << id.0)
+    }
+
+    #[must_use]
+    pub(crate) fn without(self, others: &[ObserverId]) -> Self {
+        Self(others.iter().fold(self.0, |bits, id| bits & !(1 << id.0)))
+    }
+
+    fn iter(self) -> impl Iterator<Item = ObserverId> {
+        (0..MAX_OBSERVERS as u8).filter(move |at| self.0 >> at & 1 != 0).map(ObserverId)
+    }
+}
+
+/// The filters of all observers, as routes are made with them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ObservedTopics(Vec<(ObserverId, Option<TenantId>, Vec<String>)>);
+
+impl ObservedTopics {
+    /// The observers of a topic by their filters.
+    pub(crate) fn observers_of(&self, tenant: TenantId, topic: &str) -> ObserverSet {
+        let Ok(name) = TopicName::new(topic) else { return ObserverSet::default() };
+        let matches = |filter: &String| TopicFilter::new(filter).is_ok_and(|filter| filter.matches(name));
+        self.0.iter().fold(ObserverSet::default(), |set, (id, of, filters)| {
+            set.with_if(of.is_none_or(|of| of == tenant) && filters.iter().any(matches), *id)
+        })
+    }
+}
+
+/// A message that was told and not confirmed.
+#[derive(Clone, Copy, Debug)]
+struct Unconfirmed {
+    /// Whose acknowledgement waits.
+    ticket: Option<Ticket>,
+    cost: u64,
+}
+
+#[derive(Debug)]
+struct Observing {
+    observer: Observer,
+    unconfirmed: BTreeMap<u64, Unconfirmed>,
+    /// Their bytes.
+    bytes: u64,
+    /// Publishers that are parked until there is room.
+    waiting: VecDeque<ConnectionKey>,
+}
+
+impl Observing {
+    fn new(observer: Observer) -> Self {
+        Self { observer, unconfirmed: BTreeMap::new(), bytes: 0, waiting: VecDeque::new() }
+    }
+
+    fn has_room(&self, cost: u64) -> bool {
+        let window = self.observer.window;
+        let count = self.unconfirmed.len() as u64;
+        count < window.messages && (count == 0 || self.bytes.saturating_add(cost) <= window.bytes)
+    }
+}
+
+/// All observers of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Observers {
+    all: BTreeMap<ObserverId, Observing>,
+    next_number: u64,
+    /// Publishers that have waited for room as long as they may: their next message does not wait.
+    given_up: BTreeSet<ConnectionKey>,
+}
+
+/// What the window of some observers has to say about a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// It goes on.
+    Enough,
+    /// Its publisher waits for this observer.
+    Wait(ObserverId),
+    /// It is refused.
+    Refused(Reason),
+}
+
+impl Observers {
+    /// Observers that the settings ask for. They refuse everything until their window is opened.
+    pub(crate) fn of_settings(settings: &crate::Settings) -> Self {
+        let mut observers = Self::default();
+        let addresses = settings.addresses.as_ref();
+        let wanted = [
+            (ObserverId::APPLICATIONS, "applications", addresses.is_some_and(|it| it.records)),
+            (ObserverId::REPORTS, "reports", addresses.is_some_and(|it| !it.reports.is_empty())),
+        ];
+        for (id, name, _) in wanted.into_iter().filter(|(_, _, wanted)| *wanted) {
+            let observer = Observer {
+                name: name.to_owned(),
+                filters: Vec::new(),
+                tenant: Some(TenantId::DEFAULT),
+                window: ObserverWindow::default(),
+                policy: ObserverPolicy::Refuse,
+                refusal: Reason::BusRefused,
+            };
+            observers.all.insert(id, Observing::new(observer));
+        }
+        observers
+    }
+
+    fn topics(&self) -> ObservedTopics {
+        let topics = self.all.iter().filter(|(_, it)| !it.observer.filters.is_empty());
+        ObservedTopics(topics.map(|(id, it)| (*id, it.observer.tenant, it.observer.filters.clone())).collect())
+    }
+
+    /// Whether a publisher waits for room.
+    pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
+        self.all.values().any(|it| it.waiting.contains(&key))
+    }
+
+    /// A publisher is gone, or waits for nothing any more.
+    pub(crate) fn forget_waiting(&mut self, key: ConnectionKey) {
+        for it in self.all.values_mut() {
+            it.waiting.retain(|other| *other != key);
+        }
+        self.given_up.remove(&key);
+    }
+
+    /// A publisher has waited as long as it may.
+    pub(crate) fn give_up(&mut self, key: ConnectionKey) {
+        if self.holds(key) {
+            self.forget_waiting(key);
+            self.given_up.insert(key);
+        }
+    }
+
+    /// A publisher waits from now on; false if it does already.
+    pub(crate) fn wait(&mut self, id: ObserverId, key: ConnectionKey) -> bool {
+        let Some(it) = self.all.get_mut(&id).filter(|it| !it.waiting.contains(&key)) else { return false };
+        it.waiting.push_back(key);
+        true
+    }
+
+    /// The name of an observer.
+    pub(crate) fn name(&self, id: ObserverId) -> Option<&str> {
+        self.all.get(&id).map(|it| &*it.observer.name)
+    }
+
+    /// Whether all these observers have room for a message. `is_answered` says whether its publisher can be told of a
+    /// refusal, `may_wait` whether it can wait.
+    pub(crate) fn room(
+        &mut self,
+        set: ObserverSet,
+        cost: u64,
+        key: ConnectionKey,
+        is_answered: bool,
+        may_wait: bool,
+    ) -> Room {
+        let waited = !self.given_up.is_empty() && self.given_up.remove(&key);
+        for id in set.iter() {
+            let Some(it) = self.all.get(&id).filter(|it| !it.has_room(cost)) else { continue };
+            match it.observer.policy {
+                ObserverPolicy::Hold if may_wait && !waited => return Room::Wait(id),
+                ObserverPolicy::Hold | ObserverPolicy::Refuse if is_answered => {
+                    return Room::Refused(it.observer.refusal);
+                }
+                ObserverPolicy::Hold | ObserverPolicy::Refuse | ObserverPolicy::Drop => {}
+            }
+        }
+        Room::Enough
+    }
+
+    /// The sums are right.
+    pub(crate) fn audit(&self, wrong: &mut dyn FnMut(String)) {
+        for it in self.all.values() {
+            let bytes: u64 = it.unconfirmed.values().map(|one| one.cost).sum();
+            if bytes != it.bytes {
+                wrong(format!("observer {:?} has {bytes} bytes, not {}", it.observer.name, it.bytes));
+            }
+            if !it.waiting.is_empty() && it.unconfirmed.is_empty() && it.observer.window.messages > 0 {
+                wrong(format!("publishers wait for observer {:?}, which has room", it.observer.name));
+            }
+        }
+    }
+}
+
+/// Bytes that a message takes of a window.
+pub(crate) fn observed_cost(publication: &Publication<'_>) -> u64 {
+    (publication.topic.len() + publication.properties.len() + publication.payload.len()) as u64
+}
+
+impl Engine {
+    /// Tells an observer of messages from now on, as [`Event::Observed`].
+    ///
+    /// # Errors
+    /// When there are too many, or a filter is not valid.
+    pub fn observe(&mut self, observer: Observer) -> Result<ObserverId, ObserverError> {
+        for filter in &observer.filters {
+            if TopicFilter::new(filter).is_err() || filter.starts_with("$share/") {
+                return Err(ObserverError::InvalidFilter(filter.clone()));
+            }
+        }
+        let mut ids = (ObserverId::FIRST..MAX_OBSERVERS as u8).map(ObserverId);
+        let id = ids.find(|id| !self.observers.all.contains_key(id)).ok_or(ObserverError::TooMany)?;
+        self.observers.all.insert(id, Observing::new(observer));
+        self.cache.set_observed(self.observers.topics());
+        Ok(id)
+    }
+
+    /// Ends an observer. What it has not confirmed is refused for its reason.
+    pub fn end_observer(&mut self, now: Now, id: ObserverId) {
+        let Some(it) = self.observers.all.remove(&id) else { return };
+        self.cache.set_observed(self.observers.topics());
+        for ticket in it.unconfirmed.values().filter_map(|one| one.ticket) {
+            self.confirm_publisher(now, ticket, Some(it.observer.refusal));
+        }
+        for key in it.waiting {
+            self.unpark(now, key);
+        }
+        self.after_frame(now);
+    }
+
+    /// Gives an observer another window. One of the settings has none until this is called.
+    pub fn set_observer_window(&mut self, now: Now, id: ObserverId, window: ObserverWindow) {
+        let Some(it) = self.observers.all.get_mut(&id) else { return };
+        it.observer.window = window;
+        self.release_observed(now, id);
+        self.after_frame(now);
+    }
+
+    /// An observer has a message, or refuses it. An MQTT 5 publisher is told why; another one could only be told that
+    /// all is well, so its connection ends, and it has the message still. A ticket counts once.
+    pub fn confirm_observed(&mut self, now: Now, ticket: ObservedTicket, refused: Option<Reason>) {
+        let ObservedTicket { observer: id, number } = ticket;
+        let Some(it) = self.observers.all.get_mut(&id) else { return };
+        let Some(one) = it.unconfirmed.remove(&number) else { return };
+        it.bytes -= one.cost;
+        match one.ticket {
+            Some(ticket) => self.confirm_publisher(now, ticket, refused),
+            None => refused.into_iter().for_each(|reason| self.desk.counters.drop_message(reason)),
+        }
+        self.release_observed(now, id);
+        self.after_frame(now);
+    }
+
+    /// One confirmation for a publisher.
+    fn confirm_publisher(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>) {
+        let Some(connection) = self.desk.connections.get(ticket.connection) else { return };
+        if let Some(reason) = refused {
+            self.desk.counters.drop_message(reason);
+            if !connection.version.is_v5() {
+                return self.close_connection(now, ticket.connection, reason, None);
+            }
+        }
+        self.confirm(now, ticket, refused, false);
+    }
+
+    /// Lets publishers go on that wait for an observer, each after the other, while it has room.
+    fn release_observed(&mut self, now: Now, id: ObserverId) {
+        while let Some(it) = self.observers.all.get_mut(&id)
+            && it.has_room(0)
+            && let Some(key) = it.waiting.pop_front()
+        {
+            self.unpark(now, key);
+        }
+    }
+
+    /// The observers of a message on its way in. A principal may be of a service that observes as well, and is not told
+    /// its own messages.
+    #[inline]
+    pub(crate) fn observers_of(&self, it: &Inbound<'_>) -> ObserverSet {
+        let all = self.cache.traits(it.slot).observers;
+        if it.session.is_some() || all.is_empty() { all } else { all.without(self.principals.unobserved_by(it.key)) }
+    }
+
+    /// Tells a message to observers that have room for it, and counts it for the others. Returns how many were told.
+    #[cold]
+    pub(crate) fn tell_observers(
+        &mut self,
+        set: ObserverSet,
+        publication: &Publication<'_>,
+        client_id: &str,
+        ticket: Option<Ticket>,
+    ) -> u32 {
+        let cost = observed_cost(publication);
+        let mut told = 0;
+        for id in set.iter() {
+            let Some(it) = self.observers.all.get_mut(&id) else { continue };
+            if !it.has_room(cost) {
+                self.desk.counters.drop_message(it.observer.refusal);
+                continue;
+            }
+            let number = self.observers.next_number;
+            self.observers.next_number += 1;
+            it.unconfirmed.insert(number, Unconfirmed { ticket, cost });
+            it.bytes += cost;
+            told += 1;
+            let message = ObservedMessage {
+                ticket: ObservedTicket { observer: id, number },
+                is_awaited: ticket.is_some(),
+                // What goes to a fleet is the default tenant's.
+                tenant: if publication.tenant == TenantId::UPLINK { TenantId::DEFAULT } else { publication.tenant },
+                client_id: client_id.to_owned(),
+                topic: publication.topic.to_owned(),
+                qos: publication.qos,
+                retain: publication.retain,
+                properties: publication.properties.to_vec(),
+                expires_at: publication.expires_at,
+                payload: publication.payload.to_vec(),
+            };
+            self.desk.events.push_back(Event::Observed { observer: id, message: Box::new(message) });
+        }
+        told
+    }
+
+    /// The same for a message on its way in. Its acknowledgement waits for each observer that is told.
+    #[cold]
+    pub(crate) fn tell_observers_of(&mut self, it: &Inbound<'_>, ticket: Option<Ticket>) -> u32 {
+        let (topic, set) = (self.topic_of(it), self.observers_of(it));
+        let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
+        self.tell_observers(set, &it.publication(&topic), &name, ticket)
+    }
+}

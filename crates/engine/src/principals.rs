@@ -1,0 +1,432 @@
+//! Principals publish and read without an MQTT session: services of the broker, and users of protocols that the shell
+//! speaks.
+//!
+//! What a principal publishes passes the same pipeline as a PUBLISH of a client. A principal stands in the table of
+//! connections, without a transport: everything that makes a client wait makes it wait too, and other shards confirm to
+//! it. What it publishes meanwhile is held, within its bounds.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
+
+use crate::access::Subject;
+use crate::connection::identity::Identity;
+use crate::connection::{Connection, Outcome, Phase};
+use crate::desk::Timer;
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
+use crate::now::{Millis, Now};
+use crate::observers::ObserverId;
+use crate::publish::inbound::Inbound;
+use crate::publish::pipeline::Progress;
+use crate::service::InnerPublication;
+use crate::telling::reason::Reason;
+
+/// The listener of principals. No socket comes through it; rules are asked about it.
+pub(crate) const PRINCIPAL_LISTENER: ListenerId = ListenerId(u16::MAX - 2);
+
+/// What a principal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrincipalKind {
+    /// A part of the broker: it may do everything but publish below `$SYS`, in every tenant.
+    Broker,
+    /// Somebody outside: the rules in force are asked about everything, and it stays in its tenant.
+    User,
+}
+
+/// Somebody who publishes and reads without an MQTT session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// What it is.
+    pub kind: PrincipalKind,
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// Its name, in logs and in place of a client id where rules are asked.
+    pub name: String,
+    /// Who it is, where that was asked.
+    pub identity: Option<Identity>,
+    /// Messages that are held while it has to wait; more are refused with [`Reason::PublisherHeld`].
+    pub max_held_messages: usize,
+    /// Bytes of those messages, topics and properties included.
+    pub max_held_bytes: u64,
+    /// Observers that are not told what it publishes, since they are of the same service.
+    pub unobserved_by: Vec<ObserverId>,
+}
+
+/// Names a principal at its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PrincipalId(ConnectionKey);
+
+/// A retained message, for a principal that has asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetainedValue {
+    /// The QoS with which it was published.
+    pub qos: QoS,
+    /// Encoded MQTT 5 properties, as they are passed on.
+    pub properties: Vec<u8>,
+    /// When it expires, or [`Millis::NEVER`].
+    pub expires_at: Millis,
+    /// The payload.
+    pub payload: Vec<u8>,
+}
+
+/// A message of a principal, and its number.
+#[derive(Debug)]
+struct Held {
+    number: u64,
+    message: InnerPublication,
+}
+
+impl Held {
+    fn cost(&self) -> u64 {
+        let message = &self.message;
+        (size_of::<Self>() + message.topic.len() + message.properties.len() + message.payload.len()) as u64
+    }
+}
+
+#[derive(Debug)]
+struct Registered {
+    principal: Principal,
+    /// Messages that wait until the principal may go on.
+    held: VecDeque<Held>,
+    held_bytes: u64,
+    /// Numbers of the messages that were routed and not answered, in their order. Answers keep it.
+    answering: VecDeque<u64>,
+    /// Answers of it that wait for a commit.
+    uncommitted: usize,
+}
+
+/// All principals of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Principals {
+    all: BTreeMap<ConnectionKey, Registered>,
+    /// Outcomes that wait for the commit of a batch, in the order of batches.
+    uncommitted: VecDeque<(u64, PrincipalId, u64, Outcome)>,
+}
+
+impl Principals {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Bytes of the messages that are held.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.all.values().map(|registered| registered.held_bytes).sum()
+    }
+
+    /// The principal of a connection.
+    fn get(&self, key: ConnectionKey) -> Option<&Principal> {
+        self.all.get(&key).map(|registered| &registered.principal)
+    }
+
+    /// Observers that are not told what the principal of a connection publishes.
+    pub(crate) fn unobserved_by(&self, key: ConnectionKey) -> &[ObserverId] {
+        self.get(key).map_or(&[], |principal| &principal.unobserved_by)
+    }
+
+    /// The name of the principal of a connection, and its tenant.
+    pub(crate) fn name(&self, key: ConnectionKey) -> Option<(TenantId, &str)> {
+        self.get(key).map(|principal| (principal.tenant, &*principal.name))
+    }
+}
+
+impl Principal {
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            tenant: self.tenant,
+            client_id: &self.name,
+            listener: PRINCIPAL_LISTENER,
+            identity: self.identity.as_ref(),
+        }
+    }
+}
+
+impl Engine {
+    /// Registers a principal at this shard.
+    pub fn add_principal(&mut self, now: Now, principal: Principal) -> PrincipalId {
+        let mut connection = Connection::new(PRINCIPAL_LISTENER, principal.tenant, now.monotonic);
+        connection.phase = Phase::Open;
+        connection.version = Version::V5;
+        let key = self.desk.connections.insert(connection);
+        let (held, answering) = (VecDeque::new(), VecDeque::new());
+        self.principals.all.insert(key, Registered { principal, held, held_bytes: 0, answering, uncommitted: 0 });
+        PrincipalId(key)
+    }
+
+    /// Forgets a principal. What it was not answered is answered with [`Reason::ConnectionLost`].
+    pub fn remove_principal(&mut self, now: Now, id: PrincipalId) {
+        let PrincipalId(key) = id;
+        self.refuse_all_of_principal(key, Reason::ConnectionLost);
+        if self.principals.all.remove(&key).is_none() {
+            return;
+        }
+        self.links.forget_waiting(key);
+        self.observers.forget_waiting(key);
+        self.groups.dealers.waiting.remove(&key);
+        self.uplinks.forget_waiting(key);
+        if let Some(connection) = self.desk.connections.remove(key)
+            && let Some(extra) = connection.extra
+        {
+            self.end_admission(key, &extra);
+            if let Some(parked) = &extra.parked {
+                self.desk.timers.cancel(parked.until, Timer::Parked(key));
+            }
+        }
+        self.after_frame(now);
+    }
+
+    /// Publishes a message as a principal. [`Event::Published`] names the number and what has become of it, as a PUBACK
+    /// would, when that is certain: every shard that has to has it, and it is committed where it is stored.
+    pub fn publish_as(&mut self, now: Now, id: PrincipalId, message: InnerPublication, number: u64) {
+        let PrincipalId(key) = id;
+        self.desk.journal.now = now;
+        let held = Held { number, message };
+        let Some(registered) = self.principals.all.get(&key) else {
+            return self.tell_published(id, number, Err(Reason::ConnectionLost));
+        };
+        let waits = !registered.held.is_empty() || self.is_parked(key);
+        if waits || self.publish_held_by(now, key, &held) == Progress::Deferred {
+            self.hold(key, held);
+        }
+        self.after_frame(now);
+    }
+
+    /// The retained message of a topic, if a principal may subscribe to it. Ask the shard that is the topic's home.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::NotAuthorized`] if it may not, [`Reason::InvalidTopicName`] if there can be no such topic, and
+    /// [`Reason::NotServedHere`] if another shard or node is the home of the topic.
+    pub fn retained_for(&self, now: Now, principal: &Principal, topic: &str) -> Result<Option<RetainedValue>, Reason> {
+        TopicName::new(topic).map_err(|_| Reason::InvalidTopicName)?;
+        let subject = principal.subject();
+        if principal.kind == PrincipalKind::User && !self.rules.subject_may_read(&self.settings, subject, topic) {
+            return Err(Reason::NotAuthorized);
+        }
+        if self.links.roster.home_of_topic(principal.tenant, topic) != self.place.shard {
+            return Err(Reason::NotServedHere);
+        }
+        let message = self.retained.values.get(principal.tenant, topic, now.monotonic);
+        Ok(message.map(|message| {
+            let publication = message.publication();
+            RetainedValue {
+                qos: publication.qos,
+                properties: publication.properties.to_vec(),
+                expires_at: publication.expires_at,
+                payload: publication.payload.to_vec(),
+            }
+        }))
+    }
+
+    /// Takes one message of a principal through the pipeline.
+    fn publish_held_by(&mut self, now: Now, key: ConnectionKey, held: &Held) -> Progress {
+        let Held { number, message } = held;
+        let Some(registered) = self.principals.all.get_mut(&key) else { return Progress::Taken };
+        let is_broker = registered.principal.kind == PrincipalKind::Broker;
+        let refused = if !is_broker && message.tenant != registered.principal.tenant {
+            Some(Reason::NotAuthorized)
+        } else if message.retain && !self.settings.retained.available && !is_broker {
+            Some(Reason::RetainNotSupported)
+        } else if message.topic.is_empty() {
+            Some(Reason::InvalidTopicName)
+        } else if message.expires_at <= now.monotonic {
+            Some(Reason::MessageExpired)
+        } else {
+            self.desk.is_far_over_ceiling().then_some(Reason::MemoryCeiling)
+        };
+        if let Some(reason) = refused {
+            self.refuse_publication(PrincipalId(key), *number, reason);
+            return Progress::Taken;
+        }
+        registered.answering.push_back(*number);
+        let raw = RawPublish {
+            dup: false,
+            qos: message.qos,
+            retain: message.retain && self.settings.retained.available,
+            topic: message.topic.as_bytes(),
+            // All that it publishes is answered, QoS 0 included.
+            packet_id: Some(PacketId::MIN),
+            properties: &message.properties,
+            payload: &message.payload,
+        };
+        self.desk.counters.messages_in[raw.qos as usize] += 1;
+        self.desk.counters.payload_bytes_in += raw.payload.len() as u64;
+        let tenant = if self.uplinks.brokers.config.is_on() { TenantId::UPLINK } else { message.tenant };
+        let mut properties = std::mem::take(&mut self.scratch_properties);
+        properties.clear();
+        let source = (key, None, tenant);
+        let progress = self.publish_with_properties(now, source, &raw, message.expires_at, &mut properties);
+        self.scratch_properties = properties;
+        match progress {
+            Ok(Progress::Taken) => return Progress::Taken,
+            Ok(Progress::Deferred) => {}
+            Err(ref refused) => self.refuse_publication(PrincipalId(key), *number, refused.reason),
+        }
+        if let Some(registered) = self.principals.all.get_mut(&key) {
+            registered.answering.pop_back();
+        }
+        progress.unwrap_or(Progress::Taken)
+    }
+
+    /// Keeps a message until the principal may go on, or refuses it.
+    fn hold(&mut self, key: ConnectionKey, held: Held) {
+        let Some(registered) = self.principals.all.get_mut(&key) else { return };
+        let cost = held.cost();
+        let bytes = registered.held_bytes + cost;
+        if registered.held.len() >= registered.principal.max_held_messages
+            || bytes > registered.principal.max_held_bytes
+        {
+            return self.refuse_publication(PrincipalId(key), held.number, Reason::PublisherHeld);
+        }
+        registered.held_bytes = bytes;
+        registered.held.push_back(held);
+        self.desk.memory += cost;
+        self.desk.input_bytes += cost;
+    }
+
+    /// Takes the message that is held longest.
+    fn take_held(&mut self, key: ConnectionKey) -> Option<Held> {
+        let registered = self.principals.all.get_mut(&key)?;
+        let held = registered.held.pop_front()?;
+        let cost = held.cost();
+        registered.held_bytes -= cost;
+        self.desk.memory -= cost;
+        self.desk.input_bytes -= cost;
+        Some(held)
+    }
+
+    fn is_parked(&self, key: ConnectionKey) -> bool {
+        self.desk.connections.get(key).is_some_and(Connection::is_parked)
+    }
+
+    /// A principal waits for nothing any more: what it has published meanwhile goes on, until it has to wait again.
+    pub(crate) fn resume_principal(&mut self, now: Now, key: ConnectionKey) {
+        while !self.is_parked(key)
+            && let Some(held) = self.take_held(key)
+        {
+            if self.publish_held_by(now, key, &held) == Progress::Deferred {
+                let cost = held.cost();
+                let Some(registered) = self.principals.all.get_mut(&key) else { return };
+                registered.held_bytes += cost;
+                registered.held.push_front(held);
+                self.desk.memory += cost;
+                self.desk.input_bytes += cost;
+                return;
+            }
+            self.after_frame(now);
+        }
+    }
+
+    /// A principal has waited as long as it may: what it holds is refused.
+    pub(crate) fn refuse_held(&mut self, key: ConnectionKey, reason: Reason) {
+        while let Some(held) = self.take_held(key) {
+            self.refuse_publication(PrincipalId(key), held.number, reason);
+        }
+    }
+
+    /// What a principal was not answered is refused, since the broker stops or the principal goes.
+    pub(crate) fn refuse_all_of_principal(&mut self, key: ConnectionKey, reason: Reason) {
+        if let Some(extra) = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) {
+            // Confirmations that come later find nobody.
+            extra.acks.abandon();
+        }
+        let answering = self.principals.all.get_mut(&key).map(|registered| std::mem::take(&mut registered.answering));
+        for number in answering.into_iter().flatten() {
+            self.tell_published(PrincipalId(key), number, Err(reason));
+        }
+        self.refuse_held(key, reason);
+    }
+
+    /// Counts a message that did not reach the pipeline, and answers it.
+    #[cold]
+    fn refuse_publication(&mut self, id: PrincipalId, number: u64, reason: Reason) {
+        self.desk.counters.drop_message(reason);
+        self.tell_published(id, number, Err(reason));
+    }
+
+    /// The answer to what a principal has published first of all that is not answered. `promises` says whether it has
+    /// to wait for the commit.
+    #[cold]
+    pub(crate) fn answer_principal(&mut self, key: ConnectionKey, outcome: Outcome, promises: bool) {
+        let Some(registered) = self.principals.all.get_mut(&key) else { return };
+        let Some(number) = registered.answering.pop_front() else { return };
+        // One that promises nothing waits for those before it.
+        let waits = registered.uncommitted > 0;
+        let last = self.principals.uncommitted.back().map(|(batch, ..)| *batch).filter(|_| waits);
+        let batch = if promises { self.desk.journal.promised_batch() } else { last };
+        match batch {
+            Some(batch) => {
+                registered.uncommitted += 1;
+                self.principals.uncommitted.push_back((batch, PrincipalId(key), number, outcome));
+            }
+            None => self.tell_published(PrincipalId(key), number, outcome),
+        }
+    }
+
+    /// All batches up to this one are committed.
+    pub(crate) fn tell_committed(&mut self, committed: u64) {
+        while let Some((batch, id, number, outcome)) = self.principals.uncommitted.front().copied()
+            && batch <= committed
+        {
+            self.principals.uncommitted.pop_front();
+            if let Some(registered) = self.principals.all.get_mut(&id.0) {
+                registered.uncommitted -= 1;
+            }
+            self.tell_published(id, number, outcome);
+        }
+    }
+
+    fn tell_published(&mut self, principal: PrincipalId, number: u64, outcome: Result<ReasonCode, Reason>) {
+        self.desk.events.push_back(Event::Published { principal, number, outcome });
+    }
+
+    /// The name of the publisher of a message, and its tenant.
+    pub(crate) fn publisher_of(&self, it: &Inbound<'_>) -> Option<(TenantId, &str)> {
+        match it.session {
+            Some(session) => {
+                let session = self.desk.sessions.get(session.0)?;
+                Some((session.tenant, &*session.client_id))
+            }
+            None => self.principals.name(it.key),
+        }
+    }
+
+    /// Whether a publisher, which is a principal if it has no session, may publish to a topic.
+    pub(crate) fn publisher_may(
+        &self,
+        (key, session): (ConnectionKey, Option<SessionKey>),
+        topic: &str,
+        qos: QoS,
+        retain: bool,
+    ) -> bool {
+        if let Some(session) = session {
+            return self.rules.may_publish(&self.desk, session, topic, qos, retain);
+        }
+        self.principals.get(key).is_some_and(|principal| {
+            principal.kind == PrincipalKind::Broker
+                || self.rules.subject_may_publish(&self.settings, principal.subject(), topic, qos, retain)
+        })
+    }
+
+    /// Whether the principal of a connection is a part of the broker.
+    pub(crate) fn is_broker(&self, key: ConnectionKey) -> bool {
+        self.principals.get(key).is_some_and(|principal| principal.kind == PrincipalKind::Broker)
+    }
+
+    /// Every answer that a principal waits for is one of its pending acknowledgements.
+    pub(crate) fn audit_principals(&self, wrong: &mut dyn FnMut(String)) {
+        for (key, registered) in &self.principals.all {
+            let extra = self.desk.connections.get(*key).and_then(|connection| connection.extra.as_ref());
+            let pending = extra.map_or(0, |extra| extra.acks.len());
+            if pending != registered.answering.len() {
+                let name = &registered.principal.name;
+                wrong(format!("{name:?} waits for {} answers, and {pending} are pending", registered.answering.len()));
+            }
+            if !registered.held.is_empty() && !self.is_parked(*key) {
+                wrong(format!("messages of {:?} are held and nothing will release them", registered.principal.name));
+            }
+        }
+    }
+}

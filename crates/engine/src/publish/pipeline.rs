@@ -1,0 +1,219 @@
+//! The pipeline: a PUBLISH passes the stages that it needs, in their order, and is routed.
+//!
+//! What an answer of a stage means for the publisher is decided here and nowhere else.
+
+use tidegate_mqtt::{QoS, ReasonCode};
+
+use super::inbound::Inbound;
+use super::stages::{Deferral, ORDER, Rejection, StageSet, Step};
+use crate::connection::Outcome;
+use crate::engine::Engine;
+use crate::event::{Attempt, Delay};
+use crate::hash::hash_name;
+use crate::ids::{ConnectionKey, TenantId};
+use crate::link::envelope::Ticket;
+use crate::now::Now;
+use crate::publish::dispatch::{Source, reach};
+use crate::publish::turn_share::Share;
+use crate::telling::reason::Reason;
+
+/// What has become of a PUBLISH packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Progress {
+    /// It was routed, rejected or answered.
+    Taken,
+    /// Its publisher is parked, and the packet is the first that waits with it. It is counted when it comes again.
+    Deferred,
+}
+
+/// How a publisher is told that a message is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notice {
+    /// By the acknowledgement. MQTT 3 publishers only see that there is one.
+    Acknowledgement,
+    /// By the acknowledgement with MQTT 5. Other connections end for this reason, so that the message is sent again.
+    AcknowledgementOrClose(Reason),
+    /// The connection ends, so that the message is sent again.
+    Close,
+}
+
+impl Notice {
+    fn of(reason: Reason) -> Self {
+        match reason {
+            Reason::NodeLost => Self::Close,
+            Reason::StoreFull => Self::AcknowledgementOrClose(Reason::StoreFull),
+            Reason::BusRefused | Reason::ObserverRefused => Self::AcknowledgementOrClose(reason),
+            Reason::QueueFullReject => Self::AcknowledgementOrClose(Reason::RejectedTooLong),
+            _ => Self::Acknowledgement,
+        }
+    }
+}
+
+impl Engine {
+    /// Takes a PUBLISH whose topic is known through the pipeline. Most need no stage and are routed at once.
+    #[inline]
+    pub(super) fn publish(&mut self, it: &Inbound<'_>) -> Progress {
+        let stages = self.stages_of(it);
+        if !stages.is_empty() {
+            return self.publish_by_stages(it, stages);
+        }
+        self.route(it);
+        Progress::Taken
+    }
+
+    /// Asks these stages in [`ORDER`] and acts on the first answer that is not [`Step::Continue`].
+    #[inline(never)]
+    fn publish_by_stages(&mut self, it: &Inbound<'_>, stages: StageSet) -> Progress {
+        for stage in ORDER.into_iter().filter(|stage| stages.has(*stage)) {
+            let step = self.ask_stage(stage, it);
+            if step != Step::Continue && it.tenant == TenantId::UPLINK {
+                self.uplinks.give_id_back();
+            }
+            match step {
+                Step::Continue => {}
+                Step::Defer(why) => return self.defer(it, why),
+                Step::Reject(rejection) => {
+                    self.reject(it, rejection);
+                    return Progress::Taken;
+                }
+                Step::Done => return Progress::Taken,
+            }
+        }
+        self.route(it);
+        Progress::Taken
+    }
+
+    /// Parks the publisher, and takes back that the message was counted.
+    #[cold]
+    fn defer(&mut self, it: &Inbound<'_>, why: Deferral) -> Progress {
+        let (now, key) = (it.now, it.key);
+        match why {
+            Deferral::Line => self.wait_for_next_turn(now, key, Share::Wide),
+            Deferral::Fleet => {
+                self.start_withholding(now, key);
+                self.desk.tell_delayed(Delay::Queue(None), key);
+                self.uplinks.add_waiting(key);
+                self.park(now, key);
+            }
+            Deferral::Interest => {
+                if self.groups.dealers.waiting.insert(key) {
+                    self.park(now, key);
+                }
+            }
+            Deferral::Queues { shard, full, whose } => self.withhold(now, key, (shard, full), whose),
+            Deferral::Answers => self.park(now, key),
+            Deferral::Observer(id) => {
+                let name = self.observers.name(id).unwrap_or_default().to_owned();
+                self.desk.tell_delayed(Delay::Observer(name), key);
+                if self.observers.wait(id, key) {
+                    self.park(now, key);
+                }
+            }
+        }
+        self.desk.counters.messages_in[it.raw.qos as usize] -= 1;
+        self.desk.counters.payload_bytes_in -= it.raw.payload.len() as u64;
+        Progress::Deferred
+    }
+
+    /// Counts a message that nobody gets, tells it to the log, and answers its publisher.
+    #[cold]
+    fn reject(&mut self, it: &Inbound<'_>, Rejection { reason, whose }: Rejection) {
+        let (now, key, topic) = (it.now, it.key, self.topic_of(it));
+        if reason == Reason::QueueFullReject {
+            self.desk.discard_publication(reason, &mut it.publication(&topic));
+        } else {
+            self.desk.counters.drop_message(reason);
+        }
+        self.charge_own_loop_lag(now, key, 0, it.raw.payload.len());
+        let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
+        self.desk.tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        let is_told = connection.version.is_v5() || it.raw.packet_id.is_none();
+        // A principal has no connection that could end.
+        let notice = if it.session.is_some() { Notice::of(reason) } else { Notice::Acknowledgement };
+        match notice {
+            Notice::AcknowledgementOrClose(Reason::RejectedTooLong) if !is_told && connection.leaving => {}
+            Notice::AcknowledgementOrClose(reason) if !is_told => self.close_connection(now, key, reason, None),
+            Notice::Close => self.close_connection(now, key, reason, None),
+            Notice::Acknowledgement | Notice::AcknowledgementOrClose(_) => {
+                self.end_withholding(key);
+                let mark = self.desk.journal.mark();
+                self.answer_publish(now, key, it.raw, Err(reason), 0, mark);
+            }
+        }
+    }
+
+    /// Gives a message to all whom it is for, and answers its publisher when all of them have it.
+    #[inline]
+    fn route(&mut self, it: &Inbound<'_>) {
+        let Inbound { now, key, session, slot, raw, .. } = *it;
+        let mark = self.desk.journal.mark();
+        let ticket = self.begin_answer(it);
+        let source = Source::publisher_here(self.place.shard, now, session, key, ticket);
+        let refused = if raw.retain { self.retain_inbound(it) } else { None };
+        if let Some(session) = session {
+            self.begin_exchange(session, slot, raw, ticket);
+        }
+        let traits = self.cache.traits(slot);
+        let first = self.first_receivers(now, key, raw, self.cache.get(slot).1.targets().len());
+        let (topic, route) = self.cache.get(slot);
+        let mut publication = it.publication(topic);
+        publication.priority = traits.priority.level(it.properties);
+        if session.is_none() {
+            publication.publisher = self.principals.name(key).map_or(0, |(tenant, name)| hash_name(tenant, name));
+        }
+        let deliveries = route.targets().len();
+        self.desk.gave_up = false;
+        let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
+        self.links.exchange = None;
+        self.desk.memory += self.fan_outs.begin(&mut publication, source, route, first);
+        if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
+            self.wait_for_next_turn(now, key, share);
+        }
+        self.charge_own_loop_lag(now, key, deliveries, raw.payload.len());
+        let mut waits = u32::from(done.waits);
+        let mut reached = done.reached;
+        if !traits.observers.is_empty() {
+            let told = self.tell_observers_of(it, ticket);
+            reached |= told > 0;
+            waits += told;
+        }
+        if raw.packet_id.is_some() {
+            let outcome = self.outcome_of(raw.qos, refused, reached);
+            self.answer_publish(now, key, raw, outcome, waits, mark);
+        }
+        self.after_publish(now, key, it.tenant, done.full);
+    }
+
+    /// The ticket under which the answer waits, where there is an answer. The packet identifier of a QoS 2 message is
+    /// taken from now on.
+    #[inline]
+    fn begin_answer(&mut self, it: &Inbound<'_>) -> Option<Ticket> {
+        let id = it.raw.packet_id?;
+        if let Some(session) = it.session.filter(|_| it.raw.qos == QoS::ExactlyOnce) {
+            self.desk.take_packet_id(session, id);
+        }
+        Some(self.next_ticket(it.key))
+    }
+
+    /// What a publisher is told of a message that was routed. A QoS 2 message that others have got may not come again,
+    /// which an error would invite: its publisher does not learn of the one subscriber who did not get it.
+    #[inline]
+    pub(crate) fn outcome_of(&self, qos: QoS, refused: Option<Reason>, reached: bool) -> Outcome {
+        let gave_up = self.desk.gave_up && qos == QoS::AtLeastOnce;
+        let taken = if reached { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers };
+        refused.or(gave_up.then_some(Reason::BlockedTooLong)).map_or(Ok(taken), Err)
+    }
+
+    /// What a message on its way may have filled.
+    #[inline]
+    fn after_publish(&mut self, now: Now, key: ConnectionKey, tenant: TenantId, full_links: u64) {
+        if full_links != 0 {
+            self.wait_for_links(now, key, full_links);
+        }
+        if tenant == TenantId::UPLINK {
+            self.check_gate_now_and_then(now);
+        }
+    }
+}

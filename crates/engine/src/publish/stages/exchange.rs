@@ -1,0 +1,27 @@
+//! A QoS 2 message that its publisher sends again before all nodes have confirmed it.
+
+use super::Step;
+use crate::engine::Engine;
+use crate::publish::inbound::Inbound;
+
+impl Engine {
+    /// Sends it on to the nodes that have not got it, or waits for those that were asked.
+    #[cold]
+    pub(super) fn resume_exchange(&mut self, it: &Inbound<'_>) -> Step {
+        let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
+        let Some(exchange) = self.desk.sessions.exchange_of(session, id) else { return Step::Continue };
+        if self.awaits_pub_rec(it) {
+            return Step::Done;
+        }
+        if exchange.doubtful {
+            return self.publish_again(exchange, it);
+        }
+        if self.wait_for_exchange(it, id, exchange) { Step::Done } else { Step::Continue }
+    }
+
+    /// True if the PUBREC of this packet identifier waits for confirmations, on this connection.
+    pub(super) fn awaits_pub_rec(&self, it: &Inbound<'_>) -> bool {
+        let extra = self.desk.connections.get(it.key).and_then(|connection| connection.extra.as_ref());
+        extra.zip(it.raw.packet_id).is_some_and(|(extra, id)| extra.acks.has_pub_rec(id))
+    }
+}

@@ -1,0 +1,32 @@
+//! On an orchestrator: whether the brokers of the fleet take messages.
+
+use tidegate_mqtt::QoS;
+
+use super::{Deferral, Step};
+use crate::engine::Engine;
+use crate::orchestrator::uplink::Gate;
+use crate::publish::inbound::Inbound;
+use crate::telling::reason::Reason;
+
+impl Engine {
+    /// Rejects or defers a message as long as the fleet has no room: an MQTT 5 publisher is told, and the
+    /// acknowledgement of others is withheld.
+    #[cold]
+    pub(super) fn check_fleet(&mut self, it: &Inbound<'_>) -> Step {
+        let gate = self.uplinks.gate();
+        let is_told = self.desk.connections.get(it.key).is_some_and(|connection| connection.version.is_v5());
+        match gate {
+            Gate::Open => Step::Continue,
+            // An orchestrator that has just started learns of its brokers in a moment.
+            Gate::NoBroker | Gate::Full if it.raw.qos != QoS::AtMostOnce && (gate == Gate::NoBroker || !is_told) => {
+                if self.is_leaving(it) {
+                    Step::Done
+                } else {
+                    Step::Defer(Deferral::Fleet)
+                }
+            }
+            Gate::NoBroker => Reason::NoBroker.into(),
+            Gate::Full => Reason::FleetFull.into(),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The stages that a PUBLISH passes before it is routed, one file each, and which of them a message needs.
+//!
+//! A stage only decides. What its answer means for the publisher is carried out by the pipeline, in one place.
+
+mod exchange;
+mod fleet;
+mod missing;
+mod observers;
+mod repetition;
+mod rights;
+mod room;
+mod store;
+mod understanding;
+mod wide;
+
+use tidegate_mqtt::QoS;
+
+use crate::connection::to_write::WIDE_RECEIVERS;
+use crate::engine::Engine;
+use crate::ids::{SessionKey, ShardId, TenantId};
+use crate::observers::ObserverId;
+use crate::publish::inbound::Inbound;
+use crate::telling::reason::Reason;
+
+/// What a stage answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The next stage decides.
+    Continue,
+    /// The publisher waits, and the message comes again when its wait is over.
+    Defer(Deferral),
+    /// Nobody gets the message, and the publisher is told why.
+    Reject(Rejection),
+    /// The stage has answered the publisher itself, or nobody is to be answered.
+    Done,
+}
+
+/// What a deferred message waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deferral {
+    /// The connections that earlier messages to many subscribers have put in line were not written yet.
+    Line,
+    /// The brokers of the fleet owe as much as they may, or there is none yet.
+    Fleet,
+    /// It is not known yet what is wanted at nodes that have gone.
+    Interest,
+    /// So many queues of a shard are full; `whose` is the first of them, if it is on this shard.
+    Queues { shard: ShardId, full: u32, whose: Option<SessionKey> },
+    /// Other shards were asked for room and have not answered.
+    Answers,
+    /// The window of an observer is full.
+    Observer(ObserverId),
+}
+
+/// Why nobody gets a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    pub(crate) reason: Reason,
+    /// The session whose queue is full, if it is known.
+    pub(crate) whose: Option<SessionKey>,
+}
+
+impl From<Reason> for Step {
+    fn from(reason: Reason) -> Self {
+        Self::Reject(Rejection { reason, whose: None })
+    }
+}
+
+/// A stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    Exchange,
+    Repetition,
+    Rights,
+    Understanding,
+    Missing,
+    Store,
+    Fleet,
+    Observers,
+    Wide,
+    Room,
+}
+
+/// The order of the stages. The first answer that is not [`Step::Continue`] counts.
+///
+/// - `Exchange` and `Repetition` are first: a QoS 2 message that was taken before is only answered, whatever has changed
+///   since.
+/// - `Rights` is before all stages that tell how full something is: a publisher without rights learns nothing else, and
+///   waits for nothing.
+/// - `Understanding` is before all stages that defer: waiting does not make the message valid.
+/// - `Missing` is before `Store`: a message that is sent again to another node needs no room here.
+/// - `Store` and `Fleet` are before `Observers`: what is not taken at all need not be observed.
+/// - `Wide` only delays, and so comes behind all that reject.
+/// - `Room` is last: it uses up the room that was reserved for this message, so nothing behind it may defer or reject.
+pub(crate) const ORDER: [Stage; 10] = [
+    Stage::Exchange,
+    Stage::Repetition,
+    Stage::Rights,
+    Stage::Understanding,
+    Stage::Missing,
+    Stage::Store,
+    Stage::Fleet,
+    Stage::Observers,
+    Stage::Wide,
+    Stage::Room,
+];
+
+/// Some of the stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StageSet(u16);
+
+impl StageSet {
+    /// Without any stage.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The set with one more stage, if `wanted`.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn with_if(self, wanted: bool, stage: Stage) -> Self {
+        Self(self.0 | (wanted as u16) << stage as u8)
+    }
+
+    #[inline]
+    #[must_use]
+    const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    #[inline]
+    pub(crate) const fn has(self, stage: Stage) -> bool {
+        self.0 >> stage as u8 & 1 != 0
+    }
+
+    #[inline]
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Engine {
+    /// The stages that a message needs. Most need none: what the settings say of a topic is remembered with its route,
+    /// and each of the other conditions is one comparison.
+    #[inline]
+    pub(super) fn stages_of(&self, it: &Inbound<'_>) -> StageSet {
+        let traits = self.cache.traits(it.slot);
+        let receivers = self.cache.get(it.slot).1.targets().len();
+        let full = self.desk.journal.full;
+        let mut stages = traits
+            .stages
+            .with_if(it.raw.payload.len() > self.settings.limits.max_payload, Stage::Rights)
+            .with_if(!self.rules.is_known_to_be_allowed(&self.desk, &self.cache, it), Stage::Rights)
+            .with_if(it.unknown_receipts, Stage::Understanding)
+            .with_if(full, Stage::Store)
+            // Other shards say whether their stores would have to take it in.
+            .with_if(full, Stage::Room)
+            .with_if(receivers > WIDE_RECEIVERS, Stage::Wide);
+        if it.raw.qos == QoS::ExactlyOnce {
+            stages = stages.union(self.stages_of_exactly_once(it));
+        }
+        if it.tenant == TenantId::UPLINK {
+            // The gate of the fleet bounds what is queued for brokers.
+            return StageSet(stages.0 & !(1 << Stage::Room as u8)).with_if(!self.fleet_is_open(), Stage::Fleet);
+        }
+        stages.with_if(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers), Stage::Missing)
+    }
+
+    /// The stages of QoS 2 messages that were taken before.
+    #[inline]
+    fn stages_of_exactly_once(&self, it: &Inbound<'_>) -> StageSet {
+        let Some((key, id)) = it.session.zip(it.raw.packet_id) else { return StageSet::NONE };
+        let Some(session) = self.desk.sessions.get(key.0) else { return StageSet::NONE };
+        let repeated = session.flow.as_ref().is_some_and(|flow| flow.received.contains(id));
+        let crosses = session.rare.is_some()
+            && self.desk.sessions.exchange_of(key, id).is_some_and(|exchange| !exchange.answered);
+        StageSet::NONE.with_if(repeated, Stage::Repetition).with_if(crosses, Stage::Exchange)
+    }
+
+    /// Asks one stage.
+    pub(super) fn ask_stage(&mut self, stage: Stage, it: &Inbound<'_>) -> Step {
+        match stage {
+            Stage::Exchange => self.resume_exchange(it),
+            Stage::Repetition => self.answer_repetition(it),
+            Stage::Rights => self.check_rights(it),
+            Stage::Understanding => self.check_understanding(it),
+            Stage::Missing => self.check_missing(it),
+            Stage::Store => self.check_store(it),
+            Stage::Fleet => self.check_fleet(it),
+            Stage::Observers => self.check_observers(it),
+            Stage::Wide => self.check_line(it),
+            Stage::Room => self.reserve_room(it),
+        }
+    }
+}

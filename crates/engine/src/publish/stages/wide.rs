@@ -1,0 +1,16 @@
+//! Messages to many subscribers wait until the connections that earlier ones have put in line were written.
+
+use super::{Deferral, Step};
+use crate::engine::Engine;
+use crate::publish::inbound::Inbound;
+
+impl Engine {
+    /// Defers a message to many while earlier ones are under way: half of their connections would have to be written
+    /// once more for it.
+    pub(super) fn check_line(&mut self, it: &Inbound<'_>) -> Step {
+        if self.is_line_under_way() && !self.is_leaving(it) {
+            return Step::Defer(Deferral::Line);
+        }
+        Step::Continue
+    }
+}

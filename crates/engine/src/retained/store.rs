@@ -1,0 +1,96 @@
+//! The retained messages that this shard keeps, and what it knows of their versions.
+
+use super::Retained;
+use super::removed::Removed;
+use super::strays::Strays;
+use crate::cluster::roster::Roster;
+use crate::desk::Desk;
+use crate::durable::{Key, STORED_NAME_MAX};
+use crate::message::MessageRef;
+use crate::message::Publication;
+use crate::now::Now;
+use crate::orchestrator::homes::HomesInForce;
+use crate::orchestrator::uplink::FleetConfig;
+use crate::publish::is_own_topic;
+use crate::settings::Settings;
+use crate::telling::reason::Reason;
+
+/// The retained messages of a shard.
+#[derive(Debug)]
+pub(crate) struct RetainedStore {
+    pub values: Retained<MessageRef>,
+    /// Topics whose retained message was removed.
+    pub removed: Removed,
+    /// Retained messages that are kept here in place of other nodes.
+    pub strays: Strays,
+}
+
+impl RetainedStore {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let mut values = Retained::new(settings.retained.max_messages, settings.retained.max_bytes);
+        values.limit_tenants(settings);
+        Self { values, removed: Removed::default(), strays: Strays::default() }
+    }
+
+    /// Keeps or clears the retained message of a topic.
+    pub(crate) fn keep_retained(
+        &mut self,
+        now: Now,
+        roster: &Roster,
+        desk: &mut Desk,
+        homes: &HomesInForce,
+        config: &FleetConfig,
+        publication: &mut Publication<'_>,
+    ) -> Option<Reason> {
+        if homes.keep_versions(config, publication.topic) {
+            return self.keep_newest(now, roster, desk, publication);
+        }
+        let stored = desk.journal.is_on() && !is_own_topic(publication.topic);
+        if publication.payload.is_empty() {
+            let known = self.values.clear(publication.tenant, publication.topic).is_some();
+            if stored && known {
+                desk.journal.delete(Key::Retained(publication.tenant, publication.topic));
+            }
+            return None;
+        }
+        self.keep_value(now, desk, publication)
+    }
+
+    /// Keeps a value that is not empty.
+    pub(crate) fn keep_value(
+        &mut self,
+        now: Now,
+        desk: &mut Desk,
+        publication: &mut Publication<'_>,
+    ) -> Option<Reason> {
+        let stored = desk.journal.is_on() && !is_own_topic(publication.topic);
+        if stored && publication.topic.len() > STORED_NAME_MAX {
+            desk.counters.drop_message(Reason::InvalidTopicName);
+            return Some(Reason::InvalidTopicName);
+        }
+        if desk.journal.has_no_room_to_retain(publication) {
+            desk.counters.drop_message(Reason::StoreFull);
+            return Some(Reason::StoreFull);
+        }
+        let message = publication.keep();
+        let refused = self.values.set(publication.tenant, publication.topic, message, now.monotonic).err();
+        // Before the new value is put: the topic itself may be among those that have just expired.
+        self.forget_expired(desk);
+        if let Some(reason) = refused {
+            desk.counters.drop_message(reason);
+        } else if stored {
+            desk.journal.put_retained(publication);
+        }
+        refused
+    }
+
+    /// Retained messages that have expired are forgotten by the store as well.
+    pub(crate) fn forget_expired(&mut self, desk: &mut Desk) {
+        let stored = desk.journal.is_on();
+        for (tenant, topic) in self.values.take_expired() {
+            if stored && !is_own_topic(&topic) {
+                desk.journal.delete(Key::Retained(tenant, &topic));
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The sessions of a shard, by their number and by their client id.
+
+use crate::durable::Journal;
+use crate::durable::Key;
+use crate::durable::SessionRecord;
+use crate::durable::put_subscription;
+use crate::ids::SessionKey;
+use crate::ids::TenantId;
+use std::ops::Deref;
+
+use hashbrown::HashTable;
+
+use crate::hash::hash_name;
+use crate::session::Session;
+use crate::slab::Slab;
+
+/// All sessions of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    table: Slab<Session>,
+    by_client: HashTable<u32>,
+}
+
+impl Deref for Sessions {
+    type Target = Slab<Session>;
+
+    #[inline]
+    fn deref(&self) -> &Slab<Session> {
+        &self.table
+    }
+}
+
+impl Sessions {
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut Session> {
+        self.table.get_mut(key)
+    }
+
+    /// Adds a session. The caller has made sure that its client id is new.
+    pub(crate) fn insert(&mut self, session: Session) -> u32 {
+        let hash = hash_name(session.tenant, &session.client_id);
+        let key = self.table.insert(session);
+        let table = &self.table;
+        self.by_client.insert_unique(hash, key, |key| {
+            table.get(*key).map_or(0, |session| hash_name(session.tenant, &session.client_id))
+        });
+        key
+    }
+
+    /// Removes a session from both tables.
+    pub(crate) fn remove(&mut self, key: u32) -> Option<Session> {
+        let session = self.table.remove(key)?;
+        let hash = hash_name(session.tenant, &session.client_id);
+        if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key) {
+            entry.remove();
+        }
+        Some(session)
+    }
+
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.table.shrink();
+        self.table.values_mut().for_each(Session::shrink);
+        let table = &self.table;
+        self.by_client
+            .shrink_to_fit(|key| table.get(*key).map_or(0, |session| hash_name(session.tenant, &session.client_id)));
+    }
+
+    /// The session of a client id.
+    pub(crate) fn find_session(&self, tenant: TenantId, client_id: &str) -> Option<SessionKey> {
+        let table = &self.table;
+        self.by_client
+            .find(hash_name(tenant, client_id), |key| {
+                table.get(*key).is_some_and(|session| session.tenant == tenant && &*session.client_id == client_id)
+            })
+            .map(|key| SessionKey(*key))
+    }
+
+    /// Whether a session is that of the client whose id has this hash.
+    pub(crate) fn is_named(&self, key: SessionKey, hash: u64) -> bool {
+        self.get(key.0).is_some_and(|session| hash_name(session.tenant, &session.client_id) == hash)
+    }
+
+    /// Stores a session as it is now, if it is one that lasts and anything is stored at all; one that does not last any
+    /// more is forgotten by the store.
+    pub(crate) fn store_session(&mut self, journal: &mut Journal, key: SessionKey) {
+        if !journal.is_on() {
+            return;
+        }
+        let Some(session) = self.get_mut(key.0) else { return };
+        // What waits in the store alone can only be read as long as its session is there.
+        let reads = session.flow.as_ref().is_some_and(|flow| flow.tail.is_some());
+        if !session.lasts() && !reads {
+            if let Some(stored) = session.stored.take() {
+                journal.delete(Key::Session(stored));
+            }
+            return;
+        }
+        let stored = *session.stored.get_or_insert_with(|| journal.new_session());
+        let now = journal.now;
+        journal.put(Key::Session(stored), |out| SessionRecord::write_session(out, now, session));
+    }
+
+    /// Stores a subscription under the filter that its client gave.
+    pub(crate) fn store_subscription(
+        &mut self,
+        journal: &mut Journal,
+        key: SessionKey,
+        filter: &str,
+        options: u8,
+        subscription_id: u32,
+    ) {
+        let stored = self.get(key.0).and_then(|session| session.stored);
+        if let Some(stored) = stored {
+            journal.put(Key::Subscription(stored, filter), |out| put_subscription(out, options, subscription_id));
+        }
+    }
+
+    /// Forgets a subscription in the store.
+    pub(crate) fn forget_subscription(&mut self, journal: &mut Journal, key: SessionKey, filter: &str) {
+        if let Some(stored) = self.get(key.0).and_then(|session| session.stored) {
+            journal.delete(Key::Subscription(stored, filter));
+        }
+    }
+
+    /// How many messages wait for a session, and how many it was sent and has not acknowledged.
+    pub(crate) fn owed_by(&self, key: SessionKey) -> (u64, u64) {
+        let flow = self.get(key.0).and_then(|session| session.flow.as_ref());
+        flow.map_or((0, 0), |flow| (flow.queue.len() as u64, flow.inflight.len() as u64))
+    }
+
+    /// Whether a session outlives the process.
+    pub(crate) fn is_stored(&self, key: SessionKey) -> bool {
+        self.get(key.0).is_some_and(|session| session.stored.is_some())
+    }
+}

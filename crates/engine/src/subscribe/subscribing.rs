@@ -1,0 +1,42 @@
+//! What a subscription needs that comes or goes.
+
+use crate::addresses::Nodes;
+use crate::cluster::peers::Peers;
+use crate::desk::Desk;
+use crate::groups::Groups;
+use crate::link::Links;
+use crate::orchestrator::uplink::Uplinks;
+use crate::retained::RetainedStore;
+use crate::telling::sys::Sys;
+use crate::topics::SubscriptionIndex;
+
+/// The parts of an engine that change with a subscription: the index, the groups, and who is told what is wanted here.
+pub(crate) struct Subscribing<'e> {
+    pub desk: &'e mut Desk,
+    pub index: &'e mut SubscriptionIndex,
+    pub groups: &'e mut Groups,
+    pub nodes: &'e mut Nodes,
+    pub links: &'e mut Links,
+    pub peers: &'e mut Peers,
+    pub uplinks: &'e mut Uplinks,
+    pub sys: &'e mut Sys,
+    pub retained: &'e mut RetainedStore,
+}
+
+/// Borrows what a subscription needs from an engine.
+macro_rules! subscribing {
+    ($engine:ident) => {
+        $crate::subscribe::subscribing::Subscribing {
+            desk: &mut $engine.desk,
+            index: &mut $engine.index,
+            groups: &mut $engine.groups,
+            nodes: &mut $engine.nodes,
+            links: &mut $engine.links,
+            peers: &mut $engine.peers,
+            uplinks: &mut $engine.uplinks,
+            sys: &mut $engine.sys,
+            retained: &mut $engine.retained,
+        }
+    };
+}
+pub(crate) use subscribing;

@@ -1,0 +1,382 @@
+//! Observers: each must have a message of its topics before the publisher is acknowledged.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use tidegate_engine::{
+    Delay, Durability, InnerPublication, LogEvent, Millis, ObservedTicket, Observer, ObserverError, ObserverId,
+    ObserverPolicy, ObserverWindow, PrincipalKind, Reason, Settings, TenantId,
+};
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::{PacketType, ReasonCode};
+
+use crate::harness::*;
+
+fn observer(filter: &str, messages: u64, policy: ObserverPolicy) -> Observer {
+    Observer {
+        name: "sink".into(),
+        filters: vec![filter.into()],
+        tenant: None,
+        window: ObserverWindow { messages, bytes: 1_000 },
+        policy,
+        refusal: Reason::ObserverRefused,
+    }
+}
+
+/// Adds an observer to every shard. All of them give it the same id.
+fn observe(world: &World, observer: &Observer) -> ObserverId {
+    let ids: Vec<_> = (0..world.shards())
+        .map(|shard| world.engine(shard, |engine, _| engine.observe(observer.clone())).expect("an observer"))
+        .collect();
+    ids[0]
+}
+
+fn confirm(world: &World, shard: u16, ticket: ObservedTicket, refused: Option<Reason>) {
+    world.engine(shard, |engine, now| engine.confirm_observed(now, ticket, refused));
+    world.run();
+}
+
+/// Confirms everything that observers were told; returns the payloads in their order.
+fn confirm_all(world: &World) -> Vec<String> {
+    let observed = world.take_observed();
+    for (shard, _, message) in &observed {
+        confirm(world, *shard, message.ticket, None);
+    }
+    observed.into_iter().map(|(_, _, message)| String::from_utf8_lossy(&message.payload).into_owned()).collect()
+}
+
+#[test]
+fn a_message_is_acknowledged_when_every_observer_has_it() {
+    everywhere(|world| {
+        let subscriber = world.connect(v5("s"));
+        subscriber.subscribe("meter/#", ExactlyOnce);
+        let first = observe(world, &observer("meter/+/value", 10, ObserverPolicy::Refuse));
+        let second = observe(world, &observer("#", 10, ObserverPolicy::Hold));
+        let publisher = world.connect(v5("p"));
+        for qos in [AtLeastOnce, ExactlyOnce] {
+            let id = publisher.send_publish(message("meter/1/value", "42").qos(qos)).expect("a packet id");
+            let observed = world.take_observed();
+            let told: Vec<_> = observed.iter().map(|(_, id, it)| (*id, &*it.client_id, &*it.payload)).collect();
+            assert_eq!(told, [(first, "p", &b"42"[..]), (second, "p", &b"42"[..])], "each once");
+            subscriber.expect_publish("meter/1/value", "42");
+            confirm(world, observed[1].0, observed[1].2.ticket, None);
+            // A ticket counts once.
+            confirm(world, observed[1].0, observed[1].2.ticket, None);
+            assert_eq!(publisher.answers(), [], "one of two has it");
+            confirm(world, observed[0].0, observed[0].2.ticket, None);
+            let kind = if qos == AtLeastOnce { PacketType::PubAck } else { PacketType::PubRec };
+            assert_eq!(publisher.expect_answer(kind, id), ReasonCode::Success);
+            publisher.answers();
+        }
+        publisher.send_publish(message("other", "x").qos1());
+        assert_eq!(world.take_observed().len(), 1, "only one of them observes the topic");
+    });
+}
+
+#[test]
+fn a_refusal_of_one_observer_is_told() {
+    everywhere(|world| {
+        observe(world, &observer("t", 10, ObserverPolicy::Refuse));
+        observe(world, &observer("t", 10, ObserverPolicy::Refuse));
+        for version in [v5("p"), v311("p")] {
+            let publisher = world.connect(version);
+            let id = publisher.send_publish(message("t", "x").qos1()).expect("a packet id");
+            let observed = world.take_observed();
+            confirm(world, observed[0].0, observed[0].2.ticket, Some(Reason::ObserverRefused));
+            confirm(world, observed[1].0, observed[1].2.ticket, None);
+            if publisher.is_v5() {
+                assert_eq!(publisher.expect_answer(PacketType::PubAck, id), ReasonCode::QuotaExceeded);
+                publisher.disconnect();
+            } else {
+                assert_eq!(publisher.expect_closed(), Reason::ObserverRefused);
+            }
+        }
+        assert_eq!(world.dropped(Reason::ObserverRefused), 2);
+    });
+}
+
+#[test]
+fn a_full_window_refuses_before_anybody_gets_the_message() {
+    everywhere(|world| {
+        let subscriber = world.connect(v5("s"));
+        subscriber.subscribe("t", AtLeastOnce);
+        observe(world, &observer("t", 1, ObserverPolicy::Refuse));
+        let publisher = world.connect(v5("p"));
+        let first = publisher.send_publish(message("t", "1").qos1()).unwrap();
+        publisher.send_publish(message("t", "2").qos1());
+        publisher.send_publish(message("t", "3"));
+        assert_eq!(confirm_all(world), ["1"]);
+        assert_eq!(subscriber.payloads(), ["1", "3"], "QoS 0 goes on without the observer");
+        assert_eq!(publisher.expect_answer(PacketType::PubAck, first), ReasonCode::Success);
+        let rest = publisher.answers();
+        assert_eq!(rest.iter().map(|it| it.2).collect::<Vec<_>>(), [ReasonCode::QuotaExceeded]);
+        assert_eq!(world.dropped(Reason::ObserverRefused), 2);
+        publisher.send_publish(message("t", "4").qos1());
+        assert_eq!(confirm_all(world), ["4"]);
+        let old = world.connect(v311("old"));
+        old.send_publish(message("t", "5").qos1());
+        old.send_publish(message("t", "6").qos1());
+        world.run();
+        assert_eq!(old.expect_closed(), Reason::ObserverRefused, "it has the message still");
+    });
+}
+
+#[test]
+fn a_window_that_drops_lets_the_message_go_on() {
+    everywhere(|world| {
+        let subscriber = world.connect(v5("s"));
+        subscriber.subscribe("t", AtLeastOnce);
+        observe(world, &observer("t", 1, ObserverPolicy::Drop));
+        let publisher = world.connect(v5("p"));
+        publisher.send_publish(message("t", "1").qos1());
+        publisher.send_publish(message("t", "2").qos1());
+        assert_eq!(confirm_all(world), ["1"]);
+        assert_eq!(subscriber.payloads(), ["1", "2"]);
+        assert_eq!(publisher.answers().len(), 2);
+        assert_eq!(world.dropped(Reason::ObserverRefused), 1);
+    });
+}
+
+fn soon(settings: &mut Settings) {
+    settings.limits.block_timeout_ms = seconds(5);
+}
+
+#[test]
+fn a_window_that_holds_makes_publishers_wait_in_order() {
+    everywhere_with(soon, |world| {
+        let subscriber = world.connect(v5("s"));
+        subscriber.subscribe("t", AtLeastOnce);
+        observe(world, &observer("t", 2, ObserverPolicy::Hold));
+        let publisher = world.connect(v311("p"));
+        for n in 1..=5 {
+            publisher.send_publish(message("t", n.to_string()).qos1());
+        }
+        publisher.send_publish(message("t", "6"));
+        let mut observed = Vec::new();
+        while observed.len() < 6 {
+            let before = observed.len();
+            observed.extend(confirm_all(world));
+            assert!(observed.len() > before, "{observed:?}");
+        }
+        let all: Vec<String> = (1..=6).map(|n| n.to_string()).collect();
+        assert_eq!((observed, subscriber.payloads()), (all.clone(), all));
+        assert_eq!(publisher.answers().len(), 5);
+        let delays: Vec<_> = world
+            .take_log()
+            .into_iter()
+            .filter_map(|event| if let LogEvent::Delayed { delay, .. } = event { Some(delay) } else { None })
+            .collect();
+        assert_eq!(delays.first(), Some(&Delay::Observer("sink".into())));
+    });
+}
+
+#[test]
+fn a_publisher_that_waited_too_long_for_an_observer_is_told() {
+    everywhere_with(soon, |world| {
+        for version in [v5("p"), v311("p")] {
+            let id = observe(world, &observer("t", 1, ObserverPolicy::Hold));
+            let publisher = world.connect(version);
+            publisher.send_publish(message("t", "1").qos1());
+            publisher.send_publish(message("t", "2").qos1());
+            let told = world.take_observed();
+            assert_eq!(told.len(), 1);
+            world.advance(seconds(4));
+            assert_eq!(world.dropped(Reason::ObserverRefused), u64::from(!publisher.is_v5()));
+            world.advance(seconds(2));
+            if publisher.is_v5() {
+                confirm(world, told[0].0, told[0].2.ticket, None);
+                let codes: Vec<_> = publisher.answers().into_iter().map(|answer| answer.2).collect();
+                assert_eq!(codes, [ReasonCode::Success, ReasonCode::QuotaExceeded]);
+                publisher.disconnect();
+            } else {
+                assert_eq!(publisher.expect_closed(), Reason::ObserverRefused);
+            }
+            for shard in 0..world.shards() {
+                world.engine(shard, |engine, now| engine.end_observer(now, id));
+            }
+        }
+        assert_eq!(world.dropped(Reason::ObserverRefused), 2);
+    });
+}
+
+#[test]
+fn retained_messages_wills_and_group_messages_are_observed_once() {
+    everywhere(|world| {
+        let members = [world.connect(v5("m1")), world.connect(v5("m2"))];
+        for member in &members {
+            member.subscribe("$share/g/t", AtLeastOnce);
+        }
+        observe(world, &observer("#", 100, ObserverPolicy::Refuse));
+        let publisher = world.connect(v5("p").will(message("t", "will").qos1()));
+        publisher.send_publish(message("t", "kept").qos1().retain());
+        let observed = world.take_observed();
+        assert_eq!(observed.len(), 1, "one shard tells it");
+        assert!(observed[0].2.retain && observed[0].2.is_awaited);
+        confirm(world, observed[0].0, observed[0].2.ticket, None);
+        assert_eq!(publisher.answers().len(), 1);
+        publisher.lose();
+        let observed = world.take_observed();
+        assert_eq!(observed.len(), 1);
+        assert_eq!((&*observed[0].2.client_id, observed[0].2.is_awaited), ("p", false));
+        confirm(world, observed[0].0, observed[0].2.ticket, None);
+        let late = world.connect(v5("late"));
+        late.subscribe("t", AtLeastOnce);
+        late.expect_publish("t", "kept");
+        assert!(world.take_observed().is_empty(), "what is fetched is not published again");
+    });
+}
+
+#[test]
+fn a_repeated_qos_2_message_is_observed_again_and_delivered_once() {
+    everywhere(|world| {
+        let subscriber = world.connect(v5("s"));
+        subscriber.subscribe("t", ExactlyOnce);
+        observe(world, &observer("t", 10, ObserverPolicy::Refuse));
+        let publisher = world.connect(v5("p").lasting());
+        let id = publisher.send_publish(message("t", "x").qos2()).unwrap();
+        let first = world.take_observed();
+        publisher.lose();
+        let back = world.connect(v5("p").lasting());
+        back.send_publish(message("t", "x").qos2().dup().id(id.get()));
+        let second = world.take_observed();
+        assert_eq!((first.len(), second.len()), (1, 1));
+        confirm(world, first[0].0, first[0].2.ticket, None);
+        assert_eq!(back.answers(), [], "the confirmation of the earlier connection");
+        confirm(world, second[0].0, second[0].2.ticket, None);
+        assert_eq!(back.expect_answer(PacketType::PubRec, id), ReasonCode::Success);
+        assert_eq!(subscriber.payloads(), ["x"]);
+    });
+}
+
+#[test]
+fn a_restarted_shard_tells_what_was_not_acknowledged_again() {
+    for shards in [1, 3] {
+        let world = World::with(shards, |settings| settings.durability = Durability::Commit);
+        observe(&world, &observer("t", 10, ObserverPolicy::Refuse));
+        let publisher = world.connect(v5("p").lasting());
+        let id = publisher.send_publish(message("t", "x").qos2()).unwrap();
+        let lost = world.take_observed();
+        assert_eq!(lost.len(), 1);
+        world.crash(Crash::now(shards));
+        observe(&world, &observer("t", 10, ObserverPolicy::Refuse));
+        let back = world.connect(v5("p").lasting());
+        back.send_publish(message("t", "x").qos2().dup().id(id.get()));
+        world.run();
+        assert_eq!(back.answers(), [], "the observer has not confirmed it to this process");
+        assert_eq!(confirm_all(&world), ["x"]);
+        assert_eq!(back.expect_answer(PacketType::PubRec, id), ReasonCode::Success);
+    }
+}
+
+#[test]
+fn an_observer_that_ends_refuses_what_it_owes() {
+    everywhere_with(soon, |world| {
+        let id = observe(world, &observer("t", 1, ObserverPolicy::Hold));
+        let publisher = world.connect(v5("p"));
+        publisher.send_publish(message("t", "1").qos1());
+        publisher.send_publish(message("t", "2").qos1());
+        assert_eq!(world.take_observed().len(), 1);
+        for shard in 0..world.shards() {
+            world.engine(shard, |engine, now| engine.end_observer(now, id));
+        }
+        let codes: Vec<_> = publisher.answers().into_iter().map(|answer| answer.2).collect();
+        assert_eq!(codes, [ReasonCode::QuotaExceeded, ReasonCode::NoMatchingSubscribers], "the second one has none");
+        assert!(world.take_observed().is_empty());
+    });
+}
+
+#[test]
+fn filters_tenants_and_the_number_of_observers_are_checked() {
+    let world = World::new(1);
+    let wrong = |filter: &str| {
+        let observer = observer(filter, 1, ObserverPolicy::Drop);
+        world.engine(0, |engine, _| engine.observe(observer))
+    };
+    for filter in ["a/#/b", "", "$share/g/t"] {
+        assert_eq!(wrong(filter), Err(ObserverError::InvalidFilter(filter.into())));
+    }
+    let of_other = Observer { tenant: Some(TenantId(3)), ..observer("t", 1, ObserverPolicy::Refuse) };
+    observe(&world, &of_other);
+    world.connect(v5("p")).publish(message("t", "x").qos1());
+    assert!(world.take_observed().is_empty());
+    let added = std::iter::from_fn(|| wrong("t").ok()).count();
+    assert_eq!(added + 3, tidegate_engine::MAX_OBSERVERS, "two are kept for those of the settings");
+    assert_eq!(wrong("t"), Err(ObserverError::TooMany));
+}
+
+#[test]
+fn a_service_is_not_told_what_it_publishes_itself() {
+    everywhere(|world| {
+        let id = observe(world, &observer("t", 10, ObserverPolicy::Refuse));
+        let other = observe(world, &observer("t", 10, ObserverPolicy::Refuse));
+        let bridge =
+            tidegate_engine::Principal { unobserved_by: vec![id], ..principal(PrincipalKind::Broker, "bridge") };
+        let publication = InnerPublication {
+            tenant: TenantId::DEFAULT,
+            topic: "t".into(),
+            qos: AtLeastOnce,
+            retain: false,
+            properties: Vec::new(),
+            payload: b"x".to_vec(),
+            expires_at: Millis::NEVER,
+        };
+        world.engine(0, |engine, now| {
+            let principal = engine.add_principal(now, bridge);
+            engine.publish_as(now, principal, publication, 1);
+        });
+        let observed = world.take_observed();
+        assert_eq!(observed.iter().map(|it| it.1).collect::<Vec<_>>(), [other]);
+        assert_eq!(world.take_published(), []);
+        confirm(world, 0, observed[0].2.ticket, None);
+        assert_eq!(world.take_published(), [(1, Ok(ReasonCode::Success))]);
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn each_publish_is_answered_once_in_any_order(
+        seed in 0..u64::MAX,
+        shards in 1..4_u16,
+        policies in prop::collection::vec(
+            prop_oneof![Just(ObserverPolicy::Hold), Just(ObserverPolicy::Refuse), Just(ObserverPolicy::Drop)],
+            1..4,
+        ),
+        window in 1..4_u64,
+        steps in prop::collection::vec((0..3_u8, any::<prop::sample::Index>(), any::<bool>()), 1..60),
+    ) {
+        let world = World::seeded(shards, seed, "observers", |settings| {
+            settings.durability = Durability::Commit;
+            soon(settings);
+        });
+        for policy in &policies {
+            observe(&world, &observer("t/#", window, *policy));
+        }
+        let publishers: Vec<Client> = (0..3).map(|n| world.connect(v5(&format!("p{n}")))).collect();
+        let (mut unconfirmed, mut sent, mut answered) = (Vec::new(), BTreeSet::new(), Vec::new());
+        for (at, (kind, index, refuse)) in steps.iter().enumerate() {
+            if *kind > 0 || unconfirmed.is_empty() {
+                let which = index.index(publishers.len());
+                let qos = if *refuse { ExactlyOnce } else { AtLeastOnce };
+                let id = 1_000 + at as u16;
+                publishers[which].send_publish(message("t/x", "x").qos(qos).id(id));
+                sent.insert((which, id));
+            } else {
+                let (shard, ticket) = unconfirmed.swap_remove(index.index(unconfirmed.len()));
+                confirm(&world, shard, ticket, refuse.then_some(Reason::ObserverRefused));
+            }
+            unconfirmed.extend(world.take_observed().into_iter().map(|(shard, _, it)| (shard, it.ticket)));
+        }
+        while let Some((shard, ticket)) = unconfirmed.pop() {
+            confirm(&world, shard, ticket, None);
+            unconfirmed.extend(world.take_observed().into_iter().map(|(shard, _, it)| (shard, it.ticket)));
+        }
+        for (which, publisher) in publishers.iter().enumerate() {
+            let acks = publisher.answers().into_iter().filter(|it| it.0 != PacketType::PubComp);
+            answered.extend(acks.map(|(_, id, _)| (which, id)));
+        }
+        answered.sort_unstable();
+        prop_assert_eq!(answered, sent.into_iter().collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,214 @@
+//! Questions of a node to another one, which are answered outside of the shards: what administration needs to know of
+//! all nodes.
+//!
+//! A question and its answer are bytes that only the two sides understand. They go over the session of both nodes, in
+//! the order of its other frames.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::NodeName;
+use super::links::Links;
+use super::loss::Loss;
+use super::session::{Phase, Session};
+use super::slots::SessionId;
+use super::thread::{LinksSender, ToLinks};
+use super::wire::Frame;
+use crate::handle::NodeHandle;
+
+/// Longest question, and longest answer, bytes. It is a small part of what may wait for a node.
+pub const MAX_QUESTION_BYTES: usize = 4 * 1024 * 1024;
+/// Questions of this node that wait for their answers; a further one takes the place of the oldest.
+const MAX_ASKED: usize = 256;
+/// Questions of one other node that are being answered; a further one is answered with nothing.
+const MAX_ANSWERING: usize = 16;
+
+/// Why a question has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// The question is longer than [`MAX_QUESTION_BYTES`].
+    #[error("the question is longer than {MAX_QUESTION_BYTES} bytes")]
+    TooLong,
+    /// There is no session with the node.
+    #[error("there is no link to it")]
+    NotLinked,
+    /// The session ended before the answer came.
+    #[error("the link to it ended")]
+    Lost,
+    /// The node answers too many questions already, or is not ready to answer any.
+    #[error("it answers no questions at the moment")]
+    Busy,
+}
+
+/// The answer to a question, when it comes.
+pub type PeerAnswer = Receiver<Result<Vec<u8>, AskError>>;
+
+/// Something that concerns the process around a node.
+#[derive(Debug)]
+pub enum PeerEvent {
+    /// There is a session with this node from now on.
+    Linked(NodeName),
+    /// Another node asks.
+    Question(PeerQuestion),
+}
+
+/// A question of another node.
+#[derive(Debug)]
+pub struct PeerQuestion {
+    /// The node that asks.
+    pub from: NodeName,
+    /// The question.
+    pub body: Vec<u8>,
+    session: SessionId,
+    number: u64,
+    links: LinksSender,
+}
+
+impl PeerQuestion {
+    /// Answers it. An answer that is longer than [`MAX_QUESTION_BYTES`] or empty is not sent; the asking node is told
+    /// that there is none.
+    pub fn answer(self, body: Vec<u8>) {
+        let Self { session, number, links, .. } = self;
+        links.send(ToLinks::Answer { session, number, body });
+    }
+}
+
+/// What is asked of other nodes, and who answers them.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    last: u64,
+    asked: BTreeMap<u64, Asked>,
+    listener: Option<(Sender<PeerEvent>, LinksSender)>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    session: SessionId,
+    answer: Sender<Result<Vec<u8>, AskError>>,
+}
+
+impl Questions {
+    /// Tells of a new session.
+    pub(super) fn note_linked(&self, name: &NodeName) {
+        self.tell(PeerEvent::Linked(name.clone()));
+    }
+
+    /// Says whether the process around the node listens.
+    fn tell(&self, event: PeerEvent) -> bool {
+        self.listener.as_ref().is_some_and(|(listener, _)| listener.send(event).is_ok())
+    }
+
+    /// A session is over: nothing of it is answered any more.
+    pub(super) fn end_session(&mut self, session: SessionId) {
+        self.asked.retain(|_, asked| {
+            if asked.session == session {
+                let _ = asked.answer.send(Err(AskError::Lost));
+            }
+            asked.session != session
+        });
+    }
+
+    /// An answer has come; an empty one is none.
+    pub(super) fn take_answer(&mut self, session: SessionId, number: u64, body: &[u8]) {
+        if self.asked.get(&number).is_none_or(|asked| asked.session != session) {
+            return;
+        }
+        if let Some(asked) = self.asked.remove(&number) {
+            let answer = if body.is_empty() { Err(AskError::Busy) } else { Ok(body.to_vec()) };
+            let _ = asked.answer.send(answer);
+        }
+    }
+}
+
+impl Links {
+    /// Events go to this listener from now on, first those of the sessions that there are.
+    pub(super) fn listen_to_peers(&mut self, listener: Sender<PeerEvent>, links: LinksSender) {
+        self.questions.listener = Some((listener, links));
+        for session in self.sessions.values() {
+            if let Phase::Open(open) = &session.phase {
+                self.questions.note_linked(&open.who.name);
+            }
+        }
+    }
+
+    /// Asks another node.
+    pub(super) fn ask(&mut self, node: &NodeName, body: &[u8], answer: Sender<Result<Vec<u8>, AskError>>) {
+        let id = self.peers.get(node).and_then(|peer| peer.session);
+        let session = id.and_then(|id| self.sessions.get_mut(&id)).filter(|it| matches!(it.phase, Phase::Open(_)));
+        let (Some(session), Some(id)) = (session, id) else {
+            let _ = answer.send(Err(AskError::NotLinked));
+            return;
+        };
+        let questions = &mut self.questions;
+        if questions.asked.len() >= MAX_ASKED {
+            questions.asked.pop_first();
+        }
+        questions.last += 1;
+        questions.asked.insert(questions.last, Asked { session: id, answer });
+        session.put(&Frame::Question { number: questions.last, body });
+    }
+
+    /// Hands a question of another node to the listener.
+    pub(super) fn take_question(
+        &mut self,
+        id: SessionId,
+        session: &mut Session,
+        number: u64,
+        body: &[u8],
+    ) -> Result<(), Loss> {
+        let Phase::Open(open) = &mut session.phase else { return Err(Loss::OutOfPlace) };
+        let taken = open.answering < MAX_ANSWERING
+            && match &self.questions.listener {
+                None => false,
+                Some((_, links)) => self.questions.tell(PeerEvent::Question(PeerQuestion {
+                    from: open.who.name.clone(),
+                    body: body.to_vec(),
+                    session: id,
+                    number,
+                    links: links.clone(),
+                })),
+            };
+        if taken {
+            open.answering += 1;
+        } else {
+            session.put(&Frame::Answer { number, body: &[] });
+        }
+        Ok(())
+    }
+
+    /// Sends an answer, unless its session is over.
+    pub(super) fn give_answer(&mut self, id: SessionId, number: u64, body: &[u8]) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Phase::Open(open) = &mut session.phase else { return };
+        open.answering = open.answering.saturating_sub(1);
+        let body = if body.len() > MAX_QUESTION_BYTES { &[] } else { body };
+        session.put(&Frame::Answer { number, body });
+    }
+}
+
+impl NodeHandle {
+    /// Asks another node of the cluster. The answer comes later, or never if the other process hangs: wait for it for a
+    /// bounded time.
+    ///
+    /// # Errors
+    /// When the question is too long, or this node is in no cluster. Other failures come in place of the answer.
+    pub fn ask_node(&self, node: &NodeName, body: Vec<u8>) -> Result<PeerAnswer, AskError> {
+        if body.len() > MAX_QUESTION_BYTES {
+            return Err(AskError::TooLong);
+        }
+        let links = self.links().ok_or(AskError::NotLinked)?;
+        let (answer, answers) = channel();
+        links.sender.send(ToLinks::Ask { node: node.clone(), body, answer });
+        Ok(answers)
+    }
+
+    /// Where questions of other nodes go from now on, and the news of sessions with them. Without a cluster nothing
+    /// comes, and the receiver ends at once.
+    pub fn listen_to_peers(&self) -> Receiver<PeerEvent> {
+        let (listener, events) = channel();
+        if let Some(links) = self.links() {
+            links.sender.send(ToLinks::Listen { listener, links: links.sender.clone() });
+        }
+        events
+    }
+}

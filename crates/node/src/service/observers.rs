@@ -1,0 +1,179 @@
+//! Observers: services that must have each message of some topics before its publisher is acknowledged. What a service
+//! has not confirmed is bounded by its window, of which each shard has an equal part.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+
+use tidegate_engine::{
+    ObservedMessage, ObservedTicket, Observer, ObserverError, ObserverId, ObserverWindow, Reason, ShardId,
+};
+
+use crate::handle::{NoAnswer, NodeHandle, wait};
+use crate::service::ServiceOrder;
+use crate::shard::Shard;
+use crate::shard::inbox::{Admin, ToShard};
+
+/// Takes a message on a shard's thread. It only hands it over.
+pub type Deliver = Arc<dyn Fn(Box<Observation>) + Send + Sync>;
+
+/// Numbers of all observers of the process.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A message that an observer must have. The service confirms or refuses it; dropped, it is refused.
+#[derive(Debug)]
+pub struct Observation {
+    message: ObservedMessage,
+    shard: ShardId,
+    node: NodeHandle,
+    refusal: Reason,
+    is_told: bool,
+}
+
+impl Observation {
+    /// The message.
+    pub fn message(&self) -> &ObservedMessage {
+        &self.message
+    }
+
+    /// The service has it: its publisher may be acknowledged.
+    pub fn confirm(mut self) {
+        self.tell(None);
+    }
+
+    /// The service cannot take it: its publisher is told.
+    pub fn refuse(mut self) {
+        self.tell(Some(self.refusal));
+    }
+
+    fn tell(&mut self, refused: Option<Reason>) {
+        self.is_told = true;
+        let order = ServiceOrder::Observed { ticket: self.message.ticket, refused };
+        self.node.tell(self.shard, ToShard::Admin(Admin::Service(order)));
+    }
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.tell(Some(self.refusal));
+        }
+    }
+}
+
+/// A shard's end of an observer.
+#[derive(Clone)]
+pub(crate) struct ObserverSink {
+    deliver: Deliver,
+    node: NodeHandle,
+    refusal: Reason,
+}
+
+/// The observers that services have at a shard.
+#[derive(Default)]
+pub(crate) struct NodeObservers {
+    sinks: BTreeMap<ObserverId, ObserverSink>,
+    by_number: BTreeMap<u64, ObserverId>,
+}
+
+/// Why there cannot be an observer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ObserveError {
+    /// A shard refuses it.
+    #[error(transparent)]
+    Refused(#[from] ObserverError),
+    /// A shard does not answer.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+}
+
+/// An observer at all shards of a node. Dropped, it ends, and what it has not confirmed is refused.
+pub struct NodeObserver {
+    node: NodeHandle,
+    number: u64,
+}
+
+impl std::fmt::Debug for NodeObserver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeObserver").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Drop for NodeObserver {
+    fn drop(&mut self) {
+        let number = self.number;
+        self.node.tell_all(|| Admin::Service(ServiceOrder::EndObserver { number }));
+    }
+}
+
+/// The part of a window that a shard has.
+fn part_of(window: ObserverWindow, shards: u16) -> ObserverWindow {
+    let shards = u64::from(shards.max(1));
+    ObserverWindow { messages: window.messages.div_ceil(shards), bytes: window.bytes.div_ceil(shards) }
+}
+
+impl NodeHandle {
+    /// Has the messages of some topics delivered to a service from now on. When this returns, every message that enters
+    /// is.
+    ///
+    /// # Errors
+    /// When a filter is not valid, there are too many observers, or a shard does not answer.
+    pub fn observe(&self, observer: Observer, deliver: &Deliver) -> Result<NodeObserver, ObserveError> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // If a shard refuses it, it ends at the others.
+        let guard = NodeObserver { node: self.clone(), number };
+        let sink = ObserverSink { deliver: Arc::clone(deliver), node: self.clone(), refusal: observer.refusal };
+        let observer = Observer { window: part_of(observer.window, self.shards()), ..observer };
+        for shard in (0..self.shards()).map(ShardId) {
+            let (answer, answers) = channel();
+            let (observer, sink) = (Box::new(observer.clone()), sink.clone());
+            let order = ServiceOrder::Observe { number, observer, sink, answer };
+            self.tell(shard, ToShard::Admin(Admin::Service(order)));
+            wait(shard, &answers)??;
+        }
+        Ok(guard)
+    }
+
+    /// Has the messages of an observer of the settings delivered from now on; an earlier service is told no more.
+    pub(crate) fn attach_observer(&self, observer: ObserverId, window: ObserverWindow, deliver: &Deliver) {
+        let window = part_of(window, self.shards());
+        let sink = ObserverSink { deliver: Arc::clone(deliver), node: self.clone(), refusal: Reason::BusRefused };
+        self.tell_all(|| Admin::Service(ServiceOrder::AttachObserver { observer, window, sink: sink.clone() }));
+    }
+}
+
+impl Shard {
+    pub(crate) fn observe(&mut self, number: u64, observer: Observer, sink: ObserverSink) -> Result<(), ObserverError> {
+        let id = self.engine.observe(observer)?;
+        self.services.observers.by_number.insert(number, id);
+        self.services.observers.sinks.insert(id, sink);
+        Ok(())
+    }
+
+    pub(crate) fn attach_observer(&mut self, observer: ObserverId, window: ObserverWindow, sink: ObserverSink) {
+        self.services.observers.sinks.insert(observer, sink);
+        self.engine.set_observer_window(self.now, observer, window);
+    }
+
+    pub(crate) fn end_observer(&mut self, number: u64) {
+        if let Some(id) = self.services.observers.by_number.remove(&number) {
+            self.services.observers.sinks.remove(&id);
+            self.engine.end_observer(self.now, id);
+        }
+    }
+
+    /// A message goes to the service that observes its topic.
+    pub(crate) fn take_observed(&mut self, observer: ObserverId, message: ObservedMessage) {
+        let Some(sink) = self.services.observers.sinks.get(&observer) else {
+            // Its window was opened by nobody, or it has ended.
+            return self.confirm_observed(message.ticket, Some(Reason::ObserverRefused));
+        };
+        let (shard, node, refusal) = (self.place.shard, sink.node.clone(), sink.refusal);
+        (sink.deliver)(Box::new(Observation { message, shard, node, refusal, is_told: false }));
+    }
+
+    pub(crate) fn confirm_observed(&mut self, ticket: ObservedTicket, refused: Option<Reason>) {
+        self.engine.confirm_observed(self.now, ticket, refused);
+    }
+}

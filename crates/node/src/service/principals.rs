@@ -1,0 +1,168 @@
+//! Principals: services and users of other protocols, which publish and read without an MQTT session.
+//!
+//! A principal lives on one shard, the home of its name, so that what it publishes keeps its order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+
+use tidegate_engine::{InnerPublication, Principal, PrincipalId, Reason, RetainedValue, ShardId};
+use tidegate_mqtt::ReasonCode;
+
+use crate::handle::{NoAnswer, NodeHandle, wait};
+use crate::service::ServiceOrder;
+use crate::shard::Shard;
+use crate::shard::inbox::{Admin, ToShard};
+
+/// What has become of a message: the code that a PUBACK would have, or why it was refused.
+pub type PublishOutcome = Result<ReasonCode, Reason>;
+
+/// Is called on a shard's thread with the number of a message and its outcome. It only hands them over.
+pub type Answered = Arc<dyn Fn(u64, PublishOutcome) + Send + Sync>;
+
+/// Numbers of all principals of the process.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A principal at this node. Dropped, it is forgotten; what was not answered is answered first.
+pub struct NodePrincipal {
+    node: NodeHandle,
+    shard: ShardId,
+    number: u64,
+    principal: Principal,
+    unanswered: Arc<AtomicUsize>,
+    max_unanswered: usize,
+}
+
+impl std::fmt::Debug for NodePrincipal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodePrincipal").field("principal", &self.principal.name).finish_non_exhaustive()
+    }
+}
+
+/// What a shard knows of its principals.
+#[derive(Default)]
+pub(crate) struct NodePrincipals {
+    by_number: BTreeMap<u64, PrincipalId>,
+    waiting: BTreeMap<PrincipalId, Waiting>,
+    /// Publishes what comes from a bus.
+    bus: Option<PrincipalId>,
+}
+
+/// Who waits for the answers of a principal.
+struct Waiting {
+    answered: Answered,
+    unanswered: Arc<AtomicUsize>,
+    /// The principal is gone, and with its last answer it is forgotten.
+    gone: bool,
+}
+
+impl NodeHandle {
+    /// Registers a principal. `answered` hears of each message once; no more than `max_unanswered` wait for that.
+    pub fn principal(&self, principal: Principal, max_unanswered: usize, answered: &Answered) -> NodePrincipal {
+        let shard = self.home(principal.tenant, &principal.name);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let unanswered = Arc::new(AtomicUsize::new(0));
+        let (waiting, answered) = (Arc::clone(&unanswered), Arc::clone(answered));
+        let boxed = Box::new(principal.clone());
+        let order = ServiceOrder::AddPrincipal { number, principal: boxed, answered, unanswered: waiting };
+        self.tell(shard, ToShard::Admin(Admin::Service(order)));
+        NodePrincipal { node: self.clone(), shard, number, principal, unanswered, max_unanswered }
+    }
+}
+
+impl NodePrincipal {
+    /// Publishes a message; `answered` hears of its number.
+    ///
+    /// # Errors
+    /// [`Reason::PublisherHeld`] when as many messages as may be are not answered: `answered` does not hear of this one.
+    pub fn publish(&self, message: InnerPublication, number: u64) -> Result<(), Reason> {
+        if self.unanswered.fetch_add(1, Ordering::AcqRel) >= self.max_unanswered {
+            self.unanswered.fetch_sub(1, Ordering::AcqRel);
+            return Err(Reason::PublisherHeld);
+        }
+        let order = ServiceOrder::PublishAs { principal: self.number, message: Box::new(message), number };
+        self.node.tell(self.shard, ToShard::Admin(Admin::Service(order)));
+        Ok(())
+    }
+
+    /// The retained message of a topic, or why the principal is not given it: [`Reason::NotAuthorized`], or
+    /// [`Reason::NotServedHere`] when another node of a cluster is the home of the topic.
+    ///
+    /// # Errors
+    /// When the shard does not answer.
+    pub fn retained(&self, topic: &str) -> Result<Result<Option<RetainedValue>, Reason>, NoAnswer> {
+        let shard = self.node.home(self.principal.tenant, topic);
+        let (answer, answers) = channel();
+        let (principal, topic) = (Box::new(self.principal.clone()), topic.to_owned());
+        let order = ServiceOrder::ReadRetained { principal, topic, answer };
+        self.node.tell(shard, ToShard::Admin(Admin::Service(order)));
+        wait(shard, &answers)
+    }
+}
+
+impl Drop for NodePrincipal {
+    fn drop(&mut self) {
+        let order = ServiceOrder::RemovePrincipal { number: self.number };
+        self.node.tell(self.shard, ToShard::Admin(Admin::Service(order)));
+    }
+}
+
+impl Shard {
+    pub(crate) fn add_principal(
+        &mut self,
+        number: u64,
+        principal: Principal,
+        answered: Answered,
+        unanswered: Arc<AtomicUsize>,
+    ) {
+        let id = self.engine.add_principal(self.now, principal);
+        self.services.principals.by_number.insert(number, id);
+        self.services.principals.waiting.insert(id, Waiting { answered, unanswered, gone: false });
+    }
+
+    pub(crate) fn remove_principal(&mut self, number: u64) {
+        if let Some(id) = self.services.principals.by_number.remove(&number) {
+            self.engine.remove_principal(self.now, id);
+            if let Some(waiting) = self.services.principals.waiting.get_mut(&id) {
+                waiting.gone = true;
+            }
+            self.forget_answered(id);
+        }
+    }
+
+    pub(crate) fn publish_as(&mut self, principal: u64, message: InnerPublication, number: u64) {
+        if let Some(id) = self.services.principals.by_number.get(&principal).copied() {
+            self.engine.publish_as(self.now, id, message, number);
+        }
+    }
+
+    /// Publishes what comes from a bus.
+    pub(crate) fn publish_from_bus(&mut self, message: InnerPublication, number: u64) {
+        let id = match self.services.principals.bus {
+            Some(id) => id,
+            None => self.engine.add_principal(self.now, super::records::bus_principal()),
+        };
+        self.services.principals.bus = Some(id);
+        self.engine.publish_as(self.now, id, message, number);
+    }
+
+    /// A message of a principal has been answered.
+    pub(crate) fn take_published(&mut self, principal: PrincipalId, number: u64, outcome: PublishOutcome) {
+        if self.services.principals.bus == Some(principal) {
+            return self.tell_taken(number, super::records::is_taken(outcome));
+        }
+        let Some(waiting) = self.services.principals.waiting.get(&principal) else { return };
+        waiting.unanswered.fetch_sub(1, Ordering::AcqRel);
+        (waiting.answered)(number, outcome);
+        self.forget_answered(principal);
+    }
+
+    /// Forgets a principal that is gone and waits for no answer.
+    fn forget_answered(&mut self, principal: PrincipalId) {
+        let is_over = |waiting: &Waiting| waiting.gone && waiting.unanswered.load(Ordering::Acquire) == 0;
+        if self.services.principals.waiting.get(&principal).is_some_and(is_over) {
+            self.services.principals.waiting.remove(&principal);
+        }
+    }
+}
