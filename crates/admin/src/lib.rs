@@ -14,6 +14,8 @@
 //! | `POST /api/v1/kick` | [`KickRequest`] | [`Kicked`] |
 //! | `POST /api/v1/reload` | [`ReloadRequest`] | [`Reloaded`] |
 //! | `/api/v1/drain` | [`DrainRequest`], [`GetDrain`], [`EndDrain`] | [`DrainStatus`], [`Done`] |
+//! | `GET /api/v1/hub` | [`GetHub`] | JSON |
+//! | `POST /api/v1/hub/NAME/pause`, `.../resume` | [`PausePipeline`], [`ResumePipeline`] | [`Done`] |
 //! | `/api/v1/fleet` | [`GetFleet`] and types of [`fleet`] | [`FleetStatus`], [`Done`] |
 //! | `/api/v1/homes` | types of [`homes`] | types of [`homes`] |
 //! | `/api/v1/status`, `/api/v1/plan` of a manager | types of [`manager`] | JSON |
@@ -28,6 +30,7 @@ pub mod clients;
 pub mod drain;
 pub mod fleet;
 pub mod homes;
+pub mod hub;
 mod invalid;
 mod kick;
 pub mod manager;
@@ -45,6 +48,7 @@ pub use client::{AdminClient, ClientError, read_token};
 pub use clients::{ClientEntry, Clients, ClientsRequest};
 pub use drain::{DrainRequest, DrainStatus, EndDrain, GetDrain};
 pub use fleet::{BrokerState, BrokerStatus, FleetStatus, GetFleet};
+pub use hub::{GetHub, PausePipeline, ResumePipeline};
 pub use invalid::InvalidRequest;
 pub use kick::{KickRequest, Kicked};
 pub use members::{MemberAnswer, MemberRequest, Shares};

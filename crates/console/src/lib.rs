@@ -27,6 +27,7 @@ mod status;
 pub use operations::Operations;
 pub use server::{Console, ConsoleError, Limits, Running};
 pub use status::{
-    AdmissionStatus, BridgeNumbers, ClusterNumbers, CoreNumbers, HomesNumbers, Logins, Phase, QuicCounters,
-    SYNC_BOUNDS_MICROSECONDS, Shell, Status, StatusSource, StoreCondition, StoreNumbers, TenantNumbers, Unavailable,
+    AdmissionStatus, BridgeNumbers, ClusterNumbers, CoreNumbers, HomesNumbers, Logins, Phase, PipelineNumbers,
+    QuicCounters, SYNC_BOUNDS_MICROSECONDS, Shell, Status, StatusSource, StoreCondition, StoreNumbers, TenantNumbers,
+    Unavailable,
 };

@@ -15,6 +15,7 @@ mod cluster;
 mod core;
 mod fleet;
 mod homes;
+mod hub;
 mod page;
 mod process;
 mod quic;
@@ -39,6 +40,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         .chain(revocation::METRICS)
         .chain(fleet::METRICS)
         .chain(bridges::METRICS)
+        .chain(hub::METRICS)
 }
 
 /// How a metric behaves.

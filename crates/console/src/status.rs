@@ -364,6 +364,29 @@ pub struct BridgeNumbers {
     pub beyond_window_remote: u64,
 }
 
+/// A pipeline of the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PipelineNumbers {
+    /// Its name.
+    pub name: String,
+    /// Messages that it has taken.
+    pub taken: u64,
+    /// Messages that all its sinks have.
+    pub delivered: u64,
+    /// Messages that a step has left out.
+    pub filtered: u64,
+    /// Messages that were not delivered.
+    pub failed: u64,
+    /// Batches that were tried once more.
+    pub retried: u64,
+    /// Messages of QoS 0 for which it had no room.
+    pub dropped: u64,
+    /// Messages that it works on.
+    pub held: u64,
+    /// Age of the oldest of these, milliseconds.
+    pub lag_ms: u64,
+}
+
 /// A broker's numbers at one moment, added up over its shards.
 #[derive(Clone, Debug)]
 pub struct Status {
@@ -393,6 +416,8 @@ pub struct Status {
     pub tenants: Vec<TenantNumbers>,
     /// Its bridges to other brokers.
     pub bridges: Vec<BridgeNumbers>,
+    /// Its pipelines.
+    pub pipelines: Vec<PipelineNumbers>,
     /// Number of shards.
     pub shards: u16,
     /// When the broker was started.

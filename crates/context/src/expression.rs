@@ -80,6 +80,15 @@ impl Variables {
         context.add_variable_from_value(name, value_of(value));
         Self(context)
     }
+
+    /// Several variables, each with a value of JSON.
+    pub fn of_all<'a>(variables: impl IntoIterator<Item = (&'a str, &'a serde_json::Value)>) -> Self {
+        let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
+        for (name, value) in variables {
+            context.add_variable_from_value(name, value_of(value));
+        }
+        Self(context)
+    }
 }
 
 impl Expression {
@@ -88,6 +97,15 @@ impl Expression {
     /// # Errors
     /// When it is not CEL, is beyond a limit, or has unknown names.
     pub fn new(text: &str, variable: &'static str) -> Result<Self, ExpressionError> {
+        Self::over(text, &[variable])
+    }
+
+    /// Reads an expression that looks at several variables. The last one is named where a name goes by nothing, as
+    /// that which it may be a field of.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn over(text: &str, variables: &[&'static str]) -> Result<Self, ExpressionError> {
         if text.len() > MAX_EXPRESSION_BYTES {
             return Err(ExpressionError::TooLarge("more than 2048 bytes"));
         }
@@ -107,7 +125,7 @@ impl Expression {
             }
             Size { parts, .. } if parts > MAX_EXPRESSION_PARTS => Err(ExpressionError::TooLarge("more than 512 parts")),
             _ => {
-                names::check(program.expression(), variable)?;
+                names::check(program.expression(), variables)?;
                 Ok(Self(program))
             }
         }
@@ -153,6 +171,15 @@ impl Expression {
         number
             .filter(|number| number.is_finite() && *number >= 0.0)
             .ok_or_else(|| wrong_type(&value, "a number of at least 0"))
+    }
+
+    /// A value of JSON for the variables.
+    ///
+    /// # Errors
+    /// When the expression fails or gives something that JSON has no word for.
+    pub fn json(&self, variables: &Variables) -> Result<serde_json::Value, ExpressionError> {
+        let value = self.value(variables)?;
+        json_of(&value).ok_or_else(|| wrong_type(&value, "a value that JSON has"))
     }
 
     fn value(&self, variables: &Variables) -> Result<Value, ExpressionError> {
@@ -268,6 +295,27 @@ fn value_of(json: &serde_json::Value) -> Value {
             Value::Map(Map { map: Arc::new(fields.iter().map(entry).collect()) })
         }
     }
+}
+
+/// A value of CEL as JSON, if it is of a type that JSON has.
+fn json_of(value: &Value) -> Option<serde_json::Value> {
+    Some(match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(truth) => (*truth).into(),
+        Value::Int(number) => (*number).into(),
+        Value::UInt(number) => (*number).into(),
+        Value::Float(number) => serde_json::Value::Number(serde_json::Number::from_f64(*number)?),
+        Value::String(text) => text.as_str().into(),
+        Value::List(elements) => elements.iter().map(json_of).collect::<Option<Vec<_>>>()?.into(),
+        Value::Map(map) => {
+            let entry = |(key, value): (&Key, &Value)| match key {
+                Key::String(name) => Some((name.to_string(), json_of(value)?)),
+                other => Some((format!("{other}"), json_of(value)?)),
+            };
+            serde_json::Value::Object(map.map.iter().map(entry).collect::<Option<_>>()?)
+        }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

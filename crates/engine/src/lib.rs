@@ -133,6 +133,7 @@ pub use orchestrator::uplink::{
     UplinkState,
 };
 pub use principals::{Principal, PrincipalKind, RetainedValue};
+pub use publish::origin::{HUB_CLIENT_PREFIX, ORIGIN_PROPERTY};
 pub use service::InnerPublication;
 pub use session::tail::ReadFailure;
 pub use settings::{

@@ -28,6 +28,8 @@ pub struct Settings {
     pub queue: QueueSettings,
     /// What holds for the queues of some clients or with some topics instead; the first rule that fits decides.
     pub overflow_rules: Vec<OverflowRule>,
+    /// Topic filters of the hub's pipelines: its sessions are told who published messages of these.
+    pub hub_filters: Vec<String>,
     /// Which messages go before others where messages wait. Without rules none do.
     pub priority: Vec<PriorityRule>,
     /// Where dropped messages are published once more; `None` does not.
@@ -213,6 +215,8 @@ pub struct ListenerSettings {
     pub mobile_nodes: bool,
     /// Whether other orchestrators relay clients to it: those who are not at home here are refused, and not sent on.
     pub relayed: bool,
+    /// Whether pipelines of the hub come in by it, and nobody else: each CONNECT waits for its verdict there.
+    pub for_hub: bool,
 }
 
 impl Default for ListenerSettings {
@@ -242,6 +246,7 @@ impl Default for ListenerSettings {
             server_reference: None,
             mobile_nodes: true,
             relayed: false,
+            for_hub: false,
         }
     }
 }
@@ -430,6 +435,7 @@ impl Default for Settings {
             limits: Limits::default(),
             queue: QueueSettings::default(),
             overflow_rules: Vec::new(),
+            hub_filters: Vec::new(),
             priority: Vec::new(),
             dead_letter: None,
             retained: RetainedSettings::default(),

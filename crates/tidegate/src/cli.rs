@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tidegate_terminal::help::flowing;
 
 use crate::commands::{
-    ban, clients, core, dns, drain, kick, lab, manager, orchestrator, passwd, publish, request, subscribe, up, why,
+    ban, clients, core, dns, drain, hub, kick, lab, manager, orchestrator, passwd, publish, request, subscribe, up, why,
 };
 use crate::config::overrides::{Flags, split_setting};
 
@@ -81,6 +81,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Fleet(crate::commands::fleet::FleetCommand),
     Core(Box<core::Args>),
+    Hub(Box<hub::Args>),
     Lab(lab::Args),
     Up(Box<up::Args>),
     Manager(Box<manager::Args>),

@@ -160,6 +160,15 @@ impl Control for BrokerStatus {
         self.cluster_api().map(crate::cluster::ClusterApi::view)
     }
 
+    fn hub(&self) -> Result<serde_json::Value, ControlError> {
+        crate::hub::status_of(self)
+    }
+
+    fn pause_pipeline(&self, name: &str, paused: bool) -> Result<(), ControlError> {
+        let done = self.pipelines().is_some_and(|pipelines| pipelines.pause(name, paused));
+        if done { Ok(()) } else { Err(ControlError::Invalid(format!("there is no pipeline `{name}`"))) }
+    }
+
     fn fleet(&self) -> Result<FleetStatus, ControlError> {
         fleet::status(self)
     }

@@ -5,7 +5,7 @@
 //! - A command: `cli` (what is written), `commands` (a file each), `mqtt_commands` (`pub`, `sub`, `rr`).
 //! - The configuration: `config`, `reload` (a running broker).
 //! - What a broker is put together from: `access`, `authentication`, `durable`, `mirror`, `orchestrator`, `homes`,
-//!   `cluster`, `context`, `fleet`, `bridges`. Each stands between a crate and the configuration; `bus_access` is how
+//!   `cluster`, `context`, `fleet`, `bridges`, `hub`. Each stands between a crate and the configuration; `bus_access` is how
 //!   they reach a bus.
 //! - What is told and asked: `logging`, `observer`, `status`, `operations`, `control`, `drain`, `signals`,
 //!   `service_manager`; of the machine `physical_memory`, `control_groups`.
@@ -28,6 +28,7 @@ mod drain;
 mod durable;
 mod fleet;
 mod homes;
+mod hub;
 mod logging;
 mod mirror;
 mod mqtt_commands;

@@ -6,6 +6,7 @@ use tidegate_engine::{AuthRequest, LogEvent, Reason, Verdict};
 use tidegate_node::{Answer, ConnectionFacts, Identities, Observer, Occasion, TracingObserver};
 
 use crate::authentication::{Authentication, is_told};
+use crate::hub::Door;
 use crate::orchestrator::passing;
 
 /// Logs events, and decides who comes in.
@@ -14,12 +15,18 @@ pub(crate) struct BrokerObserver {
     authentication: Option<Arc<Authentication>>,
     /// The users whose own credentials brokers are shown, where they are.
     identities: Option<Arc<Identities>>,
+    /// Where pipelines come in, where there are some.
+    door: Option<Door>,
 }
 
 impl BrokerObserver {
     /// Asks this authentication.
-    pub(crate) fn new(authentication: Option<Arc<Authentication>>, identities: Option<Arc<Identities>>) -> Self {
-        Self { authentication, identities }
+    pub(crate) fn new(
+        authentication: Option<Arc<Authentication>>,
+        identities: Option<Arc<Identities>>,
+        door: Option<Door>,
+    ) -> Self {
+        Self { authentication, identities, door }
     }
 }
 
@@ -41,6 +48,9 @@ impl Observer for BrokerObserver {
     }
 
     fn authenticate(&self, request: AuthRequest, facts: ConnectionFacts, answer: Answer) {
+        if let Some(door) = self.door.as_ref().filter(|door| door.is_at(request.listener)) {
+            return answer.give(door.decide(&request));
+        }
         let Some(authentication) = &self.authentication else {
             return answer.give(Verdict::Refuse(Reason::NotAuthorized));
         };

@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::context::{Lack, Services};
 use crate::drain::Drain;
 use crate::homes::HomesKeeper;
+use crate::hub::HubApi;
 use crate::store_status;
 
 /// The broker as the console sees it, before, while and after its node runs.
@@ -37,6 +38,7 @@ pub(crate) struct BrokerStatus {
     services: OnceLock<Services>,
     tenancy: OnceLock<Tenancy>,
     bridges: OnceLock<ReadBridges>,
+    pipelines: OnceLock<HubApi>,
     drain: Drain,
     started: SystemTime,
     /// The bus that a start waits for.
@@ -85,6 +87,7 @@ impl BrokerStatus {
             services: OnceLock::new(),
             tenancy: OnceLock::new(),
             bridges: OnceLock::new(),
+            pipelines: OnceLock::new(),
             drain: Drain::default(),
             started: SystemTime::now(),
             awaited: Mutex::default(),
@@ -132,6 +135,17 @@ impl BrokerStatus {
     /// Its tenants, once they are known.
     pub(crate) fn tenancy(&self) -> Option<&Tenancy> {
         self.tenancy.get()
+    }
+
+    /// It has pipelines.
+    pub(crate) fn has_pipelines(&self, pipelines: HubApi) {
+        // Set once, when they are started.
+        let _ = self.pipelines.set(pipelines);
+    }
+
+    /// Its pipelines, where there are some.
+    pub(crate) fn pipelines(&self) -> Option<&HubApi> {
+        self.pipelines.get()
     }
 
     /// It has bridges, whose numbers are read like this.
@@ -280,6 +294,7 @@ impl StatusSource for BrokerStatus {
             fleet: self.fleet_brokers(),
             tenants: self.tenancy.get().map(tenants).unwrap_or_default(),
             bridges: self.bridges.get().map(|read| read.0()).unwrap_or_default(),
+            pipelines: self.pipelines.get().map(|it| crate::hub::numbers_of(it.status())).unwrap_or_default(),
             counters: report.counters,
             gauges: report.gauges,
             slow_sessions: report.slow_sessions,
@@ -306,6 +321,7 @@ impl BrokerStatus {
             fleet: Vec::new(),
             tenants: Vec::new(),
             bridges: Vec::new(),
+            pipelines: Vec::new(),
             counters: Counters::default(),
             gauges: Gauges::default(),
             slow_sessions: 0,

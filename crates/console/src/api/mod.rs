@@ -12,6 +12,7 @@ mod cluster;
 mod cluster_wide;
 mod fleet;
 mod homes;
+mod hub;
 mod reasons;
 
 use std::sync::Arc;
@@ -149,6 +150,23 @@ pub trait Control: crate::status::StatusSource {
         None
     }
 
+    /// How its pipelines do, as an object from name to numbers.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn hub(&self) -> Result<serde_json::Value, ControlError> {
+        Ok(serde_json::Value::Object(serde_json::Map::new()))
+    }
+
+    /// Pauses a pipeline, or has it go on.
+    ///
+    /// # Errors
+    /// When there is none of the name.
+    fn pause_pipeline(&self, name: &str, paused: bool) -> Result<(), ControlError> {
+        let _ = paused;
+        Err(ControlError::Invalid(format!("there is no pipeline `{name}`")))
+    }
+
     /// An orchestrator's brokers.
     ///
     /// # Errors
@@ -210,6 +228,7 @@ pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
         .merge(fleet)
         .merge(homes::router::<S>())
         .merge(cluster::router::<S>())
+        .merge(hub::router::<S>())
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 

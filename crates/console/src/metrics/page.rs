@@ -38,6 +38,8 @@ with `mqtt_` count what the protocol knows, those with `tidegate_` what this bro
 | `kind` | of a subscription: `plain`, `shared`; of bytes of the store: `journal`, `table` |
 | `le` | an upper bound in seconds, or `+Inf` |
 | `origin` | `configuration`, `operator`, `failed_logins`, `flapping` |
+| `outcome` | of a message of a pipeline: `delivered` (all sinks have it), `filtered` (a step has left it out), `failed` (a step or a sink did not take it), `dropped` (QoS 0, without room) |
+| `pipeline` | the name of a pipeline |
 | `qos` | `0`, `1`, `2` |
 | `reason` | one of [the reasons](reasons.md) |
 | `result` | of a connection: `accepted`, or the reason of the refusal; of an event: `recorded`, `counted` |

@@ -139,6 +139,7 @@ mod tests {
             fleet: Vec::new(),
             tenants: Vec::new(),
             bridges: Vec::new(),
+            pipelines: Vec::new(),
             homes: None,
             cluster: None,
             core: None,

@@ -59,15 +59,16 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Checks that every name of an expression over `variable` is known.
+/// Checks that every name of an expression over `variables` is known.
 ///
 /// # Errors
 /// The first unknown name.
-pub(super) fn check(expression: &IdedExpr, variable: &'static str) -> Result<(), ExpressionError> {
+pub(super) fn check(expression: &IdedExpr, variables: &[&'static str]) -> Result<(), ExpressionError> {
+    let variable = variables.last().copied().unwrap_or_default();
     let mut names = Names::default();
     names.add(expression);
     for name in names.values {
-        if name != variable && is_unknown(name) {
+        if !variables.contains(&name) && is_unknown(name) {
             return Err(ExpressionError::Name { name: name.to_owned(), variable });
         }
     }

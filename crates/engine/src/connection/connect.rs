@@ -65,12 +65,19 @@ impl Engine {
         } else {
             asked_for
         };
-        if self.settings.authentication == Authentication::External {
+        let is_of_hub = self.comes_by_hub(key);
+        if is_of_hub || self.settings.authentication == Authentication::External {
             connecting!(self).ask_for_verdict(key, tenant, client_id, &connect, frame);
             return Flow::Next;
         }
         self.accept_connect(now, key, tenant, client_id, &connect, &Accepted::default());
         Flow::Next
+    }
+
+    /// Whether a client comes in by the listener of the hub.
+    fn comes_by_hub(&self, key: ConnectionKey) -> bool {
+        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
+        listener.is_some_and(|listener| listener.for_hub)
     }
 
     /// The control plane has decided about a CONNECT.
@@ -305,6 +312,8 @@ impl Connecting<'_> {
         }
         connection.keep_alive = granted.keep_alive;
         connection.bridge = connect.bridge;
+        connection.is_of_hub =
+            self.desk.settings.listeners.get(usize::from(connection.listener.0)).is_some_and(|it| it.for_hub);
         connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
         let (listener, tenant) = (connection.listener, connection.tenant);
         let ours = self.desk.settings.listeners.get(usize::from(listener.0));

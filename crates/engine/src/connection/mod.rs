@@ -90,6 +90,8 @@ pub(crate) struct Connection {
     pub blocked: bool,
     /// Whether the client is gone, so that it is not held back any more.
     pub leaving: bool,
+    /// Whether a pipeline of the hub is at the other end.
+    pub is_of_hub: bool,
 }
 
 /// What few connections need.
@@ -396,6 +398,7 @@ impl Connection {
             aliases_out: false,
             blocked: false,
             leaving: false,
+            is_of_hub: false,
         }
     }
 

@@ -80,6 +80,7 @@ impl Desk {
             packet_id: None,
             subscription_ids: terms.subscription_ids,
             alias: None,
+            is_for_hub: connection.is_of_hub,
         };
         if connection.max_packet_out != u32::MAX || connection.aliases_out {
             let len = layouts.packet_len(publication, &shape, now);
@@ -271,6 +272,7 @@ impl Desk {
             packet_id: None,
             subscription_ids: next.ids.as_slice(),
             alias: None,
+            is_for_hub: connection.is_of_hub,
         };
         let len = layouts.packet_len(&mut publication, &shape, now);
         let stored = session.stored.filter(|_| next.number != 0);

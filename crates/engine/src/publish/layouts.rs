@@ -8,6 +8,7 @@ use tidegate_mqtt::{PacketId, PublishHead, QoS, Version};
 use crate::connection::output::Output;
 use crate::message::Publication;
 use crate::now::Millis;
+use crate::publish::origin::without_origin;
 
 /// How one receiver wants a message.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct Shape<'a> {
     pub subscription_ids: &'a [u32],
     /// Topic alias, and whether it stands in for the topic.
     pub alias: Option<(u16, bool)>,
+    /// Whether the receiver is told who published the message.
+    pub is_for_hub: bool,
 }
 
 /// One encoded layout.
@@ -56,6 +59,7 @@ fn remaining_seconds(expires_at: Millis, now: Millis) -> Option<u32> {
 }
 
 fn head<'a>(publication: &Publication<'a>, shape: &Shape<'a>, now: Millis) -> PublishHead<'a> {
+    let properties = if shape.is_for_hub { publication.properties } else { without_origin(publication.properties) };
     let topic = if shape.alias.is_some_and(|(_, replaces)| replaces) { "" } else { publication.topic };
     PublishHead {
         version: shape.version,
@@ -64,7 +68,7 @@ fn head<'a>(publication: &Publication<'a>, shape: &Shape<'a>, now: Millis) -> Pu
         retain: shape.retain,
         topic,
         packet_id: shape.packet_id.map_or(0, PacketId::get),
-        forwarded_properties: publication.properties,
+        forwarded_properties: properties,
         message_expiry: remaining_seconds(publication.expires_at, now),
         topic_alias: shape.alias.map(|(alias, _)| alias),
         subscription_identifiers: shape.subscription_ids,
@@ -91,7 +95,7 @@ impl Layouts {
     }
 
     fn shareable(&self, shape: &Shape<'_>) -> bool {
-        !self.single && shape.subscription_ids.is_empty() && shape.alias.is_none()
+        !self.single && shape.subscription_ids.is_empty() && shape.alias.is_none() && !shape.is_for_hub
     }
 
     /// Length of the packet for a receiver. A shape's packet id need not be known yet.

@@ -9,6 +9,7 @@ pub(crate) mod dispatch;
 pub(crate) mod fan_out;
 pub(crate) mod inbound;
 pub(crate) mod layouts;
+pub(crate) mod origin;
 pub(crate) mod pipeline;
 pub(crate) mod publishing;
 pub(crate) mod stages;
@@ -65,10 +66,13 @@ impl Engine {
         }
         if raw.properties.is_empty() && !self.uplinks.brokers.config.is_on() {
             let slot = self.slot_of(tenant, raw.topic)?;
-            let expires_at = self.expiry_of(now, slot, Millis::NEVER);
-            let (raw, session, unknown_receipts) = (&raw, Some(session), false);
-            let it = Inbound { now, key, session, tenant, slot, raw, properties: &[], expires_at, unknown_receipts };
-            return Ok(self.publish(&it));
+            if !self.cache.traits(slot).is_for_hub {
+                let expires_at = self.expiry_of(now, slot, Millis::NEVER);
+                let (raw, session, unknown_receipts) = (&raw, Some(session), false);
+                let it =
+                    Inbound { now, key, session, tenant, slot, raw, properties: &[], expires_at, unknown_receipts };
+                return Ok(self.publish(&it));
+            }
         }
         let mut properties = std::mem::take(&mut self.scratch_properties);
         properties.clear();

@@ -10,6 +10,7 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::PROPERTY;
 use crate::publish::inbound::Inbound;
+use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::publish::pipeline::Progress;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
@@ -39,11 +40,17 @@ impl Engine {
         let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
         let expires_at = self.expiry_of(now, slot, expires_at.min(latest));
         let mut unknown_receipts = false;
+        let is_for_hub = self.cache.traits(slot).is_for_hub;
+        if is_for_hub {
+            self.append_origin(now, session, raw.retain, forwarded);
+        }
         if tenant == TenantId::UPLINK {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
             properties.copy_forwardable_without(&[PROPERTY], forwarded);
             self.uplinks.next_message_id(now, &self.desk, session, raw.retain).append(forwarded);
+        } else if is_for_hub && !self.cache.traits(slot).is_address {
+            properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
         } else if !self.cache.traits(slot).is_address {
             properties.copy_forwardable(forwarded);
         } else {

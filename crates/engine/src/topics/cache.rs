@@ -7,6 +7,7 @@ use crate::hash::hash_bytes;
 use crate::ids::{ObserverId, SessionKey, TenantId};
 use crate::observers::{ObservedTopics, ObserverSet};
 use crate::publish::is_own_topic;
+use crate::publish::origin::is_for_hub;
 use crate::publish::stages::{Stage, StageSet};
 use crate::session::overflow::may_reject;
 use crate::session::priority::TopicPriority;
@@ -92,6 +93,8 @@ pub(crate) struct TopicTraits {
     pub is_address: bool,
     /// True if mobile nodes say something of themselves there.
     pub is_report: bool,
+    /// Whether pipelines of the hub get its messages, and are told who published them.
+    pub is_for_hub: bool,
     /// Who observes it.
     pub observers: ObserverSet,
 }
@@ -312,6 +315,7 @@ impl Cached {
                 .with_if(may_reject(settings, topic), Stage::Room),
             is_own,
             is_address: is_address(settings, topic),
+            is_for_hub: tenant == TenantId::DEFAULT && is_for_hub(settings, topic),
             is_report,
             observers,
         };

@@ -22,6 +22,7 @@ mod durable;
 mod dying;
 mod enhanced;
 mod fan_out;
+mod hub;
 mod keep_alive;
 mod links;
 mod live_limits;

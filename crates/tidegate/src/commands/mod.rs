@@ -10,6 +10,7 @@ pub(crate) mod core;
 pub(crate) mod dns;
 pub(crate) mod drain;
 pub(crate) mod fleet;
+pub(crate) mod hub;
 pub(crate) mod kick;
 pub(crate) mod lab;
 pub(crate) mod manager;
@@ -51,6 +52,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Acl(command)) => acl::run(&command).into(),
         Some(Command::Fleet(command)) => fleet::run(&command).into(),
         Some(Command::Core(args)) => core::run(&args).into(),
+        Some(Command::Hub(args)) => hub::run(&args).into(),
         Some(Command::Lab(args)) => lab::run(&args).into(),
         Some(Command::Up(args)) => up::run(&args).into(),
         Some(Command::Manager(args)) => manager::run(&args).into(),

@@ -17,6 +17,7 @@ use crate::cluster::{ClusterNode, NotJoined};
 use crate::config::Config;
 use crate::durable::Kept;
 use crate::homes::HomesKeeper;
+use crate::hub::{Door, HUB_LISTENER, Pipelines};
 use crate::logging::Log;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
@@ -76,7 +77,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let Some(Kept { store, mirrored }) = open_store(config, &status, &mut signals)? else { return Ok(Exit::Ok) };
     // A reload compares with what was written; everything else needs the numbers that tenants have.
     let written = config;
-    let config = &settle(written, mirrored.as_ref())?;
+    let (config, door) = &settle(written, mirrored.as_ref())?;
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
     let brokers = Brokers::default();
     let asker = crate::orchestrator::asker(&config.orchestrator.name, brokers.clone());
@@ -89,7 +90,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         status.asks(Arc::clone(authentication));
     }
     status.serves(tenancy.clone());
-    let mut settings = node_settings(config, &tenancy, access, authentication.clone(), brokers);
+    let mut settings = node_settings(config, &tenancy, access, (authentication.clone(), door.clone()), brokers);
     settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
     if let Some(joining) = &joining {
         settings.cluster = Some(joining.settings());
@@ -108,6 +109,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let has_rules = rules.is_some();
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules, mirrored.clone());
     let core = crate::context::start(config, &node, &status)?;
+    let pipelines = Pipelines::start(config, &node, door.as_ref(), &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     crate::control::answer_others(&status, &operations, &node.handle())?;
@@ -119,6 +121,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
     bridges.stop(config.shutdown.grace);
+    pipelines.stop(config.shutdown.grace);
     drop(core);
     match &cluster {
         // Nobody takes anything from a node that cannot keep it.
@@ -216,12 +219,12 @@ fn start_node(
     Ok(node)
 }
 
-/// The configuration as it is used: with numbers for tenants, a name for an orchestrator, and listeners for clients
-/// that others relay.
-fn settle(written: &Config, mirrored: Option<&Mirrored>) -> Result<Config, String> {
+/// The configuration as it is used: with numbers for tenants, a name for an orchestrator, listeners for clients that
+/// others relay, and one for pipelines.
+fn settle(written: &Config, mirrored: Option<&Mirrored>) -> Result<(Config, Option<Door>), String> {
     let config = crate::mirror::settle(written, mirrored)?;
     let config = crate::orchestrator::with_relay(crate::orchestrator::with_name(&config)?)?;
-    crate::cluster::with_relay(config)
+    crate::hub::with_door(crate::cluster::with_relay(config)?)
 }
 
 /// Closes everything.
@@ -307,7 +310,7 @@ fn node_settings(
     config: &Config,
     tenancy: &Tenancy,
     access: Option<AccessFactory>,
-    authentication: Option<Arc<Authentication>>,
+    (authentication, door): (Option<Arc<Authentication>>, Option<Door>),
     brokers: Brokers,
 ) -> NodeSettings {
     let shards = config.shards();
@@ -331,11 +334,11 @@ fn node_settings(
         identities: None,
         brokers,
         cluster: None,
-        observer: Arc::new(BrokerObserver::new(authentication.clone(), None)),
+        observer: Arc::new(BrokerObserver::new(authentication.clone(), None, door.clone())),
     };
     settings.identities = config.identities(&settings);
     if let Some(identities) = settings.identities.clone() {
-        settings.observer = Arc::new(BrokerObserver::new(authentication, Some(identities)));
+        settings.observer = Arc::new(BrokerObserver::new(authentication, Some(identities), door));
     }
     settings
 }
@@ -352,7 +355,10 @@ fn ready_line(node: &Node, config: &Config, console: Option<&Admin>) -> String {
     let has_relay = config.listeners.last().is_some_and(|listener| listener.name == RELAY_LISTENER);
     let is_tcp = |address: &LocalAddress| matches!(address, LocalAddress::Tcp(_));
     let relay = node.local_addresses().iter().rposition(is_tcp).filter(|_| has_relay);
-    for (at, address) in node.local_addresses().iter().enumerate() {
+    // The last one as well, which is for pipelines alone; with it there is no relay.
+    let has_hub = config.listeners.last().is_some_and(|listener| listener.name == HUB_LISTENER);
+    let hub = node.local_addresses().iter().rposition(is_tcp).filter(|_| has_hub);
+    for (at, address) in node.local_addresses().iter().enumerate().filter(|(at, _)| hub != Some(*at)) {
         let before = if relay == Some(at) { "relay=" } else { ["", "mqtt://"][usize::from(is_tcp(address))] };
         let _ = write!(line, " {before}{address}");
     }

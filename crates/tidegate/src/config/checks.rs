@@ -40,6 +40,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     crate::context::check(config, findings);
     crate::authentication::check(config, findings);
     crate::bridges::check(config, findings);
+    crate::hub::check(config, findings);
 }
 
 fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {

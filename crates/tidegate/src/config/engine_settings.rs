@@ -10,6 +10,7 @@ use tidegate_mqtt::QoS;
 use tidegate_store::RealDisk;
 
 use crate::authentication;
+use crate::hub::HUB_LISTENER;
 use crate::orchestrator::RELAY_LISTENER;
 use crate::physical_memory;
 
@@ -68,7 +69,8 @@ impl Config {
             listeners: self.engine_listeners(shards),
             limits: self.engine_limits(shards),
             queue: self.queue_settings(),
-            overflow_rules: self.overflow_rules(),
+            overflow_rules: self.hub_overflow_rules().chain(self.overflow_rules()).collect(),
+            hub_filters: self.hub_filters(),
             priority: self.priority_rules(),
             dead_letter: self.dead_letter(shards),
             retained: engine::RetainedSettings {
@@ -210,6 +212,7 @@ fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettin
         server_reference: listener.server_reference.clone(),
         mobile_nodes: listener.mobile_nodes,
         relayed: listener.name == RELAY_LISTENER,
+        for_hub: listener.name == HUB_LISTENER,
     }
 }
 

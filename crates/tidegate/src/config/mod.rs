@@ -43,6 +43,7 @@ use sections::auth::{Auth, Authentication};
 use sections::bridge::Bridge;
 use sections::cluster::Cluster;
 use sections::context::Context;
+use sections::hub::{Pipeline, Sink};
 use sections::mirror::Mirror;
 use sections::orchestrator::Orchestrator;
 use sections::tenant::Tenant;
@@ -90,6 +91,8 @@ pub(crate) struct Config {
     pub(crate) mirror: Mirror,
     pub(crate) orchestrator: Orchestrator,
     pub(crate) bridges: Vec<Bridge>,
+    pub(crate) sinks: Vec<Sink>,
+    pub(crate) pipelines: Vec<Pipeline>,
     pub(crate) sys: Sys,
     pub(crate) admin: Admin,
     pub(crate) log: Log,
@@ -190,6 +193,8 @@ impl Config {
             "mirror" => vec![&self.mirror],
             "orchestrator" => vec![&self.orchestrator],
             "bridge" => self.bridges.iter().map(|it| it as &dyn Section).collect(),
+            "sink" => self.sinks.iter().map(|it| it as &dyn Section).collect(),
+            "pipeline" => self.pipelines.iter().map(|it| it as &dyn Section).collect(),
             "sys" => vec![&self.sys],
             "admin" => vec![&self.admin],
             "log" => vec![&self.log],
@@ -222,6 +227,8 @@ impl Config {
             "mirror" => &mut self.mirror,
             "orchestrator" => &mut self.orchestrator,
             "bridge" => self.bridges.get_mut(path.index)?,
+            "sink" => self.sinks.get_mut(path.index)?,
+            "pipeline" => self.pipelines.get_mut(path.index)?,
             "sys" => &mut self.sys,
             "admin" => &mut self.admin,
             "log" => &mut self.log,
@@ -239,6 +246,8 @@ impl Config {
             "tenant" => self.tenants.resize(count, Tenant::default()),
             "auth" => self.auths.resize(count, Auth::default()),
             "bridge" => self.bridges.resize(count, Bridge::default()),
+            "sink" => self.sinks.resize(count, Sink::default()),
+            "pipeline" => self.pipelines.resize(count, Pipeline::default()),
             _ => {}
         }
     }

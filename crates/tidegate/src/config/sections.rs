@@ -7,6 +7,7 @@ pub(crate) mod auth;
 pub(crate) mod bridge;
 pub(crate) mod cluster;
 pub(crate) mod context;
+pub(crate) mod hub;
 pub(crate) mod mirror;
 pub(crate) mod orchestrator;
 pub(crate) mod tenant;
@@ -380,6 +381,8 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &mirror::MIRROR,
     &orchestrator::ORCHESTRATOR,
     &bridge::BRIDGE,
+    &hub::SINK,
+    &hub::PIPELINE,
     &SYS,
     &ADMIN,
     &LOG,

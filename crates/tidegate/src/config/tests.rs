@@ -319,12 +319,15 @@ fn every_default_is_allowed_and_every_key_has_its_words() {
             let required = match section.name {
                 "tenant" => "name = 'x'\n",
                 "bridge" => "name = 'x'\nbroker = 'mqtt://h:1'\ntopics = 't'\n",
+                "sink" => "name = 'x'\npath = 'x'\n",
+                "pipeline" => "name = 'x'\nfrom = 't'\nto = 's'\n",
                 _ => "",
             };
             if section.name == "auth" || required.lines().any(|line| line.starts_with(&format!("{} =", key.name))) {
                 continue;
             }
-            let text = format!("{}\n{required}{} = {}\n", section.header(), key.name, (key.default)());
+            let before = if section.name == "pipeline" { "[[sink]]\nname = 's'\npath = 'x'\n" } else { "" };
+            let text = format!("{before}{}\n{required}{} = {}\n", section.header(), key.name, (key.default)());
             let config = from_file(&text).unwrap_or_else(|said| panic!("{said}"));
             let shown = config.sections(section.name)[0].show(key.name);
             // A listener without a name is given one.

@@ -17,6 +17,7 @@ mod fleet;
 mod fleet_stop;
 mod gate;
 mod homes;
+mod hub;
 mod identity;
 mod lab;
 mod lab_network;

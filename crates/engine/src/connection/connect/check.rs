@@ -7,6 +7,7 @@ use tidegate_mqtt::{Connect, Version};
 use crate::access::Subject;
 use crate::connection::input::Refused;
 use crate::ids::{ConnectionKey, SessionKey};
+use crate::publish::origin::HUB_CLIENT_PREFIX;
 use crate::settings::{Authentication, ListenerSettings};
 use crate::telling::reason::Reason;
 
@@ -19,6 +20,7 @@ impl Connecting<'_> {
         if self.preset_client_id(key).is_none() {
             check_client_id(listener, connect)?;
         }
+        check_hub(listener, self.preset_client_id(key).unwrap_or(connect.client_id))?;
         check_keep_alive(listener, connect)?;
         let enhanced = connect.properties.authentication_method.is_some();
         if enhanced && self.desk.settings.authentication == Authentication::Open {
@@ -85,6 +87,17 @@ fn check_keep_alive(listener: &ListenerSettings, connect: &Connect<'_>) -> Resul
         return Err(Refused::new(Reason::KeepAliveTooLong, detail));
     }
     Ok(())
+}
+
+/// Client ids of the hub's sessions are for its listener, and it is for them.
+fn check_hub(listener: &ListenerSettings, client_id: &str) -> Result<(), Refused> {
+    if client_id.starts_with(HUB_CLIENT_PREFIX) == listener.for_hub {
+        return Ok(());
+    }
+    Err(Refused::new(
+        Reason::InvalidClientId,
+        "client ids that begin with `tidegate-hub-` are for the broker's pipelines",
+    ))
 }
 
 fn check_client_id(listener: &ListenerSettings, connect: &Connect<'_>) -> Result<(), Refused> {

@@ -1,0 +1,73 @@
+//! Metrics of pipelines. Without one, none of them has a sample. Names of pipelines come from the configuration, which
+//! has a limited number of them.
+
+use std::time::Duration;
+
+use super::Kind::{Counter, Gauge};
+use super::Metric;
+
+/// Every metric of pipelines, in the order in which they are written.
+pub(super) static METRICS: &[Metric] = &[
+    Metric {
+        name: "tidegate_hub_messages_taken_total",
+        kind: Counter,
+        labels: &["pipeline"],
+        help: "Messages that the pipeline has taken.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                out.add(&[&pipeline.name], pipeline.taken);
+            }
+        },
+    },
+    Metric {
+        name: "tidegate_hub_messages_total",
+        kind: Counter,
+        labels: &["pipeline", "outcome"],
+        help: "What became of messages of the pipeline.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                for (outcome, number) in [
+                    ("delivered", pipeline.delivered),
+                    ("filtered", pipeline.filtered),
+                    ("failed", pipeline.failed),
+                    ("dropped", pipeline.dropped),
+                ] {
+                    out.add(&[&pipeline.name, outcome], number);
+                }
+            }
+        },
+    },
+    Metric {
+        name: "tidegate_hub_batches_retried_total",
+        kind: Counter,
+        labels: &["pipeline"],
+        help: "Batches of the pipeline that a sink has not taken and that were tried once more.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                out.add(&[&pipeline.name], pipeline.retried);
+            }
+        },
+    },
+    Metric {
+        name: "tidegate_hub_messages_held",
+        kind: Gauge,
+        labels: &["pipeline"],
+        help: "Messages that the pipeline works on and that are not acknowledged. Those that wait behind them are in the queue of its session.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                out.add(&[&pipeline.name], pipeline.held);
+            }
+        },
+    },
+    Metric {
+        name: "tidegate_hub_lag_seconds",
+        kind: Gauge,
+        labels: &["pipeline"],
+        help: "Age of the oldest message that the pipeline works on.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                out.add(&[&pipeline.name], Duration::from_millis(pipeline.lag_ms).as_secs_f64());
+            }
+        },
+    },
+];

@@ -1,0 +1,155 @@
+//! Which messages are not acknowledged yet, and how many sinks each still waits for.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+/// Ids of messages that all sinks have, and of which the broker does not know it; it sends no more at once.
+const MAX_SETTLED: usize = 65_536;
+
+/// A message that is not acknowledged.
+#[derive(Debug)]
+struct Entry<D> {
+    /// How to acknowledge it; nothing at QoS 0, or when the connection has ended since.
+    token: Option<D>,
+    /// Whether the broker will send it again.
+    comes_again: bool,
+    /// Sinks that do not have it yet.
+    pending: usize,
+    /// Its id, where the broker knows it by it.
+    id: Option<String>,
+    /// When the broker took it, Unix milliseconds.
+    timestamp: u64,
+    size: usize,
+}
+
+/// What is known of a message that comes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Arrival<D> {
+    New,
+    /// It is on its way to the sinks already.
+    Known,
+    /// All sinks have it: it is to be acknowledged at once.
+    Settled(Option<D>),
+}
+
+/// What one more confirmation means for a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Confirmed<D> {
+    /// Other sinks do not have it yet.
+    Waits,
+    /// All have it: it is to be acknowledged, if it can be.
+    Done(Option<D>),
+}
+
+/// The ledger.
+#[derive(Debug)]
+pub(super) struct Ledger<D> {
+    entries: BTreeMap<u64, Entry<D>>,
+    by_id: HashMap<String, u64>,
+    settled: HashSet<String>,
+    settled_order: VecDeque<String>,
+    next: u64,
+    bytes: usize,
+}
+
+/// The parts of an entry that are known when a message comes.
+#[derive(Debug)]
+pub(super) struct NewEntry<D> {
+    pub(super) token: Option<D>,
+    pub(super) pending: usize,
+    pub(super) id: Option<String>,
+    pub(super) timestamp: u64,
+    pub(super) size: usize,
+}
+
+impl<D> Default for Ledger<D> {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            by_id: HashMap::new(),
+            settled: HashSet::new(),
+            settled_order: VecDeque::new(),
+            next: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl<D> Ledger<D> {
+    /// A message comes, perhaps again. The present token is the one that counts.
+    pub(super) fn arrive(&mut self, id: Option<&str>, token: &mut Option<D>) -> Arrival<D> {
+        let Some(id) = id else { return Arrival::New };
+        if let Some(entry) = self.by_id.get(id).and_then(|number| self.entries.get_mut(number)) {
+            entry.comes_again = false;
+            entry.token = token.take();
+            return Arrival::Known;
+        }
+        if self.settled.remove(id) {
+            return Arrival::Settled(token.take());
+        }
+        Arrival::New
+    }
+
+    /// Adds a message that waits for `pending` sinks.
+    pub(super) fn add(&mut self, new: NewEntry<D>) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.bytes += new.size;
+        if let Some(id) = &new.id {
+            self.by_id.insert(id.clone(), number);
+        }
+        let NewEntry { token, pending, id, timestamp, size } = new;
+        self.entries.insert(number, Entry { token, comes_again: false, pending, id, timestamp, size });
+        number
+    }
+
+    /// One more sink has a message.
+    pub(super) fn confirm(&mut self, number: u64) -> Confirmed<D> {
+        let Some(entry) = self.entries.get_mut(&number) else { return Confirmed::Waits };
+        entry.pending = entry.pending.saturating_sub(1);
+        if entry.pending > 0 {
+            return Confirmed::Waits;
+        }
+        let Some(entry) = self.entries.remove(&number) else { return Confirmed::Waits };
+        self.bytes = self.bytes.saturating_sub(entry.size);
+        if let Some(id) = entry.id {
+            self.by_id.remove(&id);
+            if entry.comes_again {
+                self.remember(id);
+            }
+        }
+        Confirmed::Done(entry.token)
+    }
+
+    fn remember(&mut self, id: String) {
+        if self.settled_order.len() >= MAX_SETTLED
+            && let Some(oldest) = self.settled_order.pop_front()
+        {
+            self.settled.remove(&oldest);
+        }
+        self.settled_order.push_back(id.clone());
+        self.settled.insert(id);
+    }
+
+    /// The connection has ended: no token of it is of use any more, and the broker sends again what it has not been
+    /// told of.
+    pub(super) fn lose_connection(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.comes_again |= entry.token.take().is_some();
+        }
+    }
+
+    /// Messages that are not done.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes of these.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// When the broker took the oldest of them, Unix milliseconds.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.entries.first_key_value().map(|(_, entry)| entry.timestamp)
+    }
+}

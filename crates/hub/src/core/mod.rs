@@ -1,0 +1,328 @@
+//! A pipeline without any I/O: messages, outcomes and the time go in; batches, acknowledgements and what people should
+//! know come out. Runs can be repeated from their inputs.
+//!
+//! - `ledger`: a message is acknowledged once each sink has confirmed it, and not before.
+//! - `lane`: batches, retries, and the search for the record that a sink refuses.
+
+mod lane;
+mod ledger;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use self::lane::{Batching, Outcome};
+use self::lane::{Item, Lane};
+use self::ledger::{Arrival, Confirmed, Ledger, NewEntry};
+use crate::message::Message;
+use crate::record::Record;
+use crate::steps::Steps;
+
+/// The field of a dead letter that says why it is one.
+pub const REASON_FIELD: &str = "dead_letter_reason";
+
+/// Where records go.
+#[derive(Clone, Copy, Debug)]
+pub struct SinkPlan {
+    /// Lanes: records of one key share one.
+    pub lanes: usize,
+    /// Batches and retries.
+    pub batching: Batching,
+}
+
+/// Bounds of a pipeline.
+#[derive(Clone, Debug)]
+pub struct CoreSettings {
+    /// The sinks, in the order of `to`.
+    pub sinks: Vec<SinkPlan>,
+    /// Where messages go that no sink takes; without it they are counted and logged.
+    pub dead_letter: Option<Batching>,
+    /// Messages that are held at most; beyond it those of QoS 0 are dropped, which nobody keeps for later. The window
+    /// of the session bounds the others.
+    pub max_held: usize,
+    /// The same in bytes.
+    pub max_held_bytes: usize,
+    /// Where chance begins.
+    pub seed: u64,
+}
+
+/// What has happened to messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// Taken from the broker.
+    pub taken: u64,
+    /// Confirmed by all sinks.
+    pub delivered: u64,
+    /// Left out by a filter or by WHERE.
+    pub filtered: u64,
+    /// Not delivered: steps failed, or a sink refused. They are dead letters, where there is a place for these.
+    pub failed: u64,
+    /// Batches that were tried once more.
+    pub retried: u64,
+    /// Messages of QoS 0 for which there was no room.
+    pub dropped: u64,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Action<D> {
+    /// Brings these records to the sink of a lane, and says what became of them.
+    Send {
+        /// The lane.
+        lane: usize,
+        /// In order.
+        batch: Vec<Arc<Record>>,
+    },
+    /// The broker may forget a message.
+    Acknowledge(D),
+    /// People should know.
+    Tell(News),
+}
+
+/// What people should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A sink does not take batches at the moment.
+    Away {
+        /// The place of the sink in `to`; behind the last is that of dead letters.
+        sink: usize,
+        /// Why.
+        why: String,
+    },
+    /// It takes them again.
+    Back {
+        /// The same place.
+        sink: usize,
+    },
+    /// A message is not delivered.
+    Failed {
+        /// The topic of the message.
+        topic: String,
+        /// Why.
+        why: String,
+        /// Whether it is kept as a dead letter.
+        kept: bool,
+    },
+}
+
+/// A pipeline.
+#[derive(Debug)]
+pub struct Core<D> {
+    steps: Steps,
+    settings: CoreSettings,
+    lanes: Vec<Lane>,
+    /// The first lane of each sink, that of dead letters and the end of all.
+    first_lanes: Vec<usize>,
+    ledger: Ledger<D>,
+    actions: VecDeque<Action<D>>,
+    numbers: Numbers,
+    paused: bool,
+    chance: u64,
+}
+
+impl<D> Core<D> {
+    /// A pipeline that has nothing yet.
+    pub fn new(steps: Steps, settings: CoreSettings) -> Self {
+        let (mut lanes, mut first_lanes) = (Vec::new(), Vec::new());
+        for (sink, plan) in settings.sinks.iter().enumerate() {
+            first_lanes.push(lanes.len());
+            lanes.extend((0..plan.lanes.max(1)).map(|_| Lane::new(sink, plan.batching)));
+        }
+        first_lanes.push(lanes.len());
+        lanes.extend(settings.dead_letter.map(|batching| Lane::new(settings.sinks.len(), batching)));
+        let chance = settings.seed | 1;
+        Self {
+            steps,
+            settings,
+            lanes,
+            first_lanes,
+            ledger: Ledger::default(),
+            actions: VecDeque::new(),
+            numbers: Numbers::default(),
+            paused: false,
+            chance,
+        }
+    }
+
+    /// The sink of each lane, by its place in `to`.
+    pub fn lanes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.lanes.iter().map(|lane| lane.sink)
+    }
+
+    /// Takes a message. `token` acknowledges it, at QoS 1; `clock` is the wall clock in Unix milliseconds, `now` one
+    /// that never goes back.
+    pub fn take(&mut self, now: u64, clock: u64, message: &Message, mut token: Option<D>) {
+        let id = message.lasting_id.then_some(message.id.as_str());
+        match self.ledger.arrive(id, &mut token) {
+            Arrival::New => {}
+            Arrival::Known => return,
+            Arrival::Settled(token) => return self.actions.extend(token.map(Action::Acknowledge)),
+        }
+        let is_full =
+            self.ledger.len() >= self.settings.max_held || self.ledger.bytes() >= self.settings.max_held_bytes;
+        if token.is_none() && is_full {
+            self.numbers.dropped += 1;
+            return;
+        }
+        self.numbers.taken += 1;
+        let mut entry = NewEntry {
+            token,
+            pending: self.settings.sinks.len(),
+            id: id.map(str::to_owned),
+            timestamp: message.timestamp,
+            size: message.size(),
+        };
+        match self.steps.run(message, clock) {
+            Ok(Some(record)) => {
+                let record = Arc::new(record);
+                let entry = self.ledger.add(entry);
+                for sink in 0..self.settings.sinks.len() {
+                    let lane = self.lane_of(sink, &record.key);
+                    self.lanes[lane].push(now, Item { entry, record: Arc::clone(&record) });
+                }
+            }
+            Ok(None) => {
+                self.numbers.filtered += 1;
+                self.actions.extend(entry.token.map(Action::Acknowledge));
+            }
+            Err(why) => {
+                entry.pending = 1;
+                let entry = self.ledger.add(entry);
+                let record = Record {
+                    id: message.id.clone(),
+                    topic: message.topic.clone(),
+                    key: message.topic.clone(),
+                    timestamp: message.timestamp,
+                    fields: message.fields(crate::Format::Json),
+                    ..Record::default()
+                };
+                self.fail(now, &Item { entry, record: Arc::new(record) }, why, true);
+            }
+        }
+    }
+
+    fn lane_of(&self, sink: usize, key: &str) -> usize {
+        let (first, end) = (self.first_lanes[sink], self.first_lanes[sink + 1]);
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        let lanes = u64::try_from(end - first).unwrap_or(1).max(1);
+        first + usize::try_from(hasher.finish() % lanes).unwrap_or_default()
+    }
+
+    /// A message is not delivered. It goes where dead letters go, if it may.
+    fn fail(&mut self, now: u64, item: &Item, why: String, may_be_kept: bool) {
+        self.numbers.failed += 1;
+        let dead = self.first_lanes[self.settings.sinks.len()];
+        let lane = self.lanes.get_mut(dead).filter(|_| may_be_kept);
+        let topic = item.record.topic.clone();
+        self.actions.push_back(Action::Tell(News::Failed { topic, why: why.clone(), kept: lane.is_some() }));
+        let Some(lane) = lane else { return self.confirm(item.entry, false) };
+        let mut letter = Record::clone(&item.record);
+        letter.original = None;
+        letter.fields.push((REASON_FIELD.to_owned(), Value::String(why.clone())));
+        letter.reason = Some(why);
+        lane.push(now, Item { entry: item.entry, record: Arc::new(letter) });
+    }
+
+    fn confirm(&mut self, entry: u64, delivered: bool) {
+        if let Confirmed::Done(token) = self.ledger.confirm(entry) {
+            self.numbers.delivered += u64::from(delivered);
+            self.actions.extend(token.map(Action::Acknowledge));
+        }
+    }
+
+    /// The batch of a lane has come to an end.
+    pub fn settle(&mut self, now: u64, lane: usize, outcome: Outcome) {
+        let chance = self.next_chance();
+        let dead = self.first_lanes[self.settings.sinks.len()];
+        let Some(at) = self.lanes.get_mut(lane) else { return };
+        let (sink, was_away) = (at.sink, at.error.is_some());
+        let settled = at.settle(now, outcome, chance);
+        let news = match (was_away, &at.error) {
+            (false, Some(why)) => Some(News::Away { sink, why: why.clone() }),
+            (true, None) => Some(News::Back { sink }),
+            _ => None,
+        };
+        self.actions.extend(news.map(Action::Tell));
+        self.numbers.retried += u64::from(settled.retried);
+        for entry in settled.done {
+            self.confirm(entry, lane != dead);
+        }
+        if let Some((item, why)) = settled.poison {
+            self.fail(now, &item, why, lane != dead);
+        }
+    }
+
+    fn next_chance(&mut self) -> u64 {
+        // xorshift64: chance for pauses need not be better.
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        self.chance
+    }
+
+    /// The connection to the broker has ended: tokens of it are of no use any more.
+    pub fn lose_connection(&mut self) {
+        self.ledger.lose_connection();
+        self.actions.retain(|action| !matches!(action, Action::Acknowledge(_)));
+    }
+
+    /// What is to be done next. Nothing until [`Self::deadline`], unless something comes.
+    pub fn next_action(&mut self, now: u64) -> Option<Action<D>> {
+        if let Some(action) = self.actions.pop_front() {
+            return Some(action);
+        }
+        if self.paused {
+            return None;
+        }
+        let due = |(lane, at): (usize, &mut Lane)| at.begin(now).map(|batch| Action::Send { lane, batch });
+        self.lanes.iter_mut().enumerate().find_map(due)
+    }
+
+    /// When there is something to do, if nothing comes before.
+    pub fn deadline(&self) -> Option<u64> {
+        if !self.actions.is_empty() {
+            return Some(0);
+        }
+        if self.paused { None } else { self.lanes.iter().filter_map(Lane::deadline).min() }
+    }
+
+    /// Begins no batch until it is told to; those that are under way come to their end.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    /// Batches that have not come to an end.
+    pub fn under_way(&self) -> usize {
+        self.lanes.iter().filter(|lane| lane.is_under_way()).count()
+    }
+
+    /// Whether it is paused.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Its numbers.
+    pub fn numbers(&self) -> Numbers {
+        self.numbers
+    }
+
+    /// Messages that are not acknowledged yet.
+    pub fn held(&self) -> usize {
+        self.ledger.len()
+    }
+
+    /// When the broker took the oldest of these, Unix milliseconds.
+    pub fn oldest(&self) -> Option<u64> {
+        self.ledger.oldest()
+    }
+
+    /// Why sinks do not take batches, by their place in `to`.
+    pub fn errors(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.lanes.iter().filter_map(|lane| Some((lane.sink, lane.error.as_deref()?)))
+    }
+}

@@ -1,0 +1,368 @@
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::steps::StepSettings;
+
+/// Acknowledges a message on one connection.
+type Token = (u64, u64);
+
+fn core(sinks: usize, lanes: usize, messages: usize, dead: bool, steps: &StepSettings) -> Core<Token> {
+    let batching = Batching { messages, bytes: 1 << 20, time: 5, retry_min: 100, retry_max: 1_000 };
+    let settings = CoreSettings {
+        sinks: vec![SinkPlan { lanes, batching }; sinks],
+        dead_letter: dead.then_some(batching),
+        max_held: 1_000,
+        max_held_bytes: 1 << 30,
+        seed: 7,
+    };
+    Core::new(Steps::new(steps).unwrap(), settings)
+}
+
+fn message(number: u64, key: u64) -> Message {
+    Message {
+        id: number.to_string(),
+        lasting_id: true,
+        topic: format!("k/{key}"),
+        qos: 1,
+        payload: number.to_string().into_bytes(),
+        ..Message::default()
+    }
+}
+
+fn actions(core: &mut Core<Token>, now: u64) -> Vec<Action<Token>> {
+    std::iter::from_fn(|| core.next_action(now)).collect()
+}
+
+fn acknowledged(actions: &[Action<Token>]) -> Vec<u64> {
+    let of = |action: &Action<Token>| match action {
+        Action::Acknowledge((number, _)) => Some(*number),
+        _ => None,
+    };
+    actions.iter().filter_map(of).collect()
+}
+
+fn sent(actions: &[Action<Token>]) -> Vec<(usize, Vec<String>)> {
+    let of = |action: &Action<Token>| match action {
+        Action::Send { lane, batch } => Some((*lane, batch.iter().map(|record| record.id.clone()).collect())),
+        _ => None,
+    };
+    actions.iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_message_is_acknowledged_once_all_sinks_have_it() {
+    let mut core = core(2, 1, 10, false, &StepSettings::default());
+    core.take(0, 0, &message(1, 0), Some((1, 0)));
+    assert!(actions(&mut core, 4).is_empty(), "it waits for others");
+    assert_eq!(sent(&actions(&mut core, 5)).len(), 2);
+    core.settle(6, 0, Outcome::Done);
+    assert!(acknowledged(&actions(&mut core, 6)).is_empty());
+    core.settle(7, 1, Outcome::Done);
+    assert_eq!(acknowledged(&actions(&mut core, 7)), [1]);
+    assert_eq!(core.numbers(), Numbers { taken: 1, delivered: 1, ..Numbers::default() });
+    assert_eq!((core.held(), core.deadline()), (0, None));
+}
+
+#[test]
+fn a_batch_is_full_by_count_and_due_by_time() {
+    let mut core = core(1, 1, 2, false, &StepSettings::default());
+    for number in 1..=3 {
+        core.take(0, 0, &message(number, 0), Some((number, 0)));
+    }
+    assert_eq!(sent(&actions(&mut core, 0)), [(0, vec!["1".into(), "2".into()])]);
+    core.settle(1, 0, Outcome::Done);
+    assert!(sent(&actions(&mut core, 1)).is_empty());
+    assert_eq!(core.deadline(), Some(5));
+    assert_eq!(sent(&actions(&mut core, 5)), [(0, vec!["3".into()])]);
+}
+
+#[test]
+fn a_sink_that_is_away_is_tried_later_and_later_and_then_told_of() {
+    let mut core = core(1, 1, 10, false, &StepSettings::default());
+    core.take(0, 0, &message(1, 0), Some((1, 0)));
+    let mut now = 5;
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        assert_eq!(sent(&actions(&mut core, now)), [(0, vec!["1".into()])], "the same batch");
+        core.settle(now, 0, Outcome::Away("refused".into()));
+        let news = actions(&mut core, now);
+        let is_first = pauses.is_empty();
+        assert_eq!(news.len(), usize::from(is_first), "said once");
+        let next = core.deadline().unwrap();
+        pauses.push(next - now);
+        now = next;
+    }
+    assert!(pauses.iter().all(|pause| (50..=1_000).contains(pause)), "{pauses:?}");
+    assert!(pauses[7] >= 500 && pauses[0] <= 100, "{pauses:?}");
+    actions(&mut core, now);
+    core.settle(now, 0, Outcome::Done);
+    let back = actions(&mut core, now);
+    assert!(matches!(back[..], [Action::Tell(News::Back { sink: 0 }), Action::Acknowledge(_)]), "{back:?}");
+    assert_eq!(core.numbers().retried, 8);
+}
+
+#[test]
+fn a_record_that_is_refused_is_found_and_does_not_stop_others() {
+    let mut core = core(1, 1, 10, true, &StepSettings::default());
+    for number in 1..=7 {
+        core.take(0, 0, &message(number, 0), Some((number, 0)));
+    }
+    let (mut delivered, mut letters, mut done) = (Vec::new(), Vec::new(), Vec::new());
+    for now in (100..500).step_by(10) {
+        for action in actions(&mut core, now) {
+            match action {
+                Action::Send { lane: 0, batch } => {
+                    let bad = batch.iter().any(|record| record.id == "5");
+                    if !bad {
+                        delivered.extend(batch.iter().map(|record| record.id.clone()));
+                    }
+                    core.settle(now, 0, if bad { Outcome::Refused("not a number".into()) } else { Outcome::Done });
+                }
+                Action::Send { lane, batch } => {
+                    letters.extend(batch.iter().map(|record| (record.id.clone(), record.reason.clone())));
+                    core.settle(now, lane, Outcome::Done);
+                }
+                Action::Acknowledge((number, _)) => done.push(number),
+                Action::Tell(_) => {}
+            }
+        }
+    }
+    assert_eq!(delivered, ["1", "2", "3", "4", "6", "7"]);
+    assert_eq!(letters, [("5".to_owned(), Some("not a number".to_owned()))]);
+    done.sort_unstable();
+    assert_eq!(done, [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!((core.numbers().delivered, core.numbers().failed), (6, 1));
+}
+
+#[test]
+fn what_steps_leave_out_or_fail_on_is_acknowledged_and_counted() {
+    let steps = StepSettings {
+        sql: Some("SELECT 10 / payload AS x FROM 'k/#' WHERE payload >= 0 OR payload IS NULL".into()),
+        ..StepSettings::default()
+    };
+    let mut core = core(1, 1, 10, false, &steps);
+    let mut bad = message(0, 0);
+    core.take(0, 0, &bad, Some((0, 0)));
+    bad.payload = b"-1".to_vec();
+    bad.id = "x".into();
+    core.take(0, 0, &bad, Some((1, 0)));
+    let all = actions(&mut core, 0);
+    assert_eq!(acknowledged(&all), [0, 1]);
+    assert!(matches!(&all[0], Action::Tell(News::Failed { kept: false, why, .. }) if why.contains("divided by 0")));
+    assert_eq!((core.numbers().failed, core.numbers().filtered), (1, 1));
+}
+
+#[test]
+fn a_message_that_comes_again_is_not_taken_twice() {
+    let mut core = core(1, 1, 10, false, &StepSettings::default());
+    core.take(0, 0, &message(1, 0), Some((1, 0)));
+    core.take(0, 0, &message(2, 0), Some((2, 0)));
+    assert_eq!(sent(&actions(&mut core, 5)).len(), 1);
+    core.lose_connection();
+    core.take(6, 0, &message(1, 0), Some((1, 1)));
+    core.settle(7, 0, Outcome::Done);
+    assert!(
+        matches!(actions(&mut core, 7)[..], [Action::Acknowledge((1, 1))]),
+        "only what the broker has sent again can be acknowledged"
+    );
+    core.take(8, 0, &message(2, 0), Some((2, 1)));
+    assert!(matches!(actions(&mut core, 8)[..], [Action::Acknowledge((2, 1))]));
+    assert_eq!(core.numbers().taken, 2);
+}
+
+#[test]
+fn without_room_messages_of_qos_0_are_dropped_and_others_are_not() {
+    let mut core = core(1, 1, 10, false, &StepSettings::default());
+    core.settings.max_held = 2;
+    for number in 0..4 {
+        core.take(0, 0, &message(number, 0), None);
+    }
+    core.take(0, 0, &message(9, 0), Some((9, 0)));
+    assert_eq!((core.numbers().taken, core.numbers().dropped, core.held()), (3, 2, 3));
+}
+
+#[test]
+fn a_paused_pipeline_begins_nothing() {
+    let mut core = core(1, 1, 10, false, &StepSettings::default());
+    core.pause(true);
+    core.take(0, 0, &message(1, 0), Some((1, 0)));
+    assert!(actions(&mut core, 1_000).is_empty() && core.deadline().is_none());
+    core.pause(false);
+    assert_eq!(sent(&actions(&mut core, 1_000)).len(), 1);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Publish { key: u64 },
+    Settle { which: usize, outcome: u8 },
+    Wait { time: u64 },
+    Reconnect,
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..4_u64).prop_map(|key| Step::Publish { key }),
+        6 => (0..8_usize, 0..6_u8).prop_map(|(which, outcome)| Step::Settle { which, outcome }),
+        3 => (0..200_u64).prop_map(|time| Step::Wait { time }),
+        1 => Just(Step::Reconnect),
+        1 => Just(Step::Crash),
+    ]
+}
+
+/// A broker with a durable session, two sinks that note what they have, and a pipeline between them.
+struct World {
+    core: Core<Token>,
+    lanes: usize,
+    now: u64,
+    connection: u64,
+    published: u64,
+    keys: HashMap<u64, u64>,
+    /// What the broker keeps.
+    unacknowledged: BTreeSet<u64>,
+    under_way: BTreeMap<usize, Vec<u64>>,
+    /// What each sink has, in order, and dead letters last.
+    kept: Vec<Vec<u64>>,
+    crashed: bool,
+}
+
+impl World {
+    fn new(lanes: usize) -> Self {
+        Self {
+            core: core(2, lanes, 3, true, &StepSettings::default()),
+            lanes,
+            now: 0,
+            connection: 0,
+            published: 0,
+            keys: HashMap::new(),
+            unacknowledged: BTreeSet::new(),
+            under_way: BTreeMap::new(),
+            kept: vec![Vec::new(); 3],
+            crashed: false,
+        }
+    }
+
+    fn deliver(&mut self, number: u64) {
+        let message = message(number, self.keys[&number]);
+        self.core.take(self.now, 0, &message, Some((number, self.connection)));
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.core.next_action(self.now) {
+            match action {
+                Action::Send { lane, batch } => {
+                    let batch = batch.iter().map(|record| record.id.parse().unwrap()).collect();
+                    assert!(self.under_way.insert(lane, batch).is_none(), "one batch of a lane at a time");
+                }
+                Action::Acknowledge((number, connection)) => {
+                    assert_eq!(connection, self.connection, "a token of an ended connection");
+                    let is_dead = self.kept[2].contains(&number);
+                    let everywhere = self.kept[..2].iter().all(|sink| sink.contains(&number));
+                    assert!(is_dead || everywhere, "{number} is acknowledged before all sinks have it");
+                    assert!(self.unacknowledged.remove(&number), "{number} is acknowledged twice");
+                }
+                Action::Tell(_) => {}
+            }
+        }
+    }
+
+    fn settle(&mut self, which: usize, outcome: u8) {
+        let Some(lane) = self.under_way.keys().nth(which % self.under_way.len().max(1)).copied() else { return };
+        let batch = self.under_way.remove(&lane).unwrap();
+        let sink = lane / self.lanes;
+        let outcome = match outcome {
+            0 => Outcome::Away("away".into()),
+            // Dead letters are always taken in the end, and each seventh message is poison.
+            _ if sink < 2 && batch.iter().any(|number| number % 7 == 3) => Outcome::Refused("poison".into()),
+            _ => {
+                self.kept[sink].extend(batch);
+                Outcome::Done
+            }
+        };
+        self.core.settle(self.now, lane, outcome);
+    }
+
+    fn reconnect(&mut self) {
+        self.core.lose_connection();
+        self.connection += 1;
+        for number in self.unacknowledged.clone() {
+            self.deliver(number);
+        }
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match *step {
+            Step::Publish { key } => {
+                self.published += 1;
+                self.keys.insert(self.published, key);
+                self.unacknowledged.insert(self.published);
+                self.deliver(self.published);
+            }
+            Step::Settle { which, outcome } => self.settle(which, outcome),
+            Step::Wait { time } => self.now += time,
+            Step::Reconnect => self.reconnect(),
+            Step::Crash => {
+                // A batch that was under way may have come through.
+                for (lane, batch) in std::mem::take(&mut self.under_way) {
+                    if lane % 2 == 0 && batch.iter().all(|number| number % 7 != 3) {
+                        self.kept[lane / self.lanes].extend(batch);
+                    }
+                }
+                self.crashed = true;
+                self.core = core(2, self.lanes, 3, true, &StepSettings::default());
+                self.reconnect();
+            }
+        }
+        self.act();
+    }
+
+    fn finish(&mut self) {
+        for _ in 0..10_000 {
+            if self.unacknowledged.is_empty() {
+                break;
+            }
+            self.now = self.core.deadline().unwrap_or(self.now).max(self.now);
+            self.act();
+            self.settle(0, 1);
+            self.act();
+        }
+    }
+
+    fn check(&self) {
+        assert!(self.unacknowledged.is_empty(), "not acknowledged: {:?}", self.unacknowledged);
+        assert_eq!(self.core.held(), 0);
+        for (at, sink) in self.kept[..2].iter().enumerate() {
+            let expected: BTreeSet<u64> = (1..=self.published).filter(|number| number % 7 != 3).collect();
+            let got: BTreeSet<u64> = sink.iter().copied().collect();
+            assert_eq!(got, expected, "sink {at}");
+            assert!(self.crashed || got.len() == sink.len(), "twice without a crash: {sink:?}");
+            let mut seen = BTreeSet::new();
+            let mut last: HashMap<u64, u64> = HashMap::new();
+            for number in sink.iter().filter(|number| seen.insert(**number)) {
+                let before = last.insert(self.keys[number], *number);
+                assert!(before.is_none_or(|before| before < *number), "order of a key: {sink:?}");
+            }
+        }
+        let poison: BTreeSet<u64> = (1..=self.published).filter(|number| number % 7 == 3).collect();
+        assert_eq!(self.kept[2].iter().copied().collect::<BTreeSet<_>>(), poison, "dead letters");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_lost_or_acknowledged_too_early(
+        lanes in 1..4_usize,
+        steps in proptest::collection::vec(step(), 0..200),
+    ) {
+        let mut world = World::new(lanes);
+        for step in &steps {
+            world.apply(step);
+        }
+        world.finish();
+        world.check();
+    }
+}

@@ -1,0 +1,85 @@
+//! Formats of payloads.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+/// How a payload is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// JSON.
+    #[default]
+    Json,
+    /// CBOR (RFC 8949).
+    Cbor,
+    /// `MessagePack`.
+    MessagePack,
+    /// Bytes: text where they are UTF-8, base64 where they are not.
+    Raw,
+}
+
+/// Deepest nesting of a payload.
+const MAX_DEPTH: usize = 64;
+
+impl Format {
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// In words, when it is not of this format.
+    pub fn decode(self, payload: &[u8]) -> Result<Value, String> {
+        match self {
+            Self::Json => serde_json::from_slice(payload).map_err(|error| format!("the payload is not JSON: {error}")),
+            Self::Cbor => {
+                let read = ciborium::de::from_reader_with_recursion_limit(payload, MAX_DEPTH);
+                read.map_err(|error| format!("the payload is not CBOR that JSON can say: {error}"))
+            }
+            Self::MessagePack => {
+                let mut reader = rmp_serde::Deserializer::from_read_ref(payload);
+                reader.set_max_depth(MAX_DEPTH);
+                let read = serde::Deserialize::deserialize(&mut reader);
+                read.map_err(|error| format!("the payload is not MessagePack that JSON can say: {error}"))
+            }
+            Self::Raw => Ok(raw(payload)),
+        }
+    }
+
+    /// A payload as a value, whatever is in it.
+    pub fn shown(self, payload: &[u8]) -> Value {
+        self.decode(payload).unwrap_or_else(|_| raw(payload))
+    }
+}
+
+fn raw(payload: &[u8]) -> Value {
+    let text = std::str::from_utf8(payload).map(str::to_owned);
+    Value::String(text.unwrap_or_else(|_| STANDARD.encode(payload)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_format_reads_its_own_payload() {
+        let value = json!({ "temp": 31.5, "tags": ["a", null, true], "n": 7 });
+        let mut cbor = Vec::new();
+        ciborium::into_writer(&value, &mut cbor).unwrap();
+        let packed = rmp_serde::to_vec_named(&value).unwrap();
+        assert_eq!(Format::Json.decode(value.to_string().as_bytes()).unwrap(), value);
+        assert_eq!(Format::Cbor.decode(&cbor).unwrap(), value);
+        assert_eq!(Format::MessagePack.decode(&packed).unwrap(), value);
+        assert_eq!(Format::Raw.decode(b"on").unwrap(), json!("on"));
+        assert_eq!(Format::Raw.decode(b"\xff\x00").unwrap(), json!("/wA="));
+        assert!(Format::Json.decode(b"{").unwrap_err().contains("not JSON"));
+        assert_eq!(Format::Json.shown(b"hello"), json!("hello"));
+    }
+
+    #[test]
+    fn a_payload_nested_too_deep_is_refused() {
+        let deep = vec![0x91_u8; 10_000];
+        assert!(Format::MessagePack.decode(&deep).is_err());
+        assert!(Format::Cbor.decode(&vec![0x81_u8; 10_000]).is_err());
+        assert!(Format::Json.decode("[".repeat(10_000).as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,31 @@
+//! The hub: messages of topics to files, databases, buses and services, acknowledged end to end.
+//!
+//! - `core` is a pipeline without any I/O: which message waits for which sink, batches, retries, acknowledgements.
+//! - `steps` is what becomes of a message on its way: SQL and CEL; `format` reads payloads, `message` and `record` are
+//!   what goes in and what comes out.
+//! - `sinks` has a file for each kind of sink, behind one trait.
+//! - `run` puts pipelines on threads: one with the session at the broker and the core, one for each lane of a sink.
+//!
+//! What a pipeline guarantees is the session's: a message is acknowledged to the broker when all sinks have it, so
+//! that until then the broker keeps it, whichever process dies.
+
+mod core;
+mod format;
+mod message;
+mod record;
+mod run;
+mod sinks;
+mod steps;
+mod time;
+
+pub use crate::core::{Action, Batching, Core, CoreSettings, News, Numbers, Outcome, REASON_FIELD, SinkPlan};
+pub use format::Format;
+pub use message::{Message, ORIGIN_PROPERTY, Origin};
+pub use record::Record;
+pub use run::{Hub, HubError, PipelineSettings, PipelineState, PipelineStatus, SourceSettings};
+pub use sinks::{
+    FileSettings, FileSinks, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, PostgresSettings, Sink,
+    SinkError, SinkKind, SinkSettings,
+};
+pub use steps::{At, Part, StepError, StepSettings, Steps};
+pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};

@@ -1,0 +1,37 @@
+//! A lane on its thread: it brings one batch after the other to its sink.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use tidegate_client::net::Waker;
+
+use crate::core::Outcome;
+use crate::record::Record;
+use crate::sinks::{Sink, SinkError};
+
+/// A lane.
+pub(super) struct Lane {
+    pub(super) number: usize,
+    pub(super) sink: Box<dyn Sink>,
+    pub(super) batches: Receiver<Vec<Arc<Record>>>,
+    pub(super) outcomes: Sender<(usize, Outcome)>,
+    pub(super) waker: Waker,
+}
+
+impl Lane {
+    /// Works until its pipeline has ended.
+    pub(super) fn run(mut self) {
+        while let Ok(batch) = self.batches.recv() {
+            let outcome = match self.sink.write(&batch) {
+                Ok(()) => Outcome::Done,
+                Err(SinkError::Away(why)) => Outcome::Away(why),
+                Err(SinkError::Refused(why)) => Outcome::Refused(why),
+            };
+            if self.outcomes.send((self.number, outcome)).is_err() {
+                return;
+            }
+            // One that cannot be woken sees the outcome with its next message.
+            let _ = self.waker.wake();
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! The session of a pipeline at its broker, and the core, on one thread.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tidegate_client::net::{Driver, Step};
+use tidegate_client::{
+    Acknowledgement, Delivery, DisconnectRequest, Disconnected, Event, Options, QoS, RequestAnswer, RetainHandling,
+    SubscribeRequest, SubscriptionOptions, TopicFilterBuf, Version,
+};
+
+use super::SourceSettings;
+use super::status::Snapshot;
+use crate::core::{Action, Core, News, Outcome};
+use crate::message::{Message, ORIGIN_PROPERTY, Origin};
+use crate::record::Record;
+use crate::time::wall_clock;
+
+/// The shortest and the longest time between two attempts to connect; each failure doubles it.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// How long to wait when the system cannot wait for sockets.
+const SYSTEM_PAUSE: Duration = Duration::from_secs(1);
+/// Seconds of silence after which the hub asks the broker whether it lives.
+const KEEP_ALIVE: u16 = 60;
+/// Time between two lines of the log about messages that are not delivered.
+const FAILURES_TOLD_EVERY: Duration = Duration::from_secs(10);
+/// How long batches that are under way are waited for at the end.
+const LAST_BATCHES: Duration = Duration::from_secs(5);
+
+/// What others ask of a pipeline.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    pub(super) paused: AtomicBool,
+}
+
+/// What a source is made of.
+pub(super) struct Parts {
+    pub(super) name: String,
+    pub(super) settings: SourceSettings,
+    pub(super) from: Vec<TopicFilterBuf>,
+    /// Names of the sinks in the order of `to`, and that of dead letters.
+    pub(super) sinks: Vec<String>,
+    pub(super) core: Core<Delivery>,
+    pub(super) driver: Driver,
+    pub(super) lanes: Vec<Sender<Vec<Arc<Record>>>>,
+    pub(super) outcomes: Receiver<(usize, Outcome)>,
+    pub(super) snapshot: Arc<Mutex<Snapshot>>,
+    pub(super) orders: Arc<Orders>,
+    pub(super) stop: Arc<AtomicBool>,
+    /// Who is told, once, that the session has its subscriptions.
+    pub(super) subscribed: Option<Sender<()>>,
+}
+
+/// A source.
+pub(super) struct Source {
+    parts: Parts,
+    begun: Instant,
+    /// Begins the ids of messages to which the broker gives none.
+    id_prefix: String,
+    next_id: u64,
+    connect_at: Option<Instant>,
+    pause: Duration,
+    /// Why there is no connection, or no subscription.
+    trouble: Option<String>,
+    failures_told: Option<Instant>,
+    failures_untold: u64,
+}
+
+/// What the client of a source is told.
+pub(super) fn options(settings: &SourceSettings) -> Options {
+    let mut options = Options::new(settings.client_id.as_str());
+    options.version = Version::V5;
+    options.clean_start = false;
+    options.keep_alive = KEEP_ALIVE;
+    options.username.clone_from(&settings.user_name);
+    options.password.clone_from(&settings.password);
+    options.acknowledgement = Acknowledgement::Manual;
+    options.properties.receive_maximum = NonZeroU16::new(settings.window);
+    options.properties.session_expiry_interval = Some(settings.session_expiry);
+    options
+}
+
+impl Source {
+    pub(super) fn new(parts: Parts) -> Self {
+        let id_prefix = format!("{}-{:x}", parts.settings.client_id, wall_clock());
+        Self {
+            parts,
+            begun: Instant::now(),
+            id_prefix,
+            next_id: 0,
+            connect_at: Some(Instant::now()),
+            pause: PAUSE.0,
+            trouble: None,
+            failures_told: None,
+            failures_untold: 0,
+        }
+    }
+
+    /// Milliseconds since the start.
+    fn now(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Works until it is told to stop.
+    pub(super) fn run(mut self) {
+        while !self.parts.stop.load(Ordering::Acquire) {
+            self.parts.core.pause(self.parts.orders.paused.load(Ordering::Acquire));
+            self.turn(None);
+        }
+        self.parts.core.pause(true);
+        let deadline = Instant::now() + LAST_BATCHES;
+        while self.parts.core.under_way() > 0 && Instant::now() < deadline {
+            self.turn(Some(deadline));
+        }
+        self.leave();
+    }
+
+    fn turn(&mut self, until: Option<Instant>) {
+        while let Ok((lane, outcome)) = self.parts.outcomes.try_recv() {
+            self.parts.core.settle(self.now(), lane, outcome);
+        }
+        self.act();
+        if self.connect_at.is_some_and(|at| Instant::now() >= at) {
+            self.connect();
+        }
+        self.note();
+        let due = self.parts.core.deadline().and_then(|at| self.begun.checked_add(Duration::from_millis(at)));
+        let deadline = [self.connect_at, due, until].into_iter().flatten().min();
+        match self.parts.driver.next(deadline) {
+            Ok(Step::Event(event)) => self.take(event),
+            Ok(Step::Woken | Step::Deadline) => {}
+            Err(error) => {
+                self.tell_trouble(&error);
+                thread::park_timeout(SYSTEM_PAUSE);
+            }
+        }
+    }
+
+    /// Does what the core asks for.
+    fn act(&mut self) {
+        let now = self.now();
+        while let Some(action) = self.parts.core.next_action(now) {
+            match action {
+                Action::Acknowledge(delivery) => self.parts.driver.client().acknowledge(Instant::now(), delivery),
+                Action::Send { lane, batch } => {
+                    // A lane ends with its pipeline, and not before.
+                    if let Some(lane) = self.parts.lanes.get(lane) {
+                        let _ = lane.send(batch);
+                    }
+                }
+                Action::Tell(news) => self.tell(news),
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Connected(connected) => {
+                self.pause = PAUSE.0;
+                self.trouble = None;
+                let (pipeline, session) = (self.parts.name.as_str(), connected.session_present);
+                tracing::info!(pipeline, session, "pipeline connected");
+                self.subscribe();
+            }
+            Event::Disconnected(why) => {
+                self.parts.core.lose_connection();
+                let error = self.parts.driver.transport_error().filter(|_| why == Disconnected::TransportClosed);
+                let why = error.map_or_else(|| said(&why), |error| with_cause(error));
+                self.try_again(&why);
+            }
+            Event::Subscribed(answer) => self.check(&answer),
+            Event::Message(message) => self.take_message(*message),
+            // Nothing else is ever asked for.
+            Event::Published(_)
+            | Event::Undelivered(_)
+            | Event::BeyondReceiveMaximum
+            | Event::RequestLost(_)
+            | Event::Unsubscribed(_)
+            | Event::Authentication(_)
+            | Event::Trace(_) => {}
+        }
+    }
+
+    fn take_message(&mut self, message: tidegate_client::Message) {
+        let delivery = message.delivery;
+        if !self.parts.from.iter().any(|filter| filter.matches(&message.topic)) {
+            // Of a filter that the pipeline had before: the session remembers it.
+            if let Some(delivery) = delivery {
+                self.parts.driver.client().acknowledge(Instant::now(), delivery);
+            }
+            return;
+        }
+        let message = self.own(message);
+        let now = self.now();
+        self.parts.core.take(now, wall_clock(), &message, delivery);
+    }
+
+    /// The message as a pipeline sees it.
+    fn own(&mut self, message: tidegate_client::Message) -> Message {
+        let mut properties = message.properties;
+        let at = properties.user_properties.iter().position(|(name, _)| name == ORIGIN_PROPERTY);
+        let origin = at.and_then(|at| Origin::parse(&properties.user_properties.remove(at).1));
+        let lasting_id = origin.is_some();
+        let (id, timestamp, client_id) = if let Some(Origin { id, timestamp, client_id }) = origin {
+            (id, timestamp, Some(client_id))
+        } else {
+            self.next_id += 1;
+            (format!("{}-{}", self.id_prefix, self.next_id), wall_clock(), None)
+        };
+        Message {
+            id,
+            lasting_id,
+            topic: message.topic.as_str().to_owned(),
+            client_id: client_id.filter(|client_id| !client_id.is_empty()),
+            qos: message.qos as u8,
+            retain: message.retain,
+            timestamp,
+            content_type: properties.content_type,
+            user_properties: properties.user_properties,
+            payload: message.payload,
+        }
+    }
+
+    fn connect(&mut self) {
+        if let Err(error) = self.parts.driver.finish() {
+            self.tell_trouble(&error);
+        }
+        match self.parts.driver.connect() {
+            Ok(()) => self.connect_at = None,
+            Err(error) => self.try_again(&with_cause(&error)),
+        }
+    }
+
+    fn subscribe(&mut self) {
+        let retain_handling =
+            if self.parts.settings.retained { RetainHandling::SendIfNew } else { RetainHandling::DoNotSend };
+        let options =
+            SubscriptionOptions { qos: QoS::AtLeastOnce, no_local: false, retain_as_published: true, retain_handling };
+        let shared = |filter: &TopicFilterBuf| match &self.parts.settings.share {
+            Some(share) => TopicFilterBuf::new(format!("$share/{share}/{filter}")).ok(),
+            None => Some(filter.clone()),
+        };
+        let subscriptions = self.parts.from.iter().filter_map(shared).map(|filter| (filter, options)).collect();
+        let request = SubscribeRequest { subscriptions, ..SubscribeRequest::default() };
+        if let Err(error) = self.parts.driver.client().subscribe(Instant::now(), &request) {
+            self.tell_trouble(&error);
+        }
+    }
+
+    fn check(&mut self, answer: &RequestAnswer) {
+        let codes = self.parts.from.iter().zip(&answer.reason_codes);
+        let refused =
+            codes.filter(|(_, code)| code.is_error()).map(|(filter, code)| format!("{filter}: {}", code.text()));
+        let refused: Vec<String> = refused.collect();
+        if refused.is_empty() {
+            if let Some(subscribed) = self.parts.subscribed.take() {
+                // Nobody may be waiting any more.
+                let _ = subscribed.send(());
+            }
+        } else {
+            self.tell_trouble(&format_args!("the broker refuses a subscription: {}", refused.join(", ")));
+        }
+    }
+
+    /// Waits before the next attempt; what is wrong is logged once.
+    fn try_again(&mut self, why: &dyn Display) {
+        self.connect_at = Some(Instant::now() + self.pause);
+        self.pause = (self.pause * 2).min(PAUSE.1);
+        self.tell_trouble(why);
+    }
+
+    fn tell_trouble(&mut self, why: &dyn Display) {
+        let why = why.to_string();
+        if self.trouble.as_ref() != Some(&why) {
+            let (pipeline, address) = (self.parts.name.as_str(), self.parts.driver.address().to_string());
+            tracing::warn!(pipeline, %address, "the pipeline takes no messages, and tries again: {why}");
+            self.trouble = Some(why);
+        }
+    }
+
+    fn tell(&mut self, news: News) {
+        let pipeline = self.parts.name.as_str();
+        let name = |sink: usize| self.parts.sinks.get(sink).map_or("", String::as_str);
+        match news {
+            News::Away { sink, why } => {
+                tracing::warn!(pipeline, sink = name(sink), "the sink takes no batches, and messages wait: {why}");
+            }
+            News::Back { sink } => tracing::info!(pipeline, sink = name(sink), "the sink takes batches again"),
+            News::Failed { topic, why, kept } => {
+                if self.failures_told.is_some_and(|told| told.elapsed() < FAILURES_TOLD_EVERY) {
+                    self.failures_untold += 1;
+                    return;
+                }
+                self.failures_told = Some(Instant::now());
+                let untold = std::mem::take(&mut self.failures_untold);
+                let what = if kept { "a message became a dead letter" } else { "a message was dropped" };
+                tracing::warn!(pipeline, topic, untold, "{what}: {why}");
+            }
+        }
+    }
+
+    /// Writes down how it does.
+    fn note(&mut self) {
+        let core = &self.parts.core;
+        let connected = self.connect_at.is_none() && self.trouble.is_none();
+        let mut errors = core.errors();
+        let error = errors.next().map(|(sink, why)| {
+            let name = self.parts.sinks.get(sink).map_or("", String::as_str);
+            format!("{name}: {why}")
+        });
+        let error = self.trouble.clone().or(error);
+        let mut snapshot = self.parts.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        snapshot.connected = connected;
+        snapshot.numbers = core.numbers();
+        snapshot.held = core.held();
+        snapshot.oldest = core.oldest();
+        snapshot.error = error;
+    }
+
+    /// Leaves the broker, which keeps the session.
+    fn leave(&mut self) {
+        self.act();
+        // Without a connection nobody has to be told.
+        let _ = self.parts.driver.client().disconnect(Instant::now(), &DisconnectRequest::default());
+        if let Err(error) = self.parts.driver.finish() {
+            self.tell_trouble(&error);
+        }
+    }
+}
+
+/// An error with what it comes from.
+fn with_cause(error: &dyn Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {}", with_cause(cause)),
+        None => error.to_string(),
+    }
+}
+
+/// Why a connection has ended, in words.
+fn said(why: &Disconnected) -> String {
+    match why {
+        Disconnected::Refused(it) | Disconnected::ByServer(it) => {
+            let text = it.reason_string.as_deref().unwrap_or(it.reason_code.text());
+            format!("the broker has ended the connection: {text}")
+        }
+        Disconnected::Protocol(error) => error.to_string(),
+        Disconnected::ConnectTimeout => "the broker does not answer CONNECT".to_owned(),
+        Disconnected::KeepAliveTimeout => "the broker has stopped to answer".to_owned(),
+        Disconnected::Requested | Disconnected::TransportClosed => "the broker has closed the connection".to_owned(),
+    }
+}

@@ -1,0 +1,76 @@
+//! How a pipeline does, for others.
+
+use crate::core::Numbers;
+
+/// What a pipeline is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PipelineState {
+    /// It has no connection to the broker.
+    Connecting,
+    /// It takes messages and brings them on.
+    Running,
+    /// A sink is away: messages wait.
+    Retrying,
+    /// Somebody has paused it: messages wait.
+    Paused,
+}
+
+impl PipelineState {
+    /// In a word.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Running => "running",
+            Self::Retrying => "retrying",
+            Self::Paused => "paused",
+        }
+    }
+}
+
+/// How a pipeline does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PipelineStatus {
+    /// Its name.
+    pub name: String,
+    /// What it is about.
+    pub state: PipelineState,
+    /// What has happened to messages since the start of the process.
+    pub numbers: Numbers,
+    /// Messages that it has and that are not acknowledged; those that wait at the broker are not among them.
+    pub held: usize,
+    /// Age of the oldest of these, milliseconds.
+    pub lag_ms: u64,
+    /// Why a sink does not take batches, or the broker no connection.
+    pub error: Option<String>,
+}
+
+/// What the thread of a pipeline has written down.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) connected: bool,
+    pub(super) paused: bool,
+    pub(super) numbers: Numbers,
+    pub(super) held: usize,
+    /// Unix milliseconds.
+    pub(super) oldest: Option<u64>,
+    pub(super) error: Option<String>,
+}
+
+impl Snapshot {
+    pub(super) fn status(&self, name: &str, clock: u64) -> PipelineStatus {
+        let state = match (self.paused, self.connected, &self.error) {
+            (true, _, _) => PipelineState::Paused,
+            (false, false, _) => PipelineState::Connecting,
+            (false, true, Some(_)) => PipelineState::Retrying,
+            (false, true, None) => PipelineState::Running,
+        };
+        PipelineStatus {
+            name: name.to_owned(),
+            state,
+            numbers: self.numbers,
+            held: self.held,
+            lag_ms: self.oldest.map_or(0, |oldest| clock.saturating_sub(oldest)),
+            error: self.error.clone(),
+        }
+    }
+}

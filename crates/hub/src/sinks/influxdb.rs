@@ -1,0 +1,141 @@
+//! Points of `InfluxDB` in its line protocol over HTTP. Numbers, truth values and text of a record are fields; the topic
+//! and, if it is selected, `clientid` are tags.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::web::{Server, ServerSettings};
+use super::{Sink, SinkError};
+use crate::record::Record;
+
+/// Which server, and the measurement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InfluxSettings {
+    /// Where lines are posted, such as `http://127.0.0.1:8086/api/v2/write?org=o&bucket=b&precision=ms`.
+    pub url: String,
+    /// Headers that are sent along, such as the one with the token.
+    pub headers: Vec<(String, String)>,
+    /// The measurement.
+    pub measurement: String,
+    /// Fields that are tags.
+    pub tags: Vec<String>,
+    /// Time for an answer.
+    pub timeout: Duration,
+    /// Authorities that are trusted; without a file those of the system.
+    pub ca_file: Option<PathBuf>,
+}
+
+pub(super) struct InfluxSink {
+    server: Server,
+    measurement: String,
+    tags: Vec<String>,
+}
+
+impl InfluxSink {
+    pub(super) fn new(settings: &InfluxSettings) -> Result<Self, String> {
+        let InfluxSettings { url, headers, measurement, tags, timeout, ca_file } = settings.clone();
+        if !url.contains("precision=ms") {
+            return Err("times are in milliseconds: add `precision=ms` to the query of `url`".to_owned());
+        }
+        Ok(Self { server: Server::new(ServerSettings { url, headers, timeout, ca_file })?, measurement, tags })
+    }
+
+    /// A record as a line; nothing when it has no field.
+    fn line(&self, record: &Record) -> Option<String> {
+        let mut line = escaped(&self.measurement, ", ");
+        let (mut tags, mut fields) = (Vec::new(), Vec::new());
+        for (name, value) in &record.fields {
+            flatten(name, value, &mut |name, value| {
+                let is_tag = self.tags.iter().any(|tag| tag == name);
+                let name = escaped(name, ",= ");
+                match value {
+                    Value::String(text) if is_tag && !text.is_empty() => {
+                        tags.push(format!("{name}={}", escaped(text, ",= ")));
+                    }
+                    Value::String(text) => {
+                        fields.push(format!("{name}=\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")));
+                    }
+                    Value::Number(number) if number.is_f64() => fields.push(format!("{name}={number}")),
+                    // All numbers are real: a field that is whole once may not be so the next time.
+                    Value::Number(number) => fields.push(format!("{name}={number}.0")),
+                    Value::Bool(truth) => fields.push(format!("{name}={truth}")),
+                    _ => {}
+                }
+            });
+        }
+        if fields.is_empty() {
+            return None;
+        }
+        for tag in tags {
+            let _ = write!(line, ",{tag}");
+        }
+        let _ = write!(line, " {} {}", fields.join(","), record.timestamp);
+        Some(line)
+    }
+}
+
+/// Fields of objects under names with a point.
+fn flatten<'a>(name: &str, value: &'a Value, take: &mut dyn FnMut(&str, &'a Value)) {
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(field, value)| flatten(&format!("{name}.{field}"), value, take));
+        }
+        value => take(name, value),
+    }
+}
+
+fn escaped(text: &str, special: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if special.contains(character) || character == '\\' {
+            out.push('\\');
+        }
+        out.push(if character == '\n' { ' ' } else { character });
+    }
+    out
+}
+
+impl Sink for InfluxSink {
+    fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
+        let mut lines = String::new();
+        for record in batch {
+            let line = self.line(record);
+            let line = line.ok_or_else(|| SinkError::Refused("a record has no field that is a value".to_owned()))?;
+            lines.push_str(&line);
+            lines.push('\n');
+        }
+        self.server.post("text/plain; charset=utf-8", &[], lines.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_a_line_with_tags_and_fields() {
+        let settings = InfluxSettings {
+            url: "http://h/write?precision=ms".into(),
+            measurement: "plant data".into(),
+            tags: vec!["topic".into()],
+            ..InfluxSettings::default()
+        };
+        let sink = InfluxSink::new(&settings).unwrap();
+        let fields = vec![
+            ("topic".to_owned(), json!("a b,c")),
+            ("temp".to_owned(), json!(31)),
+            ("payload".to_owned(), json!({ "f": 0.5, "ok": true, "none": null, "say": "a \"b\"" })),
+        ];
+        let record = Record { fields, timestamp: 7, ..Record::default() };
+        let line = r#"plant\ data,topic=a\ b\,c temp=31.0,payload.f=0.5,payload.ok=true,payload.say="a \"b\"" 7"#;
+        assert_eq!(sink.line(&record).unwrap(), line);
+        assert_eq!(sink.line(&Record::default()), None);
+        assert!(InfluxSink::new(&InfluxSettings { url: "http://h/write".into(), ..settings }).is_err());
+    }
+}

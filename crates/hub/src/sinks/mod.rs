@@ -1,0 +1,104 @@
+//! Sinks: where records go. Each is one file with its settings and one [`Sink`].
+
+mod file;
+mod http;
+mod influxdb;
+mod mqtt;
+mod nats;
+mod postgres;
+mod web;
+
+use std::sync::Arc;
+
+pub use self::file::{FileSettings, FileSinks};
+pub use self::http::HttpSettings;
+pub use self::influxdb::InfluxSettings;
+pub use self::mqtt::MqttSettings;
+pub use self::nats::NatsSettings;
+pub use self::postgres::PostgresSettings;
+use crate::core::Batching;
+use crate::record::Record;
+
+/// Why a batch is not where it belongs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SinkError {
+    /// The sink is away or not able now: the same batch comes again, later.
+    #[error("{0}")]
+    Away(String),
+    /// It will never take the batch as it is: one of its records is to blame. The batch comes again in halves, until
+    /// that one is found.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl SinkError {
+    /// The sink is away, for this reason.
+    pub fn away(error: impl std::fmt::Display) -> Self {
+        Self::Away(error.to_string())
+    }
+}
+
+/// Where records go. It lives on a thread of its own and may block; what it opens, it opens with the first batch, and
+/// again after a failure.
+pub trait Sink: Send {
+    /// Brings a batch where it belongs. Ok promises that all of it is kept there, whatever ends now: its messages are
+    /// acknowledged to the broker. The same records may come again after a crash.
+    ///
+    /// # Errors
+    /// Whether it may be tried again.
+    fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError>;
+}
+
+/// A sink of the configuration.
+#[derive(Clone, Debug)]
+pub struct SinkSettings {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: SinkKind,
+    /// Batches and retries.
+    pub batching: Batching,
+    /// Batches under way at once; records of one key stay in order.
+    pub parallel: usize,
+}
+
+/// What a sink is.
+#[derive(Clone, Debug)]
+pub enum SinkKind {
+    /// Lines of JSON.
+    File(FileSettings),
+    /// Requests to a server.
+    Http(HttpSettings),
+    /// Another broker, or this one.
+    Mqtt(MqttSettings),
+    /// A table of `PostgreSQL`.
+    Postgres(PostgresSettings),
+    /// A stream of `JetStream`.
+    Nats(NatsSettings),
+    /// Points of `InfluxDB`.
+    Influx(InfluxSettings),
+}
+
+impl SinkKind {
+    /// Whether several batches may be under way at once.
+    pub fn has_lanes(&self) -> bool {
+        !matches!(self, Self::File(_))
+    }
+}
+
+impl SinkSettings {
+    /// Makes the sink of one of its lanes, counted from 0. Nothing is opened yet.
+    ///
+    /// # Errors
+    /// In words, when its settings are of no use or a file that they name cannot be read.
+    pub fn open(&self, files: &FileSinks, lane: usize) -> Result<Box<dyn Sink>, String> {
+        Ok(match &self.kind {
+            SinkKind::File(settings) => Box::new(files.open(settings)),
+            SinkKind::Http(settings) => Box::new(http::HttpSink::new(settings)?),
+            SinkKind::Mqtt(settings) => Box::new(mqtt::MqttSink::new(settings, lane)?),
+            SinkKind::Postgres(settings) => Box::new(postgres::PostgresSink::new(settings)?),
+            SinkKind::Nats(settings) => Box::new(nats::NatsSink::new(settings)?),
+            SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! A stream of `JetStream`: each record is published with its id, by which the server drops what comes a second time, and
+//! the batch is done when the stream has acknowledged all of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::{self, stream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+use super::{Sink, SinkError};
+use crate::record::Record;
+
+/// Which server and stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NatsSettings {
+    /// Where it is: `nats://HOST:PORT`, or `tls://HOST:PORT`.
+    pub url: String,
+    /// The stream, which is made when it is not there.
+    pub stream: String,
+    /// What subjects begin with; the topic follows, with points for slashes.
+    pub subject: String,
+    /// Time for a batch.
+    pub timeout: Duration,
+}
+
+pub(super) struct NatsSink {
+    settings: NatsSettings,
+    runtime: Runtime,
+    context: Option<jetstream::Context>,
+}
+
+impl NatsSink {
+    pub(super) fn new(settings: &NatsSettings) -> Result<Self, String> {
+        let allowed = |text: &str| !text.is_empty() && !text.contains([' ', '*', '>', '\t']);
+        if !allowed(&settings.stream) || settings.stream.contains('.') {
+            return Err(format!("`{}` is no name of a stream", settings.stream));
+        }
+        if !allowed(&settings.subject) {
+            return Err(format!("`{}` is no subject", settings.subject));
+        }
+        // The client answers pings by itself, so it needs a thread of its own.
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-nats").build();
+        Ok(Self { settings: settings.clone(), runtime: runtime.map_err(|error| error.to_string())?, context: None })
+    }
+}
+
+async fn connect(settings: &NatsSettings) -> Result<jetstream::Context, SinkError> {
+    let client = async_nats::ConnectOptions::new().connect(&settings.url).await.map_err(SinkError::away)?;
+    let context = jetstream::new(client);
+    let config = stream::Config {
+        name: settings.stream.clone(),
+        subjects: vec![format!("{}.>", settings.subject)],
+        ..stream::Config::default()
+    };
+    context.get_or_create_stream(config).await.map_err(SinkError::away)?;
+    Ok(context)
+}
+
+/// The subject of a topic: levels with points between them, and `_` for what subjects have no place for.
+fn subject(prefix: &str, topic: &str) -> String {
+    let level = |level: &str| {
+        let fits = |one: char| if ". *>\t\r\n".contains(one) || one.is_control() { '_' } else { one };
+        if level.is_empty() { "_".to_owned() } else { level.chars().map(fits).collect::<String>() }
+    };
+    let levels: Vec<String> = topic.split('/').map(level).collect();
+    format!("{prefix}.{}", levels.join("."))
+}
+
+async fn publish(
+    context: &jetstream::Context,
+    settings: &NatsSettings,
+    batch: &[Arc<Record>],
+) -> Result<(), SinkError> {
+    let mut acknowledgements = Vec::with_capacity(batch.len());
+    for record in batch {
+        let mut headers = async_nats::HeaderMap::new();
+        headers.insert(async_nats::header::NATS_MESSAGE_ID, record.id.as_str());
+        headers.insert("Mqtt-Topic", record.topic.replace(['\r', '\n'], " ").as_str());
+        let subject = subject(&settings.subject, &record.topic);
+        let sent = context.publish_with_headers(subject, headers, record.body().into()).await;
+        acknowledgements.push(sent.map_err(SinkError::away)?);
+    }
+    for acknowledgement in acknowledgements {
+        acknowledgement.await.map_err(SinkError::away)?;
+    }
+    Ok(())
+}
+
+impl Sink for NatsSink {
+    fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
+        let (settings, known) = (&self.settings, self.context.take());
+        let work = async {
+            let context = match known {
+                Some(context) => context,
+                None => connect(settings).await?,
+            };
+            publish(&context, settings, batch).await.map(|()| context)
+        };
+        let late = |_| SinkError::Away("the server does not answer".to_owned());
+        self.context = Some(self.runtime.block_on(async { timeout(settings.timeout, work).await }).map_err(late)??);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_becomes_a_subject() {
+        assert_eq!(subject("tidegate", "plant/a/temp"), "tidegate.plant.a.temp");
+        assert_eq!(subject("t", "/a.b/*/c d/>"), "t._.a_b._.c_d._");
+    }
+}

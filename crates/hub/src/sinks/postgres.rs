@@ -1,0 +1,175 @@
+//! A table of `PostgreSQL`. Fields of a record are columns; `message_id` is the primary key, so that a message that comes
+//! again replaces its own row. A batch is one statement, and so all of it or nothing.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postgres::types::Json;
+use postgres::{Client, Config, NoTls};
+use serde_json::{Map, Value};
+
+use super::{Sink, SinkError};
+use crate::record::Record;
+
+/// The column of the message's id.
+const ID: &str = "message_id";
+/// Silence after which the server is asked whether it is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// Columns that a table may get.
+const MAX_COLUMNS: usize = 256;
+
+/// Which database and table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PostgresSettings {
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
+    pub url: String,
+    /// The table, with its schema before a point where it has one. It is made when it is not there, and gets a column
+    /// for each new field.
+    pub table: String,
+    /// Time for a connection, and for a batch.
+    pub timeout: Duration,
+}
+
+pub(super) struct PostgresSink {
+    config: Config,
+    /// The table in quotes.
+    table: String,
+    timeout: Duration,
+    open: Option<Open>,
+}
+
+struct Open {
+    client: Client,
+    columns: BTreeSet<String>,
+}
+
+impl PostgresSink {
+    pub(super) fn new(settings: &PostgresSettings) -> Result<Self, String> {
+        // The library does not repeat the URL, which may hold a password.
+        let mut config =
+            Config::from_str(&settings.url).map_err(|error| format!("the URL of the database: {error}"))?;
+        config.connect_timeout(settings.timeout).application_name("tidegate-hub");
+        // A server that has vanished without a word is noticed.
+        config.tcp_user_timeout(settings.timeout).keepalives_idle(KEEP_ALIVE);
+        if settings.table.is_empty() {
+            return Err("it has no `table`".to_owned());
+        }
+        let table = settings.table.split('.').map(quoted).collect::<Vec<_>>().join(".");
+        Ok(Self { config, table, timeout: settings.timeout, open: None })
+    }
+
+    fn open(&mut self, rows: &[Map<String, Value>]) -> Result<&mut Open, SinkError> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => connect(&self.config, &self.table, self.timeout, rows)?,
+        };
+        Ok(self.open.insert(open))
+    }
+
+    fn insert(&mut self, rows: Vec<Map<String, Value>>) -> Result<(), SinkError> {
+        let table = self.table.clone();
+        let open = self.open(&rows)?;
+        let fields: BTreeSet<&String> = rows.iter().flat_map(Map::keys).collect();
+        for field in fields {
+            let mut values = rows.iter().filter_map(|row| row.get(field));
+            if open.columns.contains(field) || open.columns.len() >= MAX_COLUMNS {
+                continue;
+            }
+            // Of which type it is, only a value can tell.
+            let Some(kind) = values.find_map(kind) else { continue };
+            let add = format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {} {kind}", quoted(field));
+            open.client.batch_execute(&add).map_err(|error| judge(&error))?;
+            open.columns.insert(field.clone());
+        }
+        let is_there = |column: &&String| rows.iter().any(|row| row.contains_key(*column));
+        let columns: Vec<&String> = open.columns.iter().filter(is_there).collect();
+        let list = columns.iter().map(|column| quoted(column)).collect::<Vec<_>>().join(", ");
+        let others = columns.iter().filter(|column| **column != ID);
+        let set = others.map(|column| format!("{0} = EXCLUDED.{0}", quoted(column))).collect::<Vec<_>>().join(", ");
+        let conflict = match (open.columns.contains(ID), set.as_str()) {
+            (false, _) => String::new(),
+            (true, "") => format!("ON CONFLICT ({ID}) DO NOTHING"),
+            (true, set) => format!("ON CONFLICT ({ID}) DO UPDATE SET {set}"),
+        };
+        let statement = format!(
+            "INSERT INTO {table} ({list}) SELECT {list} FROM jsonb_populate_recordset(NULL::{table}, $1) {conflict}"
+        );
+        // Within a statement no row may be replaced twice: of one id the last one counts.
+        let mut seen = BTreeSet::new();
+        let mut unique: Vec<Value> = Vec::with_capacity(rows.len());
+        for row in rows.into_iter().rev() {
+            if seen.insert(row.get(ID).map(ToString::to_string)) {
+                unique.push(Value::Object(row));
+            }
+        }
+        unique.reverse();
+        let prepared = open.client.prepare_typed(&statement, &[postgres::types::Type::JSONB]).map_err(|e| judge(&e))?;
+        open.client.execute(&prepared, &[&Json(unique)]).map_err(|error| judge(&error))?;
+        Ok(())
+    }
+}
+
+fn connect(config: &Config, table: &str, timeout: Duration, rows: &[Map<String, Value>]) -> Result<Open, SinkError> {
+    let mut client = config.connect(NoTls).map_err(|error| SinkError::Away(with_cause(&error)))?;
+    let limit = format!("SET statement_timeout = {}", timeout.as_millis());
+    client.batch_execute(&limit).map_err(|error| judge(&error))?;
+    let fields: BTreeSet<&String> = rows.iter().flat_map(Map::keys).filter(|field| *field != ID).collect();
+    let column = |field: &&String| {
+        let kind = rows.iter().find_map(|row| kind(row.get(*field)?))?;
+        Some(format!(", {} {kind}", quoted(field)))
+    };
+    let columns: String = fields.iter().filter_map(column).collect();
+    let create = format!("CREATE TABLE IF NOT EXISTS {table} ({ID} text PRIMARY KEY{columns})");
+    client.batch_execute(&create).map_err(|error| judge(&error))?;
+    let describe = client.prepare(&format!("SELECT * FROM {table} LIMIT 0")).map_err(|error| judge(&error))?;
+    let columns = describe.columns().iter().map(|column| column.name().to_owned()).collect();
+    Ok(Open { client, columns })
+}
+
+/// A name in quotes, within the 63 bytes of the server.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\"").replace('\0', ""))
+}
+
+/// The type of the column for a value.
+fn kind(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Null => None,
+        Value::Bool(_) => Some("boolean"),
+        Value::Number(_) => Some("double precision"),
+        Value::String(_) => Some("text"),
+        Value::Array(_) | Value::Object(_) => Some("jsonb"),
+    }
+}
+
+/// Whether a retry may help: a value that does not fit its column will not fit it later.
+fn judge(error: &postgres::Error) -> SinkError {
+    let said = with_cause(error);
+    // Class 22 is about data, 23 about constraints.
+    let is_data = error.code().is_some_and(|code| code.code().starts_with("22") || code.code().starts_with("23"));
+    if is_data { SinkError::Refused(said) } else { SinkError::Away(said) }
+}
+
+fn with_cause(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {}", with_cause(cause)),
+        None => error.to_string(),
+    }
+}
+
+impl Sink for PostgresSink {
+    fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
+        let row = |record: &Arc<Record>| {
+            let mut row = record.object();
+            row.insert(ID.to_owned(), Value::String(record.id.clone()));
+            row
+        };
+        let outcome = self.insert(batch.iter().map(row).collect());
+        if matches!(outcome, Err(SinkError::Away(_))) {
+            self.open = None;
+        }
+        outcome
+    }
+}

@@ -1,0 +1,111 @@
+//! Requests over HTTP/1.1, blocking, on the thread of a sink. Nothing is followed, nothing is unbounded, and the
+//! environment's proxies are left alone.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use super::SinkError;
+
+/// Bytes of an answer that are read: enough to say why it is none.
+const MAX_ANSWER: u64 = 64 << 10;
+/// Characters of it that are repeated.
+const SHOWN: usize = 200;
+
+/// A server at one URL.
+#[derive(Debug)]
+pub(super) struct Server {
+    agent: ureq::Agent,
+    url: String,
+    headers: Vec<(String, String)>,
+    timeout: Duration,
+}
+
+/// What a server is asked with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ServerSettings {
+    pub(super) url: String,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) timeout: Duration,
+    /// Authorities that are trusted; without a file those of the system.
+    pub(super) ca_file: Option<PathBuf>,
+}
+
+impl Server {
+    pub(super) fn new(settings: ServerSettings) -> Result<Self, String> {
+        let ServerSettings { url, headers, timeout, ca_file } = settings;
+        // What is asked for may hold a token.
+        let shown = url.split('?').next().unwrap_or_default();
+        let uri: ureq::http::Uri = url.parse().map_err(|_| format!("`{shown}` is no URL"))?;
+        let tls = match uri.scheme_str() {
+            Some("http") => TlsConfig::default(),
+            Some("https") => tls(ca_file)?,
+            _ => return Err(format!("`{shown}` is no URL: write http://HOST:PORT/PATH or https://HOST/PATH")),
+        };
+        for (name, value) in &headers {
+            let fits = ureq::http::HeaderName::from_bytes(name.as_bytes()).is_ok()
+                && ureq::http::HeaderValue::from_bytes(value.as_bytes()).is_ok();
+            if !fits {
+                return Err(format!("the header `{name}` cannot be sent"));
+            }
+        }
+        let agent = ureq::Agent::config_builder()
+            .proxy(None)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .http_status_as_error(false)
+            .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
+            .tls_config(tls)
+            .build()
+            .into();
+        Ok(Self { agent, url, headers, timeout })
+    }
+
+    /// Posts a body. Done at 2xx; what a retry does not help is refused, all else is tried again.
+    pub(super) fn post(&self, content_type: &str, more: &[(&str, &str)], body: &[u8]) -> Result<(), SinkError> {
+        let mut request = self.agent.post(&self.url).config().timeout_global(Some(self.timeout)).build();
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        for (name, value) in more {
+            request = request.header(*name, *value);
+        }
+        let response = request.header("content-type", content_type).send(body).map_err(SinkError::away)?;
+        let status = response.status().as_u16();
+        if (200..300).contains(&status) {
+            // Read to its end, so that the connection can be used again; what it says does not matter.
+            let _ = std::io::copy(&mut response.into_body().into_reader().take(MAX_ANSWER), &mut std::io::sink());
+            return Ok(());
+        }
+        let mut answer = Vec::new();
+        let _ = response.into_body().into_reader().take(MAX_ANSWER).read_to_end(&mut answer);
+        let answer: String = String::from_utf8_lossy(&answer).chars().take(SHOWN).collect();
+        let said = format!("the server answers {status}: {}", answer.trim());
+        // Bad Request, Content Too Large, Unsupported Media Type, Unprocessable: the body is to blame.
+        Err(if matches!(status, 400 | 413 | 415 | 422) { SinkError::Refused(said) } else { SinkError::Away(said) })
+    }
+}
+
+fn tls(ca_file: Option<PathBuf>) -> Result<TlsConfig, String> {
+    let authorities = match ca_file {
+        None => rustls_native_certs::load_native_certs().certs,
+        Some(file) => {
+            let read = CertificateDer::pem_file_iter(&file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            read.map_err(|error| format!("cannot read certificates from {}: {error}", file.display()))?
+        }
+    };
+    if authorities.is_empty() {
+        return Err("there are no certificate authorities to trust; name a file with `ca`".to_owned());
+    }
+    let authorities: Vec<Certificate<'static>> =
+        authorities.iter().map(|der| Certificate::from_der(der.as_ref()).to_owned()).collect();
+    Ok(TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .root_certs(RootCerts::new_with_certs(&authorities))
+        .build())
+}

@@ -1,0 +1,86 @@
+//! CEL as a step: `payload.temp > 30 && clientid.startsWith('pump-')`.
+
+use serde_json::Value;
+use tidegate_context::{Expression, ExpressionError, Variables};
+
+use super::node::Environment;
+use super::{At, StepError};
+use crate::message::FIELDS;
+
+/// An expression over a message, and the row that earlier steps have made of it.
+#[derive(Debug)]
+pub(super) struct Cel {
+    expression: Expression,
+    needs_payload: bool,
+}
+
+/// What `row` is for a step that comes before there is one.
+static NO_ROW: Value = Value::Null;
+
+impl Cel {
+    pub(super) fn new(text: &str) -> Result<Self, StepError> {
+        let names: Vec<&'static str> =
+            FIELDS.iter().copied().filter(|name| *name != "payload").chain(["row", "payload"]).collect();
+        let expression = Expression::over(text, &names).map_err(|error| error_of(text, &error))?;
+        Ok(Self { expression, needs_payload: text.contains("payload") })
+    }
+
+    fn with<T>(
+        &self,
+        environment: &Environment<'_>,
+        row: Option<&Value>,
+        ask: impl FnOnce(&Expression, &Variables) -> Result<T, ExpressionError>,
+    ) -> Result<T, String> {
+        let payload = if self.needs_payload { environment.payload()? } else { &NO_ROW };
+        let fields: Vec<(&str, Value)> =
+            FIELDS.iter().filter_map(|name| Some((*name, environment.message.field(name)?))).collect();
+        let rest = [("payload", payload), ("row", row.unwrap_or(&NO_ROW))];
+        let all = fields.iter().map(|(name, value)| (*name, value)).chain(rest);
+        ask(&self.expression, &Variables::of_all(all)).map_err(|error| error.to_string())
+    }
+
+    /// Whether it holds.
+    pub(super) fn truth(&self, environment: &Environment<'_>, row: Option<&Value>) -> Result<bool, String> {
+        self.with(environment, row, Expression::truth)
+    }
+
+    /// What it gives.
+    pub(super) fn json(&self, environment: &Environment<'_>, row: Option<&Value>) -> Result<Value, String> {
+        self.with(environment, row, Expression::json)
+    }
+
+    /// What it gives, as text.
+    pub(super) fn text(&self, environment: &Environment<'_>, row: Option<&Value>) -> Result<String, String> {
+        Ok(match self.json(environment, row)? {
+            Value::String(text) => text,
+            other => other.to_string(),
+        })
+    }
+}
+
+/// The library writes places as `ERROR: <input>:LINE:COLUMN: text`; names have none, and are looked for.
+fn error_of(text: &str, error: &ExpressionError) -> StepError {
+    let name = match error {
+        ExpressionError::Name { name, .. } | ExpressionError::Function(name) => Some(name),
+        _ => None,
+    };
+    if let Some(name) = name {
+        let column = text.find(name.as_str()).map(|at| text[..at].chars().count() + 1);
+        return StepError::new(error.to_string()).at(column.map(|column| At {
+            line: 1,
+            column,
+            len: name.chars().count(),
+        }));
+    }
+    let said = error.to_string();
+    let place = said.find("<input>:").and_then(|at| {
+        let mut parts = said[at + "<input>:".len()..].splitn(3, ':');
+        let (line, column, rest) = (parts.next()?, parts.next()?, parts.next()?);
+        let brief = rest.lines().next().unwrap_or_default().trim().to_owned();
+        Some((At::point(line.parse().ok()?, column.trim().parse().ok()?), brief))
+    });
+    match place {
+        Some((at, brief)) => StepError::new(format!("the expression cannot be read: {brief}")).at(at),
+        None => StepError::new(said.lines().next().unwrap_or_default()),
+    }
+}

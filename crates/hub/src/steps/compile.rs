@@ -1,0 +1,212 @@
+//! From an expression of SQL to what is evaluated for each message.
+
+use serde_json::Value;
+use sqlparser::ast::{
+    AccessExpr, BinaryOperator, CastKind, CeilFloorKind, DataType, Expr, Function as Call, FunctionArg,
+    FunctionArgExpr, FunctionArguments, Spanned, Subscript, TrimWhereField, UnaryOperator, Value as Literal,
+};
+
+use super::functions::Function;
+use super::node::{Binary, Node, Step};
+use super::{At, StepError};
+use crate::message::FIELDS;
+
+/// Deepest nesting of an expression; a sum of so many numbers is as deep.
+const MAX_DEPTH: usize = 100;
+
+fn refuse(expr: &Expr, said: impl Into<String>) -> StepError {
+    StepError::new(said).at(At::of(expr.span()))
+}
+
+/// Makes an expression ready.
+pub(super) fn compile(expr: &Expr, depth: usize) -> Result<Node, StepError> {
+    if depth > MAX_DEPTH {
+        return Err(StepError::new(format!("it is nested more than {MAX_DEPTH} deep")));
+    }
+    let inner = |expr: &Expr| compile(expr, depth + 1);
+    let boxed = |expr: &Expr| compile(expr, depth + 1).map(Box::new);
+    Ok(match expr {
+        Expr::Nested(nested) => return inner(nested),
+        Expr::Identifier(name) => return field(expr, &name.value),
+        Expr::CompoundIdentifier(names) => {
+            let Some((first, rest)) = names.split_first() else { return Err(refuse(expr, "it has no name")) };
+            let steps = rest.iter().map(|name| Step::Field(name.value.clone())).collect();
+            Node::Path(Box::new(field(expr, &first.value)?), steps)
+        }
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let steps: Result<Vec<_>, _> = access_chain.iter().map(|access| step(expr, access, depth)).collect();
+            Node::Path(boxed(root)?, steps?)
+        }
+        Expr::Value(value) => Node::Literal(literal(expr, &value.value)?),
+        Expr::UnaryOp { op, expr: operand } => match op {
+            UnaryOperator::Not => Node::Not(boxed(operand)?),
+            UnaryOperator::Minus => Node::Minus(boxed(operand)?),
+            UnaryOperator::Plus => return inner(operand),
+            _ => return Err(refuse(expr, format!("the operator `{op}` is not understood"))),
+        },
+        Expr::BinaryOp { left, op, right } => Node::Binary(binary(expr, op)?, boxed(left)?, boxed(right)?),
+        Expr::IsNull(operand) => Node::IsNull(boxed(operand)?),
+        Expr::IsNotNull(operand) => Node::Not(Box::new(Node::IsNull(boxed(operand)?))),
+        Expr::IsTrue(operand) => Node::Is(true, boxed(operand)?),
+        Expr::IsFalse(operand) => Node::Is(false, boxed(operand)?),
+        Expr::IsNotTrue(operand) => Node::Not(Box::new(Node::Is(true, boxed(operand)?))),
+        Expr::IsNotFalse(operand) => Node::Not(Box::new(Node::Is(false, boxed(operand)?))),
+        Expr::InList { expr: operand, list, negated } => {
+            let list: Result<Vec<_>, _> = list.iter().map(inner).collect();
+            negate(*negated, Node::In(boxed(operand)?, list?))
+        }
+        Expr::Between { expr: operand, negated, low, high } => {
+            negate(*negated, Node::Between(boxed(operand)?, boxed(low)?, boxed(high)?))
+        }
+        Expr::Like { negated, any: false, expr: operand, pattern, escape_char: None } => {
+            negate(*negated, Node::Like(boxed(operand)?, boxed(pattern)?, false))
+        }
+        Expr::ILike { negated, any: false, expr: operand, pattern, escape_char: None } => {
+            negate(*negated, Node::Like(boxed(operand)?, boxed(pattern)?, true))
+        }
+        Expr::Case { operand, conditions, else_result, .. } => {
+            let when = |case: &sqlparser::ast::CaseWhen| Ok((inner(&case.condition)?, inner(&case.result)?));
+            let cases: Result<Vec<_>, StepError> = conditions.iter().map(when).collect();
+            Node::Case {
+                operand: operand.as_deref().map(boxed).transpose()?,
+                cases: cases?,
+                otherwise: else_result.as_deref().map(boxed).transpose()?,
+            }
+        }
+        _ => return called(expr, depth),
+    })
+}
+
+/// Functions, also those that SQL writes in words of their own.
+fn called(expr: &Expr, depth: usize) -> Result<Node, StepError> {
+    let inner = |expr: &Expr| compile(expr, depth + 1);
+    Ok(match expr {
+        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: operand, data_type, .. } => {
+            Node::Call(cast(expr, data_type)?, vec![inner(operand)?])
+        }
+        Expr::Ceil {
+            expr: operand,
+            field: CeilFloorKind::DateTimeField(sqlparser::ast::DateTimeField::NoDateTime),
+        } => Node::Call(Function::Ceil, vec![inner(operand)?]),
+        Expr::Floor {
+            expr: operand,
+            field: CeilFloorKind::DateTimeField(sqlparser::ast::DateTimeField::NoDateTime),
+        } => Node::Call(Function::Floor, vec![inner(operand)?]),
+        Expr::Trim { expr: operand, trim_where, trim_what: None, trim_characters: None } => {
+            let function = match trim_where {
+                None | Some(TrimWhereField::Both) => Function::Trim,
+                Some(TrimWhereField::Leading) => Function::Ltrim,
+                Some(TrimWhereField::Trailing) => Function::Rtrim,
+            };
+            Node::Call(function, vec![inner(operand)?])
+        }
+        Expr::Substring { expr: operand, substring_from, substring_for, .. } => {
+            let given = [Some(operand), substring_from.as_ref(), substring_for.as_ref()];
+            let arguments: Result<Vec<_>, _> = given.into_iter().flatten().map(|one| inner(one)).collect();
+            let arguments = arguments?;
+            Function::Substr.check(arguments.len()).map_err(|said| refuse(expr, said))?;
+            Node::Call(Function::Substr, arguments)
+        }
+        Expr::Function(call) => return function(expr, call, depth),
+        _ => return Err(refuse(expr, format!("`{expr}` is not understood"))),
+    })
+}
+
+fn negate(negated: bool, node: Node) -> Node {
+    if negated { Node::Not(Box::new(node)) } else { node }
+}
+
+/// A name that stands by itself.
+fn field(expr: &Expr, name: &str) -> Result<Node, StepError> {
+    if name == "payload" {
+        return Ok(Node::Payload);
+    }
+    FIELDS.iter().find(|field| **field == name).map(|field| Node::Field(field)).ok_or_else(|| {
+        let names = FIELDS.join(", ");
+        let hint = if ["username", "peerhost", "node", "event"].contains(&name) {
+            "a message does not carry it".to_owned()
+        } else {
+            format!("for a field of the payload write `payload.{name}`")
+        };
+        refuse(expr, format!("there is no `{name}`: {hint}; there are {names}"))
+    })
+}
+
+fn step(expr: &Expr, access: &AccessExpr, depth: usize) -> Result<Step, StepError> {
+    match access {
+        AccessExpr::Dot(Expr::Identifier(name)) => Ok(Step::Field(name.value.clone())),
+        AccessExpr::Subscript(Subscript::Index { index }) => Ok(Step::Index(compile(index, depth + 1)?)),
+        AccessExpr::Dot(_) | AccessExpr::Subscript(Subscript::Slice { .. }) => {
+            Err(refuse(expr, "after a name come `.field` and `[number]` alone"))
+        }
+    }
+}
+
+fn literal(expr: &Expr, value: &Literal) -> Result<Value, StepError> {
+    match value {
+        Literal::Number(text, _) => number(text).ok_or_else(|| refuse(expr, format!("`{text}` is no number"))),
+        Literal::SingleQuotedString(text) | Literal::DoubleQuotedString(text) => Ok(Value::String(text.clone())),
+        Literal::Boolean(truth) => Ok(Value::Bool(*truth)),
+        Literal::Null => Ok(Value::Null),
+        other => Err(refuse(expr, format!("`{other}` is not understood"))),
+    }
+}
+
+fn number(text: &str) -> Option<Value> {
+    let whole = text.parse::<i64>().ok().map(Value::from);
+    whole.or_else(|| text.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number))
+}
+
+fn binary(expr: &Expr, op: &BinaryOperator) -> Result<Binary, StepError> {
+    Ok(match op {
+        BinaryOperator::Plus => Binary::Plus,
+        BinaryOperator::Minus => Binary::Minus,
+        BinaryOperator::Multiply => Binary::Multiply,
+        BinaryOperator::Divide => Binary::Divide,
+        BinaryOperator::Modulo => Binary::Modulo,
+        BinaryOperator::StringConcat => Binary::Concat,
+        BinaryOperator::Eq => Binary::Equal,
+        BinaryOperator::NotEq => Binary::NotEqual,
+        BinaryOperator::Lt => Binary::Less,
+        BinaryOperator::LtEq => Binary::LessOrEqual,
+        BinaryOperator::Gt => Binary::Greater,
+        BinaryOperator::GtEq => Binary::GreaterOrEqual,
+        BinaryOperator::And => Binary::And,
+        BinaryOperator::Or => Binary::Or,
+        other => return Err(refuse(expr, format!("the operator `{other}` is not understood"))),
+    })
+}
+
+fn cast(expr: &Expr, to: &DataType) -> Result<Function, StepError> {
+    Ok(match to.to_string().to_lowercase().as_str() {
+        "int" | "integer" | "bigint" => Function::Int,
+        "float" | "double" | "double precision" | "real" => Function::Float,
+        "text" | "varchar" | "string" => Function::Str,
+        "bool" | "boolean" => Function::Bool,
+        other => return Err(refuse(expr, format!("a value cannot be made `{other}`: int, float, text or boolean"))),
+    })
+}
+
+fn function(expr: &Expr, call: &Call, depth: usize) -> Result<Node, StepError> {
+    let name = call.name.to_string().to_lowercase();
+    let Some(function) = Function::of_name(&name) else {
+        let nearest = Function::nearest(&name).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        return Err(refuse(expr, format!("there is no function `{name}`{nearest}")));
+    };
+    let arguments = match &call.args {
+        FunctionArguments::None => Vec::new(),
+        FunctionArguments::List(list) if list.duplicate_treatment.is_none() && list.clauses.is_empty() => {
+            let argument = |argument: &FunctionArg| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => compile(expr, depth + 1),
+                _ => Err(refuse(expr, format!("`{name}` takes values alone"))),
+            };
+            list.args.iter().map(argument).collect::<Result<_, _>>()?
+        }
+        _ => return Err(refuse(expr, format!("`{name}` takes values alone"))),
+    };
+    if call.over.is_some() || call.filter.is_some() {
+        return Err(refuse(expr, "windows are not understood: a message is looked at by itself"));
+    }
+    function.check(arguments.len()).map_err(|said| refuse(expr, said))?;
+    Ok(Node::Call(function, arguments))
+}

@@ -1,0 +1,260 @@
+//! Functions of SQL, by the names that they have in EMQX.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::node::{Environment, element, number_of, order, real, text_of};
+use crate::time::rfc3339;
+
+/// Longest text that a function makes, bytes.
+const MAX_RESULT: usize = 1 << 20;
+
+macro_rules! functions {
+    ($($function:ident $least:literal $most:literal $($name:literal)+;)*) => {
+        /// A function.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Function { $($function,)* }
+
+        /// Each with its names, and how many values it takes.
+        const TABLE: &[(Function, &[&str], usize, usize)] = &[$((Function::$function, &[$($name),+], $least, $most),)*];
+    };
+}
+
+functions! {
+    Lower 1 1 "lower";
+    Upper 1 1 "upper";
+    Trim 1 1 "trim";
+    Ltrim 1 1 "ltrim";
+    Rtrim 1 1 "rtrim";
+    Reverse 1 1 "reverse";
+    Length 1 1 "length" "strlen" "char_length";
+    Substr 2 3 "substr" "substring";
+    Concat 1 16 "concat";
+    Replace 3 3 "replace";
+    Split 2 2 "split" "tokens";
+    Contains 2 2 "contains";
+    StartsWith 2 2 "starts_with" "startswith";
+    Abs 1 1 "abs";
+    Ceil 1 1 "ceil" "ceiling";
+    Floor 1 1 "floor";
+    Round 1 2 "round";
+    Sqrt 1 1 "sqrt";
+    Power 2 2 "power" "pow";
+    Mod 2 2 "mod";
+    Exp 1 1 "exp";
+    Ln 1 1 "ln" "log";
+    Greatest 1 16 "greatest" "max";
+    Least 1 16 "least" "min";
+    Int 1 1 "int" "integer";
+    Float 1 1 "float" "double";
+    Str 1 1 "str" "string";
+    Bool 1 1 "bool" "boolean";
+    Coalesce 1 16 "coalesce" "ifnull" "nvl";
+    NullIf 2 2 "nullif";
+    Nth 2 2 "nth";
+    First 1 1 "first";
+    Last 1 1 "last";
+    Get 2 3 "map_get" "mget";
+    Now 0 0 "now" "now_rfc3339" "current_timestamp";
+    NowTimestamp 0 1 "now_timestamp" "unix_timestamp";
+    Rfc3339 1 2 "unix_ts_to_rfc3339" "rfc3339";
+    JsonEncode 1 1 "json_encode";
+    JsonDecode 1 1 "json_decode";
+    Base64Encode 1 1 "base64_encode";
+    Base64Decode 1 1 "base64_decode";
+}
+
+impl Function {
+    /// The function of a name.
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        TABLE.iter().find(|(_, names, ..)| names.contains(&name)).map(|(function, ..)| *function)
+    }
+
+    /// The name that begins as another does.
+    pub(super) fn nearest(name: &str) -> Option<&'static str> {
+        let shared = |other: &str| name.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
+        let names = TABLE.iter().flat_map(|(_, names, ..)| names.iter().copied());
+        names.max_by_key(|other| shared(other)).filter(|other| shared(other) >= 3)
+    }
+
+    /// Whether it takes so many values.
+    pub(super) fn check(self, count: usize) -> Result<(), String> {
+        let Some((_, names, least, most)) = TABLE.iter().find(|(function, ..)| *function == self) else {
+            return Ok(());
+        };
+        if (*least..=*most).contains(&count) {
+            return Ok(());
+        }
+        let wanted = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        Err(format!("`{}` takes {wanted} values, not {count}", names[0]))
+    }
+
+    /// What it gives. Null as the first value gives null, but where that is what the function is for.
+    pub(super) fn call(self, values: Vec<Value>, environment: &Environment<'_>) -> Result<Value, String> {
+        match self {
+            Self::Coalesce => return Ok(values.into_iter().find(|value| !value.is_null()).unwrap_or_default()),
+            Self::Concat => return joined(&values),
+            Self::Greatest | Self::Least => return Ok(extreme(self == Self::Greatest, values)),
+            Self::Now => return Ok(Value::String(rfc3339(environment.now))),
+            Self::NowTimestamp => return Ok(now_in(environment.now, values.first())),
+            Self::JsonEncode => return Ok(Value::String(values.first().unwrap_or(&Value::Null).to_string())),
+            _ => {}
+        }
+        let Some(first) = values.first().filter(|value| !value.is_null()) else { return Ok(Value::Null) };
+        let second = values.get(1).unwrap_or(&Value::Null);
+        match self {
+            Self::Abs
+            | Self::Ceil
+            | Self::Floor
+            | Self::Round
+            | Self::Sqrt
+            | Self::Power
+            | Self::Mod
+            | Self::Exp
+            | Self::Ln
+            | Self::Int
+            | Self::Float => self.number(first, second),
+            _ => self.other(first, second, values.get(2)),
+        }
+    }
+
+    fn number(self, first: &Value, second: &Value) -> Result<Value, String> {
+        let number = number_of(first)?;
+        match self {
+            Self::Abs => first.as_i64().and_then(i64::checked_abs).map_or_else(|| real(number.abs()), |n| Ok(n.into())),
+            Self::Ceil => whole(number.ceil()),
+            Self::Floor => whole(number.floor()),
+            Self::Round if second.is_null() => whole(number.round()),
+            Self::Round => {
+                let digits = number_of(second)?.clamp(-15.0, 15.0);
+                let factor = 10_f64.powi(digits as i32);
+                real((number * factor).round() / factor)
+            }
+            Self::Sqrt => real(number.sqrt()),
+            Self::Power => real(number.powf(number_of(second)?)),
+            Self::Mod if number_of(second)? == 0.0 => Err("a number is divided by 0".to_owned()),
+            Self::Mod => match (first.as_i64(), second.as_i64()) {
+                (Some(one), Some(other)) => Ok(one.checked_rem(other).into()),
+                _ => real(number % number_of(second)?),
+            },
+            Self::Exp => real(number.exp()),
+            Self::Ln => real(number.ln()),
+            Self::Int => whole(number.trunc()),
+            _ => real(number),
+        }
+    }
+
+    fn other(self, first: &Value, second: &Value, third: Option<&Value>) -> Result<Value, String> {
+        let text = text_of(first);
+        Ok(match self {
+            Self::Lower => Value::String(text.to_lowercase()),
+            Self::Upper => Value::String(text.to_uppercase()),
+            Self::Trim => text.trim().into(),
+            Self::Ltrim => text.trim_start().into(),
+            Self::Rtrim => text.trim_end().into(),
+            Self::Reverse => text.chars().rev().collect::<String>().into(),
+            Self::Length => first.as_array().map_or_else(|| text.chars().count(), Vec::len).into(),
+            Self::Substr => substr(&text, second, third)?,
+            Self::Replace => {
+                let (from, to) = (text_of(second), third.map(text_of).unwrap_or_default());
+                let result = if from.is_empty() { text } else { text.replace(&from, &to) };
+                bounded(result)?
+            }
+            Self::Split => {
+                let by = text_of(second);
+                let parts = text.split(by.as_str()).filter(|part| !part.is_empty());
+                Value::Array(parts.map(Value::from).collect())
+            }
+            Self::Contains => match (first, second) {
+                // In EMQX the list stands second.
+                (Value::Array(items), wanted) | (wanted, Value::Array(items)) => items.contains(wanted).into(),
+                _ => text.contains(&text_of(second)).into(),
+            },
+            Self::StartsWith => text.starts_with(&text_of(second)).into(),
+            Self::Str => Value::String(text),
+            Self::Bool => match text.to_lowercase().as_str() {
+                "true" | "1" | "on" => true.into(),
+                "false" | "0" | "off" => false.into(),
+                _ => return Err(format!("`{text}` is neither true nor false")),
+            },
+            Self::NullIf if order(first, second) == Some(std::cmp::Ordering::Equal) => Value::Null,
+            Self::NullIf => first.clone(),
+            Self::Nth => nth(first, second),
+            Self::First => first.as_array().and_then(|items| items.first()).cloned().unwrap_or_default(),
+            Self::Last => first.as_array().and_then(|items| items.last()).cloned().unwrap_or_default(),
+            Self::Get => {
+                // In EMQX the key stands first.
+                let (key, from) = if first.is_object() { (second, first) } else { (first, second) };
+                let found = from.get(text_of(key)).cloned();
+                found.unwrap_or_else(|| third.cloned().unwrap_or_default())
+            }
+            Self::Rfc3339 => {
+                let time = number_of(first)?.clamp(0.0, 2.5e14);
+                let is_seconds = text_of(second).starts_with("second") || second.is_null() && time < 1e11;
+                Value::String(rfc3339(unsigned(if is_seconds { time * 1_000.0 } else { time })))
+            }
+            Self::JsonDecode => serde_json::from_str(&text).map_err(|error| format!("it is not JSON: {error}"))?,
+            Self::Base64Encode => bounded(STANDARD.encode(text))?,
+            Self::Base64Decode => {
+                let bytes = STANDARD.decode(text).map_err(|error| format!("it is not base64: {error}"))?;
+                String::from_utf8(bytes).map_err(|_| "the decoded bytes are no text".to_owned())?.into()
+            }
+            _ => Value::Null,
+        })
+    }
+}
+
+fn bounded(text: String) -> Result<Value, String> {
+    if text.len() > MAX_RESULT { Err(format!("the text is longer than {MAX_RESULT} bytes")) } else { Ok(text.into()) }
+}
+
+fn joined(values: &[Value]) -> Result<Value, String> {
+    bounded(values.iter().map(text_of).collect())
+}
+
+fn whole(number: f64) -> Result<Value, String> {
+    // Beyond it a real number cannot say each whole one.
+    if number.abs() < 9e15 { Ok(Value::from(number as i64)) } else { real(number) }
+}
+
+/// The whole part of a number, 0 below it.
+fn unsigned(number: f64) -> u64 {
+    u64::try_from(number as i64).unwrap_or_default()
+}
+
+fn extreme(greatest: bool, values: Vec<Value>) -> Value {
+    let better = |one: &Value, other: &Value| {
+        order(one, other).is_some_and(|order| if greatest { order.is_gt() } else { order.is_lt() })
+    };
+    let known = values.into_iter().filter(|value| !value.is_null());
+    known.reduce(|best, value| if better(&value, &best) { value } else { best }).unwrap_or_default()
+}
+
+fn now_in(now: u64, unit: Option<&Value>) -> Value {
+    match unit.map(text_of).unwrap_or_default().as_str() {
+        "millisecond" | "milliseconds" | "ms" => now.into(),
+        _ => (now / 1_000).into(),
+    }
+}
+
+/// From a place, counted from 0 as in EMQX, and so many characters.
+fn substr(text: &str, from: &Value, len: Option<&Value>) -> Result<Value, String> {
+    let place = |value: &Value| number_of(value).map(|number| usize::try_from(unsigned(number)).unwrap_or(usize::MAX));
+    let characters = text.chars().skip(place(from)?);
+    Ok(match len {
+        Some(len) => characters.take(place(len)?).collect::<String>().into(),
+        None => characters.collect::<String>().into(),
+    })
+}
+
+/// `nth(NUMBER, ARRAY)` as in EMQX, or the other way round.
+fn nth(first: &Value, second: &Value) -> Value {
+    let found = match (first, second) {
+        (Value::Number(at), Value::Array(items)) | (Value::Array(items), Value::Number(at)) => {
+            at.as_i64().and_then(|at| element(items, at))
+        }
+        _ => None,
+    };
+    found.cloned().unwrap_or_default()
+}

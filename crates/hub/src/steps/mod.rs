@@ -1,0 +1,238 @@
+//! Steps of a pipeline: what becomes of a message on its way to the sinks. All of it is pure: a message and the time go
+//! in, a record comes out, or nothing, or why not.
+//!
+//! First `filter`, then `sql`, then `set`; at last `topic` and `key` are computed.
+
+mod cel;
+mod compile;
+mod functions;
+mod node;
+mod sql;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use serde_json::Value;
+use sqlparser::tokenizer::Span;
+use tidegate_client::TopicFilterBuf;
+
+use self::cel::Cel;
+use self::node::Environment;
+use self::sql::Sql;
+use crate::format::Format;
+use crate::message::Message;
+use crate::record::Record;
+
+/// A place in the text of a step, and how far it goes; both counted from 1, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+    /// Characters.
+    pub len: usize,
+}
+
+impl At {
+    fn point(line: usize, column: usize) -> Self {
+        Self { line, column, len: 1 }
+    }
+
+    /// A span; nothing where the parser has not kept it.
+    fn of(span: Span) -> Option<Self> {
+        let narrow = |number: u64| usize::try_from(number).unwrap_or(1);
+        let (start, end) = (span.start, span.end);
+        let len = if start.line == end.line { narrow(end.column.saturating_sub(start.column)).max(1) } else { 1 };
+        (start.line != 0).then(|| Self { line: narrow(start.line), column: narrow(start.column), len })
+    }
+
+    /// The bytes of a text that it is.
+    pub fn bytes_in(self, text: &str) -> Option<std::ops::Range<usize>> {
+        let mut start = 0;
+        for _ in 1..self.line {
+            start += text[start..].find('\n')? + 1;
+        }
+        let place = |count: usize| text[start..].char_indices().nth(count).map_or(text.len(), |(at, _)| start + at);
+        let from = place(self.column.saturating_sub(1));
+        Some(from..place(self.column.saturating_sub(1) + self.len))
+    }
+}
+
+/// Why a step is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepError {
+    /// What is wrong.
+    pub message: String,
+    /// Where, if that is known.
+    pub at: Option<At>,
+}
+
+impl StepError {
+    fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), at: None }
+    }
+
+    fn at(self, at: impl Into<Option<At>>) -> Self {
+        Self { at: at.into(), ..self }
+    }
+}
+
+impl fmt::Display for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StepError {}
+
+/// What a pipeline does, as text.
+#[derive(Clone, Debug, Default)]
+pub struct StepSettings {
+    /// How payloads are read.
+    pub format: Format,
+    /// A condition (CEL).
+    pub filter: Option<String>,
+    /// A SELECT.
+    pub sql: Option<String>,
+    /// Fields that are set: `NAME = EXPRESSION` (CEL).
+    pub set: Vec<String>,
+    /// The topic of the record (CEL).
+    pub topic: Option<String>,
+    /// The key of the record (CEL).
+    pub key: Option<String>,
+}
+
+/// A text of [`StepSettings`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// `filter`.
+    Filter,
+    /// `sql`.
+    Sql,
+    /// `set`, and which one.
+    Set(usize),
+    /// `topic`.
+    Topic,
+    /// `key`.
+    Key,
+}
+
+/// Steps that were read.
+#[derive(Debug)]
+pub struct Steps {
+    format: Format,
+    filter: Option<Cel>,
+    sql: Option<Sql>,
+    set: Vec<(String, Cel)>,
+    topic: Option<Cel>,
+    key: Option<Cel>,
+}
+
+impl Steps {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The first text that is wrong.
+    pub fn new(settings: &StepSettings) -> Result<Self, (Part, StepError)> {
+        let cel = |text: &String, part: Part| Cel::new(text).map_err(|error| (part, error));
+        let sql = settings.sql.as_deref().map(|text| Sql::new(text).map_err(|error| (Part::Sql, error)));
+        let set = settings.set.iter().enumerate().map(|(index, text)| {
+            let part = Part::Set(index);
+            let (name, expression) = text
+                .split_once('=')
+                .filter(|(name, rest)| is_name(name.trim()) && !rest.starts_with('='))
+                .ok_or_else(|| (part, StepError::new("it must be `NAME = EXPRESSION`")))?;
+            Ok((name.trim().to_owned(), cel(&expression.to_owned(), part)?))
+        });
+        Ok(Self {
+            format: settings.format,
+            filter: settings.filter.as_ref().map(|text| cel(text, Part::Filter)).transpose()?,
+            sql: sql.transpose()?,
+            set: set.collect::<Result<_, _>>()?,
+            topic: settings.topic.as_ref().map(|text| cel(text, Part::Topic)).transpose()?,
+            key: settings.key.as_ref().map(|text| cel(text, Part::Key)).transpose()?,
+        })
+    }
+
+    /// The topic filters of FROM.
+    pub fn from(&self) -> &[TopicFilterBuf] {
+        self.sql.as_ref().map_or(&[], Sql::from)
+    }
+
+    /// What they make of a message: nothing when it does not go on. `now` is in Unix milliseconds.
+    ///
+    /// # Errors
+    /// In words, when the message cannot be computed with.
+    pub fn run(&self, message: &Message, now: u64) -> Result<Option<Record>, String> {
+        self.run_shown(message, now, &mut |_, _| {})
+    }
+
+    /// The same, and what each step gave.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_shown(
+        &self,
+        message: &Message,
+        now: u64,
+        shown: &mut dyn FnMut(&'static str, Value),
+    ) -> Result<Option<Record>, String> {
+        let environment = Environment::new(message, self.format, now);
+        let at = |step: &'static str| move |error: String| format!("{step}: {error}");
+        if let Some(filter) = &self.filter {
+            let passes = filter.truth(&environment, None).map_err(at("filter"))?;
+            shown("filter", Value::Bool(passes));
+            if !passes {
+                return Ok(None);
+            }
+        }
+        let mut fields = match &self.sql {
+            None => message.fields(self.format),
+            Some(sql) => {
+                let Some(row) = sql.row(&environment).map_err(at("sql"))? else {
+                    shown("sql", Value::Null);
+                    return Ok(None);
+                };
+                row
+            }
+        };
+        let object = |fields: &[(String, Value)]| Value::Object(fields.iter().cloned().collect());
+        if self.sql.is_some() {
+            shown("sql", object(&fields));
+        }
+        for (name, expression) in &self.set {
+            let value = expression.json(&environment, Some(&object(&fields))).map_err(at("set"))?;
+            sql::put(&mut fields, std::slice::from_ref(name), value);
+        }
+        if !self.set.is_empty() {
+            shown("set", object(&fields));
+        }
+        let row = (self.topic.is_some() || self.key.is_some()).then(|| object(&fields));
+        let text = |cel: &Option<Cel>, step: &'static str| {
+            cel.as_ref().map(|cel| cel.text(&environment, row.as_ref()).map_err(at(step))).transpose()
+        };
+        let topic = text(&self.topic, "topic")?.unwrap_or_else(|| message.topic.clone());
+        let key = text(&self.key, "key")?.unwrap_or_else(|| message.topic.clone());
+        for (step, cel, value) in [("topic", &self.topic, &topic), ("key", &self.key, &key)] {
+            if cel.is_some() {
+                shown(step, Value::String(value.clone()));
+            }
+        }
+        let changed = self.sql.is_some() || !self.set.is_empty();
+        Ok(Some(Record {
+            id: message.id.clone(),
+            topic,
+            key,
+            timestamp: message.timestamp,
+            fields,
+            original: (!changed).then(|| message.payload.clone()),
+            reason: None,
+        }))
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 64 && text.chars().all(|one| one.is_alphanumeric() || "_-.".contains(one))
+}

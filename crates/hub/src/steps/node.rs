@@ -1,0 +1,347 @@
+//! Evaluation of expressions of SQL. Null stands for what is not there; computed with, it gives null, and a condition
+//! that is null does not hold.
+
+use std::cell::OnceCell;
+use std::cmp::Ordering;
+
+use serde_json::{Number, Value};
+
+use super::functions::Function;
+use crate::format::Format;
+use crate::message::Message;
+
+/// What an expression looks at.
+#[derive(Debug)]
+pub(crate) struct Environment<'a> {
+    pub(crate) message: &'a Message,
+    pub(crate) format: Format,
+    /// Unix milliseconds.
+    pub(crate) now: u64,
+    payload: OnceCell<Result<Value, String>>,
+}
+
+impl<'a> Environment<'a> {
+    /// That of a message.
+    pub(crate) fn new(message: &'a Message, format: Format, now: u64) -> Self {
+        Self { message, format, now, payload: OnceCell::new() }
+    }
+
+    /// The payload, read on the first use.
+    ///
+    /// # Errors
+    /// In words, when it is not of its format.
+    pub(crate) fn payload(&self) -> Result<&Value, String> {
+        let read = self.payload.get_or_init(|| self.format.decode(&self.message.payload));
+        read.as_ref().map_err(Clone::clone)
+    }
+}
+
+/// An operator between two values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Binary {
+    Plus,
+    Minus,
+    Multiply,
+    Divide,
+    Modulo,
+    Concat,
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    And,
+    Or,
+}
+
+/// A step into a value.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// A field of an object.
+    Field(String),
+    /// An element of an array, counted from 1, or from the end below 0.
+    Index(Node),
+}
+
+/// A part of an expression.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Literal(Value),
+    /// Of the message, but for its payload.
+    Field(&'static str),
+    Payload,
+    Path(Box<Node>, Vec<Step>),
+    Not(Box<Node>),
+    Minus(Box<Node>),
+    Binary(Binary, Box<Node>, Box<Node>),
+    IsNull(Box<Node>),
+    Is(bool, Box<Node>),
+    In(Box<Node>, Vec<Node>),
+    Between(Box<Node>, Box<Node>, Box<Node>),
+    /// The last says whether case does not matter.
+    Like(Box<Node>, Box<Node>, bool),
+    Case {
+        operand: Option<Box<Node>>,
+        cases: Vec<(Node, Node)>,
+        otherwise: Option<Box<Node>>,
+    },
+    Call(Function, Vec<Node>),
+}
+
+impl Node {
+    /// What it gives.
+    ///
+    /// # Errors
+    /// In words, when types do not fit, a number is divided by 0, or the payload is not of its format.
+    pub(crate) fn value(&self, environment: &Environment<'_>) -> Result<Value, String> {
+        Ok(match self {
+            Self::Literal(value) => value.clone(),
+            Self::Field(name) => environment.message.field(name).unwrap_or_default(),
+            Self::Payload => environment.payload()?.clone(),
+            Self::Path(root, steps) => return path(root, steps, environment),
+            Self::Not(operand) => match operand.value(environment)? {
+                Value::Bool(truth) => Value::Bool(!truth),
+                Value::Null => Value::Null,
+                other => return Err(format!("NOT needs true or false, and there is {}", kind(&other))),
+            },
+            Self::Minus(operand) => arithmetic(Binary::Minus, &Value::from(0), &operand.value(environment)?)?,
+            Self::Binary(op @ (Binary::And | Binary::Or), left, right) => return logic(*op, left, right, environment),
+            Self::Binary(op, left, right) => binary(*op, &left.value(environment)?, &right.value(environment)?)?,
+            Self::IsNull(operand) => Value::Bool(operand.value(environment)?.is_null()),
+            Self::Is(truth, operand) => Value::Bool(operand.value(environment)? == Value::Bool(*truth)),
+            Self::In(operand, list) => return is_in(operand, list, environment),
+            Self::Between(operand, low, high) => {
+                let value = operand.value(environment)?;
+                let low = binary(Binary::GreaterOrEqual, &value, &low.value(environment)?)?;
+                let high = binary(Binary::LessOrEqual, &value, &high.value(environment)?)?;
+                match (low, high) {
+                    (Value::Bool(low), Value::Bool(high)) => Value::Bool(low && high),
+                    _ => Value::Null,
+                }
+            }
+            Self::Like(operand, pattern, ignores_case) => {
+                match (operand.value(environment)?, pattern.value(environment)?) {
+                    (Value::String(text), Value::String(pattern)) => {
+                        Value::Bool(is_like(&text, &pattern, *ignores_case))
+                    }
+                    _ => Value::Null,
+                }
+            }
+            Self::Case { operand, cases, otherwise } => {
+                let operand = operand.as_ref().map(|operand| operand.value(environment)).transpose()?;
+                for (when, then) in cases {
+                    let when = when.value(environment)?;
+                    let holds = match &operand {
+                        Some(operand) => !operand.is_null() && order(operand, &when) == Some(Ordering::Equal),
+                        None => when == Value::Bool(true),
+                    };
+                    if holds {
+                        return then.value(environment);
+                    }
+                }
+                return otherwise.as_ref().map_or(Ok(Value::Null), |otherwise| otherwise.value(environment));
+            }
+            Self::Call(function, arguments) => {
+                let values: Result<Vec<_>, _> = arguments.iter().map(|argument| argument.value(environment)).collect();
+                return function.call(values?, environment);
+            }
+        })
+    }
+}
+
+fn path(root: &Node, steps: &[Step], environment: &Environment<'_>) -> Result<Value, String> {
+    let computed;
+    let mut value = if matches!(root, Node::Payload) {
+        environment.payload()?
+    } else {
+        computed = root.value(environment)?;
+        &computed
+    };
+    for step in steps {
+        let next = match step {
+            Step::Field(name) => value.get(name),
+            Step::Index(index) => match (value, index.value(environment)?) {
+                (Value::Array(items), Value::Number(number)) => number.as_i64().and_then(|at| element(items, at)),
+                (Value::Object(fields), Value::String(name)) => fields.get(&name),
+                _ => None,
+            },
+        };
+        let Some(next) = next else { return Ok(Value::Null) };
+        value = next;
+    }
+    Ok(value.clone())
+}
+
+/// An element by its number, from 1, or from the end below 0.
+pub(super) fn element(items: &[Value], at: i64) -> Option<&Value> {
+    let back = usize::try_from(at.unsigned_abs()).ok()?;
+    match at.cmp(&0) {
+        Ordering::Greater => items.get(back - 1),
+        Ordering::Less => items.get(items.len().checked_sub(back)?),
+        Ordering::Equal => None,
+    }
+}
+
+fn logic(op: Binary, left: &Node, right: &Node, environment: &Environment<'_>) -> Result<Value, String> {
+    let decides = op == Binary::Or;
+    let mut unknown = false;
+    for side in [left, right] {
+        match side.value(environment)? {
+            Value::Bool(truth) if truth == decides => return Ok(Value::Bool(decides)),
+            Value::Bool(_) => {}
+            Value::Null => unknown = true,
+            other => return Err(format!("AND and OR need true or false, and there is {}", kind(&other))),
+        }
+    }
+    Ok(if unknown { Value::Null } else { Value::Bool(!decides) })
+}
+
+fn is_in(operand: &Node, list: &[Node], environment: &Environment<'_>) -> Result<Value, String> {
+    let value = operand.value(environment)?;
+    let mut unknown = value.is_null();
+    for item in list {
+        match binary(Binary::Equal, &value, &item.value(environment)?)? {
+            Value::Bool(true) => return Ok(Value::Bool(true)),
+            Value::Null => unknown = true,
+            _ => {}
+        }
+    }
+    Ok(if unknown { Value::Null } else { Value::Bool(false) })
+}
+
+fn binary(op: Binary, left: &Value, right: &Value) -> Result<Value, String> {
+    if left.is_null() || right.is_null() {
+        return Ok(Value::Null);
+    }
+    let order = || order(left, right);
+    Ok(match op {
+        Binary::Plus if left.is_string() && right.is_string() => concat(left, right),
+        Binary::Plus | Binary::Minus | Binary::Multiply | Binary::Divide | Binary::Modulo => {
+            return arithmetic(op, left, right);
+        }
+        Binary::Concat => concat(left, right),
+        // Values of different kinds are not equal; which is less is not known.
+        Binary::Equal => Value::Bool(order() == Some(Ordering::Equal)),
+        Binary::NotEqual => Value::Bool(order() != Some(Ordering::Equal)),
+        Binary::Less => order().map_or(Value::Null, |order| Value::Bool(order.is_lt())),
+        Binary::LessOrEqual => order().map_or(Value::Null, |order| Value::Bool(order.is_le())),
+        Binary::Greater => order().map_or(Value::Null, |order| Value::Bool(order.is_gt())),
+        Binary::GreaterOrEqual => order().map_or(Value::Null, |order| Value::Bool(order.is_ge())),
+        Binary::And | Binary::Or => Value::Null,
+    })
+}
+
+fn concat(left: &Value, right: &Value) -> Value {
+    Value::String(text_of(left) + &text_of(right))
+}
+
+/// A value as text; text without quotes.
+pub(super) fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// How two values of one kind stand to each other.
+pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
+    match (left, right) {
+        (Value::Number(one), Value::Number(other)) => match (one.as_i64(), other.as_i64()) {
+            (Some(one), Some(other)) => Some(one.cmp(&other)),
+            _ => one.as_f64()?.partial_cmp(&other.as_f64()?),
+        },
+        (Value::String(one), Value::String(other)) => Some(one.cmp(other)),
+        (Value::Bool(one), Value::Bool(other)) => Some(one.cmp(other)),
+        _ => (left == right).then_some(Ordering::Equal),
+    }
+}
+
+/// A number, also one that stands in text.
+pub(super) fn number_of(value: &Value) -> Result<f64, String> {
+    let number = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
+        _ => None,
+    };
+    number.ok_or_else(|| format!("a number is needed, and there is {}", kind(value)))
+}
+
+fn kind(value: &Value) -> String {
+    let text: String = value.to_string().chars().take(40).collect();
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => format!("the truth value {text}"),
+        Value::Number(_) => format!("the number {text}"),
+        Value::String(_) => format!("the text {text}"),
+        Value::Array(_) => format!("the array {text}"),
+        Value::Object(_) => format!("the object {text}"),
+    }
+}
+
+/// A number as a value, whole where it was computed of whole ones.
+pub(super) fn real(number: f64) -> Result<Value, String> {
+    Number::from_f64(number).map(Value::Number).ok_or_else(|| "the result is no finite number".to_owned())
+}
+
+fn arithmetic(op: Binary, left: &Value, right: &Value) -> Result<Value, String> {
+    if left.is_null() || right.is_null() {
+        return Ok(Value::Null);
+    }
+    if let (Some(one), Some(other)) = (left.as_i64(), right.as_i64()) {
+        let whole = match op {
+            Binary::Plus => one.checked_add(other),
+            Binary::Minus => one.checked_sub(other),
+            Binary::Multiply => one.checked_mul(other),
+            Binary::Modulo if other == 0 => return Err("a number is divided by 0".to_owned()),
+            Binary::Modulo => one.checked_rem(other),
+            _ => None,
+        };
+        if let Some(whole) = whole {
+            return Ok(Value::from(whole));
+        }
+    }
+    let (one, other) = (number_of(left)?, number_of(right)?);
+    match op {
+        Binary::Plus => real(one + other),
+        Binary::Minus => real(one - other),
+        Binary::Multiply => real(one * other),
+        Binary::Divide | Binary::Modulo if other == 0.0 => Err("a number is divided by 0".to_owned()),
+        Binary::Divide => real(one / other),
+        Binary::Modulo => real(one % other),
+        _ => Ok(Value::Null),
+    }
+}
+
+/// `%` stands for any text, `_` for any one character. Steps are at most the product of both lengths.
+fn is_like(text: &str, pattern: &str, ignores_case: bool) -> bool {
+    let characters = |text: &str| -> Vec<char> {
+        if ignores_case { text.to_lowercase().chars().collect() } else { text.chars().collect() }
+    };
+    let (text, pattern) = (characters(text), characters(pattern));
+    let (mut at, mut place) = (0, 0);
+    let mut back: Option<(usize, usize)> = None;
+    while at < text.len() {
+        match pattern.get(place) {
+            Some('%') => {
+                back = Some((place, at));
+                place += 1;
+            }
+            Some(wanted) if *wanted == '_' || *wanted == text[at] => {
+                at += 1;
+                place += 1;
+            }
+            _ => match back {
+                Some((star, from)) => {
+                    back = Some((star, from + 1));
+                    place = star + 1;
+                    at = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[place..].iter().all(|rest| *rest == '%')
+}

@@ -1,0 +1,191 @@
+use serde_json::json;
+
+use super::*;
+
+fn message(topic: &str, payload: &Value) -> Message {
+    Message {
+        id: "m-1".into(),
+        lasting_id: true,
+        topic: topic.into(),
+        client_id: Some("pump-7".into()),
+        qos: 1,
+        retain: false,
+        timestamp: 1_772_323_200_000,
+        payload: payload.to_string().into_bytes(),
+        ..Message::default()
+    }
+}
+
+fn select(sql: &str, topic: &str, payload: &Value) -> Result<Option<Value>, String> {
+    let settings = StepSettings { sql: Some(sql.to_owned()), ..StepSettings::default() };
+    let steps = Steps::new(&settings).map_err(|(_, error)| error.to_string())?;
+    let record = steps.run(&message(topic, payload), 1_772_323_201_500)?;
+    Ok(record.map(|record| serde_json::from_str(&record.json()).unwrap()))
+}
+
+/// What an expression gives for a payload.
+fn value(expression: &str, payload: &Value) -> Result<Value, String> {
+    let row = select(&format!("SELECT {expression} AS x FROM 't'"), "t", payload)?;
+    Ok(row.unwrap()["x"].clone())
+}
+
+#[test]
+fn the_statement_of_the_contract_gives_its_row() {
+    let sql = "SELECT payload.temp AS temp, topic, clientid FROM 'plant/+/temp' WHERE payload.temp > 30";
+    let row = |topic, temp: f64| select(sql, topic, &json!({ "temp": temp })).unwrap();
+    assert_eq!(row("plant/a/temp", 31.5), Some(json!({ "temp": 31.5, "topic": "plant/a/temp", "clientid": "pump-7" })));
+    assert_eq!(row("plant/a/temp", 30.0), None);
+    assert_eq!(row("plant/a/hum", 31.0), None, "none of its topics");
+    let settings = StepSettings { sql: Some(sql.to_owned()), ..StepSettings::default() };
+    assert_eq!(Steps::new(&settings).unwrap().from()[0].as_str(), "plant/+/temp");
+}
+
+#[test]
+fn a_statement_as_emqx_users_write_it_is_understood() {
+    let payload = json!({ "temp": 31.5, "tags": ["a", "b"], "pos": { "lat": 1 } });
+    let row = select(
+        r#"SELECT payload.temp, payload.pos.lat as lat, qos, timestamp, payload.tags[1] as tag, upper(clientid) as who
+           FROM "t/#", "u/+" WHERE payload.temp >= 30 and not (qos = 0) and payload.pos.lat in (1, 2)"#,
+        "t/1",
+        &payload,
+    );
+    let expected = json!({
+        "payload": { "temp": 31.5 }, "lat": 1, "qos": 1, "timestamp": 1_772_323_200_000_u64, "tag": "a", "who": "PUMP-7"
+    });
+    assert_eq!(row.unwrap().unwrap(), expected);
+    let all = select("SELECT * FROM 't'", "t", &json!({ "a": 1 })).unwrap().unwrap();
+    assert_eq!((&all["payload"]["a"], &all["clientid"]), (&json!(1), &json!("pump-7")));
+}
+
+#[test]
+fn expressions_give_what_sql_says() {
+    let payload = json!({ "a": 7, "b": 2, "f": 2.5, "s": " Ab ", "n": null, "list": [1, 2, 3], "o": { "k": "v" } });
+    for (expression, expected) in [
+        ("payload.a + payload.b * 2", json!(11)),
+        ("payload.a / payload.b", json!(3.5)),
+        ("payload.a % payload.b", json!(1)),
+        ("-payload.a", json!(-7)),
+        ("payload.f - 1", json!(1.5)),
+        ("payload.missing + 1", json!(null)),
+        ("payload.missing.deep", json!(null)),
+        ("payload.a > 6 AND payload.b = 2.0", json!(true)),
+        ("payload.missing > 1 OR payload.a = 7", json!(true)),
+        ("payload.missing > 1 AND payload.a = 7", json!(null)),
+        ("payload.n IS NULL", json!(true)),
+        ("payload.a BETWEEN 1 AND 7", json!(true)),
+        ("payload.s LIKE '%A_ '", json!(true)),
+        ("payload.a = '7'", json!(false)),
+        ("CASE WHEN payload.a > 5 THEN 'hot' ELSE 'cold' END", json!("hot")),
+        ("CASE payload.b WHEN 1 THEN 'one' WHEN 2 THEN 'two' END", json!("two")),
+        ("lower(trim(payload.s)) || '!'", json!("ab!")),
+        ("round(payload.f * 1.11, 1)", json!(2.8)),
+        ("round(payload.f)", json!(3)),
+        ("coalesce(payload.missing, payload.n, 5)", json!(5)),
+        ("payload.list[1] + payload.list[-1]", json!(4)),
+        ("nth(2, payload.list)", json!(2)),
+        ("nth(1, split(topic, '/'))", json!("t")),
+        ("payload.o.k", json!("v")),
+        ("substr('abcdef', 2, 3)", json!("cde")),
+        ("CAST('12' AS int) + 1", json!(13)),
+        ("concat('a', 1, true)", json!("a1true")),
+        ("now()", json!("2026-03-01T00:00:01.500Z")),
+        ("now_timestamp('millisecond')", json!(1_772_323_201_500_u64)),
+        ("max(payload.a, payload.b)", json!(7)),
+        ("json_decode('[1]')", json!([1])),
+        ("9223372036854775807 + 1", json!(9.223_372_036_854_776e18)),
+    ] {
+        assert_eq!(value(expression, &payload), Ok(expected), "{expression}");
+    }
+    for expression in ["payload.a / 0", "payload.a % 0", "payload.o + 1", "NOT payload.a", "sqrt(-1)"] {
+        assert!(value(expression, &payload).is_err(), "{expression}");
+    }
+}
+
+#[test]
+fn a_bad_statement_is_refused_with_its_place() {
+    for (sql, place, said) in [
+        ("SELECT FROM 't' WHERE", None, "xpected"),
+        ("SELECT payload.a FROM 't' WHERE payload.a >", None, "xpected"),
+        ("SELECT temp FROM 't'", Some((1, 8, 4)), "payload.temp"),
+        ("SELECT uper(topic) AS x FROM 't'", Some((1, 8, 4)), "no function `uper`"),
+        ("SELECT topic FROM 't'\nWHERE username = 'a'", Some((2, 7, 8)), "does not carry it"),
+        ("SELECT topic FROM 'a/#/b'", None, "FROM"),
+        ("SELECT topic", None, "no FROM"),
+        ("SELECT count(*) FROM 't'", Some((1, 8, 5)), "no function `count`"),
+        ("SELECT topic FROM 't' GROUP BY topic", Some((1, 1, 1)), "only SELECT, FROM and WHERE"),
+        ("DELETE FROM t", None, "one statement"),
+        ("SELECT lower(topic, qos) AS x FROM 't'", Some((1, 8, 5)), "takes 1 values, not 2"),
+    ] {
+        let error = Sql::new(sql).unwrap_err();
+        assert!(error.message.contains(said), "{sql}: {error}");
+        if let Some((line, column, len)) = place {
+            let at = error.at.unwrap_or_else(|| panic!("{sql}: no place"));
+            assert_eq!((at.line, at.column), (line, column), "{sql}");
+            assert!(at.len >= len || len == 1, "{sql}: {at:?}");
+        }
+    }
+    assert!(Sql::new(&format!("SELECT {}1 AS x FROM 't'", "1+".repeat(3_000))).is_err());
+    assert!(Sql::new(&format!("SELECT {}1{} AS x FROM 't'", "(".repeat(3_000), ")".repeat(3_000))).is_err());
+}
+
+#[test]
+fn cel_filters_sets_and_routes() {
+    let settings = StepSettings {
+        filter: Some("payload.temp > 30.0 && clientid.startsWith('pump-')".into()),
+        set: vec!["temp_f = payload.temp * 1.8 + 32.0".into(), "twice = row.temp_f * 2.0".into()],
+        topic: Some("'out/' + clientid".into()),
+        key: Some("clientid".into()),
+        ..StepSettings::default()
+    };
+    let steps = Steps::new(&settings).unwrap();
+    assert_eq!(steps.run(&message("t", &json!({ "temp": 20.0 })), 0), Ok(None));
+    let record = steps.run(&message("t", &json!({ "temp": 40.0 })), 0).unwrap().unwrap();
+    assert_eq!((record.topic.as_str(), record.key.as_str()), ("out/pump-7", "pump-7"));
+    assert_eq!((&record.object()["temp_f"], &record.object()["twice"]), (&json!(104.0), &json!(208.0)));
+    assert_eq!(record.original, None, "the fields are what goes on");
+}
+
+#[test]
+fn a_bad_expression_is_refused_with_its_place() {
+    let error = |text: &str| Cel::new(text).unwrap_err();
+    let unknown = error("payload.temp > limit");
+    assert_eq!(unknown.at, Some(At { line: 1, column: 16, len: 5 }));
+    assert!(error("payload.temp >").at.is_some(), "{}", error("payload.temp >"));
+    let settings = StepSettings { set: vec!["no expression".into()], ..StepSettings::default() };
+    assert_eq!(Steps::new(&settings).unwrap_err().0, Part::Set(0));
+}
+
+#[test]
+fn a_payload_that_is_not_of_its_format_is_an_error_where_it_is_looked_into() {
+    let mut bad = message("t", &json!(0));
+    bad.payload = b"{".to_vec();
+    let run = |sql: &str| {
+        let settings = StepSettings { sql: Some(sql.to_owned()), ..StepSettings::default() };
+        Steps::new(&settings).unwrap().run(&bad, 0)
+    };
+    assert!(run("SELECT payload.a AS a FROM 't'").unwrap_err().contains("not JSON"));
+    assert!(run("SELECT topic FROM 't'").unwrap().is_some());
+    let all = Steps::new(&StepSettings::default()).unwrap().run(&bad, 0).unwrap().unwrap();
+    assert_eq!((all.object()["payload"].clone(), all.body()), (json!("{"), b"{".to_vec()));
+}
+
+#[test]
+fn each_step_shows_what_it_gave() {
+    let settings = StepSettings {
+        sql: Some("SELECT payload.a AS a FROM 't'".into()),
+        set: vec!["b = row.a + 1".into()],
+        ..StepSettings::default()
+    };
+    let mut seen = Vec::new();
+    let steps = Steps::new(&settings).unwrap();
+    steps.run_shown(&message("t", &json!({ "a": 1 })), 0, &mut |step, value| seen.push((step, value))).unwrap();
+    assert_eq!(seen, [("sql", json!({ "a": 1 })), ("set", json!({ "a": 1, "b": 2 }))]);
+}
+
+#[test]
+fn a_place_is_a_range_of_bytes() {
+    let text = "SELECT ä\nFROM 't'";
+    assert_eq!(At { line: 1, column: 8, len: 1 }.bytes_in(text), Some(7..9));
+    assert_eq!(At { line: 2, column: 1, len: 4 }.bytes_in(text), Some(10..14));
+    assert_eq!(At::point(9, 1).bytes_in(text), None);
+}

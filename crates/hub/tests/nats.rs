@@ -1,0 +1,64 @@
+//! The sink of NATS JetStream against a real server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
+
+#[path = "../../bus/tests/nats/server.rs"]
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use server::Nats;
+use tidegate_hub::{Batching, FileSinks, NatsSettings, Record, Sink, SinkError, SinkKind, SinkSettings};
+
+fn sink(url: String) -> Box<dyn Sink> {
+    let kind = SinkKind::Nats(NatsSettings {
+        url,
+        stream: "READINGS".into(),
+        subject: "tidegate".into(),
+        timeout: Duration::from_secs(60),
+    });
+    let settings = SinkSettings { name: "bus".into(), kind, batching: Batching::default(), parallel: 1 };
+    settings.open(&FileSinks::default(), 0).unwrap()
+}
+
+fn record(id: u64) -> Arc<Record> {
+    let fields = vec![("n".to_owned(), json!(id))];
+    Arc::new(Record { id: id.to_string(), topic: format!("plant/{id}/temp"), fields, ..Record::default() })
+}
+
+/// What is in the stream: subjects and payloads.
+fn stored(url: &str) -> Vec<(String, String)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
+        let mut stream = context.get_stream("READINGS").await.unwrap();
+        let last = stream.info().await.unwrap().state.last_sequence;
+        let mut all = Vec::new();
+        for sequence in 1..=last {
+            let message = stream.get_raw_message(sequence).await.unwrap();
+            all.push((message.subject.to_string(), String::from_utf8(message.payload.to_vec()).unwrap()));
+        }
+        all
+    })
+}
+
+#[test]
+fn a_batch_is_in_the_stream_once_however_often_it_comes() {
+    let nats = Nats::start();
+    let batch: Vec<_> = (0..3).map(record).collect();
+    let mut first = sink(nats.address());
+    first.write(&batch).unwrap();
+    first.write(&batch[1..]).unwrap();
+    // As after a crash of the hub.
+    sink(nats.address()).write(&batch).unwrap();
+    let expected: Vec<_> = (0..3).map(|n| (format!("tidegate.plant.{n}.temp"), format!("{{\"n\":{n}}}"))).collect();
+    assert_eq!(stored(&nats.address()), expected);
+}
+
+#[test]
+fn a_server_that_is_away_is_no_loss() {
+    let mut nowhere = sink("nats://127.0.0.1:1".into());
+    assert!(matches!(nowhere.write(&[record(1)]), Err(SinkError::Away(_))));
+}

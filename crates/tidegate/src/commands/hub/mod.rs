@@ -1,0 +1,169 @@
+//! `tidegate hub`: pipelines beside a broker, and questions to those that run.
+
+mod attempt;
+mod serve;
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand};
+use serde_json::Value;
+
+use tidegate_admin::{GetHub, PausePipeline, ResumePipeline};
+
+use crate::admin_client::{AdminArgs, json_line, shown};
+use crate::cli::ConfigArgs;
+use tidegate_terminal::{Exit, print_and_exit, report};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate -c hub.toml --data DIR              pipelines in the broker
+  tidegate hub -c hub.toml --broker mqtt://127.0.0.1:1883
+                                               the same beside a broker; several processes share the work
+  tidegate hub try hub.toml --message '{\"topic\":\"plant/a/temp\",\"payload\":{\"temp\":31}}'
+                                               what each step makes of a message; nothing is sent
+  tidegate hub status --json                   an object from pipeline to in, out, failed, waiting, lag_s, state
+  tidegate hub pause hot                       its messages wait at the broker until `hub resume hot`
+
+More: docs/hub.md.";
+
+/// Run pipelines beside a broker, and ask for those that run: topics to files, databases, buses and services
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+
+    /// The broker whose messages are taken: mqtt://[USER[:PASSWORD]@]HOST:PORT, or mqtts://
+    #[arg(long, value_name = "ADDRESS")]
+    broker: Option<String>,
+
+    /// A file (PEM) of the authorities that the broker's certificate comes from [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    broker_ca: Option<String>,
+
+    /// The name of this process among those that share the work; it keeps its messages while it is away [default: the
+    /// name of the machine]
+    #[arg(long, value_name = "NAME")]
+    member: Option<String>,
+
+    #[command(flatten)]
+    run: ConfigArgs,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, Subcommand)]
+enum Action {
+    /// How pipelines do
+    Status {
+        /// Print JSON: an object from pipeline to its numbers
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
+    /// Pause a pipeline: its messages wait at the broker
+    Pause {
+        /// The pipeline
+        name: String,
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
+    /// Have a paused pipeline go on
+    Resume {
+        /// The pipeline
+        name: String,
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
+    /// Show what each step of the pipelines of a file makes of a message; nothing is sent
+    Try {
+        /// The configuration
+        file: PathBuf,
+        /// The message: {"topic": ..., "payload": ...}, and if need be clientid, qos, retain, timestamp (milliseconds),
+        /// `user_properties`. A payload that is text is taken as it is
+        #[arg(long, value_name = "JSON")]
+        message: String,
+        /// Only this pipeline
+        #[arg(long, value_name = "NAME")]
+        pipeline: Option<String>,
+        /// Print JSON: a list with an object for each pipeline
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does what is asked for.
+pub(crate) fn run(args: &Args) -> Exit {
+    let done = match &args.action {
+        None => return serve::run(args),
+        Some(Action::Try { file, message, pipeline, json }) => {
+            return attempt::run(file, message, pipeline.as_deref(), *json);
+        }
+        Some(Action::Status { json, admin }) => {
+            admin.send(&GetHub).map(|answer| if *json { json_line(&answer) } else { table(&answer) })
+        }
+        Some(Action::Pause { name, admin }) => {
+            admin.send(&PausePipeline { name: name.clone() }).map(|_| format!("paused {}\n", shown(name)))
+        }
+        Some(Action::Resume { name, admin }) => {
+            admin.send(&ResumePipeline { name: name.clone() }).map(|_| format!("resumed {}\n", shown(name)))
+        }
+    };
+    match done {
+        Ok(text) => print_and_exit(&text, Exit::Ok),
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
+}
+
+fn table(answer: &Value) -> String {
+    let Some(pipelines) = answer.as_object().filter(|pipelines| !pipelines.is_empty()) else {
+        return "there are no pipelines\n".to_owned();
+    };
+    let mut text = format!(
+        "{:<24} {:<10} {:>12} {:>12} {:>8} {:>10} {:>8}\n",
+        "pipeline", "state", "in", "out", "failed", "waiting", "lag"
+    );
+    for (name, it) in pipelines {
+        let number = |key: &str| it.get(key).and_then(Value::as_u64).unwrap_or_default();
+        let state = it.get("state").and_then(Value::as_str).unwrap_or_default();
+        let lag = it.get("lag_s").and_then(Value::as_f64).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "{:<24} {state:<10} {:>12} {:>12} {:>8} {:>10} {lag:>7.1}s",
+            shown(name),
+            number("in"),
+            number("out"),
+            number("failed"),
+            number("waiting"),
+        );
+        if let Some(error) = it.get("error").and_then(Value::as_str) {
+            let _ = writeln!(text, "  {}", shown(error));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_table_has_a_line_for_each_pipeline_and_its_error() {
+        let answer = json!({ "hot": {
+            "state": "retrying", "in": 10, "out": 7, "failed": 1, "waiting": 2, "lag_s": 1.25, "error": "db: refused"
+        } });
+        let text = table(&answer);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        let words: Vec<&str> = lines[1].split_whitespace().collect();
+        assert_eq!(words, ["hot", "retrying", "10", "7", "1", "2", "1.2s"]);
+        assert_eq!(lines[2].trim(), "db: refused");
+        assert_eq!(table(&json!({})), "there are no pipelines\n");
+    }
+}

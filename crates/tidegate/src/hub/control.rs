@@ -1,0 +1,81 @@
+//! What the admin API is told of pipelines, and tells them.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use tidegate_console::Unavailable;
+use tidegate_console::api::ControlError;
+use tidegate_engine::ClientQuery;
+use tidegate_hub::{Hub, PipelineStatus};
+
+use super::CLIENT_PREFIX;
+use crate::status::BrokerStatus;
+
+/// The pipelines, for the admin API and for metrics.
+#[derive(Clone, Debug)]
+pub(crate) struct HubApi(Arc<Hub>);
+
+impl HubApi {
+    pub(crate) fn new(hub: Arc<Hub>) -> Self {
+        Self(hub)
+    }
+
+    /// How each pipeline does.
+    pub(crate) fn status(&self) -> Vec<PipelineStatus> {
+        self.0.status()
+    }
+
+    /// Pauses a pipeline or has it go on; false when there is none of the name.
+    pub(crate) fn pause(&self, name: &str, paused: bool) -> bool {
+        self.0.pause(name, paused)
+    }
+}
+
+/// Sessions of pipelines that are looked at.
+const MAX_SESSIONS: usize = 1_000;
+
+/// How the pipelines of a broker do, with what waits for them in the queues of their sessions.
+///
+/// # Errors
+/// When the broker does not answer.
+pub(crate) fn status_of(broker: &BrokerStatus) -> Result<Value, ControlError> {
+    let Some(pipelines) = broker.pipelines() else { return Ok(Value::Object(Map::new())) };
+    let query = ClientQuery { containing: CLIENT_PREFIX.to_owned(), after: None, limit: MAX_SESSIONS, filters: 0 };
+    // A hub by itself has no node: what waits at its broker, that one knows.
+    let sessions = match broker.node() {
+        Ok(node) => node.clients(&query).map_err(|_| Unavailable)?,
+        Err(_) => Vec::new(),
+    };
+    let queued = |name: &str| {
+        let is_it = |client_id: &str| client_id.strip_prefix(CLIENT_PREFIX) == Some(name);
+        sessions.iter().find(|(session, _)| is_it(&session.client_id)).map_or(0, |(session, _)| session.queued_messages)
+    };
+    Ok(view(&pipelines.status(), queued))
+}
+
+/// An object from pipeline to its numbers. `queued` says how much waits at the broker for a client id.
+fn view(pipelines: &[PipelineStatus], queued: impl Fn(&str) -> u64) -> Value {
+    let one = |pipeline: &PipelineStatus| {
+        let numbers = pipeline.numbers;
+        let held = u64::try_from(pipeline.held).unwrap_or(u64::MAX);
+        let value = json!({
+            "state": pipeline.state.label(),
+            "in": numbers.taken,
+            "out": numbers.delivered,
+            "filtered": numbers.filtered,
+            "failed": numbers.failed,
+            "retried": numbers.retried,
+            "dropped": numbers.dropped,
+            "waiting": held + queued(&pipeline.name),
+            "lag_s": seconds(pipeline.lag_ms),
+            "error": pipeline.error,
+        });
+        (pipeline.name.clone(), value)
+    };
+    Value::Object(pipelines.iter().map(one).collect::<Map<_, _>>())
+}
+
+/// Milliseconds as seconds.
+fn seconds(millis: u64) -> f64 {
+    std::time::Duration::from_millis(millis).as_secs_f64()
+}

@@ -1,0 +1,98 @@
+//! Pipelines in the broker: what the configuration says of them, how they come in, and those that run.
+//!
+//! Each is a session of the broker with a client id that no client can have. It comes in by a listener of its own at
+//! loopback, with a password that only this process knows.
+
+mod check;
+mod control;
+mod door;
+mod settings;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_console::PipelineNumbers;
+use tidegate_hub::{Hub, PipelineStatus};
+use tidegate_node::Node;
+
+pub(crate) use self::check::check;
+pub(crate) use self::control::{HubApi, status_of};
+pub(crate) use self::door::{Door, HUB_LISTENER, with_door};
+pub(crate) use self::settings::Way;
+use crate::config::Config;
+use crate::config::sections::hub::Keep;
+use crate::status::BrokerStatus;
+
+/// What client ids of the hub begin with.
+pub(crate) const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;
+
+/// How long the start waits for the subscriptions of pipelines.
+const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(30);
+
+/// The pipelines of a broker.
+#[derive(Debug, Default)]
+pub(crate) struct Pipelines(Option<Arc<Hub>>);
+
+impl Pipelines {
+    /// Starts those that the configuration names, and waits until each has its subscriptions: what the broker
+    /// acknowledges from then on, they get.
+    ///
+    /// # Errors
+    /// In words for people, when messages would not be kept, a file cannot be read, or a pipeline cannot subscribe.
+    pub(crate) fn start(
+        config: &Config,
+        node: &Node,
+        door: Option<&Door>,
+        status: &BrokerStatus,
+    ) -> Result<Self, String> {
+        let Some(door) = door else { return Ok(Self::default()) };
+        let way = door.way(node)?;
+        let settings = config.pipeline_settings(&way)?;
+        let hub = Hub::start(&settings).map_err(|error| error.to_string())?;
+        if !hub.wait_until_subscribed(Instant::now() + SUBSCRIBED_WITHIN) {
+            let error = hub.status().into_iter().find_map(|pipeline| pipeline.error);
+            return Err(format!("a pipeline cannot subscribe: {}", error.unwrap_or_default()));
+        }
+        let hub = Arc::new(hub);
+        status.has_pipelines(HubApi::new(Arc::clone(&hub)));
+        Ok(Self(Some(hub)))
+    }
+
+    /// Ends what is under way, within `grace`.
+    pub(crate) fn stop(&self, grace: Duration) {
+        if let Some(hub) = &self.0 {
+            hub.stop(grace);
+        }
+    }
+}
+
+/// Whether messages of all pipelines are kept as they want it.
+///
+/// # Errors
+/// In words for people, with the pipeline that wants more.
+pub(crate) fn check_kept(config: &Config) -> Result<(), String> {
+    let has_store = config.durability() != tidegate_engine::Durability::Memory;
+    let wants = config.pipelines.iter().find(|pipeline| pipeline.keep == Keep::Disk && !has_store);
+    wants.map_or(Ok(()), |pipeline| {
+        Err(format!(
+            "pipeline `{}` keeps messages on disk, and the broker has no store: start it with --data DIR, or set `keep = \"memory\"` for the pipeline",
+            pipeline.name
+        ))
+    })
+}
+
+/// The numbers of pipelines, for metrics.
+pub(crate) fn numbers_of(pipelines: Vec<PipelineStatus>) -> Vec<PipelineNumbers> {
+    let numbers = |pipeline: PipelineStatus| PipelineNumbers {
+        name: pipeline.name,
+        taken: pipeline.numbers.taken,
+        delivered: pipeline.numbers.delivered,
+        filtered: pipeline.numbers.filtered,
+        failed: pipeline.numbers.failed,
+        retried: pipeline.numbers.retried,
+        dropped: pipeline.numbers.dropped,
+        held: u64::try_from(pipeline.held).unwrap_or(u64::MAX),
+        lag_ms: pipeline.lag_ms,
+    };
+    pipelines.into_iter().map(numbers).collect()
+}

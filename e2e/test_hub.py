@@ -1,0 +1,169 @@
+"""Pipelines into a real PostgreSQL: tables, upserts, an outage of the server, kill -9 of the broker."""
+
+import glob
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.request
+
+from broker import MOSQUITTO, PATIENCE, Broker, free_ports
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+INITDB = shutil.which("initdb") or next(iter(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))), None)
+
+
+class Postgres:
+    """A server of its own; it may be away for a while."""
+
+    def __init__(self, test):
+        folder = tempfile.TemporaryDirectory(prefix="tidegate-e2e-", ignore_cleanup_errors=True)
+        test.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.programs = pathlib.Path(INITDB).resolve().parent
+        self.port = free_ports(1)[0]
+        # The server refuses to run as root.
+        self.user = "nobody" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+        if os.getuid() == 0:
+            shutil.chown(self.folder, "nobody")
+        self.process = None
+        self._run("initdb", "-D", self.folder / "data", "-U", "hub", "-A", "trust", "--no-sync")
+        test.addCleanup(self.stop)
+
+    def _command(self, program, *arguments):
+        command = [str(self.programs / program), *map(str, arguments)]
+        return command if os.getuid() else ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", *command]
+
+    def _run(self, program, *arguments):
+        done = subprocess.run(self._command(program, *arguments), capture_output=True, text=True, cwd="/", check=False)
+        if done.returncode:
+            raise AssertionError(f"{program}: {done.stderr}")
+        return done.stdout
+
+    def start(self):
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        log = self.folder / "log"
+        self._run("pg_ctl", "-D", self.folder / "data", "-w", "-l", log, "-o", options, "start")
+        self.process = True
+
+    def stop(self):
+        if self.process:
+            self._run("pg_ctl", "-D", self.folder / "data", "-m", "immediate", "-w", "stop")
+            self.process = None
+
+    @property
+    def url(self):
+        return f"postgres://hub@127.0.0.1:{self.port}/postgres"
+
+    def ask(self, query):
+        """The rows of an answer, as lists of texts."""
+        out = self._run("psql", "-h", "127.0.0.1", "-p", self.port, "-U", "hub", "-d", "postgres", "-qAtc", query)
+        return [line.split("|") for line in out.splitlines()]
+
+
+@unittest.skipIf(MOSQUITTO, "pipelines are ours")
+@unittest.skipUnless(INITDB, "there is no PostgreSQL here")
+class IntoPostgres(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tidegate-e2e-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.postgres = Postgres(self)
+        self.config = self.folder / "hub.toml"
+        self.dead = self.folder / "dead.ndjson"
+        self.config.write_text(
+            f'[[sink]]\nname = "db"\nkind = "postgres"\nurl = "{self.postgres.url}"\ntable = "readings"\n'
+            f'retry_min = "50ms"\nretry_max = "200ms"\n'
+            f'[[sink]]\nname = "dead"\nkind = "file"\npath = "{self.dead}"\n'
+            '[[pipeline]]\nname = "hot"\nfrom = ["plant/+/temp"]\ndead_letter = "dead"\n'
+            "sql = \"SELECT payload.temp AS temp, payload.note AS note, topic, clientid, timestamp"
+            " FROM 'plant/+/temp' WHERE payload.temp IS NOT NULL\"\n"
+            'to = ["db"]\n',
+            encoding="utf-8",
+        )
+
+    def broker(self):
+        broker = Broker("--config", str(self.config), "--data", str(self.folder / "data"))
+        self.addCleanup(broker.close)
+        return broker
+
+    def publish(self, broker, payloads):
+        client = paho.Client(CallbackAPIVersion.VERSION2, client_id="pump-7", protocol=paho.MQTTv5)
+        client.max_queued_messages_set(0)
+        client.connect("127.0.0.1", broker.port)
+        client.loop_start()
+        for sent in [client.publish("plant/a/temp", json.dumps(payload), qos=1) for payload in payloads]:
+            sent.wait_for_publish(PATIENCE)
+            self.assertTrue(sent.is_published())
+        client.disconnect()
+        client.loop_stop()
+
+    def wait(self, broker, wanted):
+        """What the hub says of the pipeline, once that is so."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            with urllib.request.urlopen(f"http://127.0.0.1:{broker.admin_port}/api/v1/hub", timeout=PATIENCE) as answer:
+                status = json.load(answer)["hot"]
+            if wanted(status):
+                return status
+            self.assertLess(time.monotonic(), deadline, status)
+
+    def test_rows_have_the_fields_of_the_statement(self):
+        self.postgres.start()
+        broker = self.broker()
+        self.publish(broker, [{"temp": 31.5}, {"temp": 30, "note": {"a": 1}}, {"other": 1}])
+        status = self.wait(broker, lambda it: it["in"] == 3 and it["waiting"] == 0)
+        self.assertEqual((status["out"], status["filtered"], status["failed"]), (2, 1, 0))
+        rows = self.postgres.ask("SELECT temp, note, topic, clientid FROM readings ORDER BY temp DESC")
+        self.assertEqual(rows, [["31.5", "", "plant/a/temp", "pump-7"], ["30", '{"a": 1}', "plant/a/temp", "pump-7"]])
+        ids = self.postgres.ask("SELECT message_id FROM readings")
+        self.assertTrue(all(len(row[0]) > 16 for row in ids), ids)
+
+    def test_a_value_that_does_not_fit_is_a_dead_letter(self):
+        self.postgres.start()
+        broker = self.broker()
+        self.publish(broker, [{"temp": 1}])
+        self.wait(broker, lambda it: it["out"] == 1)
+        self.publish(broker, [{"temp": 2}, {"temp": "hot"}, {"temp": 3}])
+        self.wait(broker, lambda it: it["out"] == 3 and it["failed"] == 1 and it["waiting"] == 0)
+        self.assertEqual(self.postgres.ask("SELECT temp FROM readings ORDER BY temp"), [["1"], ["2"], ["3"]])
+        letter = json.loads(self.dead.read_text(encoding="utf-8"))
+        self.assertEqual(letter["temp"], "hot")
+        self.assertIn("invalid input syntax", letter["dead_letter_reason"])
+
+    def test_a_table_of_ones_own_is_used_as_it_is(self):
+        self.postgres.start()
+        self.postgres.ask("CREATE TABLE readings (message_id text PRIMARY KEY, temp integer, topic varchar, added timestamptz DEFAULT now())")
+        broker = self.broker()
+        self.publish(broker, [{"temp": 7}])
+        self.wait(broker, lambda it: it["out"] == 1)
+        self.assertEqual(self.postgres.ask("SELECT temp, clientid, added IS NOT NULL FROM readings"), [["7", "pump-7", "t"]])
+
+    def test_each_message_is_there_once_after_an_outage_and_kill_9(self):
+        broker = self.broker()
+        self.publish(broker, [{"temp": number} for number in range(200)])
+        status = self.wait(broker, lambda it: it["state"] == "retrying" and it["waiting"] == 200)
+        self.assertIn("db: ", status["error"])
+        broker.kill()
+        self.postgres.start()
+        broker = self.broker()
+        self.publish(broker, [{"temp": number} for number in range(200, 400)])
+        self.wait(broker, lambda it: it["out"] >= 100)
+        self.postgres.stop()
+        self.publish(broker, [{"temp": number} for number in range(400, 600)])
+        broker.kill()
+        self.postgres.start()
+        broker = self.broker()
+        self.wait(broker, lambda it: it["state"] == "running" and it["waiting"] == 0)
+        counted = self.postgres.ask("SELECT count(*), count(DISTINCT temp), min(temp), max(temp) FROM readings")
+        self.assertEqual(counted, [["600", "600", "0", "599"]])
+
+
+if __name__ == "__main__":
+    unittest.main()
