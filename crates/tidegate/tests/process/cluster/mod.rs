@@ -10,6 +10,7 @@ mod members;
 mod messages;
 mod moves;
 mod outage;
+mod tenants;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
