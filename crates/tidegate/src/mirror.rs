@@ -18,7 +18,7 @@ use crate::config::sections::StoreDurability;
 use crate::config::value::Problem;
 use crate::reload::{Prepared, Reloadable};
 use crate::status::BrokerStatus;
-use crate::tenant_numbers;
+use crate::tenant_numbers::{self, Agree};
 
 /// How long a stop waits for the bus, beyond the time that clients have.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -182,8 +182,8 @@ impl Mirrored {
 ///
 /// # Errors
 /// In words for people.
-pub(crate) fn settle(config: &Config, mirrored: Option<&Mirrored>) -> Result<Config, String> {
-    let settled = tenant_numbers::settle(config)?;
+pub(crate) fn settle(config: &Config, mirrored: Option<&Mirrored>, agree: Option<&Agree>) -> Result<Config, String> {
+    let settled = tenant_numbers::settle(config, agree)?;
     match mirrored {
         Some(mirrored) => mirrored.carry(&settled, tenant_numbers::NAME).map(|()| settled),
         None => Ok(settled),

@@ -19,17 +19,22 @@ const ASIDE: &str = "tenants.new";
 /// Numbers that there are, beside that of the default tenant.
 const MAX_NUMBERS: usize = u16::MAX as usize;
 
+/// Agrees with the other nodes of a cluster on numbers: takes the names that this node has, in their order, and returns
+/// the names that the cluster has.
+pub(crate) type Agree = dyn Fn(&[String]) -> Result<Vec<String>, String> + Send + Sync;
+
 /// The configuration with its tenants in the order of their numbers. Where a tenant is gone, one that nobody belongs to
 /// keeps its place. Called once the store is open, so that no other broker writes the file.
 ///
 /// # Errors
-/// In words for people: when the file cannot be read, is not what this function writes, or cannot be written.
-pub(crate) fn settle(config: &Config) -> Result<Config, String> {
-    let mut settled = config.clone();
-    let Some(directory) = &config.store.directory else { return Ok(settled) };
-    if config.durability() == Durability::Memory {
-        return Ok(settled);
-    }
+/// In words for people: when the file cannot be read, is not what this function writes, or cannot be written; when the
+/// cluster has other numbers.
+pub(crate) fn settle(config: &Config, agree: Option<&Agree>) -> Result<Config, String> {
+    let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
+    let Some(directory) = directory else {
+        let names = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
+        return Ok(with_names(config, agreed(&[], names, agree)?));
+    };
     let directory = Path::new(directory);
     let path = directory.join(NAME);
     let failed = |what: &str, error: &dyn std::fmt::Display| {
@@ -40,11 +45,29 @@ pub(crate) fn settle(config: &Config) -> Result<Config, String> {
     if names.len() > MAX_NUMBERS {
         return Err(failed("add to", &format_args!("all {MAX_NUMBERS} are given away")));
     }
+    let names = agreed(&known, names, agree)?;
     if names != known {
         write(directory, &names).map_err(|error| failed("write", &error))?;
     }
-    settled.tenants = names.into_iter().map(|name| of_name(config, name)).collect();
-    Ok(settled)
+    Ok(with_names(config, names))
+}
+
+/// The names as the cluster has them, if there is one. Its order has to begin with the numbers that are in use here.
+fn agreed(known: &[String], names: Vec<String>, agree: Option<&Agree>) -> Result<Vec<String>, String> {
+    let Some(agree) = agree.filter(|_| !names.is_empty()) else { return Ok(names) };
+    let agreed = agree(&names)?;
+    if agreed.len() > MAX_NUMBERS {
+        return Err(format!("all {MAX_NUMBERS} numbers of tenants are given away in the cluster"));
+    }
+    if agreed.starts_with(known) {
+        Ok(agreed)
+    } else {
+        Err(format!(
+            "tenants have other numbers in the data directory ({}) than in the cluster ({}); start the node with an empty directory",
+            known.join(", "),
+            agreed.join(", ")
+        ))
+    }
 }
 
 /// The same for a configuration that a running broker takes: the tenants that it knows keep their numbers, in memory or
@@ -52,20 +75,26 @@ pub(crate) fn settle(config: &Config) -> Result<Config, String> {
 ///
 /// # Errors
 /// In words for people: when the file cannot be written, or no number is left.
-pub(crate) fn settle_again(config: &Config, known: &[String]) -> Result<Config, String> {
+pub(crate) fn settle_again(config: &Config, known: &[String], agree: Option<&Agree>) -> Result<Config, String> {
     let names = with_new(known.to_vec(), config.tenants.iter().map(|tenant| tenant.name.as_str()));
+    let has_new = names.len() > known.len();
     if names.len() > MAX_NUMBERS {
         return Err(format!("all {MAX_NUMBERS} numbers of tenants are given away"));
     }
-    if let Some(directory) = config.store.directory.as_ref().filter(|_| names.len() > known.len())
+    let names = agreed(known, names, agree.filter(|_| has_new))?;
+    if let Some(directory) = config.store.directory.as_ref().filter(|_| has_new)
         && config.durability() != Durability::Memory
     {
         write(Path::new(directory), &names)
             .map_err(|error| format!("cannot write the numbers of tenants into {directory}: {error}"))?;
     }
-    let mut settled = config.clone();
-    settled.tenants = names.into_iter().map(|name| of_name(config, name)).collect();
-    Ok(settled)
+    Ok(with_names(config, names))
+}
+
+/// The configuration with the tenants of these names.
+fn with_names(config: &Config, names: Vec<String>) -> Config {
+    let tenants = names.into_iter().map(|name| of_name(config, name)).collect();
+    Config { tenants, ..config.clone() }
 }
 
 /// The tenant of this name, or one of it that nobody belongs to.
@@ -131,11 +160,16 @@ mod tests {
 
         /// The names of the tenants by their numbers, for a configuration with these.
         fn settle(&self, tenants: &[&str]) -> Result<Vec<String>, String> {
+            self.settle_in(tenants, None)
+        }
+
+        /// The same in a cluster.
+        fn settle_in(&self, tenants: &[&str], agree: Option<&Agree>) -> Result<Vec<String>, String> {
             let mut config = Config::default();
             config.store.directory = self.0.to_str().map(str::to_owned);
             let tenant = |name: &&str| Tenant { name: (*name).to_owned(), max_sessions: 7, ..Tenant::default() };
             config.tenants = tenants.iter().map(tenant).collect();
-            let settled = settle(&config)?.tenants;
+            let settled = settle(&config, agree)?.tenants;
             for tenant in &settled {
                 assert_eq!(tenant.max_sessions == 7, tenants.contains(&tenant.name.as_str()), "{}", tenant.name);
             }
@@ -177,6 +211,34 @@ mod tests {
     fn what_lives_in_memory_needs_no_numbers() {
         let mut config = Config::default();
         config.tenants.push(Tenant { name: "a".to_owned(), ..Tenant::default() });
-        assert_eq!(settle(&config).unwrap().tenants.len(), 1);
+        assert_eq!(settle(&config, None).unwrap().tenants.len(), 1);
+    }
+
+    /// A cluster that has these names, in their order, and adds those that it is told.
+    fn cluster(names: &[&str]) -> Box<Agree> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        Box::new(move |told| Ok(with_new(names.clone(), told.iter().map(String::as_str))))
+    }
+
+    #[test]
+    fn a_node_takes_the_numbers_of_its_cluster() {
+        let folder = Folder::new("cluster");
+        assert_eq!(folder.settle_in(&["b", "c"], Some(&cluster(&["a", "b"]))).unwrap(), ["a", "b", "c"]);
+        assert_eq!(fs::read_to_string(folder.0.join(NAME)).unwrap(), "a\nb\nc\n");
+        let mut config = Config::default();
+        config.tenants.push(Tenant { name: "b".to_owned(), ..Tenant::default() });
+        let names = |config: Config| config.tenants.into_iter().map(|tenant| tenant.name).collect::<Vec<_>>();
+        assert_eq!(names(settle(&config, Some(&cluster(&["a"]))).unwrap()), ["a", "b"], "in memory as well");
+        let known = ["a".to_owned()];
+        assert_eq!(names(settle_again(&config, &known, Some(&cluster(&["a", "x"]))).unwrap()), ["a", "x", "b"]);
+    }
+
+    #[test]
+    fn a_node_with_other_numbers_than_its_cluster_is_refused() {
+        let folder = Folder::new("other");
+        folder.settle(&["b", "a"]).unwrap();
+        let error = folder.settle_in(&["a", "b"], Some(&cluster(&["a"]))).unwrap_err();
+        assert!(error.contains("(b, a)") && error.contains("(a, b)"), "{error}");
+        assert_eq!(fs::read_to_string(folder.0.join(NAME)).unwrap(), "b\na\n", "it is left alone");
     }
 }

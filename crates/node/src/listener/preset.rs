@@ -1,17 +1,19 @@
-//! Facts about a client before its CONNECT, from its TLS session.
+//! Facts about a client before its CONNECT, from its TLS session or from the node that relays it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use tidegate_engine::{ConnectionKey, ListenerId, Preset};
 
+use crate::proxy_protocol::RelayedTenant;
 use crate::shard::Shard;
 use crate::tls::ConnectionFacts;
 
 type Find = dyn Fn(ListenerId, &ConnectionFacts) -> Preset + Send + Sync;
 
-/// Determines facts about a client by its TLS session: its tenant, its client id. Called on the threads of shards, once
-/// per TLS connection and shard that serves it, so it must be quick; never for connections without TLS.
+/// Determines facts about a client by its listener, its TLS session and the node that relays it: its tenant, its client
+/// id. Called on the threads of shards, once per connection that has a TLS session, that another node relays, or that
+/// leaves for another node, and per shard that serves it. So it must be quick.
 #[derive(Clone)]
 pub struct Presets(Arc<Find>);
 
@@ -33,9 +35,18 @@ impl Shard {
     pub(crate) fn preset(&mut self, key: ConnectionKey) {
         let Some(presets) = self.shared.presets.clone() else { return };
         let facts = self.facts(key);
-        if facts.tls.is_some() {
+        if facts.tls.is_some() || facts.relayed_tenant.is_some() {
             let preset = (presets.0)(self.table.listener(key), &facts);
             self.engine.preset_connection(key, preset);
         }
+    }
+
+    /// The tenant of a connection, as far as its listener and its TLS session determine it, for the client's home.
+    pub(crate) fn tenant_to_relay(&mut self, key: ConnectionKey) -> Option<RelayedTenant> {
+        let presets = self.shared.presets.clone()?;
+        let facts = self.facts(key);
+        let preset = (presets.0)(self.table.listener(key), &facts);
+        let tenant = preset.settled.or(preset.instead_of_listener)?;
+        Some(RelayedTenant { tenant, settled: preset.settled.is_some() })
     }
 }

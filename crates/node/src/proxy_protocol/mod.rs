@@ -12,6 +12,8 @@ mod v2;
 
 use std::net::SocketAddr;
 
+use tidegate_engine::TenantId;
+
 pub use network::{Network, NetworkError};
 
 /// Longest accepted header, bytes. Version 1 ends at 107. Version 2 has 52 bytes and the proxy's own fields; the
@@ -34,6 +36,17 @@ pub struct Header {
     pub length: usize,
     /// The client's address. `None` when the proxy speaks for itself, as in a health check, or does not know it.
     pub source: Option<SocketAddr>,
+    /// The tenant that another node has found for the client.
+    pub tenant: Option<RelayedTenant>,
+}
+
+/// The tenant of a client that another node relays, as far as its listener and its TLS session determine it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayedTenant {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Whether the user name cannot change it, as after a certificate that leads to a tenant.
+    pub settled: bool,
 }
 
 /// Why bytes are no header.
@@ -67,9 +80,9 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
 }
 
 /// A header of version 2 for a client at the first address that has connected to the second, both of one family;
-/// `None`, or two families, means that the proxy speaks for itself.
-pub fn write_v2(addresses: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
-    v2::write(addresses)
+/// `None`, or two families, means that the proxy speaks for itself. The tenant goes in a field of its own.
+pub fn write_v2(addresses: Option<(SocketAddr, SocketAddr)>, tenant: Option<RelayedTenant>) -> Vec<u8> {
+    v2::write(addresses, tenant)
 }
 
 /// Whether these bytes begin a header; `None` as long as they are too few.

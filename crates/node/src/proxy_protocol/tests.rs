@@ -132,6 +132,34 @@ fn any_header() -> impl Strategy<Value = (Vec<u8>, Option<SocketAddr>)> {
     prop_oneof![v1, second, v6]
 }
 
+#[test]
+fn the_tenant_of_a_relayed_client_is_read_as_written() {
+    let v4 = ("192.0.2.1:5000".parse().unwrap(), "0.0.0.0:0".parse().unwrap());
+    let v6 = ("[2001:db8::1]:5000".parse().unwrap(), "[::]:0".parse().unwrap());
+    let tenants = [(0, false), (1, true), (65_535, false)];
+    let tenants = tenants.map(|(number, settled)| RelayedTenant { tenant: TenantId(number), settled });
+    for addresses in [None, Some(v4), Some(v6)] {
+        for tenant in tenants.map(Some).into_iter().chain([None]) {
+            let bytes = write_v2(addresses, tenant);
+            let source = addresses.map(|(source, _)| source);
+            assert_eq!(parse(&bytes), Ok(Progress::Complete(Header { length: bytes.len(), source, tenant })));
+        }
+    }
+}
+
+#[test]
+fn other_fields_and_broken_ones_say_no_tenant() {
+    let address = [192, 0, 2, 1, 0, 0, 0, 0, 19, 136, 0, 0];
+    let tenant = |fields: &[u8]| match parse(&v2(0x21, 0x11, &[&address[..], fields].concat())) {
+        Ok(Progress::Complete(header)) => header.tenant.map(|relayed| relayed.tenant.0),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(tenant(&[0x02, 0, 1, b'a', 0xE7, 0, 3, 0, 1, 2]), Some(258));
+    for fields in [&[0xE7, 0, 2, 0, 1][..], &[0xE7, 0, 3, 0, 1], &[0xE7, 0], &[0x02, 0, 9, 0xE7, 0, 3, 0, 1, 2]] {
+        assert_eq!(tenant(fields), None, "{fields:?}");
+    }
+}
+
 proptest! {
     /// However a header is split, it is partial until it is all there, and then it says the same.
     #[test]
@@ -139,8 +167,9 @@ proptest! {
         for length in 0..bytes.len() {
             prop_assert_eq!(parse(&bytes[..length]), Ok(Progress::Partial), "{} of {}", length, bytes.len());
         }
-        let expected = Ok(Progress::Complete(Header { length: bytes.len(), source }));
-        prop_assert_eq!(parse(&[bytes, tail].concat()), expected);
+        let length = bytes.len();
+        let Ok(Progress::Complete(header)) = parse(&[bytes, tail].concat()) else { panic!("it is not complete") };
+        prop_assert_eq!((header.length, header.source), (length, source));
     }
 
     /// A refused or complete header stays so, whatever bytes are added.

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{HEADER_MAX, Header, Progress, ProxyError};
+use tidegate_engine::TenantId;
+
+use super::{HEADER_MAX, Header, Progress, ProxyError, RelayedTenant};
 
 pub(super) const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -17,6 +19,12 @@ const UNSPECIFIED: u8 = 0x00;
 const TCP_OVER_IPV4: u8 = 0x11;
 const TCP_OVER_IPV6: u8 = 0x21;
 const UNIX_STREAM: u8 = 0x31;
+
+/// The field with the tenant of a relayed client: whether it is settled, and its number. Types from 0xE0 to 0xEF are free
+/// for applications.
+const TENANT: u8 = 0xE7;
+/// Type and length of a field.
+const FIELD_HEADER: usize = 3;
 
 /// Bytes of a pair of Unix addresses.
 const UNIX_LEN: usize = 216;
@@ -47,7 +55,22 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
     }
     let Some(body) = bytes.get(FIXED..length) else { return Ok(Progress::Partial) };
     let source = if *command == LOCAL { None } else { source(*family, body) };
-    Ok(Progress::Complete(Header { length, source }))
+    let tenant = tenant(body.get(needed..).unwrap_or_default());
+    Ok(Progress::Complete(Header { length, source, tenant }))
+}
+
+/// Finds the tenant among the fields behind the addresses. A field that ends beyond the header ends the search.
+fn tenant(mut fields: &[u8]) -> Option<RelayedTenant> {
+    while let Some([kind, high, low]) = fields.first_chunk::<FIELD_HEADER>() {
+        let end = FIELD_HEADER + usize::from(u16::from_be_bytes([*high, *low]));
+        let value = fields.get(FIELD_HEADER..end)?;
+        if let (TENANT, [settled, high, low]) = (*kind, value) {
+            let tenant = TenantId(u16::from_be_bytes([*high, *low]));
+            return Some(RelayedTenant { tenant, settled: *settled != 0 });
+        }
+        fields = fields.get(end..)?;
+    }
+    None
 }
 
 /// Addresses are source, destination, source port, destination port.
@@ -61,9 +84,9 @@ fn source(family: u8, body: &[u8]) -> Option<SocketAddr> {
 }
 
 /// A header: the addresses of the client and of its target, both of one family, or none if the proxy speaks for itself.
-pub(super) fn write(addresses: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
+pub(super) fn write(addresses: Option<(SocketAddr, SocketAddr)>, tenant: Option<RelayedTenant>) -> Vec<u8> {
     let mut header = SIGNATURE.to_vec();
-    let (command, family, body) = match addresses {
+    let (command, family, mut body) = match addresses {
         Some((SocketAddr::V4(source), SocketAddr::V4(destination))) => {
             let mut body = [source.ip().octets(), destination.ip().octets()].concat();
             body.extend([source.port(), destination.port()].map(u16::to_be_bytes).concat());
@@ -76,6 +99,10 @@ pub(super) fn write(addresses: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
         }
         _ => (LOCAL, UNSPECIFIED, Vec::new()),
     };
+    if let Some(RelayedTenant { tenant, settled }) = tenant {
+        let [high, low] = tenant.0.to_be_bytes();
+        body.extend([TENANT, 0, 3, u8::from(settled), high, low]);
+    }
     header.extend([command, family]);
     header.extend((body.len() as u16).to_be_bytes());
     header.extend(body);

@@ -1,15 +1,15 @@
-//! The header that informs a home of its client's address: version 2 of the PROXY protocol.
+//! The header that informs a home of its client's address and tenant: version 2 of the PROXY protocol.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::observer::Peer;
-use crate::proxy_protocol::write_v2;
+use crate::proxy_protocol::{RelayedTenant, write_v2};
 
 /// The header for a client. Without an address (a local or vanished client) the relay speaks for itself.
-pub(super) fn of(peer: Peer) -> Vec<u8> {
+pub(super) fn of(peer: Peer, tenant: Option<RelayedTenant>) -> Vec<u8> {
     match peer {
-        Peer::Address(source) => write_v2(Some((source, unspecified(source)))),
-        Peer::Unix | Peer::Gone => write_v2(None),
+        Peer::Address(source) => write_v2(Some((source, unspecified(source))), tenant),
+        Peer::Unix | Peer::Gone => write_v2(None, tenant),
     }
 }
 

@@ -171,6 +171,7 @@ impl Shard {
     /// The home is there: the client's connection leaves the engine.
     fn open_relay(&mut self, key: RelayKey, client: ConnectionKey) {
         let Some(Relay::Connecting { home, .. }) = self.relays.remove_for_now(key) else { return };
+        let tenant = self.tenant_to_relay(client);
         let Some(bytes) = self.engine.leave_for_home(client) else {
             // The client has disconnected meanwhile.
             self.relays.free(key);
@@ -182,7 +183,7 @@ impl Shard {
         };
         let goodbye = Goodbye::of(&bytes);
         let mut output = Output::default();
-        output.append(&header::of(transport.peer()));
+        output.append(&header::of(transport.peer(), tenant));
         output.append(&bytes);
         let registered = flags.has(Flags::REGISTERED);
         let moved = if registered { transport.deregister(self.poll.registry()) } else { Ok(()) };

@@ -79,9 +79,9 @@ impl Shard {
     pub(crate) fn adopt(&mut self, adoption: Adoption) {
         self.counters.adopted += 1;
         let (waiting, ended) = (adoption.transport.is_waiting(), adoption.transport.has_ended());
-        let secure = adoption.transport.is_secure();
+        let has_facts = adoption.transport.is_secure() || adoption.transport.relayed_tenant().is_some();
         let Some(key) = self.open(adoption.transport, adoption.listener, adoption.seat, adoption.peer) else { return };
-        if secure {
+        if has_facts {
             self.preset(key);
         }
         let (accepted, pass) = adoption.admitted.map(|admitted| (admitted.accepted, admitted.pass)).unzip();
@@ -181,6 +181,7 @@ impl Shard {
             if !self.admit_introduced(key) {
                 return;
             }
+            self.preset(key);
             let Some(same) = self.table.get(key) else { return };
             (flags, transport) = same;
             input = transport.read(&mut self.buffer);

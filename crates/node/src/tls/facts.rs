@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::settings::IdentityRole;
+use crate::proxy_protocol::RelayedTenant;
 
 /// Facts about a connection when its client asks for admission.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct ConnectionFacts {
     pub peer: Option<SocketAddr>,
     /// The result of the TLS handshake, if TLS is used.
     pub tls: Option<Arc<TlsFacts>>,
+    /// The tenant that a PROXY protocol header names. Only the listener for relayed clients may believe it.
+    pub relayed_tenant: Option<RelayedTenant>,
 }
 
 /// The result of a TLS handshake.

@@ -28,7 +28,7 @@ use self::tls::Tls;
 pub(crate) use self::tls::TlsFailure;
 use self::websocket::WebSocket;
 use crate::observer::Peer;
-use crate::proxy_protocol::{Network, ProxyError};
+use crate::proxy_protocol::{Network, ProxyError, RelayedTenant};
 use crate::quic::{Quic, QuicFailure};
 use crate::tls::{ConnectionFacts, HandshakeSlot, TlsSettings};
 
@@ -235,7 +235,15 @@ impl Transport {
             Self::Quic(quic) => quic.facts(settings),
             _ => self.session().and_then(|tls| tls.facts(settings)),
         });
-        ConnectionFacts { peer, tls: tls.map(Arc::new) }
+        ConnectionFacts { peer, tls: tls.map(Arc::new), relayed_tenant: self.relayed_tenant() }
+    }
+
+    /// The tenant that another node has found for the client, if it relays the client.
+    pub(crate) fn relayed_tenant(&self) -> Option<RelayedTenant> {
+        match self {
+            Self::Proxied(proxied) => proxied.tenant(),
+            _ => None,
+        }
     }
 
     /// Whether bytes of the transport itself wait to be written.

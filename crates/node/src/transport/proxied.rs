@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::{Ended, Input, Transport};
-use crate::proxy_protocol::{HEADER_MAX, Header, Network, Progress, ProxyError, begins_header, parse};
+use crate::proxy_protocol::{HEADER_MAX, Header, Network, Progress, ProxyError, RelayedTenant, begins_header, parse};
 
 /// The transport below a header of the PROXY protocol, and the content of the header.
 pub(crate) struct Proxied {
@@ -16,10 +16,18 @@ pub(crate) struct Proxied {
 enum State {
     /// The first bytes are incomplete. A header is required, or forbidden.
     Waiting { expected: bool },
-    /// They are complete; the client's address, unless it is the peer's.
-    Known(Option<SocketAddr>),
+    /// They are complete.
+    Known(Known),
     /// They were invalid; further input is dropped.
     Refused,
+}
+
+/// The content of a header.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// The client's address, unless it is the peer's.
+    source: Option<SocketAddr>,
+    tenant: Option<RelayedTenant>,
 }
 
 impl Proxied {
@@ -34,9 +42,18 @@ impl Proxied {
     }
 
     pub(super) fn source(&self) -> Option<SocketAddr> {
+        self.known().source
+    }
+
+    /// The tenant that another node has found for the client.
+    pub(super) fn tenant(&self) -> Option<RelayedTenant> {
+        self.known().tenant
+    }
+
+    fn known(&self) -> Known {
         match self.state {
-            State::Known(source) => source,
-            State::Waiting { .. } | State::Refused => None,
+            State::Known(known) => known,
+            State::Waiting { .. } | State::Refused => Known::default(),
         }
     }
 
@@ -61,7 +78,7 @@ impl Proxied {
             Ok(Progress::Partial) => Ok(Input::Blocked),
             Ok(Progress::Complete(header)) => {
                 self.inner.take(room.get_mut(..header.length).unwrap_or_default())?;
-                self.state = State::Known(header.source);
+                self.state = State::Known(Known { source: header.source, tenant: header.tenant });
                 Ok(Input::Introduced)
             }
             Err(error) => {
@@ -80,6 +97,6 @@ fn judge(arrived: &[u8], expected: bool) -> Result<Progress, ProxyError> {
     match begins_header(arrived) {
         None => Ok(Progress::Partial),
         Some(true) => Err(ProxyError::Untrusted),
-        Some(false) => Ok(Progress::Complete(Header { length: 0, source: None })),
+        Some(false) => Ok(Progress::Complete(Header { length: 0, source: None, tenant: None })),
     }
 }

@@ -7,7 +7,7 @@ mod tenancy;
 pub(crate) mod tenants;
 
 pub(crate) use load::{check, load};
-pub(crate) use presets::presets;
+pub(crate) use presets::{presets, relayed_tenant};
 pub(crate) use tenancy::Tenancy;
 
 use std::sync::Arc;

@@ -1,10 +1,13 @@
-//! What a TLS session says of a client before its CONNECT: its tenant and its client id.
+//! What is known of a client before its CONNECT, from its TLS session or from the node that relays it: its tenant and its
+//! client id.
 
 use tidegate_engine::{ListenerId, Preset};
+use tidegate_node::proxy_protocol::RelayedTenant;
 use tidegate_node::{ConnectionFacts, IdentityRole, Presets, TlsFacts};
 
 use crate::access::Tenancy;
 use crate::access::tenants::{TenantMap, Traits};
+use crate::orchestrator::RELAY_LISTENER;
 
 /// Longest client id that a packet can carry, bytes ([MQTT-1.5.4]).
 const CLIENT_ID_MAX: usize = u16::MAX as usize;
@@ -12,9 +15,29 @@ const CLIENT_ID_MAX: usize = u16::MAX as usize;
 /// Says what is known of a client.
 pub(crate) fn presets(tenancy: Tenancy) -> Presets {
     Presets::new(move |listener: ListenerId, facts: &ConnectionFacts| {
-        let of = |tls| tenancy.ask(|tenants| preset(tenants, tenancy.listener(listener), tls));
-        facts.tls.as_deref().map_or_else(Preset::default, of)
+        let name = tenancy.listener(listener);
+        match (relayed_tenant(name, facts), facts.tls.as_deref()) {
+            (Some(relayed), _) => of_relayed(relayed),
+            (None, Some(tls)) => tenancy.ask(|tenants| preset(tenants, name, tls)),
+            (None, None) => Preset {
+                instead_of_listener: tidegate_engine::Tenants::of_listener(&tenancy, listener),
+                ..Preset::default()
+            },
+        }
     })
+}
+
+/// The tenant that another node has found for a client that it relays. Other listeners believe no tenant in a header.
+pub(crate) fn relayed_tenant(listener: &str, facts: &ConnectionFacts) -> Option<RelayedTenant> {
+    facts.relayed_tenant.filter(|_| listener == RELAY_LISTENER)
+}
+
+fn of_relayed(RelayedTenant { tenant, settled }: RelayedTenant) -> Preset {
+    if settled {
+        Preset { settled: Some(tenant), ..Preset::default() }
+    } else {
+        Preset { instead_of_listener: Some(tenant), ..Preset::default() }
+    }
 }
 
 /// What the handshake of a client of this listener has shown.
@@ -23,7 +46,7 @@ fn preset(tenants: &TenantMap, listener: &str, tls: &TlsFacts) -> Preset {
     let named = |role| identity.filter(|identity| identity.role == role).map(|identity| &*identity.value);
     let user_name = named(IdentityRole::Username);
     let certificate_cn = tls.client.as_ref().and_then(|client| client.common_name.as_deref());
-    let shown = Traits { listener, sni: tls.server_name.as_deref(), user_name, certificate_cn, dictated: None };
+    let shown = Traits { listener, sni: tls.server_name.as_deref(), user_name, certificate_cn, ..Traits::default() };
     // Nothing is dictated yet, so that no tenant is unknown.
     let tenant = tenants.resolve(&shown).ok();
     // Which user it is remains to be seen, unless the certificate says that as well, or leads to a tenant by itself.

@@ -7,7 +7,7 @@ use tidegate_engine::{ListenerId, TenantId, Tenants};
 use tidegate_node::{TenantCounts, TenantHoldings};
 
 use crate::config::Config;
-use crate::tenant_numbers;
+use crate::tenant_numbers::{self, Agree};
 
 use super::tenants::{TenantMap, Traits};
 
@@ -18,6 +18,17 @@ pub(crate) struct Tenancy {
     listeners: Arc<[String]>,
     in_force: Arc<RwLock<Arc<InForce>>>,
     counts: Arc<TenantCounts>,
+    agree: Option<Agreement>,
+}
+
+/// How numbers of new tenants are agreed on in a cluster.
+#[derive(Clone)]
+struct Agreement(Arc<Agree>);
+
+impl std::fmt::Debug for Agreement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Agreement")
+    }
 }
 
 /// What a configuration says of tenants.
@@ -52,7 +63,12 @@ impl Tenancy {
         let in_force = InForce::of(config, &listeners);
         let counts = Arc::new(TenantCounts::default());
         counts.set_quotas(&config.tenant_quotas());
-        Self { listeners, in_force: Arc::new(RwLock::new(Arc::new(in_force))), counts }
+        Self { listeners, in_force: Arc::new(RwLock::new(Arc::new(in_force))), counts, agree: None }
+    }
+
+    /// The same on a node of a cluster, which gives new tenants numbers only together with the other nodes.
+    pub(crate) fn agreeing(self, agree: Option<Arc<Agree>>) -> Self {
+        Self { agree: agree.map(Agreement), ..self }
     }
 
     /// Puts those of another configuration in force, for clients that come from now on.
@@ -67,7 +83,7 @@ impl Tenancy {
     /// # Errors
     /// In words for people: when the numbers of new ones cannot be kept.
     pub(crate) fn numbered(&self, config: &Config) -> Result<Config, String> {
-        tenant_numbers::settle_again(config, &self.in_force().names)
+        tenant_numbers::settle_again(config, &self.in_force().names, self.agree.as_ref().map(|agreement| &*agreement.0))
     }
 
     /// Asks who belongs to which tenant.

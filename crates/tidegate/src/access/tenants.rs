@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{TenantId, Tenants};
 use tidegate_node::IdentityRole;
+use tidegate_node::proxy_protocol::RelayedTenant;
 
 use crate::config::Config;
 use crate::config::finding::Findings;
@@ -28,6 +29,8 @@ pub(crate) struct Traits<'a> {
     pub(crate) certificate_cn: Option<&'a str>,
     /// The tenant that authentication dictates, such as a claim of a token.
     pub(crate) dictated: Option<&'a str>,
+    /// The tenant that another node has found for a client that it relays.
+    pub(crate) relayed: Option<RelayedTenant>,
 }
 
 /// The names of all tenants, by their numbers.
@@ -90,7 +93,8 @@ impl TenantMap {
     }
 
     /// The tenant of a client: what authentication dictates, else what its certificate, its user name, the server name
-    /// it asked for and its listener say, in this order; else the default one.
+    /// it asked for and its listener say, in this order; else the default one. For a relayed client the other node's answer
+    /// takes the place of those that only that node knows.
     ///
     /// # Errors
     /// When authentication dictates a tenant that does not exist: then the client belongs nowhere.
@@ -101,8 +105,12 @@ impl TenantMap {
         let by_prefix = |patterns: &Patterns, value: Option<&str>| patterns.by_prefix(value?);
         let host = client.sni.map(str::to_ascii_lowercase);
         let by_host = || self.hosts.find(host.as_deref()?, |host, part| host.ends_with(part));
+        let relayed =
+            |settled| client.relayed.filter(|relayed| relayed.settled == settled).map(|relayed| relayed.tenant);
         let found = by_prefix(&self.certificates, client.certificate_cn)
+            .or_else(|| relayed(true))
             .or_else(|| by_prefix(&self.users, client.user_name))
+            .or_else(|| relayed(false))
             .or_else(by_host)
             .or_else(|| by_prefix(&self.listeners, Some(client.listener)));
         Ok(found.unwrap_or(TenantId::DEFAULT))
@@ -248,7 +256,7 @@ default = 'allow'
     }
 
     const NOBODY: Traits<'_> =
-        Traits { listener: "other", sni: None, user_name: None, certificate_cn: None, dictated: None };
+        Traits { listener: "other", sni: None, user_name: None, certificate_cn: None, dictated: None, relayed: None };
     const ACME: TenantId = TenantId(1);
     const BOLT: TenantId = TenantId(2);
 
@@ -261,6 +269,10 @@ default = 'allow'
         assert_eq!(resolve(&Traits { user_name: Some("acme-7"), ..NOBODY }), ACME);
         assert_eq!(resolve(&Traits { certificate_cn: Some("acme gateway"), ..NOBODY }), ACME);
         assert_eq!(resolve(&Traits { dictated: Some("bolt"), ..NOBODY }), BOLT);
+        let relayed = |settled| Some(RelayedTenant { tenant: BOLT, settled });
+        assert_eq!(resolve(&Traits { relayed: relayed(false), ..NOBODY }), BOLT);
+        assert_eq!(resolve(&Traits { relayed: relayed(false), user_name: Some("acme-7"), ..NOBODY }), ACME);
+        assert_eq!(resolve(&Traits { relayed: relayed(true), user_name: Some("acme-7"), ..NOBODY }), BOLT);
     }
 
     #[test]
@@ -280,6 +292,7 @@ default = 'allow'
             user_name: Some("bolt"),
             certificate_cn: Some("acme gateway"),
             dictated: None,
+            relayed: None,
         };
         assert_eq!(resolve(&all), ACME);
         assert_eq!(resolve(&Traits { certificate_cn: None, ..all }), BOLT);

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use tidegate_auth::{AclAction, AclRule, ClientCertificate, Enhanced, Identity, Refusal, RefusalKind, Request, Secret};
 use tidegate_engine::{self as engine, AuthRequest, Reason, TenantId, Verdict};
+use tidegate_node::proxy_protocol::RelayedTenant;
 use tidegate_node::{ConnectionFacts, TlsFacts};
 
 use super::Gate;
+use crate::access::relayed_tenant;
 use crate::access::tenants::{TenantMap, Traits};
 
 /// A client that wants to come in.
@@ -20,6 +22,8 @@ pub(super) struct Arrival {
     pub(super) certificate_name: Option<String>,
     /// The tenant that the engine has found for it.
     tenant: TenantId,
+    /// The tenant that another node has found, if it relays the client.
+    relayed: Option<RelayedTenant>,
 }
 
 impl Arrival {
@@ -30,6 +34,7 @@ impl Arrival {
         Self {
             certificate_name: named.map(|identity| identity.value.to_string()),
             tenant: request.tenant,
+            relayed: relayed_tenant(&gate.name, facts),
             request: Arc::new(Request {
                 listener: gate.name.clone(),
                 tenant: u32::from(request.tenant.0),
@@ -64,6 +69,7 @@ impl Arrival {
             user_name: identity.user_name.as_deref(),
             certificate_cn: certificate.as_deref(),
             dictated: identity.tenant.as_deref(),
+            relayed: self.relayed,
         });
         match tenant {
             Err(unknown) => return refuse(unknown.to_string()),

@@ -129,7 +129,7 @@ fn certificate(value: &str, role: IdentityRole) -> ConnectionFacts {
         client: Some(client),
         identity: Some(CertificateIdentity { value: value.into(), role }),
     };
-    ConnectionFacts { peer: None, tls: Some(Arc::new(tls)) }
+    ConnectionFacts { tls: Some(Arc::new(tls)), ..ConnectionFacts::default() }
 }
 
 #[test]

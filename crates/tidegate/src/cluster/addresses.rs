@@ -64,9 +64,6 @@ pub(crate) fn check(config: &Config, findings: &mut Findings) {
     if config.orchestrator.enabled {
         find("name", Problem::new("makes an orchestrator a node of a cluster, which it cannot be"));
     }
-    if !config.tenants.is_empty() {
-        find("name", Problem::new("makes a broker with tenants a node of a cluster, which it cannot be yet"));
-    }
     for (key, text) in [("listen", &cluster.listen), ("relay", &cluster.relay)] {
         if let Some(text) = text
             && parse(text).is_none()

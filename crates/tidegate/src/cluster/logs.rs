@@ -1,9 +1,10 @@
 //! The bus of a cluster and the logs on it.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidegate_bus::{Address, Append, Bus, BusError, Done, LogName, LogSpec, Place, Position, Settings, Wake};
@@ -21,6 +22,8 @@ const SECRET_BYTES: usize = 32;
 /// What a log of the cluster's own records may hold; their latest ones are all that is kept.
 const SMALL_RECORDS: u64 = 100_000;
 const SMALL_BYTES: u64 = 16 * 1024 * 1024;
+/// Names of tenants that are read at once.
+const TENANTS_AT_ONCE: usize = 256;
 /// What images of partitions may take until they are taken in.
 const IMAGE_BYTES: u64 = 256 * 1024 * 1024;
 
@@ -35,6 +38,10 @@ pub(super) struct Logs {
     /// Images of partitions that move.
     pub(super) images: Place,
     secret: Place,
+    /// Names of tenants; the number of a tenant is the place of its first record among those of different names.
+    tenants: Place,
+    /// The names that were agreed on last.
+    tenant_names: Arc<Mutex<Vec<String>>>,
     /// The secret that nodes have agreed on, where none is configured.
     agreed: Arc<OnceLock<Zeroizing<Vec<u8>>>>,
 }
@@ -141,6 +148,8 @@ impl Logs {
             adverts: place("cluster-nodes")?,
             images: place("cluster-images")?,
             secret: place("cluster-secret")?,
+            tenants: place("cluster-tenants")?,
+            tenant_names: Arc::default(),
             agreed: Arc::default(),
         };
         tracing::info!(bus = %address, "joining the cluster");
@@ -148,23 +157,26 @@ impl Logs {
         Ok(logs)
     }
 
-    fn specs(&self) -> [LogSpec; 4] {
+    fn specs(&self) -> [LogSpec; 5] {
         let small = |spec: LogSpec| LogSpec { max_records: SMALL_RECORDS, max_bytes: SMALL_BYTES, ..spec };
         [
             small(LogSpec::fenced(self.table.log.clone(), 1).latest_of_key()),
             small(LogSpec::shared(self.adverts.log.clone(), 1).latest_of_key()),
             small(LogSpec::shared(self.secret.log.clone(), 1)),
+            small(LogSpec::shared(self.tenants.log.clone(), 1)),
             LogSpec { max_bytes: IMAGE_BYTES, ..LogSpec::shared(self.images.log.clone(), 1) },
         ]
     }
 
-    /// Makes the logs again that the servers have lost, with the secret. Nothing is waited for: what is not made is
+    /// Makes the logs again that the servers have lost, with the secret and the names of tenants. Nothing is waited for: what is not made is
     /// found missing again.
     pub(super) fn make_again(&self) {
         for spec in self.specs() {
             let (logs, is_secret) = (self.clone(), spec.name == self.secret.log);
+            let is_tenants = spec.name == self.tenants.log;
             let done = move |outcome: Result<(), BusError>| match outcome {
                 Ok(()) if is_secret => logs.keep_secret(),
+                Ok(()) if is_tenants => logs.keep_tenants(),
                 Ok(()) => {}
                 Err(error) => tracing::warn!(%error, "a log of the cluster cannot be made again; it is tried again"),
             };
@@ -211,6 +223,72 @@ impl Logs {
             }
             let _ = woken.recv_timeout(LOOK);
         }
+    }
+
+    /// Puts the names of tenants into their log, if that is empty. Nodes that do so at once have the same order, and readers
+    /// pass over repetitions.
+    fn keep_tenants(&self) {
+        let names = self.tenant_names.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (bus, place) = (self.bus.clone(), self.tenants.clone());
+        let append = move |bounds: Result<tidegate_bus::Bounds, BusError>| {
+            if bounds.is_ok_and(|bounds| bounds.next <= bounds.first) {
+                for name in names {
+                    let _ = bus.append(&place, Append::new(name.into_bytes()), Box::new(|_| {}));
+                }
+            }
+        };
+        let _ = self.bus.bounds(&self.tenants, Box::new(append));
+    }
+
+    /// The names of all tenants of the cluster in the order of their numbers. Those of `wanted` that it does not have are
+    /// added behind the others.
+    pub(super) fn agree_on_tenants(
+        &self,
+        wanted: &[String],
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<String>, NotJoined> {
+        let failed = |error: BusError| NotJoined::Failed(format!("the numbers of tenants on the bus: {error}"));
+        let mut names = self.read_tenants(stop)?;
+        let missing: Vec<&String> = wanted.iter().filter(|name| !names.contains(name)).collect();
+        for name in &missing {
+            // One after the other: their order is that of their numbers.
+            let append = Append::new(name.as_bytes().to_vec());
+            wait(|done| self.bus.append(&self.tenants, append, done), stop)?.map_err(failed)?;
+        }
+        if !missing.is_empty() {
+            names = self.read_tenants(stop)?;
+        }
+        self.tenant_names.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&names);
+        Ok(names)
+    }
+
+    /// The names in the log, each at its first place.
+    fn read_tenants(&self, stop: &mut dyn FnMut() -> bool) -> Result<Vec<String>, NotJoined> {
+        let failed = |error: BusError| NotJoined::Failed(format!("the numbers of tenants on the bus: {error}"));
+        let end = wait(|done| self.bus.bounds(&self.tenants, done), stop)?.map_err(failed)?.next;
+        let (sender, woken) = channel();
+        let wake: Wake = Arc::new(move || {
+            let _ = sender.send(());
+        });
+        let mut reader = self.bus.read(&self.tenants, Position::START, wake).map_err(failed)?;
+        let (mut names, mut known, mut at) = (Vec::new(), HashSet::new(), Position::START);
+        while at < end {
+            let taken = reader.take(TENANTS_AT_ONCE).map_err(failed)?;
+            for record in &taken.records {
+                let name = String::from_utf8_lossy(&record.payload).into_owned();
+                if known.insert(name.clone()) {
+                    names.push(name);
+                }
+            }
+            at = taken.next;
+            if at < end && taken.records.is_empty() {
+                if stop() {
+                    return Err(NotJoined::Stopped);
+                }
+                let _ = woken.recv_timeout(LOOK);
+            }
+        }
+        Ok(names)
     }
 
     /// Appends to the log of images and waits until it is there.

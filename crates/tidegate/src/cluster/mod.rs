@@ -42,9 +42,12 @@ use crate::config::sections::orchestrator::Redirect;
 use crate::mirror::Mirrored;
 use crate::signals::BrokerSignals;
 use crate::status::BrokerStatus;
+use crate::tenant_numbers::Agree;
 
 /// Pause before it is looked again whether everything has been handed over.
 const LEAVE_PAUSE: Duration = Duration::from_millis(20);
+/// How long the bus may take to agree on the numbers of tenants.
+const AGREEMENT_PATIENCE: Duration = Duration::from_secs(30);
 /// How often a start that waits for the cluster says so.
 const STILL_WAITING: Duration = Duration::from_secs(10);
 
@@ -108,6 +111,20 @@ pub(crate) fn join(
 }
 
 impl Joining {
+    /// How this node agrees with the others on the numbers of tenants.
+    pub(crate) fn tenant_agreement(&self) -> Arc<Agree> {
+        let logs = self.logs.clone();
+        Arc::new(move |wanted: &[String]| {
+            let deadline = Instant::now() + AGREEMENT_PATIENCE;
+            logs.agree_on_tenants(wanted, &mut || Instant::now() > deadline).map_err(|error| match error {
+                NotJoined::Failed(why) => why,
+                NotJoined::Stopped => {
+                    format!("the numbers of tenants on the bus: no answer within {AGREEMENT_PATIENCE:?}; see whether its servers run")
+                }
+            })
+        })
+    }
+
     /// What the node is told of the cluster.
     pub(crate) fn settings(&self) -> ClusterSettings {
         self.settings.clone()

@@ -13,7 +13,7 @@ use crate::admin::{self, Admin};
 use crate::authentication::{self, Authentication};
 use crate::bridges::Bridges;
 use crate::cli::ConfigArgs;
-use crate::cluster::{ClusterNode, NotJoined};
+use crate::cluster::{ClusterNode, Joining, NotJoined};
 use crate::config::Config;
 use crate::durable::Kept;
 use crate::homes::HomesKeeper;
@@ -29,6 +29,7 @@ use crate::reload::{
 use crate::service_manager;
 use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
+use crate::tenant_numbers::Agree;
 use tidegate_terminal::{Exit, report};
 
 /// How long goodbyes may take of a broker whose place another has taken: it has nothing else to say, and its clients
@@ -77,12 +78,13 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let Some(Kept { store, mirrored }) = open_store(config, &status, &mut signals)? else { return Ok(Exit::Ok) };
     // A reload compares with what was written; everything else needs the numbers that tenants have.
     let written = config;
-    let (config, door) = &settle(written, mirrored.as_ref())?;
+    let agree = joining.as_ref().map(Joining::tenant_agreement);
+    let (config, door) = &settle(written, mirrored.as_ref(), agree.as_deref())?;
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
     let brokers = Brokers::default();
     let asker = crate::orchestrator::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
-    let tenancy = Tenancy::of(config);
+    let tenancy = Tenancy::of(config).agreeing(agree);
     let authentication =
         authentication::is_needed(config).then(|| Authentication::start(config, tenancy.clone(), asker));
     let authentication = authentication.transpose()?.map(Arc::new);
@@ -221,8 +223,12 @@ fn start_node(
 
 /// The configuration as it is used: with numbers for tenants, a name for an orchestrator, listeners for clients that
 /// others relay, and one for pipelines.
-fn settle(written: &Config, mirrored: Option<&Mirrored>) -> Result<(Config, Option<Door>), String> {
-    let config = crate::mirror::settle(written, mirrored)?;
+fn settle(
+    written: &Config,
+    mirrored: Option<&Mirrored>,
+    agree: Option<&Agree>,
+) -> Result<(Config, Option<Door>), String> {
+    let config = crate::mirror::settle(written, mirrored, agree)?;
     let config = crate::orchestrator::with_relay(crate::orchestrator::with_name(&config)?)?;
     crate::hub::with_door(crate::cluster::with_relay(config)?)
 }

@@ -12,6 +12,7 @@ mod messages;
 mod moves;
 mod outage;
 mod rolling;
+mod tenants;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
