@@ -36,8 +36,9 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("fleet::Manager", 116),
     ceiling("lab::Core", 86),
     ceiling("lab::Target", 46),
-    ceiling("node::NodeHandle", 81),
+    ceiling("node::NodeHandle", 88),
     ceiling("node::Shard", 137),
+    ceiling("tidegate::BrokerStatus", 46),
     ceiling("tidegate::Config", 130),
 ];
 
