@@ -175,6 +175,9 @@ impl Engine {
             if let Some(parked) = &extra.parked {
                 self.desk.timers.cancel(parked.until, Timer::Parked(key));
             }
+            if let Some(rate) = &extra.rate {
+                self.desk.timers.cancel(rate.waits_until, Timer::Rate(key));
+            }
         }
         self.after_frame(now);
     }
@@ -231,6 +234,9 @@ impl Engine {
             Some(Reason::NotAuthorized)
         } else if message.retain && !self.settings.retained.available && !is_broker {
             Some(Reason::RetainNotSupported)
+        } else if self.homes.have_ended() {
+            // Another node may have taken the place, and what is promised now may be lost.
+            Some(Reason::LeaseEnded)
         } else if message.topic.is_empty() {
             Some(Reason::InvalidTopicName)
         } else if message.expires_at <= now.monotonic {
@@ -262,7 +268,12 @@ impl Engine {
         let progress = self.publish_with_properties(now, source, &raw, message.expires_at, &mut properties);
         self.scratch_properties = properties;
         match progress {
-            Ok(Progress::Taken) => return Progress::Taken,
+            Ok(Progress::Taken) => {
+                if !is_broker && self.desk.tenants.limit_rates() {
+                    self.charge_rate(now, key, message.topic.len() + message.payload.len());
+                }
+                return Progress::Taken;
+            }
             Ok(Progress::Deferred) => {}
             Err(ref refused) => self.refuse_publication(PrincipalId(key), *number, refused.reason),
         }
@@ -339,6 +350,20 @@ impl Engine {
             self.tell_published(PrincipalId(key), number, Err(reason));
         }
         self.refuse_held(key, reason);
+    }
+
+    /// What all principals were not answered is refused: the lease of this node has ended, and no promise counts.
+    pub(crate) fn refuse_all_of_principals(&mut self, reason: Reason) {
+        let keys: Vec<ConnectionKey> = self.principals.all.keys().copied().collect();
+        for key in keys {
+            self.refuse_all_of_principal(key, reason);
+        }
+        for (_, id, number, _) in std::mem::take(&mut self.principals.uncommitted) {
+            if let Some(registered) = self.principals.all.get_mut(&id.0) {
+                registered.uncommitted -= 1;
+            }
+            self.tell_published(id, number, Err(reason));
+        }
     }
 
     /// Counts a message that did not reach the pipeline, and answers it.
