@@ -6,6 +6,7 @@ use tidegate_mqtt::{ConnAck, ReasonCode, Version};
 
 use super::{Client, Phase, owned_pairs};
 use crate::aliases::{InboundAliases, OutboundAliases};
+use crate::inherited::Inherited;
 use crate::keep_alive::KeepAlive;
 use crate::message::ConnectionNumber;
 use crate::outgoing::Stage;
@@ -94,11 +95,24 @@ impl Client {
         if packet.session_present || self.keeps_session_without_flag() {
             self.outgoing.resume();
             self.incoming.resume();
+            self.take_over_session();
         } else {
+            self.inherited = None;
             self.give_up_session();
         }
+        self.has_session = true;
         self.send_waiting(now);
         Ok(())
+    }
+
+    /// The server goes on with a session: on the first connection it is that of an earlier client.
+    fn take_over_session(&mut self) {
+        if !self.has_session {
+            self.inherited = Some(Inherited::new());
+        }
+        if let Some(inherited) = &mut self.inherited {
+            inherited.reconnect();
+        }
     }
 
     /// MQTT 3.1 has no flag for a kept session, so the client's own Clean Session decides.

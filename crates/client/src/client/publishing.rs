@@ -107,9 +107,10 @@ impl Client {
         let Some(front) = self.outgoing.front() else {
             return false;
         };
-        let packet_id = if front.qos == QoS::AtMostOnce {
+        let qos = front.qos;
+        let packet_id = if qos == QoS::AtMostOnce {
             None
-        } else if !self.outgoing.window_open(window) {
+        } else if !self.outgoing.window_open(window) || (qos == QoS::ExactlyOnce && !self.is_next_id_free(now)) {
             return false;
         } else {
             match self.packet_ids.allocate() {
@@ -144,6 +145,18 @@ impl Client {
             }
         }
         true
+    }
+
+    /// Whether the server holds no message of an earlier client under the identifier that is taken next. It is asked to
+    /// release those that it may hold.
+    fn is_next_id_free(&mut self, now: Instant) -> bool {
+        let Some(inherited) = &mut self.inherited else { return true };
+        let Some(next) = self.packet_ids.peek() else { return false };
+        let is_free = inherited.is_free(next);
+        for packet_id in inherited.ask(&self.packet_ids, next) {
+            self.send_pubrel(now, PubRel::new(packet_id, ReasonCode::Success));
+        }
+        is_free
     }
 
     pub(super) fn handle_puback(&mut self, now: Instant, packet: &PubAck<'_>) -> Result<(), ProtocolError> {
@@ -185,6 +198,10 @@ impl Client {
     }
 
     pub(super) fn handle_pubcomp(&mut self, now: Instant, packet: &PubComp<'_>) -> Result<(), ProtocolError> {
+        if self.inherited.as_mut().is_some_and(|inherited| inherited.answered(packet.packet_id)) {
+            self.send_waiting(now);
+            return Ok(());
+        }
         let Some(entry) = self.outgoing.get(packet.packet_id) else {
             return Ok(());
         };
