@@ -23,34 +23,32 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// Nothing is known of any identifier.
-    pub(crate) fn new() -> Self {
-        Self { free: BTreeSet::new(), asked: BTreeSet::new() }
+    /// The server goes on with a session: `None` where it is this client's own. What has no answer yet is asked again.
+    pub(crate) fn resumed(before: Option<Self>, is_own: bool) -> Option<Self> {
+        match before {
+            Some(before) => Some(Self { asked: BTreeSet::new(), ..before }),
+            None if is_own => None,
+            None => Some(Self { free: BTreeSet::new(), asked: BTreeSet::new() }),
+        }
     }
 
-    /// A new connection begins: what has no answer yet is asked again.
-    pub(crate) fn reconnect(&mut self) {
-        self.asked.clear();
-    }
-
-    /// Whether a QoS 2 message may take the identifier.
-    pub(crate) fn is_free(&self, id: PacketId) -> bool {
-        self.free.contains(&id)
-    }
-
-    /// The identifiers to be released now: those that are taken next. They are not in use, so no PUBREL meets a message
-    /// of this client.
-    pub(crate) fn ask(&mut self, ids: &PacketIds, next: PacketId) -> Vec<PacketId> {
+    /// Whether a QoS 2 message may take the next identifier, and which ones are to be released now: those that are
+    /// taken next. They are not in use, so no PUBREL meets a message of this client.
+    pub(crate) fn prepare(&mut self, ids: &PacketIds) -> (bool, Vec<PacketId>) {
+        let is_free = ids.peek().is_some_and(|next| self.free.contains(&next));
+        if self.free.len() == usize::from(PacketId::MAX.get()) {
+            return (is_free, Vec::new());
+        }
         // Half of them at once, so that a message does not cost a packet more each time.
-        if self.free.contains(&next) && self.asked.len() > RELEASED_AHEAD / 2 {
-            return Vec::new();
+        if is_free && self.asked.len() > RELEASED_AHEAD / 2 {
+            return (is_free, Vec::new());
         }
         let room = RELEASED_AHEAD.saturating_sub(self.asked.len());
-        let ahead = ids.unused_from(next).take(RELEASED_AHEAD);
+        let ahead = ids.unused().take(RELEASED_AHEAD);
         let unknown = ahead.filter(|id| !self.free.contains(id) && !self.asked.contains(id));
         let chosen: Vec<PacketId> = unknown.take(room).collect();
         self.asked.extend(&chosen);
-        chosen
+        (is_free, chosen)
     }
 
     /// A PUBCOMP has come. False when it answers no PUBREL of this kind.

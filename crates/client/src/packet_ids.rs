@@ -33,12 +33,12 @@ impl PacketIds {
 
     /// The identifier that [`Self::allocate`] takes next; `None` when all are in use.
     pub(crate) fn peek(&self) -> Option<PacketId> {
-        self.unused_from(self.next).next()
+        self.unused().next()
     }
 
-    /// Identifiers that are not in use, in the order in which they are taken, from `first` on; each once.
-    pub(crate) fn unused_from(&self, first: PacketId) -> impl Iterator<Item = PacketId> {
-        let all = std::iter::successors(Some(first), |id| Some(id.next())).take(usize::from(PacketId::MAX.get()));
+    /// Identifiers that are not in use, in the order in which they are taken; each once.
+    pub(crate) fn unused(&self) -> impl Iterator<Item = PacketId> {
+        let all = std::iter::successors(Some(self.next), |id| Some(id.next())).take(usize::from(PacketId::MAX.get()));
         all.filter(|id| !self.used.contains(id))
     }
 

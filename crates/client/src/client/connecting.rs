@@ -95,7 +95,8 @@ impl Client {
         if packet.session_present || self.keeps_session_without_flag() {
             self.outgoing.resume();
             self.incoming.resume();
-            self.take_over_session();
+            // On the first connection it is the session of an earlier client.
+            self.inherited = Inherited::resumed(self.inherited.take(), self.has_session);
         } else {
             self.inherited = None;
             self.give_up_session();
@@ -103,16 +104,6 @@ impl Client {
         self.has_session = true;
         self.send_waiting(now);
         Ok(())
-    }
-
-    /// The server goes on with a session: on the first connection it is that of an earlier client.
-    fn take_over_session(&mut self) {
-        if !self.has_session {
-            self.inherited = Some(Inherited::new());
-        }
-        if let Some(inherited) = &mut self.inherited {
-            inherited.reconnect();
-        }
     }
 
     /// MQTT 3.1 has no flag for a kept session, so the client's own Clean Session decides.

@@ -110,9 +110,18 @@ impl Client {
         let qos = front.qos;
         let packet_id = if qos == QoS::AtMostOnce {
             None
-        } else if !self.outgoing.window_open(window) || (qos == QoS::ExactlyOnce && !self.is_next_id_free(now)) {
+        } else if !self.outgoing.window_open(window) {
             return false;
         } else {
+            if let Some(inherited) = self.inherited.as_mut().filter(|_| qos == QoS::ExactlyOnce) {
+                let (is_free, releases) = inherited.prepare(&self.packet_ids);
+                for packet_id in releases {
+                    self.send_pubrel(now, PubRel::new(packet_id, ReasonCode::Success));
+                }
+                if !is_free {
+                    return false;
+                }
+            }
             match self.packet_ids.allocate() {
                 Some(packet_id) => Some(packet_id),
                 None => return false,
@@ -145,18 +154,6 @@ impl Client {
             }
         }
         true
-    }
-
-    /// Whether the server holds no message of an earlier client under the identifier that is taken next. It is asked to
-    /// release those that it may hold.
-    fn is_next_id_free(&mut self, now: Instant) -> bool {
-        let Some(inherited) = &mut self.inherited else { return true };
-        let Some(next) = self.packet_ids.peek() else { return false };
-        let is_free = inherited.is_free(next);
-        for packet_id in inherited.ask(&self.packet_ids, next) {
-            self.send_pubrel(now, PubRel::new(packet_id, ReasonCode::Success));
-        }
-        is_free
     }
 
     pub(super) fn handle_puback(&mut self, now: Instant, packet: &PubAck<'_>) -> Result<(), ProtocolError> {
