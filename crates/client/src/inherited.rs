@@ -23,7 +23,7 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// The server goes on with a session: `None` where it is this client's own. What has no answer yet is asked again.
+    /// The server resumes a session: `None` where it is this client's own. Identifiers without an answer are asked again.
     pub(crate) fn resumed(before: Option<Self>, is_own: bool) -> Option<Self> {
         match before {
             Some(before) => Some(Self { asked: BTreeSet::new(), ..before }),
@@ -32,8 +32,8 @@ impl Inherited {
         }
     }
 
-    /// Whether a QoS 2 message may take the next identifier, and which ones are to be released now: those that are
-    /// taken next. They are not in use, so no PUBREL meets a message of this client.
+    /// Whether a QoS 2 message may take the next identifier, and which ones are to be released now: the next ones.
+    /// They are not in use, so no PUBREL meets a message of this client.
     pub(crate) fn prepare(&mut self, ids: &PacketIds) -> (bool, Vec<PacketId>) {
         let is_free = ids.peek().is_some_and(|next| self.free.contains(&next));
         if self.free.len() == usize::from(PacketId::MAX.get()) {

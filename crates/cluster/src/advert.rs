@@ -42,6 +42,13 @@ pub struct Advert {
     /// The newest table that this node knows, where it is not in the log of tables: the bus has lost it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<Box<Table>>,
+    /// It owns the log of tables.
+    #[serde(default)]
+    pub leads: bool,
+    /// Nodes whose processes have ended as far as this one can tell, since their addresses refuse connections, and in
+    /// which life.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ended: BTreeMap<String, u64>,
     /// Partitions of dead nodes that were fetched, and since which epoch they are here.
     #[serde(default)]
     pub restored: BTreeMap<u16, u64>,

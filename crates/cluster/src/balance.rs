@@ -8,17 +8,19 @@ use crate::{Move, Table};
 /// Partitions that move at once from one node to another: while they move, nobody serves them.
 pub const MOVE_AT_ONCE: usize = 8;
 
-/// Begins moves from nodes that have more than their share to those that have less. A node takes part in one move at a
+/// Begins moves from nodes that have more than their share to those that have less; with `is_even` false only from those
+/// that leave. A node takes part in one move at a
 /// time. What a node has that is not there now stays until it is back, or dead.
-pub(crate) fn plan(next: &mut Table, willing: &[String], leaving: &[String], epoch: u64) {
+pub(crate) fn plan(next: &mut Table, willing: &[String], leaving: &[String], is_even: bool, epoch: u64) {
     if willing.is_empty() {
         return;
     }
     let mut shares = shares(next, willing, leaving);
     shares.extend(leaving.iter().map(|name| (name.clone(), 0)));
+    let gives = |name: &str| is_even || leaving.iter().any(|it| it == name);
     let mut number = 0;
     while number < MOVES_PER_TABLE {
-        let Some(it) = widest(next, &shares) else { return };
+        let Some(it) = widest(next, &shares, gives) else { return };
         next.moves.push(Move { id: epoch * MOVES_PER_TABLE + number, ..it });
         number += 1;
     }
@@ -43,15 +45,15 @@ fn shares(table: &Table, willing: &[String], leaving: &[String]) -> BTreeMap<Str
 }
 
 /// The move from whoever has most too many to whoever has most too few, of those who take part in none.
-fn widest(table: &Table, shares: &BTreeMap<String, usize>) -> Option<Move> {
+fn widest(table: &Table, shares: &BTreeMap<String, usize>, gives: impl Fn(&str) -> bool) -> Option<Move> {
     let idle = |name: &&String| table.moves.iter().all(|it| it.from != **name && it.to != **name);
-    let by = |over: fn(usize, usize) -> usize| {
+    let by = |over: fn(usize, usize) -> usize, may: &dyn Fn(&str) -> bool| {
         let amount = |name: &String| over(load(table, name), shares.get(name).copied().unwrap_or(0));
-        let most = shares.keys().filter(idle).max_by_key(|name| amount(name))?;
+        let most = shares.keys().filter(idle).filter(|name| may(name)).max_by_key(|name| amount(name))?;
         Some((most.clone(), amount(most))).filter(|(_, amount)| *amount > 0)
     };
-    let (from, surplus) = by(usize::saturating_sub)?;
-    let (to, room) = by(|has, share| share.saturating_sub(has))?;
+    let (from, surplus) = by(usize::saturating_sub, &gives)?;
+    let (to, room) = by(|has, share| share.saturating_sub(has), &|_| true)?;
     // What is still to be fetched cannot be sent.
     let is_whole = |partition: &u16| table.home(*partition).is_some_and(|home| home.former.is_empty());
     let whole = table.of(&from).into_iter().filter(is_whole);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::ended::has_ended;
 use crate::table::is_at;
 use crate::{Advert, Table, balance};
 
@@ -25,6 +26,9 @@ pub struct Seen {
     pub may_bury: bool,
     /// Whether partitions may be moved now. Not so for a while after a move has failed.
     pub may_move: bool,
+    /// Whether shares may be made even. Not so for a while after a node has gone: it may come back, and others may be
+    /// about to go.
+    pub may_balance: bool,
 }
 
 impl Seen {
@@ -41,13 +45,13 @@ pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {
     let epoch = table.epoch + 1;
     commit_arrived(&mut next, seen, epoch);
     note_restored(&mut next, seen);
-    take_note_of_lives(&mut next, seen);
+    take_note_of_lives(&mut next, table, seen);
     cancel_moves(&mut next, table, seen);
     let willing = present(&next, seen, |advert| !advert.leaving);
     give_orphans(&mut next, seen, &willing, epoch);
     if seen.may_move {
         let leaving = present(&next, seen, |advert| advert.leaving);
-        balance::plan(&mut next, &willing, &leaving, epoch);
+        balance::plan(&mut next, &willing, &leaving, seen.may_balance, epoch);
     }
     if next == *table {
         return None;
@@ -84,9 +88,9 @@ fn note_restored(next: &mut Table, seen: &Seen) {
 }
 
 /// Who is new, who is dead, and who is another than before.
-fn take_note_of_lives(next: &mut Table, seen: &Seen) {
-    let before = next.lives.clone();
-    for (name, life) in &before {
+fn take_note_of_lives(next: &mut Table, table: &Table, seen: &Seen) {
+    let before = &table.lives;
+    for (name, life) in before {
         match seen.members.get(name) {
             None if seen.may_bury => {
                 next.lives.remove(name);
@@ -97,12 +101,18 @@ fn take_note_of_lives(next: &mut Table, seen: &Seen) {
                     next.lives.insert(name.clone(), member.life);
                 }
             }
+            Some(_) if has_ended(table, seen, name) => {
+                next.lives.remove(name);
+                next.given_up.insert(name.clone(), *life);
+            }
             _ => {}
         }
     }
+    next.given_up.retain(|name, life| seen.members.get(name).is_some_and(|member| member.life == *life));
     for (name, member) in &seen.members {
         // One that had nothing to do with the table before has served nothing.
-        if !before.contains_key(name) && seen.present(name).is_some_and(|advert| !advert.leaving) {
+        let is_new = !before.contains_key(name) && next.given_up.get(name) != Some(&member.life);
+        if is_new && seen.present(name).is_some_and(|advert| !advert.leaving) {
             next.lives.insert(name.clone(), member.life);
         }
     }

@@ -8,22 +8,29 @@
 //! Three things hold whatever dies, is late or comes back (`tests/simulation.rs`):
 //!
 //! 1. No two nodes serve a partition at one time. A partition changes its node only when the one that had it does not
-//!    serve it any more: it has said so (a move), or its lease has run out.
+//!    serve it any more: it has said so (a move), its lease has run out, or the bus takes nothing from it any more (a
+//!    fence).
 //! 2. A node that is not a member serves nothing.
 //! 3. When nothing happens any more, every partition is served, the shares are even, and nothing moves.
 
 mod advert;
 mod balance;
 mod decide;
+mod doubt;
+mod ended;
 mod follow;
 mod recover;
+mod settle;
 mod table;
 mod watch;
 
 pub use advert::{Addresses, Advert};
 pub use balance::MOVE_AT_ONCE;
 pub use decide::{Seen, Sighting, decide};
+pub use doubt::{DOUBT_LIMIT, Doubts, Sign};
+pub use ended::deputy;
 pub use follow::{Follower, Standing, Step};
 pub use recover::{Logged, Next, next};
+pub use settle::Settling;
 pub use table::{Former, Home, Move, PARTITIONS, RecordError, Table};
 pub use watch::{DIFFERENCE_LIMIT, SHORTEST_BOUND, Sight, Verdict, Watchdog};

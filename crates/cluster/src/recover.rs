@@ -58,7 +58,7 @@ mod tests {
 
     /// Who is there, each as a life that comes after another one, and knows a table.
     fn seen(nodes: &[(&str, u64, Option<u64>, Option<&Table>)]) -> Seen {
-        let mut seen = Seen { may_bury: true, may_move: true, ..Seen::default() };
+        let mut seen = Seen { may_bury: true, may_move: true, may_balance: true, ..Seen::default() };
         for (name, life, after, known) in nodes {
             seen.members.insert((*name).to_owned(), Sighting { life: *life, settled: false });
             let known = known.map(|table| Box::new(table.clone()));

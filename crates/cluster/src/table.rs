@@ -82,13 +82,17 @@ pub struct Table {
     pub homes: Vec<Option<Home>>,
     /// What moves.
     pub moves: Vec<Move>,
+    /// Lives that were given up before their leases had run out. None of them becomes a member again: another life of
+    /// the node can.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub given_up: BTreeMap<String, u64>,
 }
 
 impl Default for Table {
     /// The table before the first one.
     fn default() -> Self {
         let homes = vec![None; usize::from(PARTITIONS)];
-        Self { version: VERSION, epoch: 0, lives: BTreeMap::new(), homes, moves: Vec::new() }
+        Self { version: VERSION, epoch: 0, lives: BTreeMap::new(), homes, moves: Vec::new(), given_up: BTreeMap::new() }
     }
 }
 

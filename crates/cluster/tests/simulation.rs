@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_cluster::{
-    Advert, Follower, Former, PARTITIONS, Seen, Sight, Sighting, Step, Table, Verdict, Watchdog, decide,
+    Advert, DOUBT_LIMIT, Follower, Former, PARTITIONS, Seen, Settling, Sight, Sighting, Step, Table, Verdict, Watchdog,
+    decide, deputy,
 };
 
 /// How long a tick is.
@@ -19,6 +20,8 @@ const LEASE: u64 = 100;
 const BEAT: u64 = 25;
 /// Ticks between two looks of a node at what it serves.
 const LOOK: u64 = 10;
+/// For how long nodes have to stay as they are before shares are made even, in ticks.
+const SETTLE: u64 = 50;
 const NODES: usize = 4;
 
 /// `SplitMix64`.
@@ -76,6 +79,13 @@ struct Node {
     /// Its claim to the log of tables, and how many tables there were before.
     claim: Option<(u64, usize)>,
     sightings: BTreeMap<String, (u64, u64)>,
+    settling: Settling,
+    /// The bus takes nothing of what it acknowledges any more: another node has claimed its log.
+    fenced: bool,
+    /// When its process has ended.
+    died_at: u64,
+    /// Until when its address refuses connections of others although it lives.
+    refuses_until: u64,
 }
 
 /// A fetch of what dead nodes had, which takes its time.
@@ -112,6 +122,17 @@ struct World {
     latches: bool,
     /// How often a node has ended by itself, since it did not serve what it should.
     ended: usize,
+    /// Whether nodes say of others that they have ended.
+    accuses: bool,
+    settle: u64,
+    /// How long a fetch of what a dead node had takes at most.
+    fetches_within: u64,
+    /// Partitions that a node which keeps nothing has fetched and serves, and of which no table says so yet. If it dies,
+    /// they are fetched again without what it has acknowledged.
+    unkept: BTreeSet<u16>,
+    /// Since when each partition is served by nobody, and for how long that was at most.
+    served_at: Vec<u64>,
+    longest_gap: u64,
 }
 
 fn watchdog() -> Watchdog {
@@ -136,6 +157,12 @@ impl World {
             seed,
             latches: false,
             ended: 0,
+            accuses: true,
+            settle: SETTLE,
+            fetches_within: 2 * LEASE,
+            unkept: BTreeSet::new(),
+            served_at: vec![0; usize::from(PARTITIONS)],
+            longest_gap: 0,
         };
         for index in 0..NODES {
             let name = format!("n{index}");
@@ -166,6 +193,10 @@ impl World {
                 restored: BTreeMap::new(),
                 claim: None,
                 sightings: BTreeMap::new(),
+                settling: Settling::default(),
+                fenced: false,
+                died_at: 0,
+                refuses_until: 0,
             };
             world.nodes.push(node);
         }
@@ -184,6 +215,7 @@ impl World {
         node.arrived.clear();
         node.restoring.clear();
         node.sightings.clear();
+        node.settling = Settling::default();
     }
 
     fn start(&mut self, index: usize) {
@@ -196,6 +228,7 @@ impl World {
         }
         (node.alive, node.stopped_until, node.cut_until, node.leaving) = (true, 0, 0, false);
         (node.shards_until, node.shards_ended, node.watchdog) = (0, true, watchdog());
+        (node.fenced, node.refuses_until) = (false, 0);
         self.begin_life(index, after);
     }
 
@@ -205,6 +238,10 @@ impl World {
             let node = &self.nodes[index];
             if !node.alive || node.stopped_until > self.now {
                 continue;
+            }
+            if self.nodes[index].fenced && self.nodes[index].cut_until <= self.now {
+                // Its store says so, and the process ends and is started again.
+                self.start(index);
             }
             self.keep_lease(index);
             if self.nodes[index].cut_until <= self.now {
@@ -308,6 +345,10 @@ impl World {
         for step in steps {
             self.carry_out(index, step);
         }
+        let (name, life) = (&self.nodes[index].name, self.nodes[index].life);
+        if self.nodes[index].table.given_up.get(name) == Some(&life) {
+            self.begin_life(index, Some(life));
+        }
     }
 
     fn carry_out(&mut self, index: usize, step: Step) {
@@ -329,8 +370,13 @@ impl World {
                 }
             }
             Step::Restore { partitions, former } => {
-                let at = self.now + self.random.below(2 * LEASE);
-                node.restoring.push(Restoring { at, partitions, former });
+                let at = self.now + self.random.below(self.fetches_within);
+                let living = node.table.lives.clone();
+                node.restoring.push(Restoring { at, partitions, former: former.clone() });
+                for it in former {
+                    let before = self.nodes.iter_mut().find(|node| node.name == it.node).unwrap();
+                    before.fenced |= before.alive && before.durable && !living.contains_key(&it.node);
+                }
             }
             Step::Expect { .. } | Step::Resume(_) | Step::TakeOver { .. } | Step::Keep(_) => {}
         }
@@ -353,11 +399,14 @@ impl World {
                         || it.by.is_some_and(|by| node.follower.arrivals().get(&partition) == Some(&by));
                     is_there.then(|| node.content.get(&partition).cloned().unwrap())
                 });
-                if left.is_none() {
+                if left.is_none() || self.unkept.remove(&partition) {
                     self.began_anew += 1;
-                    self.acknowledged[usize::from(partition)].clear();
+                    self.acknowledged[usize::from(partition)] = left.clone().unwrap_or_default();
                 }
                 let node = &mut self.nodes[index];
+                if !node.durable {
+                    self.unkept.insert(partition);
+                }
                 node.content.insert(partition, left.unwrap_or_default());
                 assert!(node.follower.restored(partition, since));
                 node.restored = node.follower.fetched(&node.table);
@@ -388,31 +437,46 @@ impl World {
         if self.now % 5 != index as u64 % 5 {
             return;
         }
-        let leads = self.group.keys().next() == Some(&self.nodes[index].name) || self.random.below(200) == 0;
-        if !leads {
-            return;
-        }
-        if self.nodes[index].claim.is_none_or(|(claim, _)| claim != self.claims) {
-            self.claims += 1;
-            self.nodes[index].claim = Some((self.claims, self.tables.len()));
-        }
-        let now = self.now;
+        let (may_lead, now) = (self.random.below(200) == 0, self.now);
         for (name, (life, _)) in &self.group {
             let node = &mut self.nodes[index];
             if node.sightings.get(name).is_none_or(|(known, _)| known != life) {
                 node.sightings.insert(name.clone(), (*life, now));
             }
         }
-        let node = &self.nodes[index];
+        let mut seen = self.seen(index);
+        let node = &mut self.nodes[index];
+        let is_deputy = deputy(&node.table, &seen) == Some(&node.name);
+        if self.group.keys().next() != Some(&node.name) && !is_deputy && !may_lead {
+            return;
+        }
+        if self.nodes[index].claim.is_none_or(|(claim, _)| claim != self.claims) {
+            self.claims += 1;
+            self.nodes[index].claim = Some((self.claims, self.tables.len()));
+        }
+        let node = &mut self.nodes[index];
         let Some((_, before)) = node.claim else { return };
         if node.read < before.max(self.tables.len()) {
             return;
         }
+        // The newest one may have been passed over by this reader; the leader decides on the newest there is.
+        let newest = self.tables.last().cloned().unwrap_or_default();
+        let settle = TICK * self.settle as u32;
+        seen.may_balance = node.settling.look(TICK * now as u32, settle, &newest, &seen);
+        if let Some(next) = decide(&newest, &seen) {
+            self.unkept.retain(|it| next.home(*it).is_some_and(|home| !home.former.is_empty()));
+            self.tables.push(next);
+        }
+    }
+
+    /// What a node would decide by.
+    fn seen(&self, index: usize) -> Seen {
+        let (now, node) = (self.now, &self.nodes[index]);
         let since = |name: &String| node.sightings.get(name).map_or(now, |(_, since)| *since);
         let sighting = |(name, (life, _)): (&String, &(u64, u64))| {
             (name.clone(), Sighting { life: *life, settled: now - since(name) >= LEASE })
         };
-        let seen = Seen {
+        Seen {
             members: self.group.iter().map(sighting).collect(),
             adverts: self
                 .adverts
@@ -423,17 +487,27 @@ impl World {
                 .collect(),
             may_bury: now - node.joined_at >= LEASE,
             may_move: true,
-        };
-        // The newest one may have been passed over by this reader; the leader decides on the newest there is.
-        let newest = self.tables.last().cloned().unwrap_or_default();
-        if let Some(next) = decide(&newest, &seen) {
-            self.tables.push(next);
+            may_balance: true,
         }
     }
 
+    /// Whose process has ended for a node, as far as their addresses say.
+    fn takes_for_ended(&self, index: usize) -> BTreeMap<String, u64> {
+        let limit = (DOUBT_LIMIT.as_millis() / TICK.as_millis()) as u64;
+        let refuses = |node: &Node| {
+            if node.alive { node.refuses_until > self.now } else { self.now >= node.died_at + limit }
+        };
+        let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, node)| node);
+        let accused = others.filter(|node| self.accuses && refuses(node));
+        accused.map(|node| (node.name.clone(), node.life)).collect()
+    }
+
     fn advertise(&mut self, index: usize) {
+        let ended = self.takes_for_ended(index);
         let node = &self.nodes[index];
         let advert = Advert {
+            leads: node.claim.is_some_and(|(claim, _)| claim == self.claims),
+            ended,
             life: node.life,
             after: node.after,
             arrived: node.arrived.clone(),
@@ -452,7 +526,8 @@ impl World {
     /// Acknowledges something for each partition that is served.
     fn serve(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        if node.shards_ended {
+        // What is acknowledged by a node that keeps its store on the bus is there first.
+        if node.shards_ended || node.fenced || node.durable && node.cut_until > self.now {
             return;
         }
         for partition in (0..PARTITIONS).filter(|partition| node.follower.serves(*partition)) {
@@ -465,6 +540,9 @@ impl World {
                 "seed {}: {} serves {partition} without all that was acknowledged",
                 self.seed, node.name
             );
+            let served_at = &mut self.served_at[usize::from(partition)];
+            self.longest_gap = self.longest_gap.max(self.now - *served_at);
+            *served_at = self.now;
             self.written += 1;
             own.push(self.written);
             all.push(self.written);
@@ -482,8 +560,10 @@ impl World {
         // A process that stands still for about its lease wakes when others give it up, or are about to.
         let stop = if self.random.below(2) == 0 { self.now + LEASE - BEAT + self.random.below(BEAT) } else { until };
         let node = &mut self.nodes[index];
-        match self.random.below(6) {
-            0 if node.alive => node.alive = false,
+        match self.random.below(7) {
+            0 if node.alive => (node.alive, node.died_at) = (false, self.now),
+            // Wrongly: it lives, and may reach the bus or not.
+            5 if node.alive => node.refuses_until = until,
             1 if node.alive => node.stopped_until = stop,
             2 if node.alive => node.cut_until = until,
             3 if node.alive => node.leaving = !node.leaving,
@@ -505,7 +585,7 @@ impl World {
                 self.start(index);
             }
             let node = &mut self.nodes[index];
-            (node.stopped_until, node.cut_until, node.leaving) = (0, 0, false);
+            (node.stopped_until, node.cut_until, node.leaving, node.refuses_until) = (0, 0, false, 0);
         }
         self.run(40 * LEASE);
         let tables = self.tables.len();
@@ -560,7 +640,8 @@ fn nodes_that_stand_still_for_about_their_lease_serve_again() {
 
 #[test]
 fn whatever_happens_to_nodes_that_keep_what_they_have_on_the_bus_nothing_is_lost() {
-    for seed in 200..204 {
+    let mut died_in_turn = false;
+    for seed in 200..206 {
         let mut world = World::new(seed);
         world.nodes.iter_mut().for_each(|node| node.durable = true);
         for _ in 0..80 {
@@ -569,9 +650,10 @@ fn whatever_happens_to_nodes_that_keep_what_they_have_on_the_bus_nothing_is_lost
             world.run(pause);
         }
         world.settle();
-        assert!(world.tables.iter().flat_map(|table| &table.homes).flatten().any(|home| home.former.len() > 1));
+        died_in_turn |= world.tables.iter().flat_map(|table| &table.homes).flatten().any(|home| home.former.len() > 1);
         assert_eq!(world.began_anew, 0, "seed {seed}");
     }
+    assert!(died_in_turn, "a node died that had not fetched all of another one");
 }
 
 #[test]
@@ -591,5 +673,98 @@ fn nodes_that_join_and_leave_in_good_order_lose_nothing() {
         }
         world.settle();
         assert_eq!(world.began_anew, 0, "seed {seed}");
+    }
+}
+
+/// A world of nodes that keep what they have on the bus and have come to even shares.
+fn durable(seed: u64) -> World {
+    let mut world = World::new(seed);
+    world.nodes.iter_mut().for_each(|node| node.durable = true);
+    (0..NODES).for_each(|index| world.start(index));
+    world.run(20 * LEASE);
+    world
+}
+
+/// For how long some partition is served by nobody when a node dies.
+fn gap(seed: u64, index: usize, accuses: bool) -> u64 {
+    let mut world = durable(seed);
+    (world.accuses, world.longest_gap, world.fetches_within) = (accuses, 0, 5);
+    (world.nodes[index].alive, world.nodes[index].died_at) = (false, world.now);
+    world.run(5 * LEASE);
+    assert!(!world.tables.last().unwrap().lives.contains_key(&world.nodes[index].name));
+    assert_eq!(world.began_anew, 0, "seed {seed}");
+    world.longest_gap
+}
+
+#[test]
+fn a_dead_node_is_replaced_long_before_its_lease_ends() {
+    for (seed, index) in (0..2).flat_map(|seed| (0..NODES).map(move |index| (seed, index))) {
+        let (early, late) = (gap(seed, index, true), gap(seed, index, false));
+        // Ten ticks until all are sure; the rest is what words and tables take to be read.
+        assert!(early <= LEASE * 7 / 10, "seed {seed}: {early} ticks without node {index}");
+        assert!(late >= LEASE - BEAT, "seed {seed}: {late} ticks without node {index}");
+    }
+}
+
+/// Others say of a node that it has ended, while it lives, and reaches the bus or not.
+#[test]
+fn who_is_wrongly_taken_for_dead_loses_nothing() {
+    let mut given_up = 0;
+    for seed in 300..306 {
+        let mut world = durable(seed);
+        for _ in 0..40 {
+            let index = world.random.below(NODES as u64) as usize;
+            let until = world.now + world.random.below(2 * LEASE);
+            world.nodes[index].refuses_until = until;
+            if world.random.below(2) == 0 {
+                world.nodes[index].cut_until = world.now + world.random.below(LEASE);
+            }
+            let pause = world.random.below(2 * LEASE);
+            world.run(pause);
+        }
+        world.settle();
+        given_up += world.tables.iter().filter(|table| !table.given_up.is_empty()).count();
+        assert_eq!((world.began_anew, world.ended), (0, 0), "seed {seed}");
+    }
+    assert!(given_up > 0, "somebody was given up");
+}
+
+/// How often partitions get another home while all nodes are stopped and started again in turn, and whether each of them
+/// has left a node that was stopped.
+fn rolling_restart(seed: u64, settle: u64) -> (usize, bool) {
+    let mut world = durable(seed);
+    world.settle = settle;
+    let (mut moves, mut only_leaving) = (0, true);
+    for index in 0..NODES {
+        let tables = world.tables.len();
+        world.nodes[index].leaving = true;
+        let name = world.nodes[index].name.clone();
+        while !world.tables.last().unwrap().of(&name).is_empty() {
+            world.tick();
+        }
+        (world.nodes[index].alive, world.nodes[index].died_at) = (false, world.now);
+        world.run(20);
+        world.start(index);
+        world.run(2 * LEASE);
+        for pair in world.tables[tables - 1..].windows(2) {
+            for (before, after) in pair[0].homes.iter().zip(&pair[1].homes) {
+                let (before, after) = (&before.as_ref().unwrap().node, &after.as_ref().unwrap().node);
+                moves += usize::from(before != after);
+                only_leaving &= before == after || *before == name;
+            }
+        }
+    }
+    world.settle();
+    assert_eq!(world.began_anew, 0, "seed {seed}");
+    (moves, only_leaving)
+}
+
+#[test]
+fn a_rolling_restart_moves_only_what_stopping_nodes_have() {
+    for seed in 400..403 {
+        let (at_once, _) = rolling_restart(seed, 0);
+        let (settled, only_leaving) = rolling_restart(seed, 10 * LEASE);
+        assert!(only_leaving, "seed {seed}: partitions of a node that goes on were moved");
+        assert!(settled < at_once, "seed {seed}: {settled} moves, {at_once} without waiting");
     }
 }

@@ -252,7 +252,9 @@ fn main() {
             },
         ),
     ];
-    for scenario in &scenarios {
+    // `cargo bench -p tidegate-engine --bench messages -- NAME` runs one alone, to count its instructions.
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    for scenario in scenarios.iter().filter(|scenario| only.as_ref().is_none_or(|only| only == scenario.name)) {
         let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| run(scenario)).collect();
         rounds.sort_by(f64::total_cmp);
         println!("{:37} {:7.1} ns per delivered message", scenario.name, rounds[ROUNDS / 2]);

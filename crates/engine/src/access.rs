@@ -7,6 +7,8 @@
 
 use crate::addresses::Nodes;
 use crate::desk::Desk;
+use crate::subscribe::subscribing::Subscribing;
+use crate::subscribe::subscribing::subscribing;
 use crate::topics::RouteCache;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -122,7 +124,14 @@ impl Engine {
         if self.rules.is_known_to_be_allowed(&self.desk, &self.cache, it) {
             return true;
         }
-        let allowed = self.publisher_may((it.key, it.session), self.cache.get(it.slot).0, it.raw.qos, it.raw.retain);
+        let allowed = self.principals.publisher_may(
+            &self.desk,
+            &self.rules,
+            (it.key, it.session),
+            self.cache.get(it.slot).0,
+            it.raw.qos,
+            it.raw.retain,
+        );
         let asked = self.rules.asked(&self.cache, it);
         if let Some(connection) = self.desk.connections.get_mut(it.key).filter(|_| allowed) {
             connection.extra_mut().allowed = Some(asked);
@@ -135,7 +144,7 @@ impl Engine {
         let epoch = self.rules.epoch();
         let old = self.desk.sessions.get(key.0).is_some_and(|session| session.rights_epoch != epoch);
         if self.rules.access.is_some() && old {
-            self.recheck_session(now, key, epoch);
+            subscribing!(self).recheck_session(now, key, epoch);
         }
     }
 
@@ -161,10 +170,12 @@ impl Engine {
             self.rules.recheck_from = None;
         }
         for key in keys {
-            self.recheck_session(now, key, epoch);
+            subscribing!(self).recheck_session(now, key, epoch);
         }
     }
+}
 
+impl Subscribing<'_> {
     fn recheck_session(&mut self, now: Now, key: SessionKey, epoch: u16) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.rights_epoch = epoch;
@@ -173,17 +184,17 @@ impl Engine {
         for filter in session.filters.iter() {
             let qos = self.index.subscriber(filter, key).map_or(QoS::AtMostOnce, |subscriber| subscriber.options.qos());
             let text = self.index.filter(filter).unwrap_or_default();
-            if !self.rules.may_subscribe(&self.desk, key, text, qos, false) {
+            if !self.rules.may_subscribe(self.desk, key, text, qos, false) {
                 ended.push(text.to_owned());
             }
         }
         for membership in session.rare.iter().flat_map(|rare| &rare.memberships) {
             let qos = crate::topics::SubscriberOptions::from_bits(membership.member.options).qos();
-            if !self.rules.may_subscribe(&self.desk, key, &membership.filter, qos, true) {
+            if !self.rules.may_subscribe(self.desk, key, &membership.filter, qos, true) {
                 ended.push(format!("$share/{}/{}", membership.share, membership.filter));
             }
         }
-        self.rules.withdraw_waiting(&mut self.desk, key);
+        self.rules.withdraw_waiting(self.desk, key);
         for filter in ended {
             if let Ok(filter) = tidegate_mqtt::TopicFilter::new(&filter) {
                 self.unsubscribe(now, key, filter);
@@ -255,7 +266,7 @@ impl Rules {
 
     /// Leaves those out of a route that may not be sent messages of its topic. The route counts them with each message;
     /// that they do not get it is told whenever the route is made.
-    pub(crate) fn keep_receivers(&mut self, desk: &mut Desk, cache: &mut RouteCache, nodes: &Nodes, slot: RouteSlot) {
+    pub(crate) fn keep_receivers(&self, desk: &mut Desk, cache: &mut RouteCache, nodes: &Nodes, slot: RouteSlot) {
         let (rules, settings) = (self, &desk.settings);
         if Readers::of(rules, settings, cache.get(slot).0).are_all_allowed() {
             return;
@@ -297,7 +308,7 @@ impl Rules {
     }
 
     /// Takes back what waits for a client that may not be sent it any more.
-    fn withdraw_waiting(&mut self, desk: &mut Desk, key: SessionKey) {
+    fn withdraw_waiting(&self, desk: &mut Desk, key: SessionKey) {
         let queue = desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()).map(|flow| &flow.queue);
         let withdrawn = |delivery: &crate::session::Delivery| !self.may_receive(desk, key, delivery.message.topic());
         if !queue.is_some_and(|queue| queue.iter().any(withdrawn)) {

@@ -3,6 +3,7 @@
 //! The desk hands packets to outputs and messages to queues. It knows nothing of topics: who gets a message is decided
 //! before it is asked.
 
+use crate::connection::table::Connections;
 use crate::session::table::Sessions;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -29,7 +30,6 @@ use crate::session::overflow::OverflowRules;
 use crate::session::reservations::Reservations;
 use crate::session::{BlockedPublisher, Session, Will};
 use crate::settings::{Holding, ListenerSettings, Settings};
-use crate::slab::GenSlab;
 use crate::telling::Telling;
 use crate::telling::counters::Counters;
 use crate::telling::reason::Reason;
@@ -103,7 +103,7 @@ pub(crate) struct Desk {
     pub gave_up: bool,
     /// How much of what happens to messages was told.
     pub telling: Telling,
-    pub connections: GenSlab<Connection>,
+    pub connections: Connections,
     /// Partitions that move: nobody of them is served, and what they are owed is kept in memory.
     pub moving: Partitions,
     /// What arrives for them.
@@ -182,7 +182,7 @@ impl Desk {
             dead_letters,
             gave_up: false,
             telling: Telling::default(),
-            connections: GenSlab::default(),
+            connections: Connections::default(),
             moving: Partitions::NONE,
             transfers: Transfers::new(shard),
             sessions: Sessions::default(),

@@ -1,7 +1,7 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
 use crate::groups::dealing::dealing;
-use crate::retained::fetch::fetching;
+use crate::retained::fetching::fetching;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

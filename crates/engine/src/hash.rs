@@ -1,7 +1,5 @@
 //! One hash for names, the same in every process and on every machine: homes depend on it.
 
-use crate::ids::TenantId;
-
 const K: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[inline]
@@ -36,12 +34,6 @@ pub(crate) fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
         state = mix(u64::from_le_bytes(word) ^ state, K.rotate_left(29));
     }
     mix(state, K)
-}
-
-/// Hashes a name within its tenant.
-#[inline]
-pub(crate) fn hash_name(tenant: TenantId, name: &str) -> u64 {
-    hash_bytes(u64::from(tenant.0), name.as_bytes())
 }
 
 /// The same hash for the standard library's tables: the order in a table is the same in every run.

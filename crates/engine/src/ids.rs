@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::orchestrator::uplink::UPLINK_PREFIX;
+use crate::hash::hash_bytes;
+
+/// What the client ids of uplinks begin with; such a name is at home in partition 0.
+pub(crate) const UPLINK_PREFIX: &str = "$uplink/";
 
 /// A shard of this process: one thread, one engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -148,7 +151,7 @@ pub fn partition_of(tenant: TenantId, name: &str) -> PartitionId {
     if name.starts_with("$SYS/") || (tenant == TenantId::UPLINK && name.starts_with(UPLINK_PREFIX)) {
         return PartitionId(0);
     }
-    partition_of_hash(crate::hash::hash_name(tenant.of_clients(), name))
+    partition_of_hash(hash_name(tenant.of_clients(), name))
 }
 
 /// The partition of a name of which only the hash is known.
@@ -178,4 +181,10 @@ impl fmt::Display for ShardId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "shard {}", self.0)
     }
+}
+
+/// Hashes a name within its tenant.
+#[inline]
+pub(crate) fn hash_name(tenant: TenantId, name: &str) -> u64 {
+    hash_bytes(u64::from(tenant.0), name.as_bytes())
 }

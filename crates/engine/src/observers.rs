@@ -4,6 +4,7 @@
 //! has not confirmed is bounded by its window; its policy says what happens to publishers beyond it. The topics of an
 //! observer are looked up with the route of a topic, so a topic without one costs nothing.
 
+use crate::desk::Desk;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
@@ -400,10 +401,21 @@ impl Engine {
         if it.session.is_some() || all.is_empty() { all } else { all.without(self.principals.unobserved_by(it.key)) }
     }
 
+    /// The same for a message on its way in. Its acknowledgement waits for each observer that is told.
+    #[cold]
+    pub(crate) fn tell_observers_of(&mut self, it: &Inbound<'_>, ticket: Option<Ticket>) -> u32 {
+        let (topic, set) = (self.topic_of(it), self.observers_of(it));
+        let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
+        self.observers.tell_observers(&mut self.desk, set, &it.publication(&topic), &name, ticket)
+    }
+}
+
+impl Observers {
     /// Tells a message to observers that have room for it, and counts it for the others. Returns how many were told.
     #[cold]
     pub(crate) fn tell_observers(
         &mut self,
+        desk: &mut Desk,
         set: ObserverSet,
         publication: &Publication<'_>,
         client_id: &str,
@@ -412,13 +424,13 @@ impl Engine {
         let cost = observed_cost(publication);
         let mut told = 0;
         for id in set.iter() {
-            let Some(it) = self.observers.all.get_mut(&id) else { continue };
+            let Some(it) = self.all.get_mut(&id) else { continue };
             if !it.has_room(cost) {
-                self.desk.counters.drop_message(it.observer.refusal);
+                desk.counters.drop_message(it.observer.refusal);
                 continue;
             }
-            let number = self.observers.next_number;
-            self.observers.next_number += 1;
+            let number = self.next_number;
+            self.next_number += 1;
             it.unconfirmed.insert(number, Unconfirmed { ticket, cost });
             it.bytes += cost;
             told += 1;
@@ -435,16 +447,8 @@ impl Engine {
                 expires_at: publication.expires_at,
                 payload: publication.payload.to_vec(),
             };
-            self.desk.events.push_back(Event::Observed { observer: id, message: Box::new(message) });
+            desk.events.push_back(Event::Observed { observer: id, message: Box::new(message) });
         }
         told
-    }
-
-    /// The same for a message on its way in. Its acknowledgement waits for each observer that is told.
-    #[cold]
-    pub(crate) fn tell_observers_of(&mut self, it: &Inbound<'_>, ticket: Option<Ticket>) -> u32 {
-        let (topic, set) = (self.topic_of(it), self.observers_of(it));
-        let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.tell_observers(set, &it.publication(&topic), &name, ticket)
     }
 }

@@ -5,6 +5,8 @@
 //! connections, without a transport: everything that makes a client wait makes it wait too, and other shards confirm to
 //! it. What it publishes meanwhile is held, within its bounds.
 
+use crate::access::Rules;
+use crate::desk::Desk;
 use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
@@ -173,6 +175,9 @@ impl Engine {
             if let Some(parked) = &extra.parked {
                 self.desk.timers.cancel(parked.until, Timer::Parked(key));
             }
+            if let Some(rate) = &extra.rate {
+                self.desk.timers.cancel(rate.waits_until, Timer::Rate(key));
+            }
         }
         self.after_frame(now);
     }
@@ -229,6 +234,9 @@ impl Engine {
             Some(Reason::NotAuthorized)
         } else if message.retain && !self.settings.retained.available && !is_broker {
             Some(Reason::RetainNotSupported)
+        } else if self.homes.have_ended() {
+            // Another node may have taken the place, and what is promised now may be lost.
+            Some(Reason::LeaseEnded)
         } else if message.topic.is_empty() {
             Some(Reason::InvalidTopicName)
         } else if message.expires_at <= now.monotonic {
@@ -260,7 +268,12 @@ impl Engine {
         let progress = self.publish_with_properties(now, source, &raw, message.expires_at, &mut properties);
         self.scratch_properties = properties;
         match progress {
-            Ok(Progress::Taken) => return Progress::Taken,
+            Ok(Progress::Taken) => {
+                if !is_broker && self.desk.tenants.limit_rates() {
+                    self.charge_rate(now, key, message.topic.len() + message.payload.len());
+                }
+                return Progress::Taken;
+            }
             Ok(Progress::Deferred) => {}
             Err(ref refused) => self.refuse_publication(PrincipalId(key), *number, refused.reason),
         }
@@ -339,6 +352,20 @@ impl Engine {
         self.refuse_held(key, reason);
     }
 
+    /// What all principals were not answered is refused: the lease of this node has ended, and no promise counts.
+    pub(crate) fn refuse_all_of_principals(&mut self, reason: Reason) {
+        let keys: Vec<ConnectionKey> = self.principals.all.keys().copied().collect();
+        for key in keys {
+            self.refuse_all_of_principal(key, reason);
+        }
+        for (_, id, number, _) in std::mem::take(&mut self.principals.uncommitted) {
+            if let Some(registered) = self.principals.all.get_mut(&id.0) {
+                registered.uncommitted -= 1;
+            }
+            self.tell_published(id, number, Err(reason));
+        }
+    }
+
     /// Counts a message that did not reach the pipeline, and answers it.
     #[cold]
     fn refuse_publication(&mut self, id: PrincipalId, number: u64, reason: Reason) {
@@ -393,28 +420,6 @@ impl Engine {
         }
     }
 
-    /// Whether a publisher, which is a principal if it has no session, may publish to a topic.
-    pub(crate) fn publisher_may(
-        &self,
-        (key, session): (ConnectionKey, Option<SessionKey>),
-        topic: &str,
-        qos: QoS,
-        retain: bool,
-    ) -> bool {
-        if let Some(session) = session {
-            return self.rules.may_publish(&self.desk, session, topic, qos, retain);
-        }
-        self.principals.get(key).is_some_and(|principal| {
-            principal.kind == PrincipalKind::Broker
-                || self.rules.subject_may_publish(&self.settings, principal.subject(), topic, qos, retain)
-        })
-    }
-
-    /// Whether the principal of a connection is a part of the broker.
-    pub(crate) fn is_broker(&self, key: ConnectionKey) -> bool {
-        self.principals.get(key).is_some_and(|principal| principal.kind == PrincipalKind::Broker)
-    }
-
     /// Every answer that a principal waits for is one of its pending acknowledgements.
     pub(crate) fn audit_principals(&self, wrong: &mut dyn FnMut(String)) {
         for (key, registered) in &self.principals.all {
@@ -428,5 +433,31 @@ impl Engine {
                 wrong(format!("messages of {:?} are held and nothing will release them", registered.principal.name));
             }
         }
+    }
+}
+
+impl Principals {
+    /// Whether a publisher, which is a principal if it has no session, may publish to a topic.
+    pub(crate) fn publisher_may(
+        &self,
+        desk: &Desk,
+        rules: &Rules,
+        (key, session): (ConnectionKey, Option<SessionKey>),
+        topic: &str,
+        qos: QoS,
+        retain: bool,
+    ) -> bool {
+        if let Some(session) = session {
+            return rules.may_publish(desk, session, topic, qos, retain);
+        }
+        self.get(key).is_some_and(|principal| {
+            principal.kind == PrincipalKind::Broker
+                || rules.subject_may_publish(&desk.settings, principal.subject(), topic, qos, retain)
+        })
+    }
+
+    /// Whether the principal of a connection is a part of the broker.
+    pub(crate) fn is_broker(&self, key: ConnectionKey) -> bool {
+        self.get(key).is_some_and(|principal| principal.kind == PrincipalKind::Broker)
     }
 }

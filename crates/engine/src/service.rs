@@ -1,7 +1,9 @@
 //! What services within the process do beside being subscribers: publish, ask who is connected, ping, and send clients
 //! elsewhere.
 
+use crate::publish::publishing::publishing;
 use crate::session::acknowledge::Acknowledging;
+use crate::session::table::Sessions;
 use tidegate_mqtt::{QoS, TopicName};
 
 use crate::engine::Engine;
@@ -49,7 +51,7 @@ impl Engine {
         if TopicName::new(&message.topic).is_err() || is_own_topic(&message.topic) {
             return false;
         }
-        self.publish_inside(now, &mut message.publication(self.settings.retained.available), None);
+        publishing!(self).publish_inside(now, &mut message.publication(self.settings.retained.available), None);
         self.after_frame(now);
         true
     }
@@ -86,7 +88,7 @@ impl Engine {
         if self.owes_pong(key) {
             return true;
         }
-        if !self.may_be_pinged(key) {
+        if !self.desk.sessions.may_be_pinged(key) {
             return false;
         }
         let mut publication = Publication::new(tenant, topic, QoS::AtLeastOnce, false, &[], expires_at, &[], 0);
@@ -112,7 +114,7 @@ impl Engine {
         let mut pings = std::mem::take(&mut self.pings);
         pings.retain(|(session, id), counts| {
             *counts = false;
-            self.is_under_way(SessionKey(*session), *id)
+            self.desk.sessions.is_under_way(SessionKey(*session), *id)
         });
         self.pings = pings;
     }
@@ -120,18 +122,20 @@ impl Engine {
     /// Whether a client that is connected has not acknowledged its last ping.
     fn owes_pong(&self, key: SessionKey) -> bool {
         let mut pings = self.pings.range((key.0, 0)..=(key.0, u16::MAX));
-        pings.any(|((_, id), _)| self.is_under_way(key, *id))
+        pings.any(|((_, id), _)| self.desk.sessions.is_under_way(key, *id))
     }
+}
 
+impl Sessions {
     /// Whether a client that is connected has yet to acknowledge a packet.
     fn is_under_way(&self, key: SessionKey, id: u16) -> bool {
-        let session = self.desk.sessions.get(key.0).filter(|session| session.connection.is_some());
+        let session = self.get(key.0).filter(|session| session.connection.is_some());
         let flow = session.and_then(|session| session.flow.as_ref());
         flow.is_some_and(|flow| flow.inflight.iter().any(|sent| sent.id().get() == id))
     }
 
     fn may_be_pinged(&self, key: SessionKey) -> bool {
-        let Some(session) = self.desk.sessions.get(key.0) else { return false };
+        let Some(session) = self.get(key.0) else { return false };
         let idle = session.flow.as_ref().is_none_or(|flow| flow.inflight.is_empty() && flow.queue.is_empty());
         session.connection.is_some() && idle
     }

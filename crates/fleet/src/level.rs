@@ -1,4 +1,4 @@
-//! The levels of a fleet in what is kept and told: by their names.
+//! The names of the levels of a fleet in files and reports.
 
 pub use crate::decide::Level;
 

@@ -1,8 +1,8 @@
 //! The elastic tier: brokers behind orchestrators, both growing and shrinking with the load.
 //!
-//! What decides is pure and knows no clock: [`load`] turns observations into a load, [`decide`] turns loads into
-//! decisions, and [`simulate`] runs both against a model of a fleet. What acts is apart: [`manage`] carries decisions
-//! out step by step, and [`provider`] is where resources come from.
+//! Decisions are pure and read no clock: [`load`] turns observations into a load, [`decide`] turns loads into
+//! decisions, and [`simulate`] runs both against a model of a fleet. Actions are apart: [`manage`] carries decisions
+//! out step by step, and [`provider`] supplies resources.
 
 pub mod decide;
 pub mod document;

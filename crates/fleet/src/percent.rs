@@ -1,4 +1,4 @@
-//! Text as a part of an address: what means something there is written as `%XX`.
+//! Text as a part of an address: characters with a meaning there are written as `%XX`.
 
 use std::fmt::Write;
 

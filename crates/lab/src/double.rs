@@ -1,7 +1,7 @@
-//! A broker's double: it delays, drops, doubles and reorders messages as it is told and keeps books of it, so that it
-//! can be proven that the lab measures what was put in.
+//! A broker's double: it delays, drops, duplicates and reorders messages as configured and counts that, so that the
+//! lab's own counts can be verified.
 //!
-//! It knows sessions only for as long as a connection lasts, and retains nothing.
+//! Its sessions end with their connections, and it retains no messages.
 
 mod behaviour;
 mod broker;

@@ -1,5 +1,5 @@
-//! Load for middleware that does not speak MQTT: messages from some publishers to some subscribers, counted by the same
-//! books. A protocol is a file here, behind the trait `Driver`.
+//! Load for middleware without MQTT: messages from some publishers to some subscribers, with the same accounts. Each
+//! protocol is a file here, behind the trait `Driver`.
 
 mod amqp091;
 mod amqp1;

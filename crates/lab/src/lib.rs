@@ -1,15 +1,15 @@
 //! Measures any message broker the same way, from outside.
 //!
-//! - What is measured: [`scenario`] is the experiment as data, [`peer`] the brokers, [`limits`] and [`network`] what
-//!   they may use, and [`criteria`] a survey's table.
-//! - Load: [`load`] produces it and counts exactly what became of it; [`drivers`] do the same for other protocols;
-//!   [`contextnet`] runs several gateways on one bus as one peer; [`double`] is a broker whose faults are known, to
-//!   prove the counting.
-//! - Measuring: [`run`] runs a scenario again and again, [`sample`] looks at what processes use, [`probe`] asks a
-//!   broker what it really does, [`sweep`] raises a load until a service level breaks, [`priority`] finds out who goes
-//!   first, [`soak`] what drifts over hours.
-//! - Results: [`results`] is what came of it, [`compare`] tells whether two series differ, [`report`] shows it,
-//!   [`serve`] lets one browse.
+//! - Setup: [`scenario`] is the experiment as data, [`peer`] the brokers, [`limits`] and [`network`] their resources,
+//!   and [`criteria`] a survey's table.
+//! - Load: [`load`] produces it and counts every message exactly; [`drivers`] do the same for other protocols;
+//!   [`contextnet`] runs several gateways on one bus as one peer; [`double`] is a broker with known faults, to verify
+//!   the counting.
+//! - Measuring: [`run`] repeats a scenario, [`sample`] measures processes, [`probe`] tests the features of a broker,
+//!   [`sweep`] raises a load until a service level breaks, [`priority`] tests the order of priorities, [`soak`] finds
+//!   drift over hours.
+//! - Results: [`results`] has the data, [`compare`] tests whether two series differ, [`report`] renders them, [`serve`]
+//!   lets a browser show them.
 
 pub mod compare;
 pub mod contextnet;

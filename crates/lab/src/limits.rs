@@ -1,10 +1,10 @@
-//! What processes may use.
+//! Limits of processes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::span::Bytes;
 
-/// What a broker, or a group of clients, may use; nothing means everything.
+/// The limits of a broker, or of a group of clients; empty means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {

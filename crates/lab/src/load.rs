@@ -1,7 +1,7 @@
-//! Load: a plan goes in, exact numbers come out.
+//! Load: executes a plan, and returns exact numbers.
 //!
-//! A plan is data ([`LoadPlan`]), and so is what came of it ([`LoadOutcome`]): scenarios hold the one, reports the
-//! other, and worker processes are handed the first and hand back the second.
+//! A plan is data ([`LoadPlan`]), and so is its result ([`LoadOutcome`]): scenarios contain plans, reports contain
+//! results, and worker processes receive the one and return the other.
 
 pub mod chance;
 pub(crate) mod core;

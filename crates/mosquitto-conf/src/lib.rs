@@ -6,6 +6,7 @@
 
 mod bridge;
 mod draft;
+mod dynamic_security;
 mod finish;
 mod keys;
 mod lines;
@@ -14,6 +15,7 @@ mod output;
 mod tls;
 mod values;
 
+pub use dynamic_security::{Security, SecurityError, dynamic_security};
 pub use keys::{KEYS, Key, PREFIXES, key};
 
 use std::io;

@@ -89,7 +89,7 @@ pub use settings::NodeSettings;
 pub use tenants::{TenantCounts, TenantHoldings};
 pub use tls::{
     CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
-    IdentityField, IdentityRole, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,
+    IdentityField, IdentityRole, LinkTls, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,
     TlsVersion,
 };
 pub use uplink::{BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetError, FleetReport, Question, UplinkTls};

@@ -154,10 +154,10 @@ pub(crate) enum ConfigCommand {
 /// What `config convert` reads and writes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConvertArgs {
-    /// Mosquitto's configuration file
+    /// mosquitto.conf, or the dynamic-security.json of its plugin
     pub(crate) file: PathBuf,
-    /// Write here instead of to standard output
-    #[arg(short, long, value_name = "FILE")]
+    /// Write here instead of to standard output; a directory for dynamic-security.json
+    #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
     /// Print each line with `carried`, `changed` or `refused` and why, and the result, as JSON
     #[arg(long, conflicts_with = "diff")]

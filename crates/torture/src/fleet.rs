@@ -12,7 +12,7 @@ use crate::rng::Rng;
 /// A member that was struck is away for this long, in milliseconds.
 const AWAY: std::ops::Range<u64> = 0..3_000;
 
-/// What is done to a broker of the fleet.
+/// A strike against a broker of the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemberStrike {
     /// kill -9.
@@ -55,7 +55,7 @@ impl Fleet {
         self.members.iter().map(flag).collect::<Vec<_>>().join(" ")
     }
 
-    /// Starts those that are due, or lets them go on.
+    /// Starts the brokers that are due, or lets them continue.
     pub(crate) fn tend(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
         self.members.iter_mut().try_for_each(|member| member.tend(now))
@@ -79,7 +79,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Kills or stops one of those that run; it comes back after a while. Gives its name.
+    /// Kills or stops a running broker; it comes back after a while. Gives its name.
     pub(crate) fn strike(&mut self, strike: MemberStrike) -> Result<Option<String>, Failure> {
         let running: Vec<usize> = (0..self.members.len()).filter(|at| self.members[*at].is_running()).collect();
         if running.is_empty() {

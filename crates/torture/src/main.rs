@@ -146,7 +146,7 @@ enum FaultKind {
     Term,
     /// kill -9 of a broker of the fleet, which comes back after a moment, while the orchestrator goes on.
     Broker,
-    /// SIGSTOP of the broker, or of one of the fleet where there is one, for up to four seconds, then SIGCONT.
+    /// SIGSTOP of the broker, or of a member of the fleet, for up to four seconds, then SIGCONT.
     Freeze,
     /// kill -9 of the orchestrator and of a broker of the fleet.
     Both,

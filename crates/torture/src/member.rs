@@ -1,4 +1,4 @@
-//! A process that is struck and comes back when it is due.
+//! A process that is struck and started again when it is due.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -6,17 +6,17 @@ use std::time::Instant;
 use crate::broker::{Broker, Recipe};
 use crate::failure::Failure;
 
-/// A process that is started again, or goes on, when it is due.
+/// A process that is started again, or continues, when it is due.
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) recipe: Recipe,
     pub(crate) running: Option<Broker>,
-    /// When it is started again, or goes on where it stands still.
+    /// When it is started again, or continues where it stands still.
     back_at: Instant,
     is_frozen: bool,
     /// SIGTERM was sent, so that its end is no fault.
     is_asked: bool,
-    /// How often it ended by itself.
+    /// How often it ended without a signal.
     pub(crate) gave_up: u64,
 }
 
@@ -29,15 +29,15 @@ impl Member {
         Ok(Self { name, recipe, running: None, back_at, is_frozen: false, is_asked: false, gave_up: 0 })
     }
 
-    /// True if it is started and goes on.
+    /// True if it is started and not frozen.
     pub(crate) fn is_running(&self) -> bool {
         self.running.is_some() && !self.is_frozen
     }
 
-    /// Starts it, or lets it go on, when it is due.
+    /// Starts it, or lets it continue, when it is due.
     pub(crate) fn tend(&mut self, now: Instant) -> Result<(), Failure> {
         if self.running.as_mut().is_some_and(|process| process.ended().is_some()) {
-            // One that ends by itself, such as a node that has lost its lease, is started again at once.
+            // One that ends without a signal, such as a node that has lost its lease, is started again at once.
             self.gave_up += u64::from(!self.is_asked);
             self.running = None;
         }

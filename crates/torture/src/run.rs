@@ -43,12 +43,12 @@ impl Fault {
         matches!(self, Self::Member | Self::FreezeMember | Self::Both)
     }
 
-    /// Whether the broker under test goes on with the next cycle.
+    /// Whether the broker under test lives on in the next cycle.
     fn spares_the_broker(self) -> bool {
         matches!(self, Self::Member | Self::FreezeMember | Self::Freeze)
     }
 
-    /// What takes its place where the broker under test has to end.
+    /// The fault in its place where the broker under test has to end.
     fn that_ends(self) -> Self {
         match self {
             Self::Member | Self::FreezeMember => Self::Both,

@@ -4,7 +4,7 @@ use super::*;
 use crate::{MOVE_AT_ONCE, PARTITIONS};
 
 fn seen(nodes: &[(&str, u64)]) -> Seen {
-    let mut seen = Seen { may_bury: true, may_move: true, ..Seen::default() };
+    let mut seen = Seen { may_bury: true, may_move: true, may_balance: true, ..Seen::default() };
     for (name, life) in nodes {
         seen.members.insert((*name).to_owned(), Sighting { life: *life, settled: true });
         seen.adverts.insert((*name).to_owned(), Advert { life: *life, ..Advert::default() });

@@ -10,18 +10,21 @@ use crate::addresses::Nodes;
 use crate::desk::Desk;
 use crate::durable::Journal;
 use crate::durable::Key;
+use crate::durable::StoredSession;
 use crate::engine::Engine;
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
 use crate::ids::SessionKey;
 use crate::message::Message;
 use crate::now::{Millis, Now};
+use crate::session::Flow;
 use crate::session::packet_ids::{ReceivedIds, State};
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::AddressSettings;
 use crate::settings::Settings;
 use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
+use std::sync::Arc;
 
 use super::Address;
 
@@ -95,15 +98,10 @@ impl Dealing<'_> {
         let Some(mut flow) = session.flow.take() else { return };
         self.desk.to_unpark.append(&mut flow.blocking);
         self.desk.blockers.remove(&key.0);
-        if let Some(stored) = stored {
-            for id in flow.received.iter() {
-                self.desk.journal.delete(Key::Received(stored, id));
-            }
-        }
-        flow.received = ReceivedIds::default();
-        (flow.received_before, flow.to_resend, flow.one_at_a_time) = (0, 0, false);
-        flow.mailbox_from = flow.next_number;
+        begin_anew(&mut flow, stored, &mut self.desk.journal);
         self.desk.memory -= std::mem::take(&mut flow.inflight_bytes);
+        let settings = Arc::clone(&self.desk.settings);
+        let addresses = settings.addresses.as_ref();
         let forget = |journal: &mut Journal, numbers| {
             if let Some(stored) = stored {
                 journal.delete_entry(stored, numbers);
@@ -116,9 +114,7 @@ impl Dealing<'_> {
             match entry.item.delivery {
                 // The receiver has said that it has the message.
                 _ if entry.state == State::AwaitPubComp => forget(&mut self.desk.journal, numbers),
-                Some(delivery)
-                    if is_kept(self.desk.settings.addresses.as_ref(), self.desk.sessions.get(key.0), &delivery) =>
-                {
+                Some(delivery) if is_kept(addresses, self.desk.sessions.get(key.0), &delivery) => {
                     first.push((delivery, numbers));
                 }
                 Some(delivery) => {
@@ -140,7 +136,7 @@ impl Dealing<'_> {
             kept.push(delivery);
         }
         for delivery in std::mem::take(&mut flow.queue) {
-            if is_kept(self.desk.settings.addresses.as_ref(), self.desk.sessions.get(key.0), &delivery) {
+            if is_kept(addresses, self.desk.sessions.get(key.0), &delivery) {
                 kept.push(delivery);
                 continue;
             }
@@ -186,4 +182,16 @@ impl Nodes {
 fn is_kept(addresses: Option<&AddressSettings>, session: Option<&Session>, delivery: &Delivery) -> bool {
     let is_for = |session: &Session| is_addressed(addresses, session, &delivery.message);
     delivery.group.is_none() && session.is_some_and(is_for)
+}
+
+/// Forgets what is known of packet ids: the next connection of the client begins anew.
+fn begin_anew(flow: &mut Flow, stored: Option<StoredSession>, journal: &mut Journal) {
+    if let Some(stored) = stored {
+        for id in flow.received.iter() {
+            journal.delete(Key::Received(stored, id));
+        }
+    }
+    flow.received = ReceivedIds::default();
+    (flow.received_before, flow.to_resend, flow.one_at_a_time) = (0, 0, false);
+    flow.mailbox_from = flow.next_number;
 }

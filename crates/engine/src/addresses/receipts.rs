@@ -3,6 +3,7 @@
 //! Whoever sends asks with a user property. The broker adds where receipts go as another one, so that all there is to
 //! know travels with the message: to other shards, into the store, and back.
 
+use crate::publish::publishing::Publishing;
 use std::collections::VecDeque;
 use std::fmt::Write;
 
@@ -10,7 +11,6 @@ use tidegate_mqtt::{PublishProperties, QoS, TopicName};
 
 use super::{Address, encoded};
 use crate::desk::Desk;
-use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::message::{Message, Publication};
 use crate::now::{Millis, Now};
@@ -158,7 +158,7 @@ pub(crate) fn asks_for_unknown_receipts(properties: &PublishProperties<'_>) -> b
     properties.user_properties.iter().any(|(name, value)| name == ASKS && !RECEIPTS.contains(&value))
 }
 
-impl Engine {
+impl Publishing<'_> {
     /// Adds to the properties of a message to nodes where its receipts go, if its sender asks for any and may publish
     /// there.
     pub(crate) fn add_receipts(
@@ -168,17 +168,20 @@ impl Engine {
         asked: &PublishProperties<'_>,
         out: &mut Vec<u8>,
     ) {
-        let Some(addresses) = self.settings.addresses.as_ref() else { return };
+        let Some(addresses) = self.desk.settings.addresses.as_ref() else { return };
         let session = sender.1.and_then(|session| self.desk.sessions.get(session.0));
         let name = session.map(|session| &*session.client_id);
         let Some(name) = name.or(self.principals.name(sender.0).map(|(_, name)| name)) else { return };
         let own = format!("{}/receipts/{}", addresses.prefix, encoded(name));
         let wished = asked.response_topic.map(TopicName::as_str);
-        let may = |topic: &&str| !is_own_topic(topic) && self.publisher_may(sender, topic, QoS::AtLeastOnce, false);
+        let may = |topic: &&str| {
+            !is_own_topic(topic)
+                && self.principals.publisher_may(self.desk, self.rules, sender, topic, QoS::AtLeastOnce, false)
+        };
         match wished.filter(may) {
             Some(wished) => self.add_receipts_to(topic, asked, wished, out),
             // The broker subscribes to no receipts.
-            None if self.is_broker(sender.0) => {}
+            None if self.principals.is_broker(sender.0) => {}
             None => self.add_receipts_to(topic, asked, &own, out),
         }
     }
@@ -186,7 +189,7 @@ impl Engine {
     /// The same for receipts that go to this topic.
     fn add_receipts_to(&mut self, topic: &str, asked: &PublishProperties<'_>, to: &str, out: &mut Vec<u8>) {
         let wants = asked.user_properties.iter().any(|(name, value)| name == ASKS && RECEIPTS.contains(&value));
-        let Some(addresses) = self.settings.addresses.as_ref().filter(|_| wants) else { return };
+        let Some(addresses) = self.desk.settings.addresses.as_ref().filter(|_| wants) else { return };
         let several = match Address::read(&addresses.prefix, topic) {
             Some(Address::Node(_)) => false,
             Some(Address::Group(_) | Address::All) => true,

@@ -4,30 +4,30 @@ use super::Address;
 use super::nodes::ADDRESSED;
 use super::tally::Counted;
 use crate::cluster::roster::Shards;
-use crate::engine::Engine;
 use crate::ids::{PartitionId, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::dispatch::{Reach, Source};
+use crate::publish::publishing::Publishing;
 use crate::settings::Settings;
 use crate::topics::{Route, RouteSlot};
 
-impl Engine {
+impl Publishing<'_> {
     /// Makes the route of a valid topic name that is not remembered.
     pub(crate) fn make_route(&mut self, tenant: TenantId, topic: &str) -> RouteSlot {
-        let address = self.settings.addresses.as_ref().and_then(|it| Address::read(&it.prefix, topic));
+        let address = self.desk.settings.addresses.as_ref().and_then(|it| Address::read(&it.prefix, topic));
         let slot = match address {
-            None => self.cache.fill(&mut self.index, tenant, topic, |_| {}),
+            None => self.cache.fill(self.index, tenant, topic, |_| {}),
             Some(address) => self.route_to(tenant, topic, &address),
         };
-        self.rules.keep_receivers(&mut self.desk, &mut self.cache, &self.nodes, slot);
+        self.rules.keep_receivers(self.desk, self.cache, self.nodes, slot);
         slot
     }
 
     /// A route to nodes, and to who has subscribed to the topic by itself. One to a single node is not remembered, so
     /// that nothing has to be made anew when a node comes or goes.
     fn route_to(&mut self, tenant: TenantId, topic: &str, address: &Address<'_>) -> RouteSlot {
-        let (place, roster, desk, nodes) = (self.place, &self.links.roster, &self.desk, &mut self.nodes);
+        let (place, roster, desk, nodes) = (self.links.place, &self.links.roster, &*self.desk, &mut *self.nodes);
         match address {
             Address::Node(id) | Address::Receipts(id) => {
                 let partition = partition_of(tenant, id);
@@ -42,20 +42,20 @@ impl Engine {
                         route.add_addressed(node.then_some(key));
                     }
                 };
-                self.cache.fill_once(&mut self.index, tenant, topic, extend)
+                self.cache.fill_once(self.index, tenant, topic, extend)
             }
             Address::Group(name) => {
                 nodes.routed = true;
                 let members = nodes.members(tenant, name);
                 let extend = |route: &mut Route| route.add_addressed(members.iter().copied().map(SessionKey));
-                self.cache.fill(&mut self.index, tenant, topic, extend)
+                self.cache.fill(self.index, tenant, topic, extend)
             }
             Address::All => {
                 nodes.routed = true;
                 let all =
                     desk.sessions.iter().filter(|(_, session)| session.tenant == tenant && session.standing.is_node());
                 let extend = |route: &mut Route| route.add_addressed(all.map(|(key, _)| SessionKey(key)));
-                self.cache.fill(&mut self.index, tenant, topic, extend)
+                self.cache.fill(self.index, tenant, topic, extend)
             }
         }
     }

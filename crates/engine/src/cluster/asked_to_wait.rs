@@ -4,6 +4,7 @@
 //! whom each shard has asked: those go on without it.
 
 use crate::connection::Connection;
+use crate::connection::table::Connections;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, ShardId};
 use crate::now::Now;
@@ -13,7 +14,7 @@ impl Engine {
     pub(crate) fn park_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
         self.park(now, key);
         if self.links.is_foreign(asker)
-            && let Some(askers) = self.askers_of(key)
+            && let Some(askers) = self.desk.connections.askers_of(key)
         {
             askers.push(asker);
         }
@@ -23,20 +24,22 @@ impl Engine {
     /// another one's.
     pub(crate) fn unpark_for(&mut self, now: Now, key: ConnectionKey, asker: ShardId) {
         if self.links.is_foreign(asker) {
-            let Some(askers) = self.askers_of(key) else { return };
+            let Some(askers) = self.desk.connections.askers_of(key) else { return };
             let Some(at) = askers.iter().position(|other| *other == asker) else { return };
             askers.swap_remove(at);
         }
         self.unpark(now, key);
     }
+}
 
+impl Connections {
     /// Those whom a shard that is gone has asked to wait, each as often as it has. It is forgotten that it has.
     pub(crate) fn take_asked_by(&mut self, gone: ShardId) -> Vec<ConnectionKey> {
         let of = |connection: &Connection| {
             let parked = connection.extra.as_ref()?.parked.as_ref()?;
             Some(parked.askers.iter().filter(|asker| **asker == gone).count())
         };
-        let connections = self.desk.connections.iter();
+        let connections = self.iter();
         let asked: Vec<_> = connections
             .flat_map(|(key, connection)| std::iter::repeat_n(key, of(connection).unwrap_or_default()))
             .collect();
@@ -49,7 +52,7 @@ impl Engine {
     }
 
     fn askers_of(&mut self, key: ConnectionKey) -> Option<&mut Vec<ShardId>> {
-        let parked = self.desk.connections.get_mut(key)?.extra.as_mut()?.parked.as_mut()?;
+        let parked = self.get_mut(key)?.extra.as_mut()?.parked.as_mut()?;
         Some(&mut parked.askers)
     }
 }

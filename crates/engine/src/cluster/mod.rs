@@ -138,7 +138,7 @@ impl Engine {
 
     /// A shard of another node is no more. Returns the publishers that have waited for it.
     fn end_peer(&mut self, now: Now, peer: ShardId) -> Vec<ConnectionKey> {
-        let mut waiting = self.take_asked_by(peer);
+        let mut waiting = self.desk.connections.take_asked_by(peer);
         let (for_room, awaited) = self.links.close(peer);
         waiting.extend(for_room);
         self.desk.transfers.end_transfers_of(peer);

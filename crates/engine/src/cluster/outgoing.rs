@@ -6,6 +6,8 @@
 //! is sent again under the same name, to those who have not got it. It goes along with the partition of its client.
 
 use crate::desk::Desk;
+use crate::publish::publishing::Publishing;
+use crate::publish::publishing::publishing;
 use std::collections::BTreeMap;
 
 use tidegate_mqtt::QoS;
@@ -178,7 +180,7 @@ impl Engine {
             || self.uplinks.brokers.config.goes_to_fleet(publication)
             || is_own_topic(publication.topic)
         {
-            return self.publish_inside(now, publication, Some(session));
+            return publishing!(self).publish_inside(now, publication, Some(session));
         }
         let Some(client_id) = self.desk.sessions.get(session.0).map(|session| session.client_id.clone()) else {
             return;
@@ -235,10 +237,11 @@ impl Engine {
         let (exchange, waits) = match it.sent {
             Some((name, covered)) => {
                 let exchange = Exchange::left(name, covered);
-                let (exchange, waits, _) = self.send_exchange_again(now, exchange, slot, &mut publication, &source);
+                let (exchange, waits, _) =
+                    publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
                 (exchange, waits)
             }
-            None => self.send_first(now, slot, &mut publication, &source),
+            None => publishing!(self).send_first(now, slot, &mut publication, &source),
         };
         if let Some(it) = self.outgoing.by_number.get_mut(&number) {
             (it.sent, it.ticket, it.waits) = (Some((exchange.name, exchange.covered)), Some(ticket), waits);
@@ -249,30 +252,6 @@ impl Engine {
             self.outgoing.store_outgoing(&mut self.desk, number);
         }
         true
-    }
-
-    /// Sends a message for the first time. Returns how many confirmations it waits for.
-    fn send_first(
-        &mut self,
-        now: Now,
-        slot: RouteSlot,
-        publication: &mut Publication<'_>,
-        source: &Source,
-    ) -> (Exchange, u32) {
-        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
-        let exchange =
-            self.desk.exchanges.begin(source.ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
-        self.desk.exchanges.mark_in_transit(
-            self.place,
-            &self.links.roster,
-            &self.desk.transfers,
-            &mut self.desk.journal,
-            exchange.name,
-        );
-        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
-        let waits = self.route_owed(now, slot, publication, source);
-        self.links.exchange = None;
-        (exchange, waits)
     }
 
     /// Reads what [`Engine::put_outgoing`] has written.
@@ -293,6 +272,32 @@ impl Engine {
             all.push(it);
         }
         Ok(all)
+    }
+}
+
+impl Publishing<'_> {
+    /// Sends a message for the first time. Returns how many confirmations it waits for.
+    fn send_first(
+        &mut self,
+        now: Now,
+        slot: RouteSlot,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> (Exchange, u32) {
+        let groups = self.groups.dealers.dealt_by_process(&self.links.roster);
+        let exchange =
+            self.desk.exchanges.begin(source.ticket, groups, self.desk.transfers.cut_away(&self.links.roster));
+        self.desk.exchanges.mark_in_transit(
+            self.links.place,
+            &self.links.roster,
+            &self.desk.transfers,
+            &mut self.desk.journal,
+            exchange.name,
+        );
+        self.links.exchange = Some(self.desk.exchanges.word(exchange.name, Got::NOBODY));
+        let waits = self.route_owed(now, slot, publication, source);
+        self.links.exchange = None;
+        (exchange, waits)
     }
 }
 

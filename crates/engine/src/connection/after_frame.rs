@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::now::Now;
+use crate::publish::publishing::publishing;
 
 impl Engine {
     /// Works off what a packet or a batch has caused beyond its own connection: queues that filled or emptied, and
@@ -45,7 +46,7 @@ impl Engine {
             } else if let Some(session) = self.desk.roomy.pop() {
                 let online = self.desk.sessions.get(session.0).is_some_and(|session| session.connection.is_some());
                 self.groups.announce_presence(&self.desk, &mut self.links, session, online);
-            } else if !self.publish_receipt(now) && !self.publish_dead_letter(now) {
+            } else if !publishing!(self).publish_receipt(now) && !publishing!(self).publish_dead_letter(now) {
                 break;
             }
         }

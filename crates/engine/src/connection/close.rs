@@ -4,6 +4,7 @@ use crate::connection::connecting::Connecting;
 use crate::connection::connecting::connecting;
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
+use crate::publish::publishing::publishing;
 use crate::subscribe::subscribing::subscribing;
 use std::rc::Rc;
 
@@ -204,7 +205,7 @@ impl Engine {
         if !self.fan_outs.is_empty() {
             self.finish_fan_out(now, key);
         }
-        self.drop_withheld(key);
+        self.desk.connections.drop_withheld(key);
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         connection.phase = Phase::Closing;
         let connection_listener = connection.listener;
@@ -259,7 +260,7 @@ impl Engine {
         // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
         // nothing may follow ([MQTT-3.14.4-1]).
         let event = self.sys.client_event(now, &mut self.desk, key, Some(reason));
-        self.publish_client_event(now, event);
+        publishing!(self).publish_client_event(now, event);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         if let Some(flow) = session.flow.as_mut() {
             self.desk.to_unpark.append(&mut flow.blocking);

@@ -6,6 +6,7 @@ mod grant;
 
 use crate::connection::connecting::Connecting;
 use crate::connection::connecting::connecting;
+use crate::publish::publishing::publishing;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{Connect, Frame};
 
@@ -180,7 +181,7 @@ impl Engine {
             connection.settle();
         }
         let event = self.sys.client_event(now, &mut self.desk, session, None);
-        self.publish_client_event(now, event);
+        publishing!(self).publish_client_event(now, event);
         if resumed.is_some() {
             self.ask_for_rights_again(now, session);
             self.groups.announce_presence(&self.desk, &mut self.links, session, true);
@@ -333,7 +334,7 @@ impl Connecting<'_> {
 
     fn will_of(&self, session: SessionKey, will: &tidegate_mqtt::Will<'_>) -> Will {
         let (tenant, publisher) = self.desk.sessions.get(session.0).map_or((TenantId::DEFAULT, 0), |session| {
-            (session.tenant, crate::hash::hash_name(session.tenant, &session.client_id))
+            (session.tenant, crate::ids::hash_name(session.tenant, &session.client_id))
         });
         let mut forwarded = Vec::new();
         if is_address(&self.desk.settings, will.topic.as_str()) {

@@ -1,6 +1,7 @@
 //! From bytes to packets: finding frames, sending each to its handler, and holding back a publisher that has to wait.
 
 use crate::connection::connecting::connecting;
+use crate::connection::table::Connections;
 use crate::session::acknowledge::acknowledging;
 use tidegate_mqtt::{
     DecodeError, Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
@@ -104,7 +105,7 @@ impl Engine {
         match connection.tail.take() {
             None => {
                 let taken = self.take_frames(now, key, bytes);
-                self.note_arrival(now, key, taken);
+                self.desk.connections.note_arrival(now, key, taken);
                 self.keep_tail(now, key, &bytes[taken..]);
             }
             Some(mut tail) => {
@@ -117,16 +118,6 @@ impl Engine {
         self.check_output(key);
         // What was refused has ended its connection, and that may let others go on.
         self.after_frame(now);
-    }
-
-    /// Only whole packets show that a client is alive ([MQTT-3.1.2-22]); a part of one may be all that ever comes.
-    #[inline]
-    fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) {
-        if taken > 0
-            && let Some(connection) = self.desk.connections.get_mut(key)
-        {
-            connection.last_seen = now.monotonic;
-        }
     }
 
     /// Answers pile up for a client that does not read them: it is not read either, then, until it does.
@@ -143,7 +134,7 @@ impl Engine {
     #[expect(clippy::box_collection, reason = "the connection owns it as one pointer")]
     fn take_frames_of_tail(&mut self, now: Now, key: ConnectionKey, mut tail: Box<Vec<u8>>) {
         let taken = self.take_frames(now, key, &tail);
-        self.note_arrival(now, key, taken);
+        self.desk.connections.note_arrival(now, key, taken);
         self.desk.memory -= taken as u64;
         self.desk.input_bytes -= taken as u64;
         let rest = tail.len() - taken;
@@ -470,6 +461,18 @@ impl Engine {
         }
         if let Some(tail) = connection.tail.take() {
             self.take_frames_of_tail(now, key, tail);
+        }
+    }
+}
+
+impl Connections {
+    /// Only whole packets show that a client is alive ([MQTT-3.1.2-22]); a part of one may be all that ever comes.
+    #[inline]
+    fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) {
+        if taken > 0
+            && let Some(connection) = self.get_mut(key)
+        {
+            connection.last_seen = now.monotonic;
         }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod identity;
 pub(crate) mod input;
 pub(crate) mod output;
 pub(crate) mod suspension;
+pub(crate) mod table;
 pub(crate) mod to_write;
 pub(crate) mod wills;
 

@@ -3,6 +3,7 @@
 //! Nothing that promises anything may be written meanwhile, since another node may have taken the place. So all output
 //! is withheld but answers to pings, and what clients send is kept as packets of those are who have to wait.
 
+use crate::connection::table::Connections;
 use tidegate_mqtt::{PacketType, split_frame};
 
 use crate::connection::Phase;
@@ -95,15 +96,6 @@ impl Engine {
         self.close_connection(now, key, reason, None);
     }
 
-    /// Nothing of what waits for a client leaves any more: its connection ends.
-    pub(crate) fn drop_withheld(&mut self, key: ConnectionKey) {
-        if let Some(connection) = self.desk.connections.get_mut(key).filter(|connection| connection.is_suspended())
-            && let Some(output) = connection.output.as_mut()
-        {
-            output.reset();
-        }
-    }
-
     /// A client that waits is gone. Nothing that it has sent meanwhile was acknowledged, and it may send it elsewhere;
     /// only its goodbye counts.
     pub(crate) fn take_goodbye(&mut self, now: Now, key: ConnectionKey) {
@@ -136,5 +128,16 @@ impl Engine {
         }
         self.end_waiting(now, key, Reason::NotServedHere);
         true
+    }
+}
+
+impl Connections {
+    /// Nothing of what waits for a client leaves any more: its connection ends.
+    pub(crate) fn drop_withheld(&mut self, key: ConnectionKey) {
+        if let Some(connection) = self.get_mut(key).filter(|connection| connection.is_suspended())
+            && let Some(output) = connection.output.as_mut()
+        {
+            output.reset();
+        }
     }
 }

@@ -14,6 +14,8 @@ use crate::durable::Recovery;
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
 use crate::link::Links;
+use crate::publish::publishing::Publishing;
+use crate::publish::publishing::publishing;
 use std::collections::BTreeMap;
 
 use crate::cluster::exchanges::{ExchangeName, Got};
@@ -247,11 +249,13 @@ impl Engine {
             }
             let crossed = match &left.way {
                 Way::Publish { shards, deliver, retain, name } => {
-                    self.replay_publish(now, &left, *shards, (*deliver, *retain), *name);
+                    publishing!(self).replay_publish(now, &left, *shards, (*deliver, *retain), *name);
                     true
                 }
                 Way::Group { share, filter } => dealing!(self).replay_for_group(now, &left, share, filter),
-                Way::Deal { share, filter, client, id } => self.replay_deal(now, &left, (share, filter), *client, *id),
+                Way::Deal { share, filter, client, id } => {
+                    publishing!(self).replay_deal(now, &left, (share, filter), *client, *id)
+                }
             };
             if crossed {
                 // Should this process die as well before all shards have come so far.
@@ -265,7 +269,9 @@ impl Engine {
             self.links.send(ShardId(0), Record::Replayed);
         }
     }
+}
 
+impl Publishing<'_> {
     /// Some may have got it already: this process has taken in what another node had before that died.
     fn replay_publish(
         &mut self,
@@ -276,7 +282,14 @@ impl Engine {
         name: Option<ExchangeName>,
     ) {
         let known = name.map_or(Got::NOBODY, |name| {
-            self.desk.exchanges.mark_left(self.place, &mut self.desk.journal, name, left, shards, deliver | retain)
+            self.desk.exchanges.mark_left(
+                self.links.place,
+                &mut self.desk.journal,
+                name,
+                left,
+                shards,
+                deliver | retain,
+            )
         });
         let mut publication = left.message.publication();
         let home = partition_of(publication.tenant, publication.topic);
@@ -288,7 +301,7 @@ impl Engine {
         }
         let slot = self.route_of(publication.tenant, publication.topic);
         let (_, route) = self.cache.get(slot);
-        let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
+        let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
         let is_missing = |partition| left.is_missing(deliver, shards, partition);
         let wants = |partition| is_missing(partition) && !known.sessions.has(partition);
         let deals = |partition| is_missing(partition) && !known.groups.has(partition);
@@ -298,9 +311,9 @@ impl Engine {
     /// What was at another node waits until it is known who is there. Says whether it is for this shard to keep it.
     fn replay_deal(&mut self, now: Now, left: &Left, (share, filter): (&str, &str), client: u64, id: u64) -> bool {
         let tenant = left.message.tenant;
-        let own = left.crossed.is_empty() && self.place.owns(group_partition(tenant, share, filter));
+        let own = left.crossed.is_empty() && self.links.place.owns(group_partition(tenant, share, filter));
         if own {
-            self.groups.kept.keep_left(now, &mut self.desk, &left.message, (share, filter), client, id);
+            self.groups.kept.keep_left(now, self.desk, &left.message, (share, filter), client, id);
         }
         own
     }

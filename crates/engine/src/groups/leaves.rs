@@ -3,16 +3,14 @@
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
 use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
 use std::rc::Rc;
 
-use crate::engine::Engine;
 use crate::ids::{SessionKey, ShardId};
 use crate::link::record::{GroupName, Record};
 use crate::now::Now;
 use crate::session::Membership;
 
-impl Engine {
+impl Subscribing<'_> {
     /// Ends a session's membership; says whether there was one.
     pub(crate) fn leave_group(&mut self, now: Now, key: SessionKey, share: &str, filter: &str) -> bool {
         let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else {
@@ -21,7 +19,7 @@ impl Engine {
         let Ok(at) = rare.find_membership(share, filter) else { return false };
         let membership = rare.memberships.remove(at);
         self.desk.uncount_membership(membership.tenant);
-        subscribing!(self).leave_home(now, key, &membership);
+        self.leave_home(now, key, &membership);
         dealing!(self).return_waiting(now, key, &membership);
         true
     }

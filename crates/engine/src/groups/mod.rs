@@ -14,6 +14,7 @@ pub(crate) mod shared_group;
 
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
+use crate::ids::hash_name;
 use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
@@ -28,7 +29,7 @@ pub(crate) use self::returns::Returned;
 use crate::desk::Desk;
 use crate::engine::Engine;
 use crate::groups::shared_group::{Group, Member};
-use crate::hash::{hash_bytes, hash_name};
+use crate::hash::hash_bytes;
 use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
@@ -109,46 +110,6 @@ pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> cr
 }
 
 impl Engine {
-    /// Makes a session a member of a group, and adds what its SUBACK has to wait for.
-    #[expect(clippy::too_many_arguments, reason = "who joins what and how, and who is told of it")]
-    pub(crate) fn join_group(
-        &mut self,
-        now: Now,
-        key: SessionKey,
-        share: &str,
-        filter: &str,
-        member: MemberOptions,
-        ticket: Ticket,
-        waits: &mut SubAckWaits,
-    ) {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        let tenant = session.tenant;
-        let client = hash_name(tenant, &session.client_id);
-        let partition = group_partition(tenant, share, filter);
-        let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
-        let rare = session.rare_mut();
-        match rare.find_membership(share, filter) {
-            Ok(at) => rare.memberships[at] = membership,
-            Err(at) => {
-                rare.memberships.insert(at, membership);
-                self.desk.count_membership(tenant);
-            }
-        }
-        let group = GroupName { tenant, share, filter };
-        for table in self.groups.tables_of(&self.links.roster, partition) {
-            if table != self.place.shard {
-                self.links
-                    .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
-                waits.confirmations += 1;
-                continue;
-            }
-            let seat = Seat { client, member, full: false };
-            waits.add_told(subscribing!(self).take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
-            waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
-            dealing!(self).deal_waiting_of(now, group);
-        }
-    }
-
     /// A session of another shard joins a group of this one.
     pub(crate) fn handle_group_join(
         &mut self,
@@ -184,6 +145,48 @@ impl Engine {
         }
         if let Some(joining) = self.groups.joining.remove(&id) {
             self.confirm_to(now, joining.shard, joining.ticket, None, false);
+        }
+    }
+}
+
+impl Subscribing<'_> {
+    /// Makes a session a member of a group, and adds what its SUBACK has to wait for.
+    #[expect(clippy::too_many_arguments, reason = "who joins what and how, and who is told of it")]
+    pub(crate) fn join_group(
+        &mut self,
+        now: Now,
+        key: SessionKey,
+        share: &str,
+        filter: &str,
+        member: MemberOptions,
+        ticket: Ticket,
+        waits: &mut SubAckWaits,
+    ) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let tenant = session.tenant;
+        let client = hash_name(tenant, &session.client_id);
+        let partition = group_partition(tenant, share, filter);
+        let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
+        let rare = session.rare_mut();
+        match rare.find_membership(share, filter) {
+            Ok(at) => rare.memberships[at] = membership,
+            Err(at) => {
+                rare.memberships.insert(at, membership);
+                self.desk.count_membership(tenant);
+            }
+        }
+        let group = GroupName { tenant, share, filter };
+        for table in self.groups.tables_of(&self.links.roster, partition) {
+            if table != self.links.place.shard {
+                self.links
+                    .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
+                waits.confirmations += 1;
+                continue;
+            }
+            let seat = Seat { client, member, full: false };
+            waits.add_told(self.take_seat(now, self.links.place.shard, group, key.0, seat, Some(ticket)));
+            waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
+            dealing!(self).deal_waiting_of(now, group);
         }
     }
 }
@@ -315,21 +318,14 @@ impl Dealing<'_> {
         let name = (dealt.share.clone(), dealt.filter.clone());
         let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
         let Seat { client, member, full: insists } = seat;
+        let (names, at): ((&str, &str), _) = ((&name.0, &name.1), (shard, client));
         if shard == self.links.place.shard {
             let to = SessionKey(session);
             if self.desk.exchanges.marks.has_deal(publication.qos, again) {
                 self.groups.kept.forget_deal(self.desk, again);
             } else if self.keeps_own_deals() && self.desk.sessions.is_fleeting(to) {
                 // It ends with this node: then the message goes to another member.
-                let id = self.groups.kept.keep_deal(
-                    now,
-                    self.desk,
-                    publication,
-                    (&name.0, &name.1),
-                    (shard, client),
-                    source.hops,
-                    again,
-                );
+                let id = self.groups.kept.keep_deal(now, self.desk, publication, names, at, source.hops, again);
                 let promise = (id != 0).then(|| self.groups.kept.promise(shard, id));
                 self.deliver_dealt(now, to, group, publication, source, promise);
             } else {
@@ -342,24 +338,10 @@ impl Dealing<'_> {
         if self.links.roster.is_own(shard) && !self.keeps_own_deals() {
             self.groups.kept.forget_deal(self.desk, again);
         } else {
-            id = self.groups.kept.keep_deal(
-                now,
-                self.desk,
-                publication,
-                (&name.0, &name.1),
-                (shard, client),
-                source.hops,
-                again,
-            );
+            id = self.groups.kept.keep_deal(now, self.desk, publication, names, at, source.hops, again);
         }
         let crossing = if id == 0 {
-            self.desk.crossings.cross_for_group(
-                &mut self.desk.journal,
-                self.links,
-                publication,
-                (&name.0, &name.1),
-                shard,
-            )
+            self.desk.crossings.cross_for_group(&mut self.desk.journal, self.links, publication, names, shard)
         } else {
             None
         };

@@ -2,7 +2,7 @@
 
 use crate::desk::Desk;
 use crate::groups::Groups;
-use crate::hash::hash_name;
+use crate::ids::hash_name;
 use crate::ids::{Partitions, SessionKey, ShardId};
 use crate::link::Links;
 use crate::link::record::Record;

@@ -44,13 +44,13 @@ impl Engine {
             let flow = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref());
             flow.is_some_and(|flow| flow.tail.is_some())
         };
-        if self.sessions_of(partition).iter().any(in_store) {
+        if self.desk.sessions.sessions_of(partition).iter().any(in_store) {
             return Err(ImageError::InStore(partition));
         }
         self.close_partition(now, partition);
         let mut out = begin();
         out.put_u16(partition.0);
-        let sessions = self.sessions_of(partition);
+        let sessions = self.desk.sessions.sessions_of(partition);
         out.put_u32(sessions.len() as u32);
         for key in &sessions {
             if let Some(session) = self.desk.sessions.get(key.0) {

@@ -100,7 +100,8 @@ impl Engine {
         let own = self.own(partitions);
         let mut bytes = 0;
         let mut loading = false;
-        let sessions: Vec<SessionKey> = own.iter().flat_map(|partition| self.sessions_of(*partition)).collect();
+        let sessions: Vec<SessionKey> =
+            own.iter().flat_map(|partition| self.desk.sessions.sessions_of(*partition)).collect();
         for key in &sessions {
             if let Some(flow) = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()) {
                 bytes += flow.waiting().1 + flow.inflight_bytes;
@@ -135,7 +136,7 @@ impl Engine {
     fn image_of(&self, now: Now, partition: PartitionId, others: Partitions) -> Vec<u8> {
         let mut out = begin();
         out.put_u16(partition.0);
-        let sessions = self.sessions_of(partition);
+        let sessions = self.desk.sessions.sessions_of(partition);
         out.put_u32(sessions.len() as u32);
         for key in &sessions {
             if let Some(session) = self.desk.sessions.get(key.0) {
@@ -164,7 +165,7 @@ impl Engine {
         let mut all = Owed::default();
         for partition in self.own(partitions) {
             all.add(&Owed { retained: 0, ..self.owed(partition) });
-            for key in self.sessions_of(partition) {
+            for key in self.desk.sessions.sessions_of(partition) {
                 self.forget_session(now, key);
             }
         }
@@ -282,7 +283,7 @@ impl Engine {
         reason: Reason,
         reference: Option<&str>,
     ) {
-        for key in self.sessions_of(partition) {
+        for key in self.desk.sessions.sessions_of(partition) {
             if let Some(connection) = self.desk.sessions.get(key.0).and_then(|session| session.connection) {
                 self.close_towards(now, connection, reason, None, reference);
             }

@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::ids::{PartitionId, SessionKey, partition_of};
 use crate::retained::RetainedStore;
 use crate::session::packet_ids::State;
+use crate::session::table::Sessions;
 use crate::session::{Flow, Session};
 
 /// What a partition owes and keeps, by number: of sessions that outlive their connections, and retained messages. What
@@ -36,7 +37,7 @@ impl Engine {
     /// What a partition owes and keeps.
     pub fn owed(&self, partition: PartitionId) -> Owed {
         let mut owed = Owed::default();
-        for key in self.sessions_of(partition) {
+        for key in self.desk.sessions.sessions_of(partition) {
             if let Some(session) = self.desk.sessions.get(key.0).filter(|session| session.lasts()) {
                 owed.add_session(session);
             }
@@ -45,10 +46,12 @@ impl Engine {
         owed.retained = self.retained.retained_of(partition).count() as u64;
         owed
     }
+}
 
+impl Sessions {
     /// The sessions of a partition, without those of uplinks: these belong to the process and never move.
     pub(super) fn sessions_of(&self, partition: PartitionId) -> Vec<SessionKey> {
-        let here = self.desk.sessions.iter().filter(|(_, session)| {
+        let here = self.iter().filter(|(_, session)| {
             !session.is_uplink() && partition_of(session.tenant, &session.client_id) == partition
         });
         here.map(|(key, _)| SessionKey(key)).collect()

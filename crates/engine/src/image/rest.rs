@@ -4,6 +4,8 @@
 
 use crate::desk::Desk;
 use crate::ids::Place;
+use crate::publish::publishing::Publishing;
+use crate::publish::publishing::publishing;
 use std::collections::BTreeSet;
 
 use super::fields::{put_message, read_message};
@@ -139,7 +141,7 @@ impl Engine {
             return false;
         }
         self.deliver_only(now, message, |engine, session| !engine.is_among(session, passed_over));
-        self.deal_live(now, message);
+        publishing!(self).deal_live(now, message);
         true
     }
 
@@ -214,12 +216,14 @@ impl Engine {
         let source = Source::inside(self.place.shard, now);
         reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
     }
+}
 
+impl Publishing<'_> {
     /// Deals a live message to the shared groups of this shard.
     fn deal_live(&mut self, now: Now, message: &MessageRef) {
         let slot = self.route_of(TenantId::DEFAULT, message.topic());
         let (_, route) = self.cache.get(slot);
-        let source = Source::inside(self.place.shard, now);
+        let source = Source::inside(self.links.place.shard, now);
         reach!(self).deal(now, route, &mut message.publication(), &source);
     }
 }

@@ -104,22 +104,26 @@ impl Engine {
     #[cold]
     pub(crate) fn charge_rate(&mut self, now: Now, key: ConnectionKey, packet_len: usize) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        let Some(limits) = self.desk.settings.listeners.get(usize::from(connection.listener.0)) else { return };
+        // Principals come through no listener.
+        let limits = self.desk.settings.listeners.get(usize::from(connection.listener.0));
         if connection.leaving || connection.phase != crate::connection::Phase::Open {
             return;
         }
         let of_tenant = self.desk.tenants.take_message(connection.tenant, nanoseconds(now));
-        if of_tenant.is_none() && !limits.limits_rate() {
+        if of_tenant.is_none() && !limits.is_some_and(ListenerSettings::limits_rate) {
             return;
         }
         let place = usize::from(connection.listener.0);
         let fresh = || Box::new(Rate { published: Published::default(), waits_until: Millis::NEVER });
         let rate = connection.extra_mut().rate.get_or_insert_with(fresh);
-        let (messages, bytes) = limits.client_rate();
-        let own = rate.published.take(now, packet_len, messages, bytes);
-        let (messages, bytes) = limits.total_rate();
-        let all = self.desk.published_by_listener.get_mut(place).filter(|_| limits.limits_total_rate());
-        let of_listener = all.map_or(0, |all| all.take(now, packet_len, messages, bytes));
+        let (mut own, mut of_listener) = (0, 0);
+        if let Some(limits) = limits {
+            let (messages, bytes) = limits.client_rate();
+            own = rate.published.take(now, packet_len, messages, bytes);
+            let (messages, bytes) = limits.total_rate();
+            let all = self.desk.published_by_listener.get_mut(place).filter(|_| limits.limits_total_rate());
+            of_listener = all.map_or(0, |all| all.take(now, packet_len, messages, bytes));
+        }
         let waits =
             [(own, Delay::Rate), (of_listener, Delay::ListenerRate), (of_tenant.unwrap_or(0), Delay::TenantRate)];
         let Some((wait, delay)) = waits.into_iter().max_by_key(|(wait, _)| *wait) else { return };

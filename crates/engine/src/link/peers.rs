@@ -1,7 +1,8 @@
 //! What other shards send.
 
 use crate::groups::dealing::dealing;
-use crate::retained::fetch::fetching;
+use crate::publish::publishing::publishing;
+use crate::retained::fetching::fetching;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::QoS;
 
@@ -122,22 +123,6 @@ impl Engine {
             Record::Transfer(word) => self.handle_transfer(now, from, word),
             Record::Dealing(word) => self.handle_dealing(now, from, word),
             Record::Exchange(word) => self.desk.exchanges.note_coming(word),
-            Record::RetainedQuery { fetch, tenant, filter, after } => {
-                self.retained.answer_retained_query(
-                    now,
-                    &mut self.desk,
-                    &mut self.links,
-                    (from, fetch),
-                    (tenant, filter),
-                    after,
-                );
-            }
-            Record::RetainedItem { fetch, mut envelope } => {
-                fetching!(self).handle_retained_item(now, from, fetch, &mut envelope.publication);
-            }
-            Record::RetainedEnd { fetch, after } => {
-                self.fetches.handle_retained_end(&mut self.desk.sessions, fetch, after);
-            }
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
             Record::Park { connection } => {
                 self.desk.tell_delayed(Delay::Queue(None), connection);
@@ -159,6 +144,22 @@ impl Engine {
             Record::SysQuery { round } => self.answer_sys_query(from, round),
             Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
             Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.desk, id)),
+            other => self.handle_retained_record(now, from, other),
+        }
+    }
+
+    fn handle_retained_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
+            Record::RetainedQuery { fetch, tenant, filter, after } => {
+                let (asker, wanted) = ((from, fetch), (tenant, filter));
+                self.retained.answer_retained_query(now, &mut self.desk, &mut self.links, asker, wanted, after);
+            }
+            Record::RetainedItem { fetch, mut envelope } => {
+                fetching!(self).handle_retained_item(now, from, fetch, &mut envelope.publication);
+            }
+            Record::RetainedEnd { fetch, after } => {
+                self.fetches.handle_retained_end(&mut self.desk.sessions, fetch, after);
+            }
             group => self.handle_group_record(now, from, group),
         }
     }
@@ -215,9 +216,9 @@ impl Engine {
             refused = if is_stray {
                 self.retained.take_stray(now, self.place, &self.links.roster, &mut self.desk, publication)
             } else if kept_by_a_broker {
-                self.take_over_at_home(now, publication)
+                publishing!(self).take_over_at_home(now, publication)
             } else {
-                self.retain(now, publication)
+                publishing!(self).retain(now, publication)
             };
         }
         if envelope.publication.expires_at <= now.monotonic {
@@ -227,7 +228,7 @@ impl Engine {
             let slot = self.route_of(envelope.publication.tenant, envelope.publication.topic);
             let receivers = self.cache.get(slot).1.targets().len();
             self.desk.gave_up = false;
-            self.dispatch_coming(now, slot, &mut envelope.publication, &source, known);
+            publishing!(self).dispatch_coming(now, slot, &mut envelope.publication, &source, known);
             let gave_up = self.desk.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
             self.desk.charge_others_loop_lag(now, &source, receivers, &envelope.publication);

@@ -84,6 +84,11 @@ impl HomesInForce {
         self.table.is_none()
     }
 
+    /// Whether the lease on the table has ended.
+    pub(crate) fn have_ended(&self) -> bool {
+        self.ended
+    }
+
     /// Where a partition is served as soon as there is a lease.
     pub(crate) fn meant(&self, partition: PartitionId) -> Home {
         self.table.as_ref().map_or(Home::Here, |table| table.of(partition))
@@ -161,6 +166,7 @@ impl Engine {
         let patience = self.homes.table.as_ref().map_or(0, |table| table.patience_ms);
         self.homes.patient_until = now.monotonic.plus(patience);
         self.close_those_elsewhere(now, Reason::LeaseEnded);
+        self.refuse_all_of_principals(Reason::LeaseEnded);
         self.after_frame(now);
         true
     }

@@ -4,6 +4,7 @@
 //! A PUBLISH that has to wait, for other shards' answers or for room, is put back to the packets that its publisher has
 //! parked, and comes again when its turn does. What was decided meanwhile stands at its connection.
 
+use crate::publish::publishing::publishing;
 use std::collections::BTreeMap;
 
 use tidegate_mqtt::QoS;
@@ -314,7 +315,7 @@ impl Engine {
         let (_, route) = self.cache.get(slot);
         let publisher = waits.map(|connection| BlockedPublisher { shard: from, connection });
         let full = match self.desk.rejecting(now, route, wanted, None, publisher) {
-            Ok(_) if self.desk.journal.full && self.has_to_be_stored_for_receivers(slot, wanted) => 1,
+            Ok(_) if self.desk.journal.full && publishing!(self).has_to_be_stored_for_receivers(slot, wanted) => 1,
             Ok(sessions) => {
                 self.desk.reservations.keep((from, number), &sessions, wanted.cost);
                 0

@@ -1,6 +1,7 @@
 //! Acknowledgements as completions: each leaves when all that it promises is so, in the order of the packets answered.
 
-use crate::retained::fetch::fetching;
+use crate::connection::table::Connections;
+use crate::retained::fetching::fetching;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
 use crate::cluster::outgoing::OUTGOING_INDEX;
@@ -63,17 +64,13 @@ impl Engine {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };
         extra.acks.confirm(ticket.sequence, refused, promises);
-        while let Some(ack) = self.pop_ready_answer(key) {
+        while let Some(ack) = self.desk.connections.pop_ready_answer(key) {
             let rare = matches!(ack.answer, Answer::SubAck(_) | Answer::UnsubAck(_));
             self.send_answer(now, key, ack);
             if rare && let Some(connection) = self.desk.connections.get_mut(key) {
                 connection.settle();
             }
         }
-    }
-
-    fn pop_ready_answer(&mut self, key: ConnectionKey) -> Option<PendingAck> {
-        self.desk.connections.get_mut(key)?.extra.as_mut()?.acks.pop_ready()
     }
 
     /// Confirms a ticket to the shard that holds it.
@@ -226,5 +223,11 @@ impl Engine {
             let detail = format!("{packet_type} would be larger than the client's maximum packet size");
             self.close_connection(now, key, Reason::PacketTooLarge, Some(detail));
         }
+    }
+}
+
+impl Connections {
+    fn pop_ready_answer(&mut self, key: ConnectionKey) -> Option<PendingAck> {
+        self.get_mut(key)?.extra.as_mut()?.acks.pop_ready()
     }
 }

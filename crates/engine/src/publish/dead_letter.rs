@@ -1,12 +1,12 @@
 //! What was dropped is published once more, below a topic of its own, for whoever cares.
 
+use crate::publish::publishing::Publishing;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use tidegate_mqtt::{QoS, TopicName};
 
 use crate::desk::Desk;
-use crate::engine::Engine;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::MessageId;
@@ -123,7 +123,7 @@ pub(crate) fn put_user_property(out: &mut Vec<u8>, name: &str, value: &str) {
 /// Identifier of a user property.
 const USER_PROPERTY: u8 = 0x26;
 
-impl Engine {
+impl Publishing<'_> {
     /// Publishes the dead letter that waits longest; says whether there was one.
     pub(crate) fn publish_dead_letter(&mut self, now: Now) -> bool {
         let Some(letters) = self.desk.dead_letters.as_mut() else { return false };

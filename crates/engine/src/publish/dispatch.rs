@@ -1,6 +1,8 @@
 //! Where a message goes: to this shard's subscribers and shared groups, to other shards, and to its topic's home.
 
 use crate::groups::dealing::dealing;
+use crate::ids::hash_name;
+use crate::publish::publishing::{Publishing, publishing};
 use tidegate_mqtt::QoS;
 
 use crate::addresses::Nodes;
@@ -10,7 +12,6 @@ use crate::desk::Desk;
 use crate::durable::Way;
 use crate::engine::Engine;
 use crate::groups::Groups;
-use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Links;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, Passage, RETAIN_AT_HOME, Ticket};
@@ -140,6 +141,7 @@ pub(crate) struct Reach<'e> {
 macro_rules! reach {
     ($engine:ident) => {
         $crate::publish::dispatch::Reach {
+            place: $engine.links.place,
             desk: &mut $engine.desk,
             layouts: &mut $engine.layouts,
             links: &mut $engine.links,
@@ -147,7 +149,6 @@ macro_rules! reach {
             uplinks: &mut $engine.uplinks,
             index: &mut $engine.index,
             scratch: &mut $engine.scratch_route,
-            place: $engine.place,
             nodes: &$engine.nodes,
         }
     };
@@ -155,6 +156,17 @@ macro_rules! reach {
 pub(crate) use reach;
 
 impl Engine {
+    /// The route of a topic name that is valid.
+    #[inline]
+    pub(crate) fn route_of(&mut self, tenant: crate::TenantId, topic: &str) -> RouteSlot {
+        if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+            return slot;
+        }
+        publishing!(self).make_route(tenant, topic)
+    }
+}
+
+impl Publishing<'_> {
     /// The route of a topic name that is valid.
     #[inline]
     pub(crate) fn route_of(&mut self, tenant: crate::TenantId, topic: &str) -> RouteSlot {
@@ -176,7 +188,7 @@ impl Engine {
     /// Sends a message that no packet brought on its way.
     pub(crate) fn route_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
         let slot = self.route_of(publication.tenant, publication.topic);
-        let source = Source { session, ..Source::inside(self.place.shard, now) };
+        let source = Source { session, ..Source::inside(self.links.place.shard, now) };
         self.route_owed(now, slot, publication, &source);
     }
 
@@ -190,7 +202,7 @@ impl Engine {
     ) -> u32 {
         let traits = self.cache.traits(slot);
         publication.priority = traits.priority.level(publication.properties);
-        if let Some(addresses) = self.settings.addresses.as_ref().filter(|_| traits.is_address) {
+        if let Some(addresses) = self.desk.settings.addresses.as_ref().filter(|_| traits.is_address) {
             publication.expires_at = addresses.expiry(now.monotonic, publication.expires_at);
         }
         if publication.retain
@@ -201,7 +213,7 @@ impl Engine {
         if !traits.observers.is_empty() {
             let session = source.session.and_then(|session| self.desk.sessions.get(session.0));
             let name = session.map(|session| session.client_id.to_string()).unwrap_or_default();
-            self.tell_observers(traits.observers, publication, &name, None);
+            self.observers.tell_observers(self.desk, traits.observers, publication, &name, None);
         }
         let (_, route) = self.cache.get(slot);
         u32::from(reach!(self).dispatch(now, route, publication, source).waits)
@@ -210,7 +222,7 @@ impl Engine {
     /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does
     /// nothing where the home is elsewhere: the envelope takes it there.
     pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        let at_home = self.links.roster.home_of_topic(publication.tenant, publication.topic) == self.place.shard;
+        let at_home = self.links.roster.home_of_topic(publication.tenant, publication.topic) == self.links.place.shard;
         if !at_home && !self.desk.transfers.keeps(partition_of(publication.tenant, publication.topic)) {
             return None;
         }
@@ -223,8 +235,8 @@ impl Engine {
         self.retained.keep_retained(
             now,
             &self.links.roster,
-            &mut self.desk,
-            &self.homes,
+            self.desk,
+            self.homes,
             &self.uplinks.brokers.config,
             publication,
         )

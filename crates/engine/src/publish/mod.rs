@@ -10,10 +10,13 @@ pub(crate) mod fan_out;
 pub(crate) mod inbound;
 pub(crate) mod layouts;
 pub(crate) mod pipeline;
+pub(crate) mod publishing;
 pub(crate) mod stages;
 pub(crate) mod turn_share;
 mod with_properties;
 
+use crate::publish::publishing::Publishing;
+use crate::publish::publishing::publishing;
 use tidegate_mqtt::{Frame, PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
 
 use crate::connection::input::Refused;
@@ -99,7 +102,7 @@ impl Engine {
         let name =
             TopicName::from_utf8(topic).map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
         self.settings.check_topic_levels(name.as_str())?;
-        Ok(self.make_route(tenant, name.as_str()))
+        Ok(publishing!(self).make_route(tenant, name.as_str()))
     }
 
     /// More messages under way than the client was told it may have ([MQTT-3.3.4-7]).
@@ -142,28 +145,11 @@ impl Engine {
             return None;
         }
         let topic = self.topic_of(it);
-        let publisher = self.publisher_of(it).map_or(0, |(tenant, name)| crate::hash::hash_name(tenant, name));
+        let publisher = self.publisher_of(it).map_or(0, |(tenant, name)| crate::ids::hash_name(tenant, name));
         let mut publication = it.publication(&topic);
         publication.publisher = publisher;
         publication.priority = self.cache.traits(it.slot).priority.level(it.properties);
-        self.retain_of(it.now, &mut publication, it.session)
-    }
-
-    /// Retains a message of a session, which is told where it is not.
-    pub(crate) fn retain_of(
-        &mut self,
-        now: Now,
-        publication: &mut Publication<'_>,
-        session: Option<SessionKey>,
-    ) -> Option<Reason> {
-        let refused = self.retain(now, publication);
-        // The topic's home may be elsewhere, where it is refused for the same reason and nobody knows the publisher.
-        let told =
-            refused.or_else(|| self.desk.journal.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
-        if let Some((reason, session)) = told.zip(session) {
-            self.desk.tell_denied(Attempt::Retain, session, publication.topic, reason);
-        }
-        refused
+        publishing!(self).retain_of(it.now, &mut publication, it.session)
     }
 
     /// Whether a QoS 2 message of a broker is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
@@ -230,6 +216,25 @@ impl Engine {
                 self.park(now, key);
             }
         }
+    }
+}
+
+impl Publishing<'_> {
+    /// Retains a message of a session, which is told where it is not.
+    pub(crate) fn retain_of(
+        &mut self,
+        now: Now,
+        publication: &mut Publication<'_>,
+        session: Option<SessionKey>,
+    ) -> Option<Reason> {
+        let refused = self.retain(now, publication);
+        // The topic's home may be elsewhere, where it is refused for the same reason and nobody knows the publisher.
+        let told =
+            refused.or_else(|| self.desk.journal.has_no_room_to_retain(publication).then_some(Reason::StoreFull));
+        if let Some((reason, session)) = told.zip(session) {
+            self.desk.tell_denied(Attempt::Retain, session, publication.topic, reason);
+        }
+        refused
     }
 }
 

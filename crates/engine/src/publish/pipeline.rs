@@ -2,6 +2,7 @@
 //!
 //! What an answer of a stage means for the publisher is decided here and nowhere else.
 
+use crate::ids::hash_name;
 use tidegate_mqtt::{QoS, ReasonCode};
 
 use super::inbound::Inbound;
@@ -9,7 +10,6 @@ use super::stages::{Deferral, ORDER, Rejection, StageSet, Step};
 use crate::connection::Outcome;
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay};
-use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::now::Now;

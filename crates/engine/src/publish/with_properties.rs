@@ -1,5 +1,6 @@
 //! A PUBLISH with properties: its topic alias, its expiry, and what is passed on as it came (section 3.3.2.3).
 
+use crate::publish::publishing::publishing;
 use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
 
 use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
@@ -49,7 +50,7 @@ impl Engine {
             properties.copy_forwardable_without(SET_BY_BROKER, forwarded);
             unknown_receipts = asks_for_unknown_receipts(&properties);
             let topic = self.cache.get(slot).0.to_owned();
-            self.add_receipts((key, session), &topic, &properties, forwarded);
+            publishing!(self).add_receipts((key, session), &topic, &properties, forwarded);
         }
         let it = Inbound { now, key, session, tenant, slot, raw, properties: forwarded, expires_at, unknown_receipts };
         Ok(self.publish(&it))
@@ -85,7 +86,7 @@ impl Engine {
                 return Ok(slot);
             }
             let topic = topic.to_owned();
-            return Ok(self.make_route(tenant, &topic));
+            return Ok(publishing!(self).make_route(tenant, &topic));
         }
         let slot = self.slot_of(tenant, topic)?;
         let (name, _) = self.cache.get(slot);

@@ -4,11 +4,10 @@
 mod absent;
 mod moved;
 
-use crate::access::Rules;
 use crate::cluster::roster::Roster;
 use crate::link::Links;
-use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
+use crate::retained::fetching::Fetching;
 use crate::session::table::Sessions;
 use crate::topics::SubscriptionIndex;
 use std::collections::{BTreeMap, VecDeque};
@@ -150,33 +149,6 @@ impl Fetches {
         }
     }
 }
-
-/// The parts of an engine that bring retained messages to subscriptions.
-pub(crate) struct Fetching<'e> {
-    pub desk: &'e mut Desk,
-    pub fetches: &'e mut Fetches,
-    pub index: &'e SubscriptionIndex,
-    pub layouts: &'e mut Layouts,
-    pub links: &'e mut Links,
-    pub retained: &'e mut RetainedStore,
-    pub rules: &'e Rules,
-}
-
-/// Borrows what bringing retained messages needs from an engine.
-macro_rules! fetching {
-    ($engine:ident) => {
-        $crate::retained::fetch::Fetching {
-            desk: &mut $engine.desk,
-            fetches: &mut $engine.fetches,
-            index: &$engine.index,
-            layouts: &mut $engine.layouts,
-            links: &mut $engine.links,
-            retained: &mut $engine.retained,
-            rules: &$engine.rules,
-        }
-    };
-}
-pub(crate) use fetching;
 
 impl Fetching<'_> {
     /// Begins to bring the retained messages of new subscriptions.

@@ -23,7 +23,7 @@ use crate::connection::identity::Identity;
 use crate::durable::{Numbers, StoredSession};
 use crate::groups::kept::Promise;
 use crate::hash::NameHasher;
-use crate::ids::{ConnectionKey, ListenerId, PartitionId, Partitions, ShardId, TenantId, partition_of};
+use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId};
 use crate::link::record::{GroupName, MemberOptions};
 use crate::message::{Message, MessageRef};
 use crate::now::Millis;
@@ -446,11 +446,6 @@ impl Membership {
 }
 
 impl Session {
-    /// Whether its client is at home in one of these partitions.
-    pub(crate) fn is_of(&self, partitions: Partitions) -> bool {
-        partitions.has(partition_of(self.tenant, &self.client_id))
-    }
-
     /// Whether the session outlives its connection, so that what is owed must be kept.
     #[inline]
     pub(crate) fn lasts(&self) -> bool {

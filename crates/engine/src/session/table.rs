@@ -4,13 +4,15 @@ use crate::durable::Journal;
 use crate::durable::Key;
 use crate::durable::SessionRecord;
 use crate::durable::put_subscription;
+use crate::ids::Partitions;
 use crate::ids::SessionKey;
 use crate::ids::TenantId;
+use crate::ids::hash_name;
+use crate::ids::partition_of;
 use std::ops::Deref;
 
 use hashbrown::HashTable;
 
-use crate::hash::hash_name;
 use crate::session::Session;
 use crate::slab::Slab;
 
@@ -132,5 +134,12 @@ impl Sessions {
     /// Whether a session outlives the process.
     pub(crate) fn is_stored(&self, key: SessionKey) -> bool {
         self.get(key.0).is_some_and(|session| session.stored.is_some())
+    }
+}
+
+impl Session {
+    /// Whether its client is at home in one of these partitions.
+    pub(crate) fn is_of(&self, partitions: Partitions) -> bool {
+        partitions.has(partition_of(self.tenant, &self.client_id))
     }
 }

@@ -14,6 +14,7 @@ use crate::event::{Event, LoadedQueue, WantedQueue};
 use crate::ids::{SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::session::table::Sessions;
 use crate::session::{Delivery, Flow};
 use crate::telling::reason::Reason;
 
@@ -193,7 +194,7 @@ impl Engine {
     /// Takes a part of a queue that [`Event::ReadQueue`] asked for.
     pub fn handle_read(&mut self, now: Now, loaded: &LoadedQueue) {
         self.desk.journal.now = now;
-        let Some(key) = self.wanted_by(loaded.tenant, &loaded.client_id, loaded.session) else { return };
+        let Some(key) = self.desk.sessions.wanted_by(loaded.tenant, &loaded.client_id, loaded.session) else { return };
         let mut taken = 0;
         for (pair_key, value) in &loaded.entries {
             match read_entry(pair_key, value, now, loaded.tenant) {
@@ -212,20 +213,12 @@ impl Engine {
 
     /// A part of a queue cannot be read.
     pub fn fail_read(&mut self, now: Now, tenant: TenantId, client_id: &str, session: u64, failure: ReadFailure) {
-        let Some(key) = self.wanted_by(tenant, client_id, session) else { return };
+        let Some(key) = self.desk.sessions.wanted_by(tenant, client_id, session) else { return };
         match failure {
             ReadFailure::Busy => self.desk.read_later(key),
             ReadFailure::Lost => self.give_up_tail(key),
         }
         self.after_frame(now);
-    }
-
-    /// The session that waits for a part of its queue; a later one of the same client id does not.
-    fn wanted_by(&self, tenant: TenantId, client_id: &str, stored: u64) -> Option<SessionKey> {
-        let key = self.desk.sessions.find_session(tenant, client_id)?;
-        let session = self.desk.sessions.get(key.0)?;
-        let waits = session.flow.as_ref()?.tail.as_ref()?.loading;
-        (waits && session.stored.map(|stored| stored.0.get()) == Some(stored)).then_some(key)
     }
 
     /// Puts one message back into memory, or passes over one that is there; returns how many that were.
@@ -299,6 +292,16 @@ impl Engine {
         // A part that was read may have cost a little more or less than it was reckoned with.
         self.desk.forget_tail(&tail);
         Some(*tail)
+    }
+}
+
+impl Sessions {
+    /// The session that waits for a part of its queue; a later one of the same client id does not.
+    fn wanted_by(&self, tenant: TenantId, client_id: &str, stored: u64) -> Option<SessionKey> {
+        let key = self.find_session(tenant, client_id)?;
+        let session = self.get(key.0)?;
+        let waits = session.flow.as_ref()?.tail.as_ref()?.loading;
+        (waits && session.stored.map(|stored| stored.0.get()) == Some(stored)).then_some(key)
     }
 }
 

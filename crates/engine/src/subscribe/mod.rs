@@ -4,10 +4,10 @@ pub(crate) mod refusals;
 pub(crate) mod steps;
 pub(crate) mod subscribing;
 
+use crate::connection::table::Connections;
 use crate::durable::Journal;
 use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
-use crate::subscribe::subscribing::subscribing;
 use crate::topics::SubscriptionIndex;
 use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicFilter};
 
@@ -56,15 +56,38 @@ impl SubAckWaits {
 }
 
 impl Engine {
-    /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
-    fn wants_reasons(&self, key: ConnectionKey) -> bool {
-        let connection = self.desk.connections.get(key);
-        connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)
-    }
-
     fn maximum_qos(&self, key: ConnectionKey) -> QoS {
         let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
         listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
+    }
+}
+
+impl Connections {
+    /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
+    fn wants_reasons(&self, key: ConnectionKey) -> bool {
+        let connection = self.get(key);
+        connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)
+    }
+}
+
+impl Subscribing<'_> {
+    /// Whether a filter is one that can be subscribed to, and that its client may.
+    fn check_subscription(&self, request: &Request<'_>) -> Result<(), Reason> {
+        let max_levels = usize::from(self.desk.settings.limits.max_topic_levels);
+        let storable = !self.desk.journal.is_on() || request.filter.as_str().len() <= STORED_NAME_MAX;
+        if !storable {
+            return Err(Reason::FilterTooLong);
+        }
+        if request.filter.levels().count() > max_levels {
+            return Err(Reason::FilterTooDeep);
+        }
+        self.desk.settings.check_filter_size(request.filter)?;
+        let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
+        let shared = request.filter.shared().is_some();
+        if !self.rules.may_subscribe(self.desk, request.session, behind_share.as_str(), request.options.qos(), shared) {
+            return Err(Reason::NotAuthorized);
+        }
+        Ok(())
     }
 
     /// Adds one subscription, and what its SUBACK has to wait for.
@@ -75,26 +98,12 @@ impl Engine {
         fetches: &mut Vec<FetchRequest>,
         waits: &mut SubAckWaits,
     ) -> Result<(), Reason> {
-        let max_levels = usize::from(self.settings.limits.max_topic_levels);
-        let storable = !self.desk.journal.is_on() || request.filter.as_str().len() <= STORED_NAME_MAX;
-        if !storable {
-            return Err(Reason::FilterTooLong);
-        }
-        if request.filter.levels().count() > max_levels {
-            return Err(Reason::FilterTooDeep);
-        }
-        self.settings.check_filter_size(request.filter)?;
-        let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
-        let shared = request.filter.shared().is_some();
-        if !self.rules.may_subscribe(&self.desk, request.session, behind_share.as_str(), request.options.qos(), shared)
-        {
-            return Err(Reason::NotAuthorized);
-        }
+        self.check_subscription(request)?;
         if let Some((share, filter)) = request.filter.shared() {
-            if !self.settings.shared.available {
+            if !self.desk.settings.shared.available {
                 return Err(Reason::SharedNotSupported);
             }
-            subscribing!(self).check_subscription_limit(request)?;
+            self.check_subscription_limit(request)?;
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
             let whole = request.filter.as_str();
             self.desk.sessions.store_subscription(
@@ -109,7 +118,7 @@ impl Engine {
             return Ok(());
         }
         let filter = request.filter.as_str();
-        subscribing!(self).check_subscription_limit(request)?;
+        self.check_subscription_limit(request)?;
         let subscriber =
             Subscriber { session: request.session, options: request.options, subscription_id: request.subscription_id };
         let done = self.index.subscribe(request.tenant, filter, subscriber);
@@ -132,7 +141,7 @@ impl Engine {
             RetainHandling::SendIfNew => done.replaced.is_none(),
             RetainHandling::DoNotSend => false,
         };
-        if fetch && self.settings.retained.available {
+        if fetch && self.desk.settings.retained.available {
             fetches.push(FetchRequest {
                 filter: filter.into(),
                 options: request.options.bits(),
@@ -140,8 +149,8 @@ impl Engine {
             });
         }
         if done.first_local {
-            subscribing!(self).note_sys_interest(now, request.tenant, filter, true);
-            waits.add_told(subscribing!(self).announce_interest(request.tenant, filter, true, Some(request.ticket)));
+            self.note_sys_interest(now, request.tenant, filter, true);
+            waits.add_told(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
         } else {
             waits.add_told(0);
         }
@@ -165,8 +174,8 @@ impl Engine {
         self.desk.sessions.forget_subscription(&mut self.desk.journal, key, filter.as_str());
         self.fetches.end_fetch_of(&mut self.desk.sessions, key, filter.as_str());
         if removed.last_local {
-            subscribing!(self).announce_interest(tenant, filter.as_str(), false, None);
-            subscribing!(self).note_sys_interest(now, tenant, filter.as_str(), false);
+            self.announce_interest(tenant, filter.as_str(), false, None);
+            self.note_sys_interest(now, tenant, filter.as_str(), false);
         }
         true
     }

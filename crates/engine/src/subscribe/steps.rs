@@ -5,7 +5,8 @@
 //! turns, and what its client has sent behind it waits as that of a parked publisher does. The answer has its place
 //! among the others from the first step on, and leaves when the last one is done.
 
-use crate::retained::fetch::fetching;
+use crate::retained::fetching::fetching;
+use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{
@@ -137,7 +138,7 @@ impl Engine {
         let (packet_id, ticket) = (subscribe.packet_id, self.next_ticket(key));
         let steps = Steps { session, version, packet_id, ticket, kind, promises: false };
         let answer = SubAckAnswer {
-            refusals: Refusals::new(self.wants_reasons(key), subscribe.filters().take(2).count()),
+            refusals: Refusals::new(self.desk.connections.wants_reasons(key), subscribe.filters().take(2).count()),
             ..SubAckAnswer::default()
         };
         self.begin_steps(now, key, steps, Filters::Subscribe(subscribe.filters()), Answer::SubAck(Box::new(answer)));
@@ -155,7 +156,7 @@ impl Engine {
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         let (packet_id, ticket) = (unsubscribe.packet_id, self.next_ticket(key));
         let steps = Steps { session, version, packet_id, ticket, kind: Kind::Unsubscribe, promises: false };
-        let refusals = Refusals::new(self.wants_reasons(key), unsubscribe.filters().take(2).count());
+        let refusals = Refusals::new(self.desk.connections.wants_reasons(key), unsubscribe.filters().take(2).count());
         let answer = Answer::UnsubAck(Box::new(UnsubAckAnswer { codes: Vec::new(), refusals }));
         self.begin_steps(now, key, steps, Filters::Unsubscribe(unsubscribe.filters()), answer);
         Ok(())
@@ -221,9 +222,9 @@ impl Engine {
                 }
                 (Kind::Unsubscribe, Answer::UnsubAck(answer)) => {
                     if filter.is_ok_and(|filter| filter.shared().is_some()) {
-                        work += self.queue_len(steps.session) / QUEUE_LOOK;
+                        work += self.desk.sessions.queue_len(steps.session) / QUEUE_LOOK;
                     }
-                    self.take_unsubscription(now, steps.session, filter, answer);
+                    subscribing!(self).take_unsubscription(now, steps.session, filter, answer);
                 }
                 _ => {}
             }
@@ -231,11 +232,6 @@ impl Engine {
         }
         steps.promises |= self.desk.journal.has_written_since(mark);
         left == 0
-    }
-
-    fn queue_len(&self, session: SessionKey) -> usize {
-        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
-        flow.map_or(0, |flow| flow.queue.len())
     }
 
     fn take_subscription(
@@ -252,7 +248,7 @@ impl Engine {
         let result = match filter {
             Err(_) => Err(Reason::InvalidTopicFilter),
             Ok(_) if asked.number >= max_filters => Err(Reason::TooManySubscriptions),
-            Ok(filter) => self.subscribe(
+            Ok(filter) => subscribing!(self).subscribe(
                 now,
                 &Request {
                     session,
@@ -285,23 +281,6 @@ impl Engine {
             asked.expects = true;
             fetching!(self).expect_fetches(session, &answer.fetches);
         }
-    }
-
-    fn take_unsubscription(
-        &mut self,
-        now: Now,
-        session: SessionKey,
-        filter: Result<TopicFilter<'_>, TopicError>,
-        answer: &mut UnsubAckAnswer,
-    ) {
-        answer.codes.push(match filter {
-            Err(_) => {
-                answer.refusals.add("", Reason::InvalidTopicFilter);
-                Reason::InvalidTopicFilter.code()
-            }
-            Ok(filter) if self.unsubscribe(now, session, filter) => ReasonCode::Success,
-            Ok(_) => ReasonCode::NoSubscriptionExisted,
-        });
     }
 
     /// Whether packets wait whose next step may be taken.
@@ -384,6 +363,32 @@ impl Engine {
         if extra.is_some_and(|extra| extra.packet_left.is_some()) && !self.turn_share.holds(key) {
             self.turn_share.add_packet(key);
         }
+    }
+}
+
+impl Sessions {
+    fn queue_len(&self, session: SessionKey) -> usize {
+        let flow = self.get(session.0).and_then(|session| session.flow.as_ref());
+        flow.map_or(0, |flow| flow.queue.len())
+    }
+}
+
+impl Subscribing<'_> {
+    fn take_unsubscription(
+        &mut self,
+        now: Now,
+        session: SessionKey,
+        filter: Result<TopicFilter<'_>, TopicError>,
+        answer: &mut UnsubAckAnswer,
+    ) {
+        answer.codes.push(match filter {
+            Err(_) => {
+                answer.refusals.add("", Reason::InvalidTopicFilter);
+                Reason::InvalidTopicFilter.code()
+            }
+            Ok(filter) if self.unsubscribe(now, session, filter) => ReasonCode::Success,
+            Ok(_) => ReasonCode::NoSubscriptionExisted,
+        });
     }
 }
 

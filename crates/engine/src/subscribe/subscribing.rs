@@ -1,12 +1,15 @@
 //! What a subscription needs that comes or goes.
 
+use crate::access::Rules;
 use crate::addresses::Nodes;
 use crate::cluster::peers::Peers;
 use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::link::Links;
 use crate::orchestrator::uplink::Uplinks;
+use crate::publish::layouts::Layouts;
 use crate::retained::RetainedStore;
+use crate::retained::fetch::Fetches;
 use crate::telling::sys::Sys;
 use crate::topics::SubscriptionIndex;
 
@@ -21,6 +24,9 @@ pub(crate) struct Subscribing<'e> {
     pub uplinks: &'e mut Uplinks,
     pub sys: &'e mut Sys,
     pub retained: &'e mut RetainedStore,
+    pub layouts: &'e mut Layouts,
+    pub fetches: &'e mut Fetches,
+    pub rules: &'e Rules,
 }
 
 /// Borrows what a subscription needs from an engine.
@@ -36,6 +42,9 @@ macro_rules! subscribing {
             uplinks: &mut $engine.uplinks,
             sys: &mut $engine.sys,
             retained: &mut $engine.retained,
+            layouts: &mut $engine.layouts,
+            fetches: &mut $engine.fetches,
+            rules: &$engine.rules,
         }
     };
 }

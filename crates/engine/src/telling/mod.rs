@@ -5,13 +5,13 @@ pub(crate) mod counters;
 pub(crate) mod reason;
 pub(crate) mod sys;
 
+use crate::ids::hash_name;
 use std::collections::BTreeMap;
 
 use crate::addresses::Fate;
 use crate::desk::Desk;
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay, Event, LogEvent};
-use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::message::{MessageRef, Publication};
 use crate::now::Millis;

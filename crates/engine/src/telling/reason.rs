@@ -256,6 +256,7 @@ impl Reason {
                 | Self::PublisherHeld
                 | Self::ServerShuttingDown
                 | Self::NotServedHere
+                | Self::LeaseEnded
         )
     }
 

@@ -4,6 +4,7 @@
 //! subscription below `$SYS`.
 
 use crate::desk::Desk;
+use crate::publish::publishing::Publishing;
 use crate::subscribe::subscribing::Subscribing;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -286,7 +287,9 @@ impl Engine {
             self.sys.published.insert(topic);
         }
     }
+}
 
+impl Publishing<'_> {
     /// Publishes what was put into words before.
     pub(crate) fn publish_client_event(&mut self, now: Now, event: Option<ClientEvent>) {
         let Some(ClientEvent { tenant, topic, text }) = event else { return };

@@ -1,6 +1,6 @@
 //! The subscription index.
 
-use crate::hash::hash_name;
+use crate::ids::hash_name;
 use crate::ids::{SessionKey, ShardId, TenantId};
 use crate::slab::Slab;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tidegate_engine::{
-    Access, Durability, InnerPublication, Millis, OverflowPolicy, PrincipalId, PrincipalKind, Reason, Settings,
-    Subject, TenantId,
+    Access, Durability, Home, Homes, InnerPublication, Millis, OverflowPolicy, PARTITIONS, Principal, PrincipalId,
+    PrincipalKind, Reason, Settings, Subject, TenantId, TenantQuota,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{QoS, ReasonCode};
@@ -270,6 +270,47 @@ fn a_node_that_dies_leaves_no_publication_unanswered() {
     assert_eq!(world.take_published(), [], "answers keep their order");
     world.end_node(1);
     assert_eq!(world.take_published(), [(1, Err(Reason::NodeLost)), (2, Ok(ReasonCode::Success))]);
+}
+
+#[test]
+fn a_principal_shares_the_rate_of_its_tenant() {
+    let tenant = TenantId(7);
+    let quota = |settings: &mut Settings| {
+        settings.tenant_quotas.insert(tenant, TenantQuota { max_message_rate: 10, ..TenantQuota::default() });
+    };
+    everywhere_with(quota, |world| {
+        let user = Principal { tenant, max_held_messages: 100, ..principal(PrincipalKind::User, "p") };
+        let id = world.engine(0, |engine, now| engine.add_principal(now, user));
+        for number in 1..=40 {
+            publish(world, id, InnerPublication { tenant, ..publication("t", "x", AtLeastOnce) }, number);
+        }
+        assert_eq!(world.take_published().len(), 11, "a second's worth, and the one that is too much");
+        world.advance(seconds(10));
+        assert_eq!(world.take_published().len(), 29);
+    });
+}
+
+#[test]
+fn nothing_is_promised_to_a_principal_when_the_lease_has_ended() {
+    let world = World::with(1, |settings| settings.durability = Durability::Commit);
+    let away = world.connect(v5("away").lasting());
+    away.subscribe("t", AtLeastOnce);
+    away.lose();
+    world.engine(0, |engine, now| {
+        let lease_until = now.monotonic.plus(seconds(5));
+        let homes = [Home::Here; PARTITIONS as usize];
+        let table = Homes { homes, references: Vec::new(), redirect: false, lease_until, patience_ms: minutes(10) };
+        engine.set_homes(now, Some(table));
+    });
+    let id = user(&world, "p");
+    world.hold_commits();
+    publish(&world, id, publication("t", "x", AtLeastOnce), 1);
+    world.advance(seconds(5));
+    world.engine(0, tidegate_engine::Engine::keep_lease);
+    publish(&world, id, publication("t", "y", AtLeastOnce), 2);
+    world.release_commits();
+    let lost = |number| (number, Err(Reason::LeaseEnded));
+    assert_eq!(world.take_published(), [lost(1), lost(2)], "another node may have taken the place");
 }
 
 proptest! {

@@ -18,7 +18,7 @@ pub(super) struct Brokel<A> {
 
 /// An evaluator whose observations outlive a restart.
 pub(super) trait Aging: Evaluator + Serialize + DeserializeOwned {
-    /// Goes on with what another one has seen.
+    /// Continues from the state of another one.
     fn recall(&mut self, remembered: Self);
 }
 

@@ -1,4 +1,4 @@
-//! A policy, and what holds for every policy.
+//! A policy, and the rules that apply to every policy.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use super::{
     Change, Decision, Explanation, HeldBack, LevelObservation, PolicyName, Rule, Settings, SettingsError, Sla,
 };
 
-/// Decides about one level. Its decisions are taken to be carried out: whoever only shows them keeps a decider apart.
+/// Decides about one level. It assumes that its decisions are carried out; to only show decisions, use a decider of its
+/// own.
 pub struct Decider {
     pub(super) name: PolicyName,
     pub(super) policy: Box<dyn Policy>,
@@ -18,7 +19,7 @@ pub struct Decider {
     pub(super) last_action: Option<LastAction>,
     /// When it decided last.
     pub(super) observed: Option<Duration>,
-    /// How long before that it had decided; nothing before the second time.
+    /// The gap before its last decision; 0 before the second decision.
     gap: Duration,
 }
 
@@ -55,8 +56,8 @@ impl Decider {
         self.name
     }
 
-    /// Says that an action was under way at `time`, such as one that ended just before a restart: cool-downs count from
-    /// it. What is under way at an observation is noted without being told.
+    /// Notes that an action was in progress at `time`, such as one that ended just before a restart: cool-downs count
+    /// from it. Actions in progress at an observation are noted automatically.
     pub fn note_action(&mut self, time: Duration) {
         self.last_action = Some(LastAction { ended: time, observations_since: 0 });
     }
@@ -85,10 +86,10 @@ impl Decider {
         }
     }
 
-    /// After too long a gap a policy that cannot make anything of it begins anew.
+    /// After a gap that the policy cannot bridge, it starts again.
     fn note_gap(&mut self, now: Duration) {
         let Some(then) = self.observed.replace(now) else { return };
-        // A clock that was set back says nothing of how long ago anything was.
+        // A clock that was set back gives no length of the gap.
         let length = now.saturating_sub(then);
         let gap = Gap { length, interval: self.settings.interval, before: std::mem::replace(&mut self.gap, length) };
         let bridged = now >= then && self.policy.bridges(gap);
@@ -118,7 +119,8 @@ impl Decider {
         self.cooling_down(self.guards.before_growth, seen.time)
     }
 
-    /// Nothing shrinks while something starts, nor while a signal is missing: who does not answer may be busy.
+    /// No level shrinks while a resource starts, nor while a signal is missing: a resource that does not answer may be
+    /// busy.
     fn shrinking_held_by(&self, seen: &LevelObservation<'_>) -> Option<HeldBack> {
         let (pending, leaving) = (seen.pending, seen.leaving);
         if pending > 0 || (self.guards.one_at_a_time && leaving > 0) {
@@ -169,7 +171,7 @@ impl Decider {
     }
 }
 
-/// What the agreement itself asks for: a level outside its limits is brought back at once, whatever the load is.
+/// The change that the agreement itself requires: a level outside its limits is brought back at once, at any load.
 fn agreed(seen: &LevelObservation<'_>, sla: &Sla) -> Option<Proposal> {
     let bounds = sla.bounds(seen.level);
     let planned = seen.planned();

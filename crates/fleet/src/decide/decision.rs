@@ -1,4 +1,4 @@
-//! What is done about a level.
+//! Decisions about a level.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{Explanation, Level};
 /// A change of the number of resources of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// None.
+    /// No change.
     Hold,
     /// So many more, 1 or more.
     Grow(u32),
@@ -34,7 +34,7 @@ impl Change {
         }
     }
 
-    /// By how many resources; 0 when nothing changes.
+    /// The number of resources; 0 for no change.
     pub const fn count(self) -> u32 {
         match self {
             Self::Hold => 0,
@@ -43,12 +43,12 @@ impl Change {
     }
 }
 
-/// What is done about a level, and why.
+/// A decision about a level, with its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// About which level.
     pub level: Level,
-    /// What is done.
+    /// The change.
     pub change: Change,
     /// The reason in one sentence, for people.
     pub reason: String,

@@ -1,4 +1,4 @@
-//! Why something is done, or not.
+//! Explanations of decisions.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Change, PolicyName};
 use crate::load::Signal;
 
-/// The rule that a decision comes from.
+/// The rule of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// No signal is known.
@@ -29,7 +29,7 @@ pub enum Rule {
     SustainedDemand,
     /// The demand has been rising for longer than a peak rises, and will be too much by when a resource serves.
     SteadyRise,
-    /// What waits would take too long.
+    /// The backlog would take too long.
     Backlog,
     /// The demand of the last minutes needs fewer resources.
     SpareCapacity,
@@ -60,7 +60,7 @@ impl Rule {
     }
 }
 
-/// What kept a change from being made, in whole or in part.
+/// A cause that prevented a change, in whole or in part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HeldBack {
     /// Another action is under way.
@@ -95,7 +95,7 @@ pub enum HeldBack {
         /// The least.
         least: u32,
     },
-    /// Not every resource answered for a signal, and what is not known may be busy.
+    /// Not every resource answered for a signal, and the others may be busy.
     MissingSignal {
         /// The signal.
         signal: Signal,
@@ -192,13 +192,13 @@ pub struct Explanation {
     pub signal: Option<Signal>,
     /// That signal as it was observed.
     pub observed: Option<f64>,
-    /// The load that was made of it.
+    /// The resulting load.
     pub value: Option<f64>,
-    /// What the load was compared with.
+    /// The threshold that the load was compared with.
     pub threshold: Option<f64>,
-    /// What the rule asked for before anything held it back.
+    /// The change that the rule asked for.
     pub wanted: Change,
-    /// What held it back.
+    /// The causes that reduced it.
     pub held_back: Vec<HeldBack>,
 }
 

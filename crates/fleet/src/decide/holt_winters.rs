@@ -13,9 +13,9 @@ use crate::load::{Demand, HoltWinters};
 /// The farthest forecast, in observations: an hour of them every 15 seconds.
 const AHEAD_MAX: usize = 240;
 
-/// The larger of HPA's formula and of what the forecast of the demand asks for when a resource that is asked for now
-/// would serve. The lead time is the measured one (boot and subscriptions) as soon as there is one. The preview acts on
-/// the formula alone.
+/// The larger of two numbers: HPA's formula, and the resources for the forecast demand at the time when a resource
+/// requested now would serve. The lead time is the measured one (boot and subscriptions) as soon as there is one. The
+/// preview acts on the formula alone.
 pub(super) struct Proactive {
     settings: Settings,
     preview: bool,

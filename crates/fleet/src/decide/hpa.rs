@@ -10,8 +10,8 @@ use super::settings::ceil;
 use super::{Change, HeldBack, LevelObservation, Rule, Settings, threshold};
 use crate::load::{Signal, SignalLoad, SignalSettings};
 
-/// `desired = ceil(current * load / target)`, nothing within the tolerance, the largest of all signals, no shrinking
-/// when one fails; the highest recommendation of the shrinking window and the lowest of the growth window count. Growth
+/// `desired = ceil(current * load / target)`, no change within the tolerance, the largest of all signals, no shrinking
+/// when one fails. The highest recommendation of the shrinking window and the lowest of the growth window count. Growth
 /// per 15 s is limited to 4 or to doubling, whichever is more.
 pub(super) struct Hpa {
     formula: Formula,
@@ -20,7 +20,7 @@ pub(super) struct Hpa {
     recommendations: VecDeque<(Duration, u32)>,
 }
 
-/// What `ceil(current * load / target)` says, without any memory.
+/// The result of `ceil(current * load / target)`, without memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Formula {
     signals: SignalSettings,
@@ -42,7 +42,7 @@ impl Formula {
         Self { signals, target: settings.thresholds.upper(), tolerance }
     }
 
-    /// What the signals ask for; `None` when none is known.
+    /// The recommendation of the signals; `None` when none is known.
     pub(super) fn recommend(&self, seen: &LevelObservation<'_>) -> Option<Recommendation> {
         let loads = self.signals.read(seen.samples, seen.serving);
         let known = loads.signals.iter().filter_map(|signal| {
@@ -52,9 +52,8 @@ impl Formula {
         known.max_by_key(|recommendation| recommendation.desired)
     }
 
-    /// Resources that do not serve yet count as idle when it is to grow; those that did not answer count as idle when
-    /// it is to grow and as being on target when it is to shrink. When counting them turns the direction round, nothing
-    /// is done.
+    /// Resources that do not serve yet count as idle for growth. Resources that did not answer count as idle for
+    /// growth, and as being on target for shrinking. If that reverses the direction, there is no change.
     fn desired(&self, seen: &LevelObservation<'_>, signal: &SignalLoad, load: f64) -> u32 {
         let planned = seen.planned();
         let ratio = load / self.target;
@@ -96,11 +95,11 @@ impl Hpa {
         Self { grow_window: settings.grow_stabilisation, ..Self::new(settings) }
     }
 
-    /// Holds what is recommended now against the recommendations of both windows.
+    /// Compares a recommendation with those of both windows.
     pub(super) fn stabilise(&mut self, seen: &LevelObservation<'_>, desired: u32) -> (u32, Option<HeldBack>) {
         let now = seen.time;
         if self.recommendations.is_empty() {
-            // What was there before anything was recommended counts as a recommendation, as after a restart of the HPA.
+            // The number before the first recommendation counts as one, as after a restart of the HPA.
             self.recommendations.push_back((now, seen.planned()));
         }
         let longest = self.shrink_window.max(self.grow_window);
@@ -160,13 +159,13 @@ impl Policy for Hpa {
     }
 }
 
-/// No cool-down: the windows stand for it.
+/// No cool-down: the windows replace it.
 pub(super) fn no_cool_down() -> Guards {
     let none = Wait::Observations(0);
     Guards { one_at_a_time: false, before_growth: none, before_shrinking: none }
 }
 
-/// The proposal for a recommendation and what the windows left of it.
+/// The proposal for a recommendation after the windows.
 pub(super) fn propose(
     seen: &LevelObservation<'_>,
     asked: Recommendation,

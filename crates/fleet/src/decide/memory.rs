@@ -1,4 +1,4 @@
-//! What a decider remembers, over a restart of whoever asks it.
+//! The memory of a decider, which outlives a restart of the manager.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Decider;
 use super::decider::LastAction;
 
-/// Why something remembered is not taken up: the decider begins anew.
+/// Why a memory was not restored: the decider starts again.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// It was remembered by another policy, or from other observations.
@@ -19,7 +19,7 @@ pub enum MemoryError {
         /// Who is asked to take it up.
         expected: String,
     },
-    /// It does not say what it should.
+    /// It is malformed.
     #[error("it cannot be understood ({0}); observations count anew")]
     Strange(#[from] serde_json::Error),
 }
@@ -33,27 +33,26 @@ struct Memory {
 }
 
 impl Decider {
-    /// Whose memory it is: what is remembered means something else at another interval or of other signals. Thresholds,
-    /// windows and factors may change.
+    /// The origin of a memory. It is useless for another interval or other signals. Thresholds, windows and factors may
+    /// change.
     fn by(&self) -> String {
         format!("{} every {:?} of {:?}", self.name, self.settings.interval, self.settings.signals)
     }
 
-    /// What it remembers: of the policy (windows, counts, seasons), and when something was done last.
+    /// The memory: the policy's state (windows, counts, seasons), and the time of the last action.
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// When it cannot be encoded.
     pub fn memory(&self) -> Result<Value, MemoryError> {
         let (observed, last_action) = (self.observed, self.last_action);
         let memory = Memory { by: self.by(), observed, last_action, remembered: self.policy.memory()? };
         Ok(serde_json::to_value(memory)?)
     }
 
-    /// Takes up what a decider before this one has remembered. An action that this one has been told of counts, if it
-    /// is newer than all of that.
+    /// Restores the memory of an earlier decider. An action noted here counts if it is newer than the memory.
     ///
     /// # Errors
-    /// When it was remembered by another policy, or cannot be understood; nothing is taken up then.
+    /// When it is another policy's, or malformed; then nothing changes.
     pub fn recall(&mut self, memory: &Value) -> Result<(), MemoryError> {
         let memory = Memory::deserialize(memory)?;
         if memory.by != self.by() {

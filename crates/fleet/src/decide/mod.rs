@@ -1,8 +1,8 @@
-//! From what is seen of a level to what is done about it, with the reason.
+//! From the observations of a level to a decision, with its reason.
 //!
-//! A [`Policy`] proposes; a [`Decider`] holds a proposal against what always applies (limits of the [`Sla`], one action
-//! at a time, cool-downs, missing signals) and answers a [`Decision`]. One decider per level; it keeps what its policy
-//! remembers. Nothing here knows a clock: each [`LevelObservation`] says when it was made.
+//! A [`Policy`] proposes. A [`Decider`] applies the rules for all policies (limits of the [`Sla`], one action at a
+//! time, cool-downs, missing signals) and returns a [`Decision`]. There is one decider per level; it keeps its policy's
+//! state. The module reads no clock: each [`LevelObservation`] has its time.
 
 mod brokel;
 mod consecutive;

@@ -1,4 +1,4 @@
-//! What is seen of a level at one time.
+//! An observation of a level.
 
 use std::fmt;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct LevelObservation<'a> {
     pub serving: u32,
     /// Resources that were asked for and do not serve yet (BRK-30).
     pub pending: u32,
-    /// Resources that get no new work and are not gone yet (BRK-32).
+    /// Resources that get no new work and still run (BRK-32).
     pub leaving: u32,
     /// Resources of the other level, which count towards the maximum in all.
     pub elsewhere: u32,
@@ -60,7 +60,7 @@ impl LevelObservation<'_> {
         self.serving.saturating_add(self.pending)
     }
 
-    /// Resources that are there in any state, which somebody pays for.
+    /// Resources in any state, all of which cost money.
     pub fn allocated(&self) -> u32 {
         self.planned().saturating_add(self.leaving)
     }

@@ -1,4 +1,4 @@
-//! The seam between a policy and what holds for all of them.
+//! The interface of policies.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use serde_json::Value;
 use super::{Change, HeldBack, LevelObservation, Rule};
 use crate::load::Signal;
 
-/// What a policy would do, and why. It need not look at the SLA, at cool-downs or at missing signals.
+/// A policy's proposal, with its reason. It need not consider the SLA, cool-downs or missing signals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
-    /// The rule it comes from.
+    /// The rule.
     pub rule: Rule,
     /// The signal that mattered.
     pub signal: Option<Signal>,
     /// That signal as it was observed.
     pub observed: Option<f64>,
-    /// The load that was made of it.
+    /// The resulting load.
     pub value: Option<f64>,
-    /// What the load was compared with.
+    /// The threshold that the load was compared with.
     pub threshold: Option<f64>,
-    /// What the rule asks for.
+    /// The change that the rule asks for.
     pub wanted: Change,
-    /// What of it is to be done: `wanted`, or less when something of the policy's own held it back.
+    /// The change to make: `wanted`, or less when the policy itself reduces it.
     pub change: Change,
-    /// What of the policy's own held it back.
+    /// The policy's own reasons for reducing it.
     pub held_back: Vec<HeldBack>,
     /// The reason in words.
     pub text: String,
 }
 
 impl Proposal {
-    /// To do nothing, for this reason.
+    /// No change, for this reason.
     pub fn hold(rule: Rule, text: impl Into<String>) -> Self {
         Self {
             rule,
@@ -55,7 +55,7 @@ impl Proposal {
         self
     }
 
-    /// The same, with a change that nothing holds back.
+    /// The same, with an unreduced change.
     #[must_use]
     pub fn to(mut self, change: Change) -> Self {
         self.wanted = change;
@@ -64,7 +64,7 @@ impl Proposal {
     }
 }
 
-/// For how long nothing is done after an action has ended.
+/// The wait after an action has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// So many observations; 0 is no wait.
@@ -73,7 +73,7 @@ pub enum Wait {
     Time(Duration),
 }
 
-/// What a policy wants to be held back by.
+/// The rules that apply to a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guards {
     /// Whether an action waits until the one before has ended (BRK-30).
@@ -84,8 +84,7 @@ pub struct Guards {
     pub before_shrinking: Wait,
 }
 
-/// Observations that may be missing in a row, the last of them included, until a policy that counts observations begins
-/// anew.
+/// Missing observations in a row, the last one included, after which a policy that counts observations starts again.
 const GAP_MAX: u32 = 4;
 
 /// The time since the observation before.
@@ -95,33 +94,32 @@ pub struct Gap {
     pub length: Duration,
     /// How long it is to be.
     pub interval: Duration,
-    /// How long the gap before it was. Where it takes longer to observe than the interval is, observations come no
-    /// faster, and none is missing.
+    /// The gap before this one. Where observing takes longer than the interval, observations come at that rate, and
+    /// none is missing.
     pub before: Duration,
 }
 
-/// Turns what is seen of one level into what would be done about it. It remembers what it needs, within bounds.
+/// Turns observations of one level into proposals. Its memory is bounded.
 pub trait Policy: Send {
     /// Takes the next observation in and proposes.
     fn propose(&mut self, seen: &LevelObservation<'_>) -> Proposal;
 
-    /// What holds its proposals back.
+    /// The rules that reduce its proposals.
     fn guards(&self) -> Guards;
 
-    /// What it remembers, for [`recall`](Self::recall) after a restart.
+    /// Its state, for [`recall`](Self::recall) after a restart.
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// When it cannot be encoded.
     fn memory(&self) -> Result<Value, serde_json::Error>;
 
-    /// Takes up what a policy of the same name has remembered at the same interval with the same signals.
+    /// Restores the state of a policy of the same name, with the same interval and signals.
     ///
     /// # Errors
-    /// When it cannot be understood; nothing is taken up then.
+    /// When it is malformed; then nothing changes.
     fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error>;
 
-    /// Whether what it remembers still says something of now, the newest of it being from before the gap. Otherwise it
-    /// begins anew.
+    /// Whether its state is still valid after the gap. Otherwise it starts again.
     fn bridges(&mut self, gap: Gap) -> bool {
         gap.length <= gap.interval.max(gap.before).saturating_mul(GAP_MAX)
     }

@@ -39,7 +39,7 @@ pub enum PolicyName {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no policy is called `{name}`: choose one of {}", names())]
 pub struct UnknownPolicy {
-    /// What was given.
+    /// The given name.
     pub name: String,
 }
 
@@ -76,7 +76,7 @@ impl PolicyName {
         }
     }
 
-    /// What it does, in a line.
+    /// A summary in one line.
     pub const fn summary(self) -> &'static str {
         match self {
             Self::Default => "demand above what a peak explains grows by what is needed; shrinks slowly to what holds",

@@ -1,4 +1,4 @@
-//! What policies are set by.
+//! The settings of policies.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Settings {
     pub shrink_stabilisation: Duration,
     /// How far back the lowest recommendation counts before a level grows under `hpa-stabilised`.
     pub grow_stabilisation: Duration,
-    /// From the request until a resource serves, as long as nothing has been measured.
+    /// Time from the request of a resource until it serves, before any was measured.
     pub lead_time: Duration,
     /// The longest peak that is plausible: `default` does not act on anything shorter.
     pub peak: Duration,
@@ -90,7 +90,7 @@ pub enum SettingsError {
     TooLong {
         /// Which one.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         given: Duration,
         /// The time between observations.
         interval: Duration,
@@ -100,13 +100,13 @@ pub enum SettingsError {
     /// A tolerance outside its range.
     #[error("the tolerance is {value}: choose one from 0 up to, but not including, 1")]
     Tolerance {
-        /// What was given.
+        /// The given value.
         value: f64,
     },
 }
 
 impl Settings {
-    /// The most observations that a window may hold; what is observed more often forgets the oldest earlier.
+    /// The most observations of a window; at a higher rate the oldest are dropped earlier.
     pub const REMEMBERED_MAX: u32 = 4096;
 
     /// Checks everything.
@@ -142,8 +142,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Resources for a demand, at the utilisation that is sized for; 0 for none. A demand that fits to within rounding
-    /// fits.
+    /// Resources for a demand, at the target utilisation; 0 for no demand. A demand that fits to within rounding fits.
     pub(super) fn resources_for(&self, demand: f64) -> u32 {
         ceil(demand / self.thresholds.upper())
     }

@@ -1,4 +1,4 @@
-//! What the agreement allows (BRK-43, BRK-44).
+//! The limits of the agreement (BRK-43, BRK-44).
 
 use super::{Change, HeldBack, Level, LevelObservation};
 
@@ -12,7 +12,7 @@ pub struct Bounds {
 /// An agreement that makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlaError {
-    /// A level of no resources serves nobody.
+    /// A level without resources serves no client.
     #[error("a minimum of 0 resources would serve nobody: choose 1 or more")]
     NoMinimum,
     /// A maximum below the minimum.
@@ -86,8 +86,8 @@ impl Sla {
         }
     }
 
-    /// As much of a change as is allowed, with what took the rest. Resources that are leaving still count towards
-    /// maximums, since somebody pays for them until they are gone.
+    /// The allowed part of a change, with the limit that reduced it. Leaving resources count towards maximums, since
+    /// they cost money until they are gone.
     pub(super) fn allow(&self, seen: &LevelObservation<'_>, change: Change) -> (Change, Option<HeldBack>) {
         match change {
             Change::Hold => (Change::Hold, None),

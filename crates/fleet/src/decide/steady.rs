@@ -1,5 +1,4 @@
-//! `default`: ours. It acts on the demand, not on CPU; on nothing that a peak explains; and then by as much as is
-//! needed.
+//! `default`: ours. It acts on the demand, not on CPU; it ignores peaks; and it grows by as much as needed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,22 +11,22 @@ use super::settings::ceil;
 use super::{Change, HeldBack, LevelObservation, Rule, Settings, threshold};
 use crate::load::{Demand, DemandReading};
 
-/// What waits may take this long without keeping a level from shrinking.
+/// A backlog that takes at most this long does not prevent shrinking.
 const WAITING_MAX_S: f64 = 5.0;
-/// A rise of the demand within three observations, as a fraction of what serves, that keeps a level from shrinking.
+/// A rise of the demand within three observations, as a fraction of the serving resources, that prevents shrinking.
 const RISE_MIN: f64 = 0.05;
 /// No trend makes the demand look more than so many times as large as it is.
 const TREND_MAX: f64 = 2.0;
-/// The largest utilisation that is sized for: a full signal is seldom measured as exactly full, so there must be room
-/// above to tell what is full from what is not.
+/// The largest target utilisation. A full signal is seldom measured as exactly full, so some distance is needed to
+/// recognise it.
 const UPPER_MAX: f64 = 0.92;
-/// The least spare capacity with which a backlog is taken to be worked off, as a fraction of what is planned.
+/// The least spare capacity that counts for working off a backlog, as a fraction of the planned resources.
 const SPARE_MIN: f64 = 0.01;
 
-/// Grows when every observation for longer than the longest peak asks for more than the upper threshold and its
-/// tolerance, to what the median and the trend of these observations ask for; or when the demand has risen for even
-/// longer and will be too much by when a resource serves; or when what waits would take too long. Shrinks, half of what
-/// is spare at a time, to what the highest demand of the last minutes asks for, a single peak aside.
+/// It grows in three cases. Every observation for longer than the longest peak exceeds the upper threshold and its
+/// tolerance: then to the median and the trend of these observations. Or the demand has risen for even longer and will
+/// exceed it by the time a resource serves. Or the backlog would take too long. It shrinks by half of the spare
+/// resources at a time, down to the highest demand of the last minutes without a single peak.
 pub(super) struct Steady {
     settings: Settings,
     /// The utilisation that is sized for.
@@ -54,8 +53,8 @@ impl Steady {
         }
     }
 
-    /// For how long a demand must have been observed so that no peak explains it: one that begins just before an
-    /// observation is still part of one that ends an interval after the peak.
+    /// For how long a demand must be observed so that it is not a peak: one that begins just before an observation is
+    /// still part of one an interval after its end.
     fn longer_than_a_peak(&self) -> Duration {
         self.settings.peak + self.settings.interval
     }
@@ -128,9 +127,8 @@ impl Steady {
         Some(proposal.to(wanted))
     }
 
-    /// A rise from observation to observation for longer than a peak can rise, even where it begins and ends within an
-    /// interval. It is carried on from where it began at the smallest of its steps, so a peak on top of it adds
-    /// nothing.
+    /// A rise in each observation for longer than a peak can rise, even where it begins and ends within an interval. It
+    /// is extrapolated from its start with the smallest of its steps, so a peak on top of it adds nothing.
     fn rise(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let planned = seen.planned();
         let span = self.longer_than_a_peak() + self.settings.interval;
@@ -152,8 +150,8 @@ impl Steady {
         Some(self.proposal(Rule::SteadyRise, reading, planned, text).to(Change::between(planned, needed)))
     }
 
-    /// What waits is worked off with what is spare of the usual demand; should that take too long for longer than a
-    /// peak lasts, there is too little, even if each rise on its own is a peak.
+    /// The spare capacity beside the usual demand works off the backlog. If that takes too long for longer than a peak
+    /// lasts, there are too few resources, even if each rise on its own is a peak.
     fn work_off(&mut self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let planned = seen.planned();
         let capacity = f64::from(planned);
@@ -169,7 +167,7 @@ impl Steady {
         let off = ceil(usual + waiting / self.settings.backlog_target.as_secs_f64());
         let wanted = Change::between(planned, off.max(self.resources_for(usual)).max(planned.saturating_add(1)));
         let text =
-            format!("what waits would take {planned} resources {seconds:.0} s beside a usual demand of {usual:.2}");
+            format!("the backlog would take {planned} resources {seconds:.0} s beside a usual demand of {usual:.2}");
         let proposal = self.proposal(Rule::Backlog, reading, planned, text);
         let needed = self.longer_than_a_peak();
         if lasted < needed {
@@ -178,7 +176,7 @@ impl Steady {
         Some(proposal.to(wanted))
     }
 
-    /// Half of what is spare, rounded up, once the whole window is known.
+    /// Half of the spare resources, rounded up, once the whole window is known.
     fn shrink(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let serving = seen.serving;
         let high = self.high().max(reading.resources);
@@ -242,7 +240,7 @@ impl Steady {
 impl Policy for Steady {
     fn propose(&mut self, seen: &LevelObservation<'_>) -> Proposal {
         let Some(reading) = self.demand.observe(seen.time, seen.serving, seen.samples) else {
-            // What lies before a gap says nothing of what came within it.
+            // Observations before a gap say nothing about the gap.
             self.history.clear();
             self.backlog_since = None;
             return threshold::no_signal();
@@ -252,7 +250,7 @@ impl Policy for Steady {
         let grow = self.grow(&reading, seen);
         let rise = self.rise(&reading, seen);
         let mut causes: Vec<Proposal> = [grow, rise, work_off].into_iter().flatten().collect();
-        // What may be done goes before what is held back, and then the largest wins.
+        // Allowed changes come before reduced ones, and then the largest wins.
         causes.sort_by_key(|cause| (cause.change.count(), cause.wanted.count()));
         match causes.pop() {
             Some(cause) => cause,
@@ -285,7 +283,7 @@ impl Policy for Steady {
     }
 }
 
-/// The value in the middle, or between the two in the middle; 0 of none.
+/// The middle value, or the mean of the two middle ones; 0 for none.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

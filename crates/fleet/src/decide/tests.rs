@@ -17,7 +17,7 @@ fn cpu(used: f64) -> Sample {
     Sample { cpu: Some(Cpu { used, allocated: 1.0 }), ..Sample::default() }
 }
 
-/// CPU, the rate that is handled at 100 messages per second and core, and what waits.
+/// CPU, the message rate at 100 messages per second and core, and the backlog.
 fn full(used: f64, queued: f64) -> Sample {
     Sample { message_rate: Some(used * 100.0), queued: Some(queued), ..cpu(used) }
 }
@@ -64,7 +64,7 @@ fn watched(name: PolicyName, serving: u32) -> Watched {
 }
 
 #[test]
-fn the_studys_policy_acts_at_the_second_full_observation_and_rests_afterwards() {
+fn the_studys_policy_acts_at_the_second_full_observation() {
     let mut level = watched(PolicyName::Brokel, 1);
     let first = level.see_all(cpu(1.0));
     assert_eq!((first.change, first.explanation.rule), (Change::Hold, Rule::WarmingUp));
@@ -84,7 +84,7 @@ fn the_studys_policy_acts_at_the_second_full_observation_and_rests_afterwards() 
 }
 
 #[test]
-fn nothing_shrinks_while_a_signal_is_missing_or_below_the_minimum() {
+fn no_level_shrinks_without_a_signal_or_below_the_minimum() {
     let mut level = watched(PolicyName::Brokel, 2);
     level.see(&[cpu(0.1), cpu(0.1)]);
     let held = level.see(&[cpu(0.1)]);
@@ -119,7 +119,7 @@ fn a_level_outside_its_limits_is_brought_back_at_once() {
 }
 
 #[test]
-fn a_window_forgets_what_is_older() {
+fn a_window_drops_older_observations() {
     let mut level = watched(PolicyName::BrokelWindow, 1);
     let changes: Vec<Change> = (0..3).map(|_| level.see_all(cpu(0.9)).change).collect();
     // The mean counts from the third observation on.
@@ -171,7 +171,7 @@ fn the_hpa_counts_who_does_not_answer_against_acting() {
 }
 
 #[test]
-fn the_hpa_shrinks_to_the_highest_recommendation_of_five_minutes() {
+fn the_hpa_shrinks_to_its_highest_recent_recommendation() {
     let mut level = watched(PolicyName::Hpa, 10);
     let first = level.see_all(cpu(0.14));
     assert_eq!(first.explanation.wanted, Change::Shrink(8));
@@ -183,7 +183,7 @@ fn the_hpa_shrinks_to_the_highest_recommendation_of_five_minutes() {
 }
 
 #[test]
-fn a_stabilised_hpa_grows_to_the_lowest_recommendation_of_a_minute() {
+fn a_stabilised_hpa_grows_to_its_lowest_recommendation() {
     let mut level = watched(PolicyName::HpaStabilised, 4);
     let changes: Vec<Change> = (0..6).map(|_| level.see_all(cpu(0.9)).change).collect();
     assert_eq!(changes.iter().position(|change| *change == Change::Grow(2)), Some(4));
@@ -199,7 +199,7 @@ fn the_largest_signal_wins() {
 }
 
 #[test]
-fn a_forecast_acts_one_lead_time_ahead_and_a_preview_only_shows_it() {
+fn a_forecast_acts_one_lead_time_ahead() {
     let rising = |level: &mut Watched| -> Vec<Decision> {
         (0..12).map(|step| level.see_all(cpu(0.2 + 0.04 * f64::from(step)))).collect()
     };
@@ -217,7 +217,7 @@ fn a_forecast_acts_one_lead_time_ahead_and_a_preview_only_shows_it() {
 }
 
 #[test]
-fn the_default_lets_a_peak_pass_and_then_grows_by_what_is_needed() {
+fn the_default_ignores_a_peak_and_grows_by_the_demand() {
     let mut level = watched(PolicyName::Default, 1);
     level.see_all(full(0.5, 0.0));
     // 700/s come, 100/s are handled: 9000 more wait after each 15 s.
@@ -226,7 +226,7 @@ fn the_default_lets_a_peak_pass_and_then_grows_by_what_is_needed() {
     assert_eq!(decisions[2].explanation.held_back, [HeldBack::MayBePeak { lasted, needed }]);
     // A demand of 7 at 70 % needs 10; 36,000 that wait and 18,000 more until it serves, within two minutes, need 12.
     assert_eq!((decisions[3].change, decisions[3].explanation.rule), (Change::Grow(11), Rule::SustainedDemand));
-    // What is on its way suits the demand.
+    // The pending resources meet the demand.
     level.pending = 11;
     assert_eq!(level.see_all(full(1.0, 45_000.0)).explanation.rule, Rule::Within);
 }
@@ -255,7 +255,7 @@ fn the_default_acts_ahead_of_a_steady_rise() {
 fn the_default_works_off_what_repeated_peaks_leave() {
     let mut level = watched(PolicyName::Default, 1);
     level.see_all(full(0.5, 0.0));
-    // Every other observation brings a peak, so none lasts; yet what waits only grows.
+    // Every other observation is a peak, so none lasts; yet the backlog only grows.
     let mut queued = 0.0;
     let found = (0..80).find_map(|step| {
         queued += if step % 2 == 0 { 6000.0 } else { -600.0 };
@@ -266,7 +266,7 @@ fn the_default_works_off_what_repeated_peaks_leave() {
 }
 
 #[test]
-fn the_default_shrinks_by_half_of_what_is_spare_once_the_window_is_known() {
+fn the_default_shrinks_by_half_of_the_spare_resources() {
     let mut level = watched(PolicyName::Default, 10);
     let decisions: Vec<Decision> = (0..21).map(|_| level.see_all(full(0.14, 0.0))).collect();
     // A demand of 1.4 needs 2 of 10.
@@ -280,7 +280,7 @@ fn the_default_shrinks_by_half_of_what_is_spare_once_the_window_is_known() {
 }
 
 #[test]
-fn what_waits_and_what_rises_keep_the_default_from_shrinking() {
+fn a_backlog_or_a_rise_prevents_shrinking() {
     let settled = |last: [Sample; 3]| {
         let mut level = watched(PolicyName::Default, 10);
         for _ in 0..25 {
@@ -297,7 +297,7 @@ fn what_waits_and_what_rises_keep_the_default_from_shrinking() {
 }
 
 #[test]
-fn the_default_sees_a_signal_that_is_full_whatever_the_upper_threshold_is() {
+fn the_default_sees_a_full_signal_at_any_threshold() {
     for upper in [0.85, 0.9, 0.92, 0.95, 0.99, 1.0] {
         let settings = Settings { thresholds: Thresholds::new(0.3, upper).unwrap(), ..Settings::default() };
         // CPU alone is known, and is rarely measured as exactly full.
@@ -305,7 +305,7 @@ fn the_default_sees_a_signal_that_is_full_whatever_the_upper_threshold_is() {
             let mut level = Watched::new(PolicyName::Default, &settings, 2);
             let changes = observed.map(|load| level.see_all(cpu(load)).change);
             assert_eq!(changes, [Change::Hold, Change::Hold, Change::Hold, Change::Grow(1)], "{upper}");
-            // What was full then has room, and keeps it.
+            // A level that was full then has spare capacity, and keeps it.
             level.serving = 3;
             let after: Vec<Change> = (0..40).map(|_| level.see_all(cpu(2.0 / 3.0)).change).collect();
             assert!(after.iter().all(|change| *change == Change::Hold), "{upper}: {after:?}");
@@ -317,7 +317,7 @@ fn the_default_sees_a_signal_that_is_full_whatever_the_upper_threshold_is() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused_with_what_to_do() {
+fn invalid_settings_are_refused_with_a_remedy() {
     let problem = |settings: Settings| {
         let found = PolicyName::ALL.into_iter().find_map(|name| Decider::new(name, &settings).err());
         found.unwrap().to_string()
@@ -339,12 +339,12 @@ fn settings_that_make_no_sense_are_refused_with_what_to_do() {
 fn a_decision_tells_all_of_itself_in_json() {
     let mut level = watched(PolicyName::Brokel, 20);
     level.see_all(cpu(1.0));
-    let told = level.see_all(cpu(1.0)).to_json();
-    assert_eq!(told["change"], "hold");
-    assert_eq!(told["explanation"]["rule"], "above-upper");
-    assert_eq!(told["explanation"]["wanted"], "grow");
-    assert_eq!(told["explanation"]["signal"], "cpu");
-    assert_eq!(told["explanation"]["held_back"][0]["cause"], "sla-maximum");
+    let json = level.see_all(cpu(1.0)).to_json();
+    assert_eq!(json["change"], "hold");
+    assert_eq!(json["explanation"]["rule"], "above-upper");
+    assert_eq!(json["explanation"]["wanted"], "grow");
+    assert_eq!(json["explanation"]["signal"], "cpu");
+    assert_eq!(json["explanation"]["held_back"][0]["cause"], "sla-maximum");
 }
 
 fn any_sample() -> impl Strategy<Value = Sample> {

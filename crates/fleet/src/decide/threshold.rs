@@ -1,4 +1,4 @@
-//! What the policies with thresholds share: one resource up or down when the load is outside a band (BRK-38, BRK-40).
+//! Shared by the policies with thresholds: one resource up or down when the load is outside a band (BRK-38, BRK-40).
 
 use super::policy::{Guards, Proposal};
 use super::{Change, HeldBack, LevelObservation, Rule, Settings};
@@ -37,12 +37,12 @@ pub(super) fn evaluate(
     }
 }
 
-/// Nothing is known, so nothing is done.
+/// No load is known, so there is no change.
 pub(super) fn no_signal() -> Proposal {
     Proposal::hold(Rule::NoSignal, "no signal is known of any resource")
 }
 
-/// A load against a band: one more, one fewer, or nothing.
+/// A load against a band: one more, one fewer, or no change.
 pub(super) fn propose(side: Side, seen: Seen, lower: f64, upper: f64, how: &str) -> Proposal {
     let (rule, threshold, change, words) = match side {
         Side::Above => (Rule::AboveUpper, upper, Change::Grow(1), "above the upper threshold"),

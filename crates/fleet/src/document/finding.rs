@@ -1,4 +1,4 @@
-//! What is wrong with a file.
+//! Faults of a file.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use super::Document;
 pub struct Finding {
     /// The byte of the file that it is about.
     pub offset: usize,
-    /// What is wrong, with the key.
+    /// The fault, with the key.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: String,
 }
 
-/// All that is wrong with a file. Shown with `FILE:LINE:COLUMN` and what to do for each.
+/// All faults of a file. Shown with `FILE:LINE:COLUMN` and the remedy of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Findings {
     document: Document,
@@ -23,7 +23,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Nothing yet, about this file.
+    /// No faults yet, for this file.
     pub fn about(document: &Document) -> Self {
         Self { document: document.clone(), list: Vec::new() }
     }
@@ -33,12 +33,12 @@ impl Findings {
         self.list.push(Finding { offset, message: message.into(), hint: hint.into() });
     }
 
-    /// Whether nothing is wrong.
+    /// Whether there are no faults.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// What is wrong.
+    /// The faults.
     pub fn list(&self) -> &[Finding] {
         &self.list
     }

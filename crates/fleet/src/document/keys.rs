@@ -10,8 +10,8 @@ use toml::de::{DeTable, DeValue};
 use super::Findings;
 use super::value;
 
-/// The keys of a table. A key that is asked for and missing is `None`; one that is wrong is a finding and `None`; one
-/// that nobody asked for is a finding when the table is finished.
+/// The keys of a table. A requested key that is missing is `None`; a wrong one is a finding and `None`; one that was
+/// not requested is a finding when the table is finished.
 #[derive(Debug)]
 pub struct Keys<'a> {
     table: &'a DeTable<'a>,
@@ -31,7 +31,7 @@ impl<'a> Keys<'a> {
         self.table.get(key).is_some()
     }
 
-    /// Takes a key as known without reading it: what is wrong with it is said in another way.
+    /// Marks a key as known without reading it: its faults are reported elsewhere.
     pub fn leave(&mut self, key: &str) {
         self.asked.insert(key.to_owned());
     }
@@ -101,7 +101,7 @@ impl<'a> Keys<'a> {
         self.read(key, "a table of texts", value::text_table)
     }
 
-    /// What an inner table says.
+    /// Reads an inner table.
     pub fn table<T>(&mut self, key: &str, read: impl FnOnce(&mut Keys<'_>) -> Option<T>) -> Option<T> {
         self.asked.insert(key.to_owned());
         let spanned = self.table.get(key)?;
@@ -117,7 +117,7 @@ impl<'a> Keys<'a> {
         value
     }
 
-    /// What each table of a list says, `[[key]]`.
+    /// Reads each table of a list, `[[key]]`.
     pub fn tables<T>(&mut self, key: &str, mut read: impl FnMut(&mut Keys<'_>) -> Option<T>) -> Vec<T> {
         self.asked.insert(key.to_owned());
         let Some(spanned) = self.table.get(key) else { return Vec::new() };
@@ -162,7 +162,7 @@ impl<'a> Keys<'a> {
         self.findings.note(offset, message, hint);
     }
 
-    /// Each key that nobody asked for is a finding.
+    /// Reports each key that was not requested.
     pub(super) fn finish(self) {
         for (name, _) in self.table {
             if self.asked.contains(name.get_ref().as_ref()) {
@@ -197,7 +197,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// The nearest of some names to what was written, when it is near enough to be meant.
+/// The most similar of some names, if it is similar enough.
 fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let distances = names.map(|name| (strsim::osa_distance(written, name), name));
     let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;

@@ -1,4 +1,4 @@
-//! TOML files of people: read key by key, and each mistake told with its place and what to do about it.
+//! TOML files written by people: read key by key, with each mistake reported with its place and remedy.
 
 mod finding;
 mod keys;
@@ -17,13 +17,13 @@ pub const MAX_DOCUMENT: u64 = 1024 * 1024;
 pub struct Document {
     /// Its name, as a person gave it.
     pub name: String,
-    /// What is in it.
+    /// Its content.
     pub text: String,
 }
 
 impl Document {
-    /// Reads the whole document with a function that takes its keys and says what they mean. Keys that the function did
-    /// not ask for are findings, too.
+    /// Reads the whole document with a function that requests its keys. Keys that the function did not request are
+    /// findings, too.
     ///
     /// # Errors
     /// All findings, in the order of the file.

@@ -1,4 +1,4 @@
-//! Values of TOML as what they are wanted for.
+//! Conversion of TOML values.
 
 use toml::de::DeValue;
 
@@ -22,7 +22,7 @@ pub(super) fn float(value: &DeValue<'_>) -> Option<f64> {
 /// Units of memory, the smallest first.
 const UNITS: [(&str, u64); 5] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
-/// `512MiB` in bytes; `None` for what is no size.
+/// `512MiB` in bytes; `None` for an invalid size.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     let split = text.find(|first: char| !first.is_ascii_digit())?;
     let (number, unit) = (&text[..split], text[split..].trim_start());

@@ -32,7 +32,7 @@ pub struct Dns {
     pub places: Option<PathBuf>,
     /// Where askers are: a city database of the format of MaxMind; absolute or relative to the file.
     pub maxmind: Option<PathBuf>,
-    /// What is said of orchestrators, by their name or that of their template.
+    /// Settings of orchestrators, by their name or that of their template.
     pub endpoints: BTreeMap<String, DnsEndpoint>,
 }
 
@@ -50,10 +50,10 @@ pub enum DnsPolicy {
     Nearest,
 }
 
-/// What is said of an orchestrator for the entry point.
+/// The settings of an orchestrator for the entry point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DnsEndpoint {
-    /// Its share with `weighted`, 0 to 65535; 1 where nothing is said.
+    /// Its weight with `weighted`, 0 to 65535; default 1.
     pub weight: Option<u16>,
     /// Its port for MQTT over TLS.
     pub secure_port: Option<u16>,
@@ -62,7 +62,7 @@ pub struct DnsEndpoint {
 }
 
 impl Dns {
-    /// What is said of an orchestrator: of itself, else of its template.
+    /// The settings of an orchestrator: its own, else its template's.
     pub fn endpoint(&self, name: &str, template: &str) -> DnsEndpoint {
         let own = self.endpoints.get(name).copied().unwrap_or_default();
         let of_template = self.endpoints.get(template).copied().unwrap_or_default();
@@ -109,7 +109,7 @@ pub(super) fn read(keys: &mut Keys<'_>, is_known: impl Fn(&str) -> bool) -> Dns 
     dns
 }
 
-/// A setting that changes nothing is a misunderstanding.
+/// A setting without effect is a mistake.
 fn refuse_without_effect(dns: &Dns, keys: &mut Keys<'_>) {
     let places = ["places", "maxmind"];
     let located = dns.endpoints.values().any(|endpoint| endpoint.at.is_some());
@@ -131,7 +131,7 @@ fn refuse_without_effect(dns: &Dns, keys: &mut Keys<'_>) {
         keys.refuse("endpoints", "has weights, which have no effect with this policy", hint);
     } else if dns.policy == DnsPolicy::Weighted && !weighted {
         let hint = "write, for example, [dns.endpoints.orchestrator-1] with weight = 3";
-        keys.refuse("policy", "is `weighted`, and nobody has a weight", hint);
+        keys.refuse("policy", "is `weighted`, and no endpoint has a weight", hint);
     }
 }
 
@@ -157,7 +157,7 @@ fn listen(keys: &mut Keys<'_>) -> Vec<SocketAddr> {
             Ok(found) => all.extend(found),
             Err(error) => {
                 let hint = "write ADDRESS:PORT, such as listen = \"127.0.0.1:5353\", or a list of them";
-                keys.refuse("listen", &format!("names {text:?}, where nobody can listen: {error}"), hint);
+                keys.refuse("listen", &format!("names {text:?}, which cannot be listened on: {error}"), hint);
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::level::Level;
 #[cfg(feature = "kubernetes")]
 pub(super) use crate::provider::kubernetes::Settings;
 
-/// What a section says; this build has nothing to say it with.
+/// The settings of a section; this build has none.
 #[cfg(not(feature = "kubernetes"))]
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Settings {}
@@ -34,7 +34,7 @@ impl FleetFile {
         self.kubernetes.is_some()
     }
 
-    /// Whether somebody else decides about a level.
+    /// Whether another controller decides about a level.
     pub(super) fn is_decided_elsewhere(&self, level: Level) -> bool {
         self.settings.level(level).is_some_and(|settings| settings.decided_elsewhere)
     }

@@ -13,7 +13,7 @@ use crate::manage::{LevelSettings, Victim};
 use crate::provider::attached::Attached;
 use crate::provider::process::{Place, Template};
 
-/// What a section says.
+/// The settings of a section.
 pub(super) struct LevelSection {
     pub(super) settings: LevelSettings,
     pub(super) policy: Option<PolicyName>,
@@ -29,7 +29,7 @@ const ROUTING: &[(&str, &str)] =
     &[("round-robin", "round-robin"), ("topic-hash", "topic-hash"), ("least-loaded", "least-loaded")];
 
 impl LevelSection {
-    /// What holds where the file has no such section.
+    /// The settings if the file has no such section.
     pub(super) fn of(level: Level, sla: &SlaSection) -> Self {
         let bounds = sla.sla.bounds(level);
         let template = match level {
@@ -155,7 +155,7 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     if first <= last { Ok(first..=last) } else { Err(format!("{first} comes after {last}")) }
 }
 
-/// What is attached twice would be given its share twice.
+/// A resource that is attached twice would get its share twice.
 fn check_apart(attached: &[Attached], keys: &mut Keys<'_>) {
     for (index, one) in attached.iter().enumerate() {
         let place = |it: &Attached| (it.mqtt.0.to_ascii_lowercase(), it.mqtt.1);
@@ -205,7 +205,7 @@ mod tests {
     use super::ports;
 
     #[test]
-    fn what_is_wrong_with_a_range_of_ports_is_said() {
+    fn an_invalid_range_of_ports_is_refused_with_the_fault() {
         assert_eq!(ports("1883 - 1890"), Ok(1883..=1890));
         let problems = [
             ("1883", "has no `-`"),

@@ -1,4 +1,4 @@
-//! FLEET.toml: everything that a manager is told by a person.
+//! FLEET.toml: the settings of a manager.
 
 mod dns;
 mod kubernetes;
@@ -31,7 +31,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// A fleet file that was read and found right.
 #[derive(Clone, Debug)]
 pub struct FleetFile {
-    /// What the manager is set by.
+    /// The settings of the manager.
     pub settings: Settings,
     /// The state directory, when the file names one; absolute or relative to the file.
     pub directory: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub struct FleetFile {
     kubernetes: Option<kubernetes::Settings>,
     policies: BTreeMap<Level, PolicyName>,
     policy: crate::decide::Settings,
-    /// What loads are measured by at levels that have a section of their own about it.
+    /// The signals of levels with a section of their own.
     signals: BTreeMap<Level, SignalSettings>,
     sla: Sla,
     places: BTreeMap<Level, Place>,
@@ -62,7 +62,7 @@ pub enum FleetFileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// It is wrong.
@@ -129,7 +129,7 @@ impl FleetFile {
         self.policies.get(&level).copied().unwrap_or(PolicyName::Default)
     }
 
-    /// What processes are made with, below a state directory, for templates that run `executable`.
+    /// The settings for processes, below a state directory, for templates that run `executable`.
     pub fn processes(&self, directory: &Path, executable: PathBuf) -> process::Settings {
         process::Settings {
             directory: directory.join("resources"),
@@ -141,12 +141,12 @@ impl FleetFile {
         }
     }
 
-    /// Where resources come from: processes of this machine, with their state below a directory and for templates that
-    /// run `executable`; or the pods that the section `[kubernetes]` names; and beside either what is attached.
+    /// The provider of resources: processes of this machine, with their state below a directory and for templates that
+    /// run `executable`; or the pods of the section `[kubernetes]`; and in both cases the attached ones.
     ///
     /// # Errors
-    /// When the state cannot be read, the cluster cannot be reached, or what processes need is missing: an address to
-    /// listen on, a program.
+    /// When the state cannot be read, the cluster cannot be reached, or a requirement of processes is missing: an
+    /// address to listen on, a program.
     pub fn provider(&self, directory: &Path, executable: PathBuf) -> Result<Box<dyn Provider>, ProviderError> {
         let provider: Box<dyn Provider> = match &self.kubernetes {
             #[cfg(feature = "kubernetes")]
@@ -274,7 +274,7 @@ fn fleet(keys: &mut Keys<'_>) -> Option<Fleet> {
     Some(Fleet { settings, directory: keys.text("directory").map(PathBuf::from), api_port })
 }
 
-/// What the section [sla] says (BRK-43, BRK-44).
+/// The section [sla] (BRK-43, BRK-44).
 struct SlaSection {
     sla: Sla,
     most_in_all: Option<u32>,

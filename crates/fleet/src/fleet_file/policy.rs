@@ -10,7 +10,7 @@ use crate::load::{SignalSettings, Thresholds};
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The policy and its settings; what is not said is as [`Settings::default`].
+/// The policy and its settings; missing ones are as in [`Settings::default`].
 pub(super) fn read(keys: &mut Keys<'_>, interval: Duration) -> (PolicyName, Settings) {
     let mut name = PolicyName::Default;
     let mut settings = Settings { interval, ..Settings::default() };
@@ -74,8 +74,8 @@ fn durations(settings: &mut Settings, keys: &mut Keys<'_>) {
     read("season", &mut settings.season);
 }
 
-/// What counts as full for each signal of a level, or of both; one that is not named does not count, except CPU.
-/// A signal that a level cannot have would keep it from shrinking for good.
+/// The full value of each signal of a level, or of both. An unnamed signal does not count, except CPU. A signal
+/// that a level cannot have would prevent it from shrinking for good.
 #[expect(clippy::cast_precision_loss, reason = "what counts as full needs no more than 52 bits")]
 pub(super) fn signals(level: Option<Level>, keys: &mut Keys<'_>) -> SignalSettings {
     let signals = SignalSettings {
@@ -88,7 +88,7 @@ pub(super) fn signals(level: Option<Level>, keys: &mut Keys<'_>) -> SignalSettin
         memory: keys.bytes("memory", 1 << 20..=1 << 50).map(|bytes| bytes as f64),
     };
     if signals.loop_lag.is_some() && level != Some(Level::Orchestrator) {
-        let hint = "set it in [orchestrators.signals], with what else counts for orchestrators, and leave it out here";
+        let hint = "set it in [orchestrators.signals], with the other signals of orchestrators, and leave it out here";
         keys.refuse("loop_lag", "is not known of brokers: it is what orchestrators say of themselves", hint);
     }
     if let Err(error) = signals.validate() {

@@ -92,7 +92,7 @@ ttl = "5s"
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place_and_what_to_do() {
+fn mistakes_are_reported_with_place_and_remedy() {
     for (text, place, parts) in [
         ("[fleet]\nname = \"demo\"\n", ":1:1", ["`sla` is missing", "add"]),
         (&format!("{LEAST}brokers = {{ min = 3, max = 2 }}\n"), ":4:11", ["below the minimum", "hint"]),
@@ -130,11 +130,11 @@ fn what_is_wrong_is_told_with_its_place_and_what_to_do() {
         (&format!("{LEAST}[brokers.signals]\nmemory = 512\n"), ":5:10", ["`brokers.signals.memory` must be", "512MiB"]),
         (&format!("{LEAST}[brokers.signals]\ndrops = 0\n"), ":5:9", ["`brokers.signals.drops` must be", "from 0.001"]),
         (&format!("{LEAST}[brokers.signals]\ncpu = false\n"), ":5:7", ["nothing to decide by", "at least one"]),
-        (&format!("{DNS}listen = \"nowhere\"\n"), ":6:10", ["where nobody can listen", "ADDRESS:PORT"]),
+        (&format!("{DNS}listen = \"nowhere\"\n"), ":6:10", ["which cannot be listened on", "ADDRESS:PORT"]),
         (&format!("{LEAST}[dns]\nlisten = \"127.0.0.1:0\"\nname = \"a..b\"\n"), ":6:8", ["is no name", "hint"]),
         (&format!("{DNS}{AT}policy = \"nearest\"\n"), ":7:10", ["no place of any orchestrator", "at = "]),
         (&format!("{DNS}{AT}places = \"p\"\n"), ":7:10", ["no effect with this policy", "nearest"]),
-        (&format!("{DNS}{AT}policy = \"weighted\"\n"), ":7:10", ["nobody has a weight", "weight = 3"]),
+        (&format!("{DNS}{AT}policy = \"weighted\"\n"), ":7:10", ["no endpoint has a weight", "weight = 3"]),
         (
             &format!("{DNS}{AT}[dns.endpoints.orchestrator-1]\nweight = 2\n"),
             ":7:6",

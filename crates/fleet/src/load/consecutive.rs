@@ -22,7 +22,7 @@ impl Consecutive {
         Ok(Self { needed: observations("number of violations in a row", needed)?, side: Side::Within, run: 0 })
     }
 
-    /// The same, having seen what another one has seen, such as the one before a restart.
+    /// The same, with the observations of another one, such as that before a restart.
     #[must_use]
     pub fn recalling(&self, remembered: &Self) -> Self {
         Self { needed: self.needed, ..*remembered }

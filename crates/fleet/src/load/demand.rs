@@ -1,8 +1,8 @@
 //! How many resources' worth of work is asked for, whatever the fleet can do.
 //!
-//! CPU cannot say so: it ends at 100 %, and it stays there while a backlog is worked off that no longer grows. Together
-//! with the rate that is handled and the messages that wait, it can. What a message costs is `used / rate`; what
-//! arrives is `rate + growth of the backlog + drops`; their product is the demand.
+//! CPU alone does not show the demand: it ends at 100 %, and it stays there while a shrinking backlog is worked off.
+//! Message rate and backlog complete it. A message costs `used / rate`; messages arrive at `rate + growth of the
+//! backlog + drops`; the product is the demand.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Sample, Signal, SignalSettings};
 
-/// What is asked of a level.
+/// The demand on a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DemandReading {
-    /// The demand in resources: 3.2 would keep 3.2 of them busy. It may exceed what is serving.
+    /// The demand in resources: 3.2 would keep 3.2 of them busy. It may exceed the serving resources.
     pub resources: f64,
     /// The signal's load as it was observed, 1 being all that serves.
     pub load: f64,
@@ -35,7 +35,7 @@ pub struct Demand {
 struct Totals {
     rate: Option<f64>,
     queued: Option<f64>,
-    /// 0 where nobody tells of any.
+    /// 0 where no resource reports drops.
     dropped: f64,
 }
 
@@ -45,19 +45,19 @@ impl Demand {
         Self { signals, previous: None }
     }
 
-    /// The same, having seen what another one has seen, such as the one before a restart.
+    /// The same, with the observations of another one, such as that before a restart.
     #[must_use]
     pub fn recalling(&self, remembered: &Self) -> Self {
         Self { signals: self.signals, ..*remembered }
     }
 
-    /// Takes in what `samples` of `serving` resources say at `time`. Where some did not answer, they are taken to be as
-    /// the others. `None` when no signal is known.
+    /// Processes the `samples` of `serving` resources at `time`. Resources without an answer count like the others.
+    /// `None` when no signal is known.
     pub fn observe(&mut self, time: Duration, serving: u32, samples: &[Sample]) -> Option<DemandReading> {
         let totals = totals(samples, serving);
         let growth = self.growth(time, totals.queued);
-        // 1 while the backlog stays as it is, above while it grows, below while it is worked off.
-        // Drops count where they are a signal: what a slow subscriber loses is no work that was missed.
+        // 1 while the backlog is constant, above while it grows, below while it shrinks. Drops count where they are a
+        // signal: messages that a slow subscriber loses are not missed work.
         let dropped = self.signals.drops.map_or(0.0, |_| totals.dropped);
         let arrivals = match (totals.rate, growth) {
             (Some(rate), Some(growth)) if rate > 0.0 => (1.0 + (growth + dropped) / rate).max(0.0),
@@ -91,7 +91,7 @@ impl Demand {
     }
 }
 
-/// Rates of those that answered, for all that serve; what waits, when all answered.
+/// Rates of the answering resources, extrapolated to all serving ones; the backlog, when all answered.
 fn totals(samples: &[Sample], serving: u32) -> Totals {
     let (mut rate, mut rates, mut queued, mut answers) = (0.0, 0_u32, 0.0, 0_u32);
     let dropped = samples.iter().filter_map(Sample::sound_drops).sum();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_is_asked_for_like_what_waits() {
+    fn drops_count_as_demand_like_a_backlog() {
         // A full queue no longer grows: 100/s are handled and 300/s lost.
         let lossy = Sample { drop_rate: Some(300.0), ..sample(1.0, 100.0, 50.0) };
         for (drops, expected) in [(Some(1000.0), 4.0), (None, 1.0)] {
@@ -156,13 +156,13 @@ mod tests {
     fn a_backlog_that_is_worked_off_is_no_demand() {
         let mut demand = Demand::new(SignalSettings::default());
         demand.observe(at(0), 1, &[sample(1.0, 100.0, 1000.0)]);
-        // Full CPU, but what waits falls by 40/s: 60/s arrive.
+        // Full CPU, but the backlog shrinks by 40/s: 60/s arrive.
         let reading = demand.observe(at(15), 1, &[sample(1.0, 100.0, 400.0)]).unwrap();
         assert!((reading.resources - 0.6).abs() < 1e-9);
     }
 
     #[test]
-    fn without_queues_the_demand_is_the_cpu_and_waiting_is_not_known() {
+    fn without_queues_the_demand_is_the_cpu() {
         let bare = Sample { cpu: Some(Cpu { used: 0.8, allocated: 1.0 }), ..Sample::default() };
         let mut demand = Demand::new(SignalSettings::default());
         let reading = demand.observe(at(0), 4, &[bare; 4]).unwrap();

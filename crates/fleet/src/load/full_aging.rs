@@ -26,7 +26,7 @@ impl FullAging {
         Ok(Self { factor, view: observations("view", view)?, load: 0.0, seen: 0 })
     }
 
-    /// The same, having seen what another one has seen, such as the one before a restart.
+    /// The same, with the observations of another one, such as that before a restart.
     #[must_use]
     pub fn recalling(&self, remembered: &Self) -> Self {
         Self { factor: self.factor, view: self.view, ..*remembered }
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn from_idle_to_full_crosses_70_percent_at_observation_2_and_90_at_4() {
+    fn from_idle_to_full_crosses_70_percent_at_2_and_90_at_4() {
         let loads = loads(0.5, &[1.0; 5]);
         assert_eq!(loads, [0.5, 0.75, 0.875, 0.9375, 0.96875]);
         assert_eq!(loads.iter().position(|load| *load > 0.7), Some(1));

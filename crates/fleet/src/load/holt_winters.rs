@@ -40,7 +40,7 @@ pub struct HoltWinters {
     length: u32,
     level: Option<f64>,
     trend: f64,
-    /// The first season as it was seen, then what the season adds at each of its places.
+    /// The observed first season, then the seasonal component at each of its places.
     season: Vec<f64>,
     learned: bool,
     place: usize,
@@ -63,7 +63,7 @@ impl HoltWinters {
         Ok(Self { factors, length, level: None, trend: 0.0, season: Vec::new(), learned: false, place: 0 })
     }
 
-    /// The same, having seen what another one has seen, such as the one before a restart; `None` when its season has
+    /// The same, with the observations of another one, such as that before a restart; `None` when its season has
     /// another length.
     #[must_use]
     pub fn recalling(&self, remembered: Self) -> Option<Self> {
@@ -74,7 +74,7 @@ impl HoltWinters {
         (fits && place).then_some(Self { factors: self.factors, length: self.length, ..remembered })
     }
 
-    /// So many observations were missed: the season goes on without them, and the trend fades.
+    /// So many observations were missed: the season advances without them, and the trend fades.
     pub fn skip(&mut self, missed: u32) {
         self.trend *= self.factors.damping.powf(f64::from(missed));
         if self.length == 0 {
@@ -83,11 +83,11 @@ impl HoltWinters {
         if self.learned {
             self.place = (self.place + missed as usize) % self.length as usize;
         } else if missed >= self.length {
-            // Of a season that was seen in part nothing is known any more.
+            // A season that was observed in part is dropped.
             self.season.clear();
             self.place = 0;
         } else if let Some(level) = self.level {
-            // What was not seen is taken to have been as before.
+            // Missed observations are taken to repeat the former season.
             for _ in 0..missed {
                 self.learn(level, level);
             }
@@ -133,7 +133,7 @@ impl HoltWinters {
         self.place = (self.place + 1) % self.length as usize;
     }
 
-    /// What the season adds `ahead` observations after the next one.
+    /// The seasonal component `ahead` observations after the next one.
     fn seasonal(&self, ahead: usize) -> f64 {
         if !self.learned {
             return 0.0;

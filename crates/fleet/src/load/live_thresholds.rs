@@ -1,4 +1,4 @@
-//! Thresholds that follow the load, so that nobody has to name them beforehand.
+//! Thresholds that follow the load, so that they need not be configured.
 
 use serde::{Deserialize, Serialize};
 

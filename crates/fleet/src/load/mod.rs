@@ -1,9 +1,9 @@
 //! From samples of resources to the load of a level.
 //!
-//! A level is all brokers, or all orchestrators. [`signals`] makes one number per signal of its [`Sample`]s, and an
-//! [`Evaluator`] turns the series of these numbers into the load that is compared with thresholds. [`Demand`] answers
-//! another question: how many resources' worth of work is asked for, whatever the fleet can do. Nothing here knows a
-//! clock: what needs time is told it.
+//! A level is all brokers, or all orchestrators. [`signals`] computes one number per signal of its [`Sample`]s, and an
+//! [`Evaluator`] turns the series of these numbers into the load that is compared with thresholds. [`Demand`] computes
+//! another value: how many resources' worth of work arrives, independent of the fleet's capacity. The module reads no
+//! clock: times are arguments.
 
 pub mod consecutive;
 pub mod demand;
@@ -27,12 +27,12 @@ pub use signals::{LevelLoads, Signal, SignalLoad, SignalSettings};
 pub use thresholds::{Side, Thresholds};
 pub use window_aging::WindowAging;
 
-/// What an evaluator makes of the observations so far.
+/// The result of an evaluator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Evaluated {
     /// Too few observations to act on.
     WarmingUp {
-        /// What the load would be.
+        /// The load.
         load: f64,
         /// Observations still to come before the load counts.
         remaining: u32,
@@ -52,10 +52,10 @@ impl Evaluated {
 
 /// Turns a series of observations of a level, `c(o)` in 0.., into its load, `l(o)` in 0...
 pub trait Evaluator: Send {
-    /// Takes the next observation in and says what the load is now.
+    /// Processes the next observation and returns the current load.
     fn observe(&mut self, observed: f64) -> Evaluated;
 
-    /// What it does, for an explanation: such as `full aging, factor 0.5`.
+    /// A description for explanations, such as `full aging, factor 0.5`.
     fn describe(&self) -> String;
 }
 
@@ -67,21 +67,21 @@ pub enum LoadError {
     Factor {
         /// Which factor.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: f64,
     },
     /// A count of observations that is zero.
     #[error("the {name} is 0 observations: choose 1 or more")]
     NoObservations {
-        /// What is counted.
+        /// The name of the number.
         name: &'static str,
     },
     /// More observations than are kept.
     #[error("the {name} is {value} observations: choose {most} or fewer")]
     TooMany {
-        /// What is counted.
+        /// The name of the number.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: u32,
         /// The most that is kept.
         most: u32,
@@ -96,12 +96,12 @@ pub enum LoadError {
         /// The upper threshold.
         upper: f64,
     },
-    /// What counts as full for a signal is not a positive number.
+    /// The full value of a signal is not a positive number.
     #[error("{signal} counts as full at {value}: choose a number above 0")]
     Full {
         /// The signal.
         signal: &'static str,
-        /// What was given.
+        /// The given value.
         value: f64,
     },
     /// No signal was chosen.

@@ -1,4 +1,4 @@
-//! What is measured at one resource.
+//! Measurements of one resource.
 
 use std::time::Duration;
 
@@ -11,8 +11,7 @@ pub struct Cpu {
     pub allocated: f64,
 }
 
-/// One resource as it was observed. What could not be measured is `None`; a number that is negative or not finite
-/// counts as not measured.
+/// One observation of a resource. An unmeasured value is `None`; a negative or infinite one counts as unmeasured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// CPU of the process, container or machine.

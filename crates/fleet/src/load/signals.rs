@@ -1,26 +1,26 @@
-//! Several signals of a level, each as a fraction of what counts as full; the largest wins.
+//! The signals of a level, each as a fraction of its full value; the largest wins.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::{LoadError, Sample};
 
-/// What a load was measured by.
+/// The signal of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Signal {
     /// Used CPU over allocated CPU.
     Cpu,
-    /// Messages per second over what counts as full.
+    /// Messages per second over the full value.
     MessageRate,
-    /// Waiting messages over what counts as full.
+    /// Waiting messages over the full value.
     QueueDepth,
-    /// Lateness of event loops over what counts as full.
+    /// Lateness of event loops over the full value.
     LoopLag,
-    /// Waiting time of messages over what counts as full.
+    /// Waiting time of messages over the full value.
     Waiting,
-    /// Messages lost for want of room per second, over what counts as full.
+    /// Messages lost to full queues per second, over the full value.
     Drops,
-    /// Memory over what counts as full.
+    /// Memory over the full value.
     Memory,
 }
 
@@ -49,10 +49,10 @@ impl fmt::Display for Signal {
     }
 }
 
-/// Which signals count, and what is full for each resource.
+/// The signals in use, with their full value for each resource.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SignalSettings {
-    /// Whether CPU counts; what is full is what is allocated.
+    /// Whether CPU counts; its full value is the allocated CPU.
     pub cpu: bool,
     /// Messages per second at which a resource is full, or `None` when the rate does not count.
     pub message_rate: Option<f64>,
@@ -88,7 +88,7 @@ impl Default for SignalSettings {
 pub struct SignalLoad {
     /// Which one.
     pub signal: Signal,
-    /// The mean over the resources that answered, 1 being full; `None` when nobody did.
+    /// The mean over the resources that answered, 1 being full; `None` when none did.
     pub load: Option<f64>,
     /// How many resources answered.
     pub answered: u32,
@@ -117,10 +117,10 @@ impl LevelLoads {
 }
 
 impl SignalSettings {
-    /// Checks what counts as full.
+    /// Checks the full values.
     ///
     /// # Errors
-    /// When no signal is chosen, or when what counts as full is not above 0.
+    /// When no signal is chosen, or a full value is not above 0.
     pub fn validate(&self) -> Result<(), LoadError> {
         let fulls = [
             (Signal::MessageRate, self.message_rate),
@@ -141,8 +141,8 @@ impl SignalSettings {
         Ok(())
     }
 
-    /// The loads of a level of `serving` resources of which `samples` are known. CPU is the sum of what is used over
-    /// the sum of what is allocated (BRK-37); the others are means.
+    /// The loads of a level of `serving` resources with the known `samples`. CPU is the sum of the used over the sum of
+    /// the allocated CPU (BRK-37); the others are means.
     pub fn read(&self, samples: &[Sample], serving: u32) -> LevelLoads {
         let mut signals = Vec::with_capacity(7);
         if self.cpu {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_full_must_be_a_number_above_zero() {
+    fn a_full_value_must_be_above_zero() {
         let none = SignalSettings { cpu: false, ..SignalSettings::default() };
         assert_eq!(none.validate(), Err(LoadError::NoSignal));
         let zero = SignalSettings { queue_depth: Some(0.0), ..SignalSettings::default() };

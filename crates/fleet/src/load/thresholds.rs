@@ -1,4 +1,4 @@
-//! The band within which nothing is done.
+//! The band of loads without a change.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub enum Side {
     Below,
 }
 
-/// A lower and an upper threshold, both fractions of what is full: 0 <= lower < upper <= 1 (BRK-42).
+/// A lower and an upper threshold, both fractions of the full value: 0 <= lower < upper <= 1 (BRK-42).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
     lower: f64,

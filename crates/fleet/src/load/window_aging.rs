@@ -38,7 +38,7 @@ impl WindowAging {
         Ok(Self { factor, window, newest_first: VecDeque::with_capacity(window as usize) })
     }
 
-    /// The same, having seen what another one has seen, such as the one before a restart.
+    /// The same, with the observations of another one, such as that before a restart.
     #[must_use]
     pub fn recalling(&self, remembered: Self) -> Self {
         let mut newest_first = remembered.newest_first;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_window_is_full_the_mean_counts_from_the_third_observation() {
+    fn a_partial_window_counts_from_the_third_observation() {
         let mut aging = WindowAging::new(0.5, 5).unwrap();
         aging.observe(0.1);
         aging.observe(0.2);

@@ -9,7 +9,7 @@ use crate::provider::ResourceName;
 /// Longest note of a step, bytes; it is cut there.
 const MAX_NOTE: usize = 500;
 
-/// What an action is for.
+/// The kind of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -21,22 +21,21 @@ pub enum Kind {
     ScaleIn,
     /// Dead brokers give way to new ones (LAV-30).
     Replace,
-    /// Dead orchestrators start again on what they kept (LAV-30): their sessions and the messages that they have
-    /// accepted are there.
+    /// Dead orchestrators start again on their stored state (LAV-30): their sessions and accepted messages are there.
     Restart,
-    /// Orchestrators that were stopped with their fleet start again on what they kept.
+    /// Orchestrators that were stopped with their fleet start again on their stored state.
     Resume,
     /// A resource of this fleet that the book does not know is taken in.
     Adopt,
-    /// Somebody else takes a resource away: it is drained while it still answers.
+    /// Another controller removes a resource: it is drained while it still answers.
     Evacuate,
-    /// An orchestrator that could not be restarted within the limit is waited for no longer: what it has stored is set
-    /// aside, and its clients' partitions begin anew at others.
+    /// An orchestrator that could not be restarted within the limit is given up: its stored state is set aside, and its
+    /// clients' partitions start empty at others.
     GiveUp,
 }
 
 impl Kind {
-    /// Whether its targets were there before and start again on what they kept, so that they are never taken away.
+    /// Whether its targets existed before and start again on their stored state, so that they are never removed.
     pub(super) fn starts_again(self) -> bool {
         matches!(self, Self::Restart | Self::Resume)
     }
@@ -46,9 +45,9 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    /// What is left of dead brokers is taken away.
+    /// Remains of dead brokers are removed.
     Discard,
-    /// What is left of an orchestrator ends, and what it has stored is kept where nothing starts it again.
+    /// The remains of an orchestrator end, and its stored state is kept where it is not started again.
     SetAside,
     /// The provider is asked.
     Allocate,
@@ -56,21 +55,21 @@ pub enum Step {
     Boot,
     /// Every orchestrator connects to the broker and subscribes, until it says that the broker serves (BRK-26).
     Join,
-    /// The orchestrator is told all brokers, until it says that each serves.
+    /// The orchestrator gets the list of all brokers, until it reports that it serves each.
     Configure,
-    /// Its address goes into the entry point.
+    /// Its address is added to the entry point.
     Announce,
     /// Its address leaves the entry point.
     Withdraw,
     /// Until no client can hold its address from the entry point any more.
     Ttl,
-    /// Orchestrators send nothing more to the broker, until nothing is owed.
+    /// Orchestrators send no more messages to the broker, until none are pending.
     Drain,
-    /// The orchestrator's partitions move to others, until it is home to nobody.
+    /// The orchestrator's partitions move to others, until it has none.
     HandOver,
-    /// The orchestrator's clients move or are closed, until there are none and nothing is owed.
+    /// The orchestrator's clients move or are closed, until there are none and no message is pending.
     Evict,
-    /// It goes back into service.
+    /// It returns to service.
     Return,
     /// The provider takes it away.
     Release,
@@ -82,7 +81,7 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It did what it was for.
+    /// It succeeded.
     Done,
     /// It did not, and why.
     Failed(String),
@@ -95,31 +94,31 @@ pub struct StepRecord {
     pub step: Step,
     /// When it began.
     pub started: Moment,
-    /// When what it waits for was seen.
+    /// When its condition was met.
     pub ended: Option<Moment>,
-    /// What a person should know: whom it waits for, what went wrong. It is not kept while it changes.
+    /// A note for people: the resource that it waits for, the error. It is not stored while it changes.
     pub note: String,
 }
 
-/// An action with the steps so far, the last of which is under way.
+/// An action with its steps so far; the last one is in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
     /// Counted from 1 over all levels.
     pub number: u64,
-    /// What it is for.
+    /// The kind.
     pub kind: Kind,
     /// At which level.
     pub level: Level,
     /// Why, in a sentence.
     pub reason: String,
-    /// The observation that it comes from.
+    /// The observation that caused it.
     pub observation: u64,
-    /// Whom it adds, takes away or starts again.
+    /// The resources that it adds, removes or starts again.
     pub targets: Vec<ResourceName>,
-    /// Whom it replaces.
+    /// The resources that it replaces.
     pub old: Vec<ResourceName>,
-    /// Whether orchestrators forget a broker before it is released: where a provider holds it until nobody is connected
-    /// to it any more.
+    /// Whether orchestrators forget a broker before it is released: for a provider that holds it until it has no
+    /// connections.
     #[serde(default)]
     pub forget_first: bool,
     /// Why it is being undone; `None` while it goes forward.
@@ -131,7 +130,7 @@ pub struct Action {
 }
 
 impl Action {
-    /// How many dead ones it brings back, or replaces, when it goes well.
+    /// How many dead resources it restarts or replaces if it succeeds.
     pub(super) fn healed(&self) -> u64 {
         let dead = match self.kind {
             Kind::Replace => self.old.len(),
@@ -169,14 +168,14 @@ impl Action {
         }
     }
 
-    /// The step after this one while all goes well.
+    /// The step after this one while the action succeeds.
     pub(super) fn next(&self, step: Step) -> Option<Step> {
         let order = self.order();
         let place = order.iter().position(|known| *known == step)?;
         order.get(place + 1).copied()
     }
 
-    /// The steps of an action that goes well, or is being undone.
+    /// The steps of an action that succeeds, or is being undone.
     fn order(&self) -> &'static [Step] {
         use Step::{
             Allocate, Announce, Boot, Configure, Discard, Drain, Evict, Forget, HandOver, Join, Release, Return,

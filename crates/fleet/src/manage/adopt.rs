@@ -1,5 +1,5 @@
-//! Resources that no action looks after are taken in beside whatever their level does: each by an action of its own, so
-//! that one that does not come up holds up neither the others nor its level.
+//! Adopts resources without an action, independent of their level's actions: each by an action of its own, so that one
+//! that does not start delays neither the others nor its level.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::provider::{Allocation, Condition, Observed, ResourceName};
 const PAUSE: Duration = Duration::from_secs(30);
 
 impl Manager {
-    /// Begins to take in the resources of a level that nobody looks after.
+    /// Begins to adopt the resources of a level that no action handles.
     pub(super) fn adopt(&mut self, level: Level, now: Moment, sight: &Sight) {
         let there = |name: &ResourceName| sight.resource(name).is_some();
         self.not_adopted.retain(|name, _| there(name));
@@ -37,8 +37,8 @@ impl Manager {
         }
     }
 
-    /// Resources without a place in the book, and members that no action looks after. What is attached is taken in once
-    /// it answers: until then it is no member, so that nobody counts on it.
+    /// Resources that are not in the book, and members without an action. An attached resource is adopted once it
+    /// answers: before, it is not a member.
     fn strays(&self, level: Level, sight: &Sight) -> Vec<ResourceName> {
         let is_stray = |observed: &Observed| match &observed.condition {
             Condition::Stopping => false,

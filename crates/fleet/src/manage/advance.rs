@@ -18,9 +18,9 @@ const MAX_STEPS: usize = 32;
 /// Refusals in a row after which an action fails.
 const MAX_REFUSALS: u32 = 3;
 
-/// What a look at a step finds.
+/// The progress of a step.
 pub(super) enum Progress {
-    /// What it waits for has not come, and what that is.
+    /// Its condition is not met; the text says which.
     Wait(String),
     /// It has come.
     Done,
@@ -29,7 +29,7 @@ pub(super) enum Progress {
 }
 
 impl Manager {
-    /// Ends every step whose end is seen, begins the next one, and asks for what the step under way needs.
+    /// Ends every step whose condition is met, begins the next one, and requests the commands of the current step.
     pub(super) fn advance(&mut self, level: Level, now: Moment, sight: &Sight) {
         for _ in 0..MAX_STEPS {
             let Some(action) = self.book.actions.get(&level) else { return };
@@ -68,7 +68,7 @@ impl Manager {
             Step::Boot => within(self.settings.boot_limit, waited, booted(action, sight)),
             Step::Join => within(self.settings.join_limit, waited, self.joined(action, sight)),
             Step::Configure => self.configured(action, waited, sight),
-            // One that has died since it was configured is healed like any that serves.
+            // A resource that died since its configuration is healed like any serving one.
             Step::Announce => self.announced(action, waited, sight),
             Step::Withdraw => published(!action.targets.iter().any(|name| self.is_published(name))),
             Step::Ttl => match self.settings.entry_ttl.checked_sub(waited) {
@@ -86,11 +86,11 @@ impl Manager {
     fn announced(&self, action: &Action, waited: Duration, sight: &Sight) -> Progress {
         let missing = |name: &&ResourceName| !self.is_published(name) && !self.is_dead(name, sight);
         match action.targets.iter().find(missing) {
-            // It serves already. An entry point that cannot name it is asked again at each look, and holds nothing else
-            // up.
+            // It serves already. An entry point that cannot name it is asked again at each look, and delays no other
+            // step.
             Some(name) if waited < self.settings.join_limit => Progress::Wait(match self.unnamed.get(name) {
                 Some(problem) => format!("the entry point cannot name {name}: {problem}"),
-                None => "the entry point is being told".to_owned(),
+                None => "the entry point is being updated".to_owned(),
             }),
             _ => Progress::Done,
         }
@@ -108,7 +108,7 @@ impl Manager {
             return failed;
         }
         let made = |name: &&ResourceName| match sight.condition(name) {
-            // What was dead before it was asked for again is not made yet.
+            // A resource that was dead before the request has not been started yet.
             Some(Condition::Ended(_) | Condition::Down(_)) => !action.kind.starts_again(),
             Some(_) => true,
             None => false,
@@ -119,7 +119,7 @@ impl Manager {
         }
     }
 
-    /// The orchestrators that work messages, or would after a restart: each may owe something.
+    /// The orchestrators that handle messages, or would after a restart: each may have pending ones.
     fn owing(&self) -> Vec<ResourceName> {
         let working = [Phase::Serving, Phase::Joining, Phase::Draining, Phase::Lost, Phase::Stopped];
         let mut names = self.book.names(Level::Orchestrator, &working);
@@ -184,7 +184,7 @@ impl Manager {
     fn drained(&self, action: &Action, sight: &Sight) -> Progress {
         for broker in &action.targets {
             if matches!(sight.condition(broker), Some(Condition::Ended(_)) | None) || is_over(action, broker, sight) {
-                // Nothing more comes from it; what it owed is sent to others when orchestrators forget it.
+                // It sends no more; its pending messages go to others when orchestrators forget it.
                 continue;
             }
             for at in self.owing() {
@@ -219,7 +219,7 @@ impl Manager {
     /// A drain within its time limit.
     fn limited(&self, action: &Action, waited: Duration, progress: Progress) -> Progress {
         match progress {
-            // Whoever takes it away decides when it has taken too long.
+            // The controller that removes it decides when it has taken too long.
             Progress::Wait(note) if waited >= self.settings.drain_limit && action.kind != Kind::Evacuate => {
                 let limit = self.settings.drain_limit.as_secs();
                 match self.settings.on_drain_limit {
@@ -233,7 +233,7 @@ impl Manager {
         }
     }
 
-    /// Asks for what a step needs. What orchestrators are told of brokers is asked for by `reconcile`.
+    /// Requests the commands of a step. Commands about brokers to orchestrators are requested by `reconcile`.
     fn drive(&mut self, action: &Action, step: Step, sight: &Sight) {
         match step {
             Step::Allocate => {
@@ -285,7 +285,7 @@ impl Manager {
         }
     }
 
-    /// Who died on the way out must come back to hand over what it has.
+    /// A resource that died while leaving must be restarted to hand over its messages.
     fn revive(&mut self, action: &Action, sight: &Sight) {
         let died = |at: &&ResourceName| matches!(sight.condition(at), Some(Condition::Ended(_)));
         for at in action.targets.iter().filter(|_| action.kind != Kind::Evacuate).filter(died) {
@@ -328,7 +328,7 @@ impl Manager {
         self.record(Record::Action(action));
     }
 
-    /// A step that fails: what was added goes, what was to leave stays.
+    /// A failing step: added resources are removed, leaving ones stay.
     fn turn_back(&mut self, level: Level, step: Step, why: String, now: Moment, sight: &Sight) {
         let Some(mut action) = self.book.actions.get(&level).cloned() else { return };
         self.refusals.remove(&level);
@@ -389,7 +389,7 @@ impl Manager {
     }
 }
 
-/// Whether somebody else's taking away is over: it has gone, or is there anew.
+/// Whether a removal by another controller is over: the resource has gone, or was created again.
 fn is_over(action: &Action, name: &ResourceName, sight: &Sight) -> bool {
     action.kind == Kind::Evacuate && sight.condition(name) != Some(&Condition::Stopping)
 }
@@ -401,7 +401,7 @@ fn left(action: &Action, sight: &Sight) -> Progress {
     }
 }
 
-/// What an orchestrator says of a broker that it does not serve yet.
+/// An orchestrator's state of a broker that it does not serve yet.
 fn said(at: &ResourceName, broker: &ResourceName, known: Option<&BrokerView>) -> String {
     let Some(known) = known else { return format!("{at} does not know {broker} yet") };
     let why = known.last_error.as_deref().filter(|why| !why.is_empty());
@@ -417,7 +417,7 @@ fn gone<'a>(mut names: impl Iterator<Item = &'a ResourceName>, sight: &Sight) ->
 }
 
 fn published(done: bool) -> Progress {
-    if done { Progress::Done } else { Progress::Wait("the entry point is being told".to_owned()) }
+    if done { Progress::Done } else { Progress::Wait("the entry point is being updated".to_owned()) }
 }
 
 fn within(limit: Duration, waited: Duration, progress: Progress) -> Progress {

@@ -1,5 +1,5 @@
-//! What is begun at a level that has no action under way, in this order: see off who is leaving, heal, start, and carry
-//! out what was decided.
+//! Begins an action at a level that has none, in this order: finish leaving members, heal, start, and carry out the
+//! decision.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::provider::{Allocation, Condition, ResourceName};
 const PAUSE: Duration = Duration::from_secs(5);
 
 impl Manager {
-    /// Begins what there is to begin at a level, and says what that is.
+    /// Begins the next action of a level, and describes it.
     pub(super) fn begin(&mut self, level: Level, verdict: &Verdict, now: Moment, sight: &Sight) -> String {
         if self.is_pausing(level, now) && self.needs_more_than_judgement(level, sight) {
             return "the last action ended a moment ago; trying again soon".to_owned();
@@ -44,7 +44,7 @@ impl Manager {
             || !self.dead(level, sight).is_empty()
     }
 
-    /// Members on their way out whom no action looks after.
+    /// Leaving members without an action.
     fn finish_leaving(&mut self, level: Level, now: Moment) -> Option<String> {
         let leaving = self.book.names(level, &[Phase::Draining, Phase::Leaving]);
         if leaving.is_empty() {
@@ -53,7 +53,7 @@ impl Manager {
         Some(self.begin_action(Kind::ScaleIn, level, leaving, Vec::new(), "found on their way out", now))
     }
 
-    /// Members that serve no more. What is attached is not the manager's to replace.
+    /// Members that no longer serve. The manager does not replace attached ones.
     fn dead(&self, level: Level, sight: &Sight) -> Vec<ResourceName> {
         let replaceable = |name: &ResourceName| !self.is_attached(name) && self.is_dead(name, sight);
         let mut dead = self.book.names(level, &[Phase::Lost]);
@@ -80,7 +80,7 @@ impl Manager {
         if let Some(judge) = self.judges.get_mut(&level) {
             judge.note_action(now);
         }
-        // What stands in a stack comes back under its name and is not replaced by another.
+        // A resource of a stack comes back under its name and is not replaced by another.
         if level == Level::Broker && self.settings.stack(level).is_none() {
             let new: Vec<ResourceName> = dead.iter().filter_map(|_| self.new_member(level, now, sight)).collect();
             return Some(self.begin_action(Kind::Replace, level, new, dead, &reason, now));
@@ -89,7 +89,7 @@ impl Manager {
         Some(self.begin_action(Kind::Restart, level, targets, Vec::new(), &reason, now))
     }
 
-    /// What was stopped with the fleet starts again with it, on what it has stored: nobody has died.
+    /// Resources that were stopped with the fleet start again with it, on their stored state: none has died.
     fn resume(&mut self, level: Level, now: Moment) -> Option<String> {
         let stopped = self.book.names(level, &[Phase::Stopped]);
         if stopped.is_empty() {
@@ -138,7 +138,7 @@ impl Manager {
         }
     }
 
-    /// How many more the SLA allows (BRK-44). What leaves still counts: somebody pays for it until it is gone.
+    /// How many more the SLA allows (BRK-44). Leaving resources count, since they cost money until they are gone.
     fn room(&self, level: Level) -> u32 {
         let there = u32::try_from(self.book.level(level).count()).unwrap_or(u32::MAX);
         let in_all = u32::try_from(self.book.members.len()).unwrap_or(u32::MAX);
@@ -146,7 +146,7 @@ impl Manager {
         of_level.min(self.settings.most_in_all.map_or(u32::MAX, |most| most.saturating_sub(in_all)))
     }
 
-    /// Whom a scale in takes: never so many that fewer than the minimum are left, never one that is attached.
+    /// The members that a scale in removes: at least the minimum stays, and attached ones are never removed.
     fn victims(&self, level: Level, count: u32, sight: &Sight) -> Vec<ResourceName> {
         let Some(settings) = self.settings.level(level) else { return Vec::new() };
         let mut serving: Vec<&Member> =
@@ -168,8 +168,7 @@ impl Manager {
         serving.into_iter().take(count).map(|member| member.wanted.name.clone()).collect()
     }
 
-    /// A new member with the next name of its stack, or one that was never used, from the template that is furthest
-    /// below its weight.
+    /// A new member with the next name of its stack, or a new one, from the template that is furthest below its weight.
     fn new_member(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<ResourceName> {
         let template = self.template(level)?;
         let cores = self.settings.level(level)?.cores;

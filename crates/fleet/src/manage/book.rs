@@ -1,4 +1,4 @@
-//! What a manager must not forget.
+//! The state that outlives a manager.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +19,20 @@ pub enum Phase {
     Joining,
     /// It is meant to serve.
     Serving,
-    /// It gets no more work and finishes what it has.
+    /// It gets no more work and finishes its pending work.
     Draining,
-    /// It has died, and somebody else takes its place.
+    /// It has died, and another resource replaces it.
     Lost,
     /// It is being taken away.
     Leaving,
-    /// It was stopped with the fleet, and starts again with it on what it has stored.
+    /// It was stopped with the fleet, and starts again with it on its stored state.
     Stopped,
 }
 
 /// A resource of the fleet as the book knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Member {
-    /// What was asked for.
+    /// The requested allocation.
     pub wanted: Allocation,
     /// How far it has come.
     pub phase: Phase,
@@ -40,7 +40,7 @@ pub struct Member {
     pub since: Moment,
     /// The order in which members came.
     pub order: u64,
-    /// Since when it is dead and to be started again; `None` for one that has served since.
+    /// Since when it is dead and waits for a restart; `None` for one that has served since.
     #[serde(default)]
     pub lost_since: Option<Moment>,
     /// How often starting it again has failed since then.
@@ -63,14 +63,14 @@ impl Member {
     }
 }
 
-/// What the fleet has done.
+/// Totals of the fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Actions that ended.
     pub actions: u64,
-    /// Of those, replacements and restarts of what had died.
+    /// Of those, replacements and restarts of dead resources.
     pub healed: u64,
-    /// Of those, those that failed.
+    /// Of those, failed ones.
     pub failed: u64,
     /// Orchestrators that were given up because they could not be restarted.
     #[serde(default)]
@@ -83,7 +83,7 @@ pub struct Totals {
 pub enum Record {
     /// A member is new or has changed.
     Member(Member),
-    /// Nothing is left of a member.
+    /// A member is removed.
     Gone {
         /// Which.
         name: ResourceName,
@@ -127,7 +127,7 @@ pub enum Record {
     Whole(Book),
 }
 
-/// Members, actions and counts: what survives a manager.
+/// Members, actions and totals: the state that outlives a manager.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Book {
     /// The members by name.
@@ -143,7 +143,7 @@ pub struct Book {
     pub failed: BTreeMap<Level, Moment>,
     /// Levels whose first resources are there.
     pub started: Vec<Level>,
-    /// The next number of a name at each level; 1 where nothing is said.
+    /// The next number of a name at each level; 1 by default.
     pub next: BTreeMap<Level, u64>,
     /// The number of the newest action.
     pub last_action: u64,
@@ -199,8 +199,8 @@ impl Book {
         }
     }
 
-    /// Brings what seems to lie in the future to `now`: the machine's clock was set back while no manager ran, and a
-    /// limit that began in the future would be as much longer.
+    /// Moves times in the future to `now`: the machine's clock was set back while no manager ran, and a limit that
+    /// began in the future would last too long.
     pub fn end_future(&mut self, now: Moment) {
         let end = |moment: &mut Moment| *moment = (*moment).min(now);
         for member in self.members.values_mut() {

@@ -1,4 +1,4 @@
-//! What a manager asks for.
+//! Commands of a manager.
 
 use serde_json::Value;
 
@@ -13,17 +13,17 @@ pub struct Endpoint {
     pub name: ResourceName,
     /// The template that it was made from.
     pub template: String,
-    /// Where it speaks MQTT: `mqtt://HOST:PORT`.
+    /// Its MQTT address: `mqtt://HOST:PORT`.
     pub address: String,
     /// Clients that it has, for the least-loaded choice.
     pub clients: u64,
 }
 
-/// Something for the history.
+/// An entry of the history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry(pub Value);
 
-/// What is to be done, in this order. Each may be repeated; what goes wrong is seen at the next look.
+/// A command. Commands run in order, and each may be repeated; a failure is noticed at the next look.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Must be on disk before anything after it is done.
@@ -34,9 +34,9 @@ pub enum Command {
     Release(ResourceName),
     /// Have the provider end a dead resource at once and take it away.
     Discard(ResourceName),
-    /// Have the provider end a resource and keep what it has stored where nothing starts it again.
+    /// Make the provider end a resource and keep its stored state where it is not started again.
     SetAside(ResourceName),
-    /// Tell an orchestrator of a broker: `PUT /api/v1/fleet/brokers/NAME`.
+    /// Add a broker to an orchestrator: `PUT /api/v1/fleet/brokers/NAME`.
     AddBroker {
         /// The orchestrator.
         at: ResourceName,
@@ -45,7 +45,7 @@ pub enum Command {
         /// Dead brokers that it takes the place of: it may be where one of them was.
         replaces: Vec<ResourceName>,
     },
-    /// Have an orchestrator send nothing more to a broker: `POST /api/v1/fleet/brokers/NAME/drain`.
+    /// Make an orchestrator stop sending to a broker: `POST /api/v1/fleet/brokers/NAME/drain`.
     DrainBroker {
         /// The orchestrator.
         at: ResourceName,
@@ -58,7 +58,7 @@ pub enum Command {
         at: ResourceName,
         /// The broker.
         broker: ResourceName,
-        /// Whether what it owes is sent to other brokers; else it must owe nothing.
+        /// Whether its pending messages go to other brokers; otherwise it must have none.
         force: bool,
     },
     /// Have an orchestrator send its clients away: `POST /api/v1/drain`.
@@ -79,9 +79,9 @@ pub enum Command {
         at: ResourceName,
         /// The table.
         table: HomesTable,
-        /// The epoch of the table that it must have until then; 0 for none.
+        /// The epoch of the table that it must have before; 0 for none.
         if_epoch: u64,
-        /// Places that are gone for good: a move with one of them ends where it is.
+        /// Places that are gone for good: a move with one of them ends at its source.
         gone: Vec<ResourceName>,
     },
     /// Have an orchestrator give partitions to another one: `POST /api/v1/homes/move`.
@@ -102,7 +102,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// What it is about, for people: without addresses, which may hold passwords.
+    /// A description for people, without addresses, which may contain passwords.
     pub fn describe(&self) -> String {
         match self {
             Self::Keep(records) => format!("keep {} records", records.len()),
@@ -126,7 +126,7 @@ impl Command {
         }
     }
 
-    /// Whom it is about, when its failure belongs to somebody's step.
+    /// The resource of the command, if a failure belongs to its step.
     pub fn subject(&self) -> Option<&ResourceName> {
         match self {
             Self::Allocate(wanted) => Some(&wanted.name),

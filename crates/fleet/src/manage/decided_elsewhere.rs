@@ -1,4 +1,4 @@
-//! Levels about which somebody else decides.
+//! Levels whose size another controller decides.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ pub struct DecidedElsewhere;
 
 impl Judge for DecidedElsewhere {
     fn judge(&mut self, _: &LevelSeen) -> Verdict {
-        let reason = "somebody else decides how many there are".to_owned();
+        let reason = "another controller decides their number".to_owned();
         Verdict { wish: Wish::Hold, load: None, reason, details: json!({"rule": "decided-elsewhere"}) }
     }
 

@@ -1,5 +1,5 @@
-//! What somebody else takes away, such as an autoscaler or whoever empties a machine, is drained while it still
-//! answers.
+//! Drains resources that another controller removes, such as an autoscaler or the operator of a machine, while they
+//! still answer.
 
 use super::action::{Action, Kind, Step};
 use super::book::Phase;
@@ -10,7 +10,7 @@ use crate::level::Level;
 use crate::provider::{Condition, ResourceName};
 
 impl Manager {
-    /// Begins to drain the members of a level that somebody else takes away, or has taken away.
+    /// Begins to drain the members of a level that another controller removes, or has removed.
     pub(super) fn evacuate(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
         let members = self.book.names(level, &[Phase::Pending, Phase::Joining, Phase::Serving, Phase::Lost]);
         let taken: Vec<ResourceName> =
@@ -18,10 +18,10 @@ impl Manager {
         if taken.is_empty() {
             return None;
         }
-        Some(self.begin_action(Kind::Evacuate, level, taken, Vec::new(), "somebody else takes it away", now))
+        Some(self.begin_action(Kind::Evacuate, level, taken, Vec::new(), "another controller removes it", now))
     }
 
-    /// A provider with a stack lists what it has to make as starting: what it does not list shall not be there.
+    /// A provider with a stack lists resources that it has to create as starting: an unlisted one has been removed.
     fn is_taken_away(&self, level: Level, name: &ResourceName, sight: &Sight) -> bool {
         let stacked = self.settings.stack(level).is_some_and(|stack| stack.number(name).is_some());
         match sight.condition(name) {

@@ -1,4 +1,4 @@
-//! What the history says, as JSON.
+//! The history as JSON.
 
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ pub(super) fn step(step: Step) -> &'static str {
     }
 }
 
-/// An observation: what was seen of each level, what was decided by which rule, and what was done.
+/// An observation: the state of each level, the decision with its rule, and the action.
 pub(super) fn observation(manager: &Manager, now: Moment) -> Value {
     let levels: serde_json::Map<String, Value> =
         manager.judged.iter().map(|(level, judged)| (level.name().to_owned(), self::judged(judged))).collect();
@@ -121,7 +121,7 @@ pub(super) fn ended(ended: &Action, outcome: &Outcome, now: Moment) -> Value {
     value
 }
 
-/// What each level would do now, and why not.
+/// The action that each level would begin now, with the reason against it.
 pub(super) fn plan(manager: &Manager) -> Value {
     let levels: serde_json::Map<String, Value> = Level::ALL
         .iter()

@@ -1,9 +1,9 @@
-//! Dead orchestrators for which nobody waits any longer.
+//! Gives up dead orchestrators after a limit.
 //!
-//! What a dead orchestrator has stored is promised to clients, so its partitions wait until it is started again, up to
-//! a limit. Then it is given up: whatever of it still runs is ended first, and what it has stored is set aside where
-//! nothing starts it, so that it can never serve a partition beside the new home. Once it is in neither the book nor
-//! with the provider, its partitions begin anew at others, which say so and count them.
+//! Clients rely on the stored state of a dead orchestrator, so its partitions wait for its restart, up to a limit. Then
+//! it is given up: any remaining process of it is ended first, and its stored state is set aside where it is not
+//! started, so that it can never serve a partition beside the new home. Once neither the book nor the provider has it,
+//! its partitions start empty at others, which report and count that.
 
 use std::time::Duration;
 
@@ -40,13 +40,13 @@ impl Manager {
         let attempts = self.book.members.get(first).map_or(0, |member| member.failed_restarts);
         let limit = self.settings.restart_limit.as_secs();
         let reason = format!(
-            "{first} could not be restarted within {limit} s, in {attempts} attempts: what it has stored is set aside, and its partitions begin anew at others"
+            "{first} could not be restarted within {limit} s, in {attempts} attempts: its stored state is set aside, and its partitions start empty at others"
         );
-        // One at a time: what is set aside is gone, whatever becomes of another one.
+        // One at a time: giving up one is independent of the others.
         Some(self.begin_action(Kind::GiveUp, level, vec![first.clone()], Vec::new(), &reason, now))
     }
 
-    /// Whether there is a table of homes and somebody who serves and can take partitions over.
+    /// Whether a table of homes exists, and a serving orchestrator that can take partitions over.
     fn has_heirs(&self, sight: &Sight) -> bool {
         let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
         let heir = |name: &ResourceName| {
@@ -57,7 +57,7 @@ impl Manager {
         serving.iter().any(heir) && self.homes_state(sight) != HomesState::Unkept
     }
 
-    /// How long the partitions of a dead orchestrator still wait for it; `None` for one that is not dead.
+    /// How long the partitions of a dead orchestrator still wait for it; `None` for one that is alive.
     pub(super) fn restart_left(&self, member: &Member, now: Moment) -> Option<Duration> {
         let since = member.lost_since.filter(|_| member.wanted.level == Level::Orchestrator)?;
         Some(self.settings.restart_limit.saturating_sub(Duration::from_millis(now.since(since))))
@@ -68,8 +68,8 @@ impl Manager {
         self.book.phase(name).is_none() && sight.is_absent(name)
     }
 
-    /// Whom of the dead the next action starts again: all that were not tried yet, then one at a time, whoever was
-    /// tried least, so that one that does not come up keeps no other one down.
+    /// The dead orchestrators that the next action restarts: all that were not tried yet, then one at a time, the least
+    /// tried first, so that one that does not start delays no other.
     pub(super) fn next_to_restart(&self, dead: Vec<ResourceName>) -> Vec<ResourceName> {
         let failed = |name: &ResourceName| self.book.members.get(name).map_or(0, |member| member.failed_restarts);
         let (new, tried): (Vec<_>, Vec<_>) = dead.into_iter().partition(|name| failed(name) == 0);
@@ -82,7 +82,7 @@ impl Manager {
         }
     }
 
-    /// What could not be set aside is waited for anew, and started again meanwhile.
+    /// If setting aside fails, the wait begins again, with restarts meanwhile.
     pub(super) fn wait_again(&mut self, action: &Action, now: Moment) {
         for name in &action.targets {
             let Some(member) = self.book.members.get(name) else { continue };
@@ -91,7 +91,7 @@ impl Manager {
         }
     }
 
-    /// Those that an action could not start again are dead as before.
+    /// Orchestrators that an action could not restart stay dead.
     pub(super) fn note_failed_restart(&mut self, action: &Action, now: Moment) {
         let phase = if action.kind == Kind::Resume { Phase::Stopped } else { Phase::Lost };
         for name in &action.targets {

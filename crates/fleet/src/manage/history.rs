@@ -1,5 +1,5 @@
-//! What was decided and done, as lines of JSON: the newest in `history.jsonl`, what came before in `history.1.jsonl`,
-//! each at most 8 MiB.
+//! Decisions and actions, as lines of JSON: the newest in `history.jsonl`, earlier ones in `history.1.jsonl`, each at
+//! most 8 MiB.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -46,7 +46,7 @@ impl History {
     /// Adds an entry.
     ///
     /// # Errors
-    /// When the disk refuses; the fleet goes on without it.
+    /// When the disk fails; the fleet continues without it.
     pub fn add(&mut self, entry: &Value) -> Result<(), HistoryError> {
         let failed = |source| HistoryError { what: "write", path: self.directory.join(NEWEST), source };
         if self.length > MAX_HISTORY {

@@ -1,9 +1,9 @@
 //! The book on a disk: a file of lines, each a checksum and the changes of one step. A step's line is on the disk
 //! before the step is taken.
 //!
-//! A line is eight hexadecimal digits of CRC-32C, a space and JSON. The last line may be torn by a crash: then nothing
-//! that it says was done, and it is cut off. A damaged line before the last one is an error, for what follows it may
-//! not stand alone. When the file is longer than 1 MiB it is written anew with the book as it is.
+//! A line is eight hexadecimal digits of CRC-32C, a space and JSON. A crash may tear the last line: its commands were
+//! not executed, and it is cut off. A damaged line before the last one is an error, for later lines depend on it. When
+//! the file is longer than 1 MiB it is rewritten with the current book.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use super::book::{Book, Record};
 
-/// Bytes from which on the journal is written anew.
+/// Size from which on the journal is rewritten, bytes.
 const MAX_JOURNAL: u64 = 1024 * 1024;
-/// Most bytes that are read. Only a journal of somebody else is as long.
+/// Most bytes that are read. A longer file is not a journal of ours.
 const MAX_READ: u64 = 64 * 1024 * 1024;
 const FILE: &str = "journal";
 
@@ -23,14 +23,14 @@ pub enum JournalError {
     /// The disk refuses.
     #[error("cannot {what} {}: {source}", .path.display())]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// It does not say what a manager wrote.
+    /// Its content is not that of a manager.
     #[error("line {line} of {} is damaged; restore the file, or remove it to have the fleet's running resources taken in anew", .path.display())]
     Damaged {
         /// The file.
@@ -46,12 +46,12 @@ pub struct Journal {
     path: PathBuf,
     file: File,
     length: u64,
-    /// The book as far as it is kept; the manager's own is ahead by what it asks to keep next.
+    /// The saved book; the manager's own is ahead by the changes to be saved next.
     book: Book,
 }
 
 impl Journal {
-    /// Opens the journal in a directory, with the book that it leads to; an empty one where there is none.
+    /// Opens the journal in a directory, with its book; an empty one if there is no file.
     ///
     /// # Errors
     /// When the disk refuses or the journal is damaged.
@@ -66,7 +66,7 @@ impl Journal {
         (&mut file).take(MAX_READ).read_to_end(&mut bytes).map_err(io("read"))?;
         let (book, length) = replay(&bytes).map_err(|line| JournalError::Damaged { path: path.clone(), line })?;
         if length < bytes.len() {
-            tracing::warn!(journal = %path.display(), bytes = bytes.len() - length, "the journal's last line was torn; what it says was not done");
+            tracing::warn!(journal = %path.display(), bytes = bytes.len() - length, "the journal's last line was torn; its commands were not executed");
         }
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         file.set_len(length).map_err(io("cut"))?;
@@ -81,7 +81,7 @@ impl Journal {
         let line = line(records).map_err(|source| self.failed("write", source))?;
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
         if let Err(source) = written {
-            // What was written of the line is cut off, so that the next one stands on its own.
+            // A partly written line is cut off, so that the next one is on its own line.
             let _ = self.file.set_len(self.length);
             return Err(self.failed("write", source));
         }
@@ -89,10 +89,10 @@ impl Journal {
         for record in records {
             self.book.apply(record.clone());
         }
-        if self.length > MAX_JOURNAL { self.write_anew() } else { Ok(()) }
+        if self.length > MAX_JOURNAL { self.rewrite() } else { Ok(()) }
     }
 
-    fn write_anew(&mut self) -> Result<(), JournalError> {
+    fn rewrite(&mut self) -> Result<(), JournalError> {
         let new = self.path.with_extension("new");
         let written = line(&[Record::Whole(self.book.clone())]).and_then(|line| {
             let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&new)?;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_read_and_a_torn_line_is_cut_off_at_every_byte() {
+    fn a_saved_book_is_read_and_a_torn_line_is_cut_off() {
         let folder = folder("torn");
         let (mut journal, book) = Journal::open(&folder).unwrap();
         assert_eq!(book, Book::default());
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_journal_is_written_anew() {
+    fn a_long_journal_is_rewritten() {
         let folder = folder("long");
         let (mut journal, _) = Journal::open(&folder).unwrap();
         journal.length = MAX_JOURNAL;

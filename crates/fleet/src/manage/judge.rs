@@ -23,16 +23,16 @@ pub struct MemberSeen {
     pub queued: Option<u64>,
     /// How late its loop is, milliseconds.
     pub loop_lag_ms: Option<f64>,
-    /// Messages per second that were lost for want of room since the last observation. What brokers could not take is
-    /// shared among them.
+    /// Messages per second that were lost to full queues since the last observation. Messages that brokers could not
+    /// accept are shared among them.
     pub drops: Option<f64>,
     /// Memory that it holds, bytes.
     pub memory: Option<u64>,
 }
 
 impl MemberSeen {
-    /// How long a message waits for it on average, from entry to settlement: those that wait over those that come per
-    /// second (Little's law). `None` when one of the two is not known, or messages wait and none comes.
+    /// How long a message waits on average, from entry to settlement: the waiting messages over the arriving ones per
+    /// second (Little's law). `None` when one of the two is unknown, or messages wait and none arrives.
     pub fn waiting(&self) -> Option<Duration> {
         let (queued, rate) = (self.queued?, self.rate?);
         if queued == 0 {
@@ -65,10 +65,10 @@ pub struct LevelSeen {
     pub members: Vec<MemberSeen>,
 }
 
-/// What shall be done about a level.
+/// The intended change of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Nothing.
+    /// No change.
     Hold,
     /// So many more.
     Grow(u32),
@@ -76,10 +76,10 @@ pub enum Wish {
     Shrink(u32),
 }
 
-/// What was decided, and why.
+/// The decision, with its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What shall be done.
+    /// The intended change.
     pub wish: Wish,
     /// The load that it was decided by, 1 being all that the level can do.
     pub load: Option<f64>,
@@ -95,18 +95,18 @@ pub trait Judge: Send {
     /// The next observation.
     fn judge(&mut self, seen: &LevelSeen) -> Verdict;
 
-    /// An action was under way that this judge did not decide: healing, or what a manager before this one began.
+    /// An action was in progress that this judge did not decide: healing, or one that an earlier manager began.
     fn note_action(&mut self, at: Moment);
 
-    /// What it remembers of the observations so far; `None` for nothing.
+    /// Its memory of the observations so far; `None` without one.
     fn memory(&self) -> Option<Value> {
         None
     }
 
-    /// Takes up what a judge before this one has remembered.
+    /// Restores the memory of an earlier judge.
     ///
     /// # Errors
-    /// In words for people, when it cannot; it then begins anew.
+    /// A description for people, when it is malformed; the judge then starts again.
     fn recall(&mut self, memory: &Value) -> Result<(), String> {
         let _ = memory;
         Ok(())

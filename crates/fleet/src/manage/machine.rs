@@ -1,4 +1,4 @@
-//! The manager: what it remembers, and the order in which it looks at things.
+//! The manager's state, and the order of its checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::provider::{Condition, ResourceName};
 pub(super) struct Judged {
     pub(super) seen: LevelSeen,
     pub(super) verdict: Verdict,
-    /// What was done about it, for people.
+    /// The action, for people.
     pub(super) did: String,
 }
 
@@ -34,9 +34,9 @@ pub struct Manager {
     pub(super) observation: u64,
     /// Observations in a row without an answer.
     pub(super) silent: BTreeMap<ResourceName, u32>,
-    /// Counters of messages as they were told last: of whom, by which orchestrator, and of what.
+    /// The last reported counters of messages: by resource, orchestrator, and kind.
     pub(super) counters: BTreeMap<(ResourceName, ResourceName, Counted), (Moment, u64)>,
-    /// What the entry point names, as far as it has said.
+    /// The endpoints that the entry point names, as far as known.
     pub(super) published: Option<Vec<Endpoint>>,
     /// Orchestrators that it cannot name, and why.
     pub(super) unnamed: BTreeMap<ResourceName, String>,
@@ -52,7 +52,7 @@ pub struct Manager {
     /// Changes of the book that are not kept yet.
     unkept: Vec<Record>,
     commands: Vec<Command>,
-    /// What these are about.
+    /// The subjects of the requests.
     asked: BTreeSet<String>,
 }
 
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Manager {
 }
 
 impl Manager {
-    /// A manager that goes on from a book, with one judge per level. Observations are counted on from `observation`.
+    /// A manager with a book and one judge per level. Observations are numbered from `observation`.
     pub fn new(settings: Settings, judges: BTreeMap<Level, Box<dyn Judge>>, book: Book, observation: u64) -> Self {
         let mut manager = Self {
             settings,
@@ -95,12 +95,12 @@ impl Manager {
         manager
     }
 
-    /// What it must not forget.
+    /// Its saved state.
     pub fn book(&self) -> &Book {
         &self.book
     }
 
-    /// What it is set by.
+    /// Its settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -120,7 +120,7 @@ impl Manager {
         Level::ALL.iter().all(|level| self.book.started.contains(level))
     }
 
-    /// Whether something is under way that is worth a look before the next observation.
+    /// Whether an action in progress needs a look before the next observation.
     pub fn is_busy(&self) -> bool {
         !self.book.actions.is_empty() || !self.book.adoptions.is_empty()
     }
@@ -135,20 +135,19 @@ impl Manager {
             self.observe_level(level, now, sight);
         }
         self.share_homes(sight);
-        // What was begun is asked for at once.
+        // The commands of new actions are requested at once.
         self.look(now, sight);
         self.tell(Entry(explain::observation(self, now)));
         self.finish()
     }
 
-    /// A look between observations: actions come further, nothing is decided.
+    /// A look between observations: actions advance, without decisions.
     pub fn check(&mut self, now: Moment, sight: &Sight) -> Vec<Command> {
         self.look(now, sight);
         self.finish()
     }
 
-    /// A command could not be done. It is asked again at the next look; what was refused several times fails its
-    /// action.
+    /// A command failed. It is requested again at the next look; several failures fail its action.
     pub fn failed(&mut self, command: &Command, problem: &str) {
         if let Command::SetEndpoints(asked) = command {
             self.endpoints_refused(asked, problem);
@@ -183,15 +182,15 @@ impl Manager {
         let seen = self.seen(level, now, sight);
         let Some(judge) = self.judges.get_mut(&level) else { return };
         let verdict = judge.judge(&seen);
-        let did = match self.hindrance(level, sight) {
+        let did = match self.block_reason(level, sight) {
             Some(why) => why,
             None => self.begin(level, &verdict, now, sight),
         };
         self.judged.insert(level, Judged { seen, verdict, did });
     }
 
-    /// Why nothing can be begun at a level.
-    fn hindrance(&mut self, level: Level, sight: &Sight) -> Option<String> {
+    /// Why no action can begin at a level.
+    fn block_reason(&mut self, level: Level, sight: &Sight) -> Option<String> {
         if sight.resources.is_none() {
             return Some("the provider does not answer: nothing is begun".to_owned());
         }
@@ -208,7 +207,7 @@ impl Manager {
         self.silent.retain(|name, _| members.contains_key(name));
         for (name, member) in members {
             let answers = match member.wanted.level {
-                // One that answers for itself is not silent, whatever a probe says.
+                // One that answers itself is alive, whatever its probe says.
                 Level::Orchestrator => sight.is_online(name) || sight.orchestrators.contains_key(name),
                 Level::Broker => Self::answers(name, sight),
             };
@@ -217,8 +216,8 @@ impl Manager {
         }
     }
 
-    /// Whether a broker answers. Orchestrators know better than a probe, which a busy broker may keep waiting: what one
-    /// of them works with is alive, and what all of them have lost is not.
+    /// Whether a broker answers. Orchestrators are more reliable than a probe, which a busy broker may delay: a broker
+    /// is alive if one of them uses it, and dead if all of them have lost it.
     fn answers(broker: &ResourceName, sight: &Sight) -> bool {
         let views = sight.orchestrators.values().filter_map(|view| view.brokers.get(broker));
         let states: Vec<BrokerState> = views.map(|view| view.state).collect();
@@ -237,7 +236,7 @@ impl Manager {
         ended || self.silent.get(name).is_some_and(|silent| *silent >= self.settings.down_after)
     }
 
-    /// Whether a member was there before the fleet and belongs to somebody else.
+    /// Whether a member existed before the fleet and is not the manager's.
     pub(super) fn is_attached(&self, name: &ResourceName) -> bool {
         self.book.members.get(name).is_some_and(|member| member.wanted.template == ATTACHED)
     }
@@ -248,7 +247,7 @@ impl Manager {
         self.book.apply(record);
     }
 
-    /// Asks for something, after everything that the book has to say about it.
+    /// Requests a command, after all its changes of the book.
     pub(super) fn command(&mut self, command: Command) {
         if !self.unkept.is_empty() {
             let records = std::mem::take(&mut self.unkept);

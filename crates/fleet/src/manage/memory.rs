@@ -1,7 +1,6 @@
-//! What policies remember, for the manager after this one: windows, counts, seasons, cool-downs and measured lead
-//! times.
+//! The memory of policies, for the next manager: windows, counts, seasons, cool-downs and measured lead times.
 //!
-//! It is no part of the book: without it everything still works, only from what is observed anew.
+//! It is not part of the book: without it the fleet works, and only the observations start again.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use super::machine::Manager;
 use crate::level::Level;
 
 impl Manager {
-    /// What the judges remember, and how long resources took to serve, by level.
+    /// The memory of the judges, and how long resources took to serve, by level.
     pub fn memory(&self) -> Value {
         let of = |level: &Level| {
             let lead_time = self.lead_times.get(level).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
@@ -21,7 +20,7 @@ impl Manager {
         Value::Object(Level::ALL.iter().map(of).collect())
     }
 
-    /// Takes up what a manager before this one has remembered; returns what could not be taken up, in words for people.
+    /// Restores the memory of an earlier manager; returns descriptions of the parts that could not be restored.
     pub fn recall(&mut self, memory: &Value) -> Vec<String> {
         let mut problems = Vec::new();
         for level in Level::ALL {

@@ -1,4 +1,4 @@
-//! What a manager tells Prometheus.
+//! Metrics of a manager for Prometheus.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::machine::Manager;
 use super::sight::Sight;
 use crate::level::Level;
 
-/// Each state of a resource with the phases that it stands for.
+/// Each state of a resource with its phases.
 const STATES: [(&str, &[Phase]); 5] = [
     ("serving", &[Phase::Serving]),
     ("pending", &[Phase::Pending, Phase::Joining]),
@@ -46,7 +46,7 @@ impl Manager {
 
     fn resource_metrics(&self, page: &mut Page, sight: &Sight) {
         let name = "tidegate_fleet_resources";
-        page.head(name, "gauge", "Brokers and orchestrators of the fleet, by what they do.");
+        page.head(name, "gauge", "Brokers and orchestrators of the fleet, by state.");
         for level in Level::ALL {
             for (state, phases) in STATES {
                 let labels = format!("{{level=\"{level}\",state=\"{state}\"}}");

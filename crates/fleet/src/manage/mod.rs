@@ -1,13 +1,13 @@
 //! Decisions carried out, one step after the other.
 //!
-//! [`Manager`] is a state machine without a clock, a socket or a file: it is handed what was seen ([`Sight`]) and
-//! answers with [`Command`]s. What it must not forget is its [`Book`]; each change of the book is a command to
-//! [keep](Command::Keep) it, which comes before the commands that follow from it. Everything else is worked out anew
-//! from what is seen, and every command may be repeated, so a manager that is killed anywhere and started again goes on
-//! from its book: nothing is lost, nothing leaks.
+//! [`Manager`] is a state machine without a clock, a socket or a file: its input is the state of the fleet ([`Sight`]),
+//! its output [`Command`]s. Its persistent state is its [`Book`]. Each change of the book is a command to
+//! [save](Command::Keep) it, which precedes the dependent commands. All other state is recomputed from the input, and
+//! every command may be repeated. So a manager that is killed at any point resumes from its book without losing or
+//! leaking a resource.
 //!
-//! The way of an observation (BRK-29, BRK-30): note who is down, advance the actions that are under way, put right what
-//! orchestrators know of brokers ([`reconcile`](Manager)), then heal or decide, one action per level.
+//! The steps of an observation (BRK-29, BRK-30): note dead resources, advance the actions in progress, correct the
+//! orchestrators' lists of brokers ([`reconcile`](Manager)), then heal or decide, one action per level.
 
 mod action;
 mod adopt;

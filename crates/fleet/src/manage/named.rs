@@ -1,4 +1,4 @@
-//! What the entry point names, and what it cannot name.
+//! The endpoints that the entry point names, and those that it cannot name.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::level::Level;
 use crate::provider::ResourceName;
 
 impl Manager {
-    /// The entry point names the orchestrators that serve; those that leave or have died vanish at once. What it could
-    /// not do, it is asked for again at each look.
+    /// Gives the entry point the serving orchestrators; leaving and dead ones are removed at once. A failed change is
+    /// requested again at each look.
     pub(super) fn set_endpoints(&mut self, sight: &Sight) {
         if sight.resources.is_none() {
             return;
@@ -40,7 +40,7 @@ impl Manager {
         self.unnamed = unnamed.into_iter().collect();
     }
 
-    /// The entry point has done nothing of what it was asked for: it names whom it named before.
+    /// The entry point has made no change: it still names the former endpoints.
     pub(super) fn endpoints_refused(&mut self, asked: &[Endpoint], problem: &str) {
         let missing = asked.iter().filter(|endpoint| !self.is_published(&endpoint.name));
         self.unnamed = missing.map(|endpoint| (endpoint.name.clone(), problem.to_owned())).collect();

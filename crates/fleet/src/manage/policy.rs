@@ -55,7 +55,7 @@ impl Judge for PolicyJudge {
 
     fn memory(&self) -> Option<Value> {
         let memory = self.decider.memory();
-        memory.inspect_err(|error| tracing::warn!(%error, "what a policy remembers is not kept")).ok()
+        memory.inspect_err(|error| tracing::warn!(%error, "the memory of a policy is not saved")).ok()
     }
 
     fn recall(&mut self, memory: &Value) -> Result<(), String> {

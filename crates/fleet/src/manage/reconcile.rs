@@ -1,5 +1,5 @@
-//! What orchestrators know of brokers, put right: whatever an orchestrator has missed, because it was down, is new or
-//! was told otherwise, it is told at the next look.
+//! Corrects the orchestrators' lists of brokers: an orchestrator that missed a change, because it was down or is new,
+//! gets it at the next look.
 
 use super::book::Phase;
 use super::command::Command;
@@ -28,7 +28,7 @@ impl Manager {
             if state.is_some() && self.is_to_be_forgotten(&broker) {
                 let ended = matches!(sight.condition(&broker), None | Some(Condition::Ended(_)));
                 if leaves || ended {
-                    // What one that has ended still owes goes to others.
+                    // Pending messages for an ended broker go to others.
                     let force = ended && view.brokers.get(&broker).is_some_and(|known| known.owed > 0);
                     self.command(Command::RemoveBroker { at, broker, force });
                     continue;
@@ -56,8 +56,8 @@ impl Manager {
         action.map(|action| action.old.clone()).unwrap_or_default()
     }
 
-    /// Brokers that were once of this fleet and are gone. What such a one still owes goes to others. Brokers that this
-    /// fleet never had are somebody else's and stay.
+    /// Former brokers of this fleet. Pending messages for them go to others. Brokers that were never in this fleet
+    /// belong to another and stay.
     fn reconcile_strangers(&mut self, at: &ResourceName, view: &OrchestratorView, sight: &Sight) {
         for (broker, known) in &view.brokers {
             let gone = self.book.phase(broker).is_none() && self.has_named(broker) && sight.is_absent(broker);

@@ -1,4 +1,4 @@
-//! What judges get to see of a level.
+//! The input of judges for a level.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::sight::Sight;
 use crate::level::Level;
 use crate::provider::ResourceName;
 
-/// What a counter of an orchestrator counts.
+/// The kind of an orchestrator's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Counted {
     /// Messages that were handled.
@@ -23,7 +23,7 @@ impl Manager {
     /// A level as it is.
     pub(super) fn seen(&mut self, level: Level, now: Moment, sight: &Sight) -> LevelSeen {
         let all = self.book.names(level, &[Phase::Serving]);
-        // What is attached and dead is nobody's to replace, and does no work.
+        // An attached dead resource cannot be replaced, and does no work.
         let (dead, serving): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|name| self.is_attached(name) && self.is_dead(name, sight));
         let all_answered = self.all_answered(sight);
@@ -49,8 +49,7 @@ impl Manager {
         }
     }
 
-    /// Whether there are orchestrators that serve, and each of them has answered: what brokers do is known by all
-    /// together only.
+    /// Whether orchestrators serve, and each of them has answered: only all of them together know the work of brokers.
     fn all_answered(&self, sight: &Sight) -> bool {
         let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
         let mut serving = serving.iter().filter(|name| !self.is_dead(name, sight)).peekable();
@@ -98,8 +97,8 @@ impl Manager {
         }
     }
 
-    /// Messages per second of somebody, by all counters; `None` when one of them is read for the first time. Each
-    /// counter has its own time: one that could not be read for a while is no burst when it can be read again.
+    /// Messages per second of a resource, by all counters; `None` when one of them is read for the first time. Each
+    /// counter has its own time, so that a gap in its readings does not look like a burst.
     fn rates(
         &mut self,
         of: &ResourceName,
@@ -112,7 +111,7 @@ impl Manager {
         rates.into_iter().sum()
     }
 
-    /// Messages per second of somebody, by one counter, since it was read last; `None` at the first time.
+    /// Messages per second of a resource, by one counter, since it was read last; `None` at the first time.
     fn rate(
         &mut self,
         (of, by, what): (&ResourceName, &ResourceName, Counted),
@@ -121,7 +120,7 @@ impl Manager {
     ) -> Option<f64> {
         let (before, counted) = self.counters.insert((of.clone(), by.clone(), what), (now, total))?;
         let seconds = Duration::from_millis(now.since(before)).as_secs_f64();
-        // A counter that is smaller than before began anew with its process.
+        // A counter that is smaller than before was reset with its process.
         let counted = total.checked_sub(counted).unwrap_or(total);
         #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
         (seconds > 0.0).then(|| counted as f64 / seconds)

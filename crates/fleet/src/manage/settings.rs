@@ -1,4 +1,4 @@
-//! What a manager is set by.
+//! The settings of a manager.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use crate::level::Level;
 use crate::provider::{ResourceName, Stack};
 
-/// Whom a scale in takes.
+/// The resource that a scale in removes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Victim {
-    /// The one that was added last, as the study does.
+    /// The one that was added last, as in the study.
     #[default]
     LastAdded,
-    /// The one that is owed least, for brokers, or has the fewest clients, for orchestrators; among equals the last
+    /// The broker with the fewest pending messages, or the orchestrator with the fewest clients; among equals the last
     /// added.
     LeastLoaded,
 }
 
-/// What happens to a resource whose drain takes too long.
+/// The policy for a drain that takes too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDrainLimit {
     /// It is returned to service, and the scale in has failed.
     #[default]
     Return,
-    /// The drain goes on; the note of its step says for whom it waits.
+    /// The drain continues; the note of its step names the cause.
     Wait,
 }
 
@@ -40,12 +40,12 @@ pub struct LevelSettings {
     pub cores: f64,
     /// Templates with their weights, each 1 or more; several make a mixed fleet (BRK-47).
     pub templates: Vec<(String, u32)>,
-    /// Whom a scale in takes.
+    /// The resource that a scale in removes.
     pub victim: Victim,
-    /// How its resources are named and ordered, where the provider says so; the last one is then whom a scale in takes.
+    /// How its resources are named and ordered, if the provider defines that; a scale in then removes the last one.
     pub stack: Option<Stack>,
-    /// Whether somebody else decides how many there are, such as an autoscaler: the manager then joins what appears,
-    /// drains what is taken away, and asks the provider for nothing.
+    /// Whether another controller, such as an autoscaler, decides their number. The manager then adopts new resources,
+    /// drains removed ones, and requests none from the provider.
     pub decided_elsewhere: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct Settings {
     pub fleet: String,
     /// Time between observations (BRK-41).
     pub interval: Duration,
-    /// Time between looks at what an action waits for.
+    /// Time between looks at actions in progress.
     pub check: Duration,
     /// Both levels.
     pub levels: BTreeMap<Level, LevelSettings>,
@@ -71,9 +71,9 @@ pub struct Settings {
     pub restart_limit: Duration,
     /// Time until every orchestrator serves a new broker, or a new orchestrator serves every broker.
     pub join_limit: Duration,
-    /// Time until a broker or orchestrator that leaves owes nothing.
+    /// Time until a leaving broker or orchestrator has no pending messages.
     pub drain_limit: Duration,
-    /// What happens then.
+    /// The policy after that.
     pub on_drain_limit: OnDrainLimit,
     /// How long clients may hold an address of the entry point (its TTL).
     pub entry_ttl: Duration,

@@ -1,4 +1,4 @@
-//! What a manager sees of its fleet.
+//! A manager's view of its fleet.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::provider::{Condition, Observed, ResourceName};
 /// A broker as an orchestrator sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BrokerView {
-    /// What it does.
+    /// Its state.
     pub state: BrokerState,
     /// Messages that the orchestrator has for it, or waits for from it.
     #[serde(default)]
@@ -19,7 +19,7 @@ pub struct BrokerView {
     /// Messages sent to it so far.
     #[serde(default)]
     pub sent: u64,
-    /// What went wrong last.
+    /// The last error.
     #[serde(default)]
     pub last_error: Option<String>,
 }
@@ -39,20 +39,21 @@ pub struct OrchestratorView {
     pub messages_in: u64,
     /// Messages that went out so far.
     pub messages_out: u64,
-    /// Messages that its clients did not get so far, since it had no room for them; `None` where it does not tell.
+    /// Messages that its clients did not get so far, since a queue was full; `None` if it does not report that.
     pub dropped: Option<u64>,
-    /// Messages that it did not take so far, since brokers owed as much as they may; `None` where it does not tell.
+    /// Messages that it did not accept so far, since too many were pending for brokers; `None` if it does not report
+    /// that.
     pub dropped_fleet_full: Option<u64>,
     /// Whether it is leaving.
     pub draining: bool,
-    /// What it says of homes; `None` where it knows of none.
+    /// Its state of homes; `None` if it has none.
     pub homes: Option<HomesView>,
     /// Its brokers.
     pub brokers: BTreeMap<ResourceName, BrokerView>,
 }
 
 impl OrchestratorView {
-    /// How many partitions it is home to, when it goes by a table.
+    /// The number of its partitions, if it has a table.
     pub fn partitions(&self, own_name: &ResourceName) -> Option<usize> {
         let table = self.homes.as_ref()?.table.as_ref()?;
         Some(table.at(own_name).len())
@@ -62,7 +63,7 @@ impl OrchestratorView {
 /// Everything that was seen at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sight {
-    /// What the provider has. `None` when it did not answer: then nothing is taken as absent.
+    /// The provider's resources. `None` when it did not answer: then no resource counts as absent.
     pub resources: Option<BTreeMap<ResourceName, Observed>>,
     /// The orchestrators that answered.
     pub orchestrators: BTreeMap<ResourceName, OrchestratorView>,
@@ -79,7 +80,7 @@ impl Sight {
         self.resources.as_ref().is_some_and(|resources| !resources.contains_key(name))
     }
 
-    /// What a resource does.
+    /// The condition of a resource.
     pub fn condition(&self, name: &ResourceName) -> Option<&Condition> {
         self.resource(name).map(|observed| &observed.condition)
     }
@@ -89,7 +90,7 @@ impl Sight {
         self.condition(name) == Some(&Condition::Online)
     }
 
-    /// What is owed to or by a broker, over all orchestrators that answered.
+    /// Messages pending to or from a broker, over all orchestrators that answered.
     pub fn owed(&self, broker: &ResourceName) -> u64 {
         self.orchestrators.values().filter_map(|view| view.brokers.get(broker)).map(|broker| broker.owed).sum()
     }

@@ -11,7 +11,7 @@ impl Manager {
     /// The place of a member in the order in which members came.
     pub(super) fn order_of(&self, level: Level, name: &ResourceName) -> u64 {
         let stacked = self.settings.stack(level).and_then(|stack| stack.number(name));
-        // A stack counts from 0, and what is attached comes before all others.
+        // A stack counts from 0, and attached resources come first.
         stacked.map_or_else(|| book::number(level, name).unwrap_or_default(), |number| number.saturating_add(1))
     }
 
@@ -24,8 +24,8 @@ impl Manager {
         Some((stack.resource(number)?, number.saturating_add(1)))
     }
 
-    /// The last `count` of a stack, the very last one first, as far as they serve: nothing below one that does not can
-    /// go.
+    /// The last `count` of a stack, from the end, as far as they serve: a resource below one that does not serve cannot
+    /// be removed.
     pub(super) fn last_of(&self, stack: &Stack, level: Level, count: usize) -> Vec<ResourceName> {
         let mut members: Vec<_> =
             self.book.level(level).filter_map(|member| Some((stack.number(&member.wanted.name)?, member))).collect();
@@ -34,7 +34,7 @@ impl Manager {
         serving.take(count).map(|member| member.wanted.name.clone()).collect()
     }
 
-    /// Why a scale in cannot be finished: somebody else has put another one on top of whom it takes.
+    /// Why a scale in cannot be finished: another controller has added a resource above the one to be removed.
     pub(super) fn is_no_longer_last(&self, action: &Action, step: Step, sight: &Sight) -> Option<String> {
         let leaves = matches!(
             step,
@@ -48,6 +48,8 @@ impl Manager {
         let above = sight.resources.iter().flatten().find(|(name, it)| {
             it.condition != Condition::Stopping && stack.number(name).is_some_and(|number| number > last)
         });
-        above.map(|(name, _)| format!("somebody else has made {name}: only the last of {} can go", stack.name))
+        above.map(|(name, _)| {
+            format!("another controller has added {name}: only the last of {} can be removed", stack.name)
+        })
     }
 }

@@ -36,7 +36,7 @@ impl Manager {
         })
     }
 
-    /// What the manager would do now, and why not.
+    /// The actions that the manager would begin now, with the reason against each.
     pub fn plan(&self) -> Value {
         explain::plan(self)
     }
@@ -65,7 +65,7 @@ impl Manager {
         })
     }
 
-    /// What is attached and has not answered yet, with what was seen instead.
+    /// Attached resources that have not answered yet, with the observed error.
     fn not_yet_members(&self, level: Level, sight: &Sight) -> Vec<Value> {
         let unknown = sight.resources.iter().flat_map(BTreeMap::values).filter(|observed| {
             let resource = &observed.resource;
@@ -120,7 +120,7 @@ impl Manager {
     }
 }
 
-/// What a person should know of a resource, what it does instead of answering first.
+/// The note about a resource for people, with the reason for a missing answer first.
 fn note(observed: &Observed) -> String {
     match (&observed.condition, observed.resource.note.as_str()) {
         (Condition::Down(why) | Condition::Ended(why), "") => why.clone(),

@@ -1,4 +1,4 @@
-//! What a manager has done since it was started, for its metrics.
+//! Counters of a manager since its start, for its metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Observations {
     pub took_ms: u64,
 }
 
-/// Counts of one manager; they begin anew with it.
+/// Counters of one manager; they start at 0 with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Actions that have ended, by level, kind and outcome.
@@ -34,7 +34,7 @@ pub struct Tally {
 }
 
 impl Manager {
-    /// What this manager has done.
+    /// The counters.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }

@@ -1,5 +1,5 @@
-//! Resources that were there before the fleet and belong to somebody else, such as three Mosquittos that are put behind
-//! orchestrators. They are observed, never made, never taken away.
+//! Resources that existed before the fleet and are not its own, such as three Mosquittos behind orchestrators. They are
+//! observed, never created, never removed.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,20 +15,20 @@ use crate::level::Level;
 pub const ATTACHED: &str = "attached";
 /// Time for an answer to a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time that an observation waits for all probes together. A name that nobody can resolve may take longer; it is then
-/// heard of later.
+/// Time that an observation waits for all probes together. A name that cannot be resolved may take longer; its result
+/// is used later.
 const PATIENCE: Duration = Duration::from_millis(2500);
 
-/// One that is attached.
+/// An attached resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// The name by which the fleet knows it.
     pub name: ResourceName,
-    /// What it is.
+    /// Its level.
     pub level: Level,
-    /// `HOST`, and the port where it speaks MQTT.
+    /// `HOST`, and its MQTT port.
     pub mqtt: (String, u16),
-    /// Whether it speaks MQTT over TLS there.
+    /// Whether the port uses TLS.
     pub secure: bool,
     /// Where its admin API is, for orchestrators.
     pub admin: Option<String>,
@@ -122,8 +122,7 @@ impl Attached {
     fn probe(&self) -> Result<(), String> {
         let ports = BTreeMap::from([("mqtt".to_owned(), self.mqtt.1)]);
         let port = "mqtt".to_owned();
-        // Behind TLS only an orchestrator can tell whether MQTT is spoken: the manager has neither authorities nor a
-        // certificate.
+        // Behind TLS only an orchestrator can check MQTT: the manager has neither authorities nor a certificate.
         let asked = if self.secure { Probe::Tcp(port) } else { Probe::Mqtt(port) };
         probe::ask(&asked, &self.mqtt.0, &ports, PROBE_TIMEOUT)
     }
@@ -136,11 +135,11 @@ struct Asked(Receiver<Result<(), String>>);
 impl Asked {
     /// Asks beside the manager's loop, which must not wait for names.
     fn begin(attached: &Attached) -> Result<Self, String> {
-        let (told, answer) = channel();
+        let (result, answer) = channel();
         let attached = attached.clone();
         let ask = move || {
-            // Nobody listens when the manager has ended meanwhile.
-            let _ = told.send(attached.probe());
+            // The receiver is gone if the manager has ended meanwhile.
+            let _ = result.send(attached.probe());
         };
         let begun = thread::Builder::new().name("fleet-probe".to_owned()).spawn(ask);
         begun.map(|_| Self(answer)).map_err(|error| format!("cannot start a thread for a probe: {error}"))
@@ -207,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// Nothing else.
+    /// A provider without other resources.
     struct Nothing;
 
     impl Provider for Nothing {
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_takes_long_is_heard_of_later_and_holds_up_no_observation() {
+    fn a_slow_answer_is_used_later_and_delays_no_observation() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let attached = |name: &str, port| Attached {
@@ -252,7 +251,7 @@ mod tests {
         };
         let first = conditions(&mut provider, Duration::ZERO);
         assert!(matches!(&first[0], Condition::Down(why) if why.contains("still looked for")), "{first:?}");
-        assert!(provider.asked.contains_key(&provider.attached[0].name), "it is asked anew each time");
+        assert!(provider.asked.contains_key(&provider.attached[0].name), "it is asked again each time");
         let (mut stream, _) = listener.accept().unwrap();
         let mut connect = [0; 28];
         stream.read_exact(&mut connect).unwrap();

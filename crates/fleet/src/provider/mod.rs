@@ -1,22 +1,22 @@
-//! Where resources come from.
+//! Providers of resources.
 //!
-//! A [`Provider`] is all that is known of a cloud: six operations, each of which may be repeated without harm, because
-//! the manager may die between asking and hearing the answer. A cloud's API is one file with one implementation of this
+//! A [`Provider`] is the interface to a cloud: seven operations, each of which may be repeated without harm, because
+//! the manager may die between a request and its answer. A cloud's API is one file with one implementation of this
 //! trait; [`process`] spawns processes on this machine, and `kubernetes` (behind the feature of that name) scales
 //! StatefulSets.
 //!
-//! | operation | what it must do |
+//! | operation | effect |
 //! | --- | --- |
-//! | [`allocate`](Provider::allocate) | begin to make a resource of the given name; when it is there, say so; when it has died or hangs, start it again on what it kept |
-//! | [`list`](Provider::list) | every resource that this fleet has, also those that a manager before this one allocated |
-//! | [`release`](Provider::release) | begin to take it away, or say that it is gone; the name of nothing is gone |
-//! | [`discard`](Provider::discard) | as `release`, for one that is dead or hangs: at once |
-//! | [`stop`](Provider::stop) | begin to end it and keep what it has stored, for a fleet that rests |
-//! | [`set_aside`](Provider::set_aside) | begin to end it for good and keep what it has stored, for a person |
-//! | [`observe`](Provider::observe) | for every resource: whether it is reachable, its CPU as a fraction of what it was given, and its memory |
+//! | [`allocate`](Provider::allocate) | begin to create a resource of the given name; report an existing one; start a dead or hanging one again |
+//! | [`list`](Provider::list) | every resource of this fleet, also those that an earlier manager allocated |
+//! | [`release`](Provider::release) | begin to remove it, or report that it is gone; an unknown name is gone |
+//! | [`discard`](Provider::discard) | as `release`, for a dead or hanging one: at once |
+//! | [`stop`](Provider::stop) | begin to end it and keep its stored state, for a stopped fleet |
+//! | [`set_aside`](Provider::set_aside) | begin to end it for good and keep its stored state, for a person |
+//! | [`observe`](Provider::observe) | for every resource: whether it is reachable, its CPU as a fraction of its share, its memory |
 //!
-//! Some of them name resources themselves and can only release the last one made: such a provider says so with a
-//! [`stack`](Provider::stack), and the manager drains the one that will go.
+//! Some name resources themselves and can only release the last one created: such a provider has a
+//! [`stack`](Provider::stack), and the manager drains that one.
 //!
 //! None of them waits for a resource: the manager asks again with its next observation (BRK-30).
 
@@ -36,12 +36,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::level::Level;
 
-/// What is asked for.
+/// A request for a resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Allocation {
     /// Its name, unique in the fleet and never used twice for different resources.
     pub name: ResourceName,
-    /// What it is for.
+    /// Its level.
     pub level: Level,
     /// The template that it is made from (BRK-19).
     pub template: String,
@@ -49,29 +49,29 @@ pub struct Allocation {
     pub cores: f64,
 }
 
-/// What a fleet has.
+/// A resource of a fleet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Resource {
     /// Its name.
     pub name: ResourceName,
-    /// What it is for.
+    /// Its level.
     pub level: Level,
     /// The template that it was made from.
     pub template: String,
-    /// Where it speaks MQTT: `mqtt://HOST:PORT`.
+    /// Its MQTT address: `mqtt://HOST:PORT`.
     pub address: String,
     /// Where its admin API answers, `http://HOST:PORT`; an orchestrator has one.
     pub admin: Option<String>,
-    /// Where other orchestrators relay clients to that are at home here, `HOST:PORT`; `None` where an orchestrator does
-    /// not take them.
+    /// The address to which other orchestrators relay clients that are at home here, `HOST:PORT`; `None` for an
+    /// orchestrator without one.
     pub relay: Option<String>,
     /// Its process, where it is one of this machine.
     pub pid: Option<u32>,
-    /// What a person should know about it, such as a limit that could not be set; empty when there is nothing to say.
+    /// A note for people, such as a limit that could not be set; empty without one.
     pub note: String,
 }
 
-/// What a resource does.
+/// The condition of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Condition {
@@ -79,11 +79,11 @@ pub enum Condition {
     Starting,
     /// It answers.
     Online,
-    /// It is there and no longer answers; with what was seen.
+    /// It runs and no longer answers; with the observed error.
     Down(String),
-    /// It has died: nothing of it works any more. With what was seen.
+    /// It has died. With the observed reason.
     Ended(String),
-    /// It is being taken away: by the manager, or by somebody else, who may be an autoscaler or whoever empties a
+    /// It is being removed: by the manager, or by another controller, such as an autoscaler or the operator of a
     /// machine. While it still answers it can be drained.
     Stopping,
 }
@@ -91,7 +91,7 @@ pub enum Condition {
 /// How closely to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// What resources do. CPU and memory are not sampled, and `None`.
+    /// The conditions only. CPU and memory are not sampled, and `None`.
     Conditions,
     /// CPU, too, since the last look at everything, and memory.
     Everything,
@@ -102,12 +102,12 @@ pub enum Look {
 pub struct Observed {
     /// Which.
     pub resource: Resource,
-    /// What it does.
+    /// Its condition.
     pub condition: Condition,
-    /// CPU that it used since the last observation as a fraction of what it was given (BRK-39); `None` when there is
-    /// nothing to compare with yet. It may exceed 1 where the limit is not enforced.
+    /// CPU used since the last observation as a fraction of its share (BRK-39); `None` at the first observation. It may
+    /// exceed 1 where the limit is not enforced.
     pub cpu: Option<f64>,
-    /// Memory that it holds, bytes; `None` where that cannot be told.
+    /// Its memory, bytes; `None` where that is unknown.
     pub memory: Option<u64>,
 }
 
@@ -116,11 +116,11 @@ pub struct Observed {
 pub enum Release {
     /// It is stopping; ask again.
     Stopping,
-    /// Nothing is left of it, or nothing that runs when it was only to stop.
+    /// It is removed, or it has ended if it was only to stop.
     Gone,
 }
 
-/// Why a provider could not do what it was asked for.
+/// Why an operation of a provider failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
     /// No template has this name.
@@ -131,17 +131,17 @@ pub enum ProviderError {
     MissingCommand {
         /// The template.
         template: String,
-        /// What was looked for.
+        /// The commands that were looked for.
         commands: Vec<String>,
     },
-    /// The address that processes shall listen on is none of this machine.
+    /// The listen address of processes does not belong to this machine.
     #[error("cannot listen on {host}: {source}; name an address of this machine in `{level}s.host` of the fleet file")]
     Address {
         /// Whose address.
         level: Level,
         /// The address.
         host: String,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// All ports are taken.
@@ -157,11 +157,11 @@ pub enum ProviderError {
     /// A file or a process of a resource.
     #[error("cannot {what} {}: {source}", .path.display())]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The file, directory or program.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A record of a resource is damaged.
@@ -169,29 +169,29 @@ pub enum ProviderError {
     Record {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         problem: String,
     },
-    /// The resource belongs to somebody else.
+    /// The resource is attached, not the fleet's own.
     #[error("`{0}` is not the manager's to release: it is attached in the fleet file; remove it there")]
     Attached(ResourceName),
     /// Too much was set aside already.
-    #[error("{} holds what {most} given-up orchestrators have stored; look at it, and remove what is no longer needed", .path.display())]
+    #[error("{} holds the stored state of {most} given-up orchestrators; look at it, and remove what is no longer needed", .path.display())]
     TooManySetAside {
         /// Where it is.
         path: PathBuf,
         /// The most that is kept.
         most: usize,
     },
-    /// The provider cannot keep what a resource has stored apart from it.
+    /// The provider cannot keep the stored state of a resource apart from it.
     #[error("what `{0}` has stored cannot be set aside here; start it again, or release it by hand")]
     NotSetAside(ResourceName),
-    /// What the provider speaks with refuses, does not answer, or answers something else than was agreed.
+    /// The cloud refuses, does not answer, or gives a malformed answer.
     #[error(transparent)]
     Cloud(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Where resources come from. See the [module](self) for what each operation promises.
+/// A provider of resources. See the [module](self) for the guarantees of each operation.
 pub trait Provider: Send {
     /// Begins to make a resource, or finds it made.
     ///
@@ -202,19 +202,19 @@ pub trait Provider: Send {
     /// All resources of this fleet.
     ///
     /// # Errors
-    /// When the provider does not answer; nothing may then be taken as absent.
+    /// When the provider does not answer; no resource may then count as absent.
     fn list(&mut self) -> Result<Vec<Resource>, ProviderError>;
 
     /// Begins to take a resource away, or goes on with it.
     ///
-    /// # Errors
+    /// Begins or continues to remove a resource.
     /// When it cannot be taken away now; asking again may help.
     fn release(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
 
     /// Begins to take a dead resource away, or goes on with it. Nothing that it does or has stored is needed: it is not
     /// asked to end in order where it can be ended at once.
-    ///
-    /// # Errors
+    /// Begins or continues to remove a dead resource. Its pending work and stored state are not needed: it is killed
+    /// where that is possible.
     /// As of [`release`](Self::release).
     fn discard(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
         self.release(name)
@@ -222,15 +222,14 @@ pub trait Provider: Send {
 
     /// Begins to end a resource, or goes on with it, and keeps what it has stored: allocating it again starts it on
     /// that.
-    ///
-    /// # Errors
+    /// Begins or continues to end a resource, and keeps its stored state: allocating it again starts it on that.
     /// As of [`release`](Self::release).
     fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
 
     /// Begins to end a resource, or goes on with it, and keeps what it has stored where nothing starts it again: it is
     /// then no longer listed. The manager asks for it where it names resources itself.
-    ///
-    /// # Errors
+    /// Begins or continues to end a resource, and keeps its stored state where it is not started again: it is then no
+    /// longer listed. The manager calls this for resources that it names itself.
     /// As of [`release`](Self::release).
     fn set_aside(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
         Err(ProviderError::NotSetAside(name.clone()))
@@ -244,7 +243,7 @@ pub trait Provider: Send {
 
     /// All resources with what they do and, when asked for everything, how much CPU and memory they use.
     ///
-    /// # Errors
+    /// All resources with their conditions and, for [`Look::Everything`], their CPU and memory.
     /// As of [`list`](Self::list).
     fn observe(&mut self, look: Look) -> Result<Vec<Observed>, ProviderError>;
 }

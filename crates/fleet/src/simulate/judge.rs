@@ -24,7 +24,7 @@ pub(super) struct Judge {
     removed: Vec<Watch>,
 }
 
-/// What became of an action.
+/// The outcome of an action.
 pub(super) enum Verdict {
     /// Added capacity was needed.
     Needed(usize),
@@ -49,7 +49,7 @@ impl Judge {
     /// The `count` resources of an action serve no longer.
     pub(super) fn removed(&mut self, action: usize, now: u64, count: u32) {
         self.removed.push(Watch { action, since: now, count });
-        // What was added and is taken away again was needed by nobody, unless it has been by now.
+        // An added resource that is removed again was not needed, unless it was used meanwhile.
         for watch in &mut self.added {
             watch.count = watch.count.saturating_sub(count);
         }

@@ -1,8 +1,8 @@
 //! The same decisions on a virtual clock, against a model of a fleet.
 //!
-//! A [`Trace`] says how many messages come at what time; a [`Model`] says what a resource can do and how long it takes
-//! to get one; [`run`] lets one policy work through both, second by second, and answers a [`Report`]. [`generate`]
-//! makes traces, [`taxi`] those of the study's data set, and [`svg`] draws what came out.
+//! A [`Trace`] has the number of messages over time. A [`Model`] has the capacity of a resource and the time to get
+//! one. [`run`] simulates one policy on both, second by second, and returns a [`Report`]. [`generate`] makes traces,
+//! [`taxi`] those of the study's data set, and [`svg`] draws the results.
 
 #![expect(clippy::cast_precision_loss, reason = "the seconds and counts of a simulation are far below 2^52")]
 

@@ -1,4 +1,4 @@
-//! What the fleet is made of.
+//! The model of a fleet.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::load::Signal;
 /// The most resources that a level may have in a simulation.
 const RESOURCES_MAX: u32 = 1_000_000;
 
-/// What a resource of a level can do, and how long it takes to get one and to be rid of one. All are alike (BRK-11).
+/// The capacity of a level's resources, and the times to add and remove one. All are alike (BRK-11).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TierModel {
     /// Messages per second of one resource, above 0.
@@ -19,23 +19,23 @@ pub struct TierModel {
     pub boot: Duration,
     /// From there until it holds all subscriptions and serves (BRK-26).
     pub subscription: Duration,
-    /// From the decision to remove one until it is gone; it does no work, and is paid for.
+    /// From the decision to remove one until it is gone; it does no work, and costs money.
     pub drain: Duration,
-    /// Messages that may wait for each resource; what comes beyond is dropped. `None` for no limit.
+    /// Most waiting messages for each resource; further ones are dropped. `None` for no limit.
     pub queue_limit: Option<f64>,
-    /// Bytes that a resource holds for which nothing waits.
+    /// Memory of a resource without waiting messages, bytes.
     pub idle_memory: f64,
     /// Bytes that each message takes that waits.
     pub message_memory: f64,
 }
 
 impl TierModel {
-    /// What a broker holds that does nothing, in bytes.
+    /// Memory of an idle broker, bytes.
     pub const IDLE_MEMORY: u64 = 16 << 20;
-    /// What a message takes that waits, in bytes: a small one with what a queue keeps of it.
+    /// Memory of a waiting message, bytes: a small one with the queue's overhead.
     pub const MESSAGE_MEMORY: u64 = 1 << 10;
 
-    /// Resources without a limit of what waits, and with the memory of small brokers.
+    /// Resources without a limit of waiting messages, and with the memory of small brokers.
     #[must_use]
     pub fn new(capacity: f64, start: u32) -> Self {
         Self {
@@ -58,9 +58,9 @@ pub struct Model {
     pub brokers: TierModel,
     /// The orchestrators before them; `None` leaves them out of everything.
     pub orchestrators: Option<TierModel>,
-    /// What the agreement allows.
+    /// The limits of the agreement.
     pub sla: Sla,
-    /// What policies are set by; their interval is the time between observations.
+    /// The settings of policies; their interval is the time between observations.
     pub settings: Settings,
     /// How long a message may wait and still be in time.
     pub deadline: Duration,
@@ -70,24 +70,24 @@ pub struct Model {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ModelError {
     /// A capacity that is not a positive number.
-    #[error("a capacity of {capacity} messages/s at the {level} level serves nobody: choose a number above 0")]
+    #[error("a capacity of {capacity} messages/s at the {level} level serves no client: choose a number above 0")]
     Capacity {
         /// Whose capacity.
         level: Level,
-        /// What was given.
+        /// The given value.
         capacity: f64,
     },
-    /// A limit of what waits, or an amount of memory, that is no number of 0 or more.
+    /// A limit of waiting messages, or an amount of memory, that is not a number of 0 or more.
     #[error("{what} of {value} at the {level} level makes no sense: choose 0 or more")]
     Amount {
-        /// Of what.
+        /// Its name.
         what: &'static str,
         /// Whose.
         level: Level,
-        /// What was given.
+        /// The given value.
         value: f64,
     },
-    /// A signal that nothing is known of here.
+    /// A signal that the simulation does not have.
     #[error("the simulator knows of no {signal}: choose among the other signals")]
     Signal {
         /// Which.
@@ -96,9 +96,9 @@ pub enum ModelError {
     /// A start outside the agreement.
     #[error("{start} {level}s at the start are outside the SLA's {least} to {most}: start within it")]
     Start {
-        /// Of which level.
+        /// The level.
         level: Level,
-        /// What was given.
+        /// The given value.
         start: u32,
         /// The minimum.
         least: u32,
@@ -108,15 +108,15 @@ pub enum ModelError {
     /// More resources than can be worked with.
     #[error("a maximum of {most} {level}s is too much to simulate: choose {RESOURCES_MAX} or fewer")]
     TooMany {
-        /// Of which level.
+        /// The level.
         level: Level,
-        /// What was given.
+        /// The given value.
         most: u32,
     },
     /// Observations that do not fall on whole seconds.
     #[error("an interval of {interval:?} is no whole number of seconds: choose 1 s or more, without a fraction")]
     Interval {
-        /// What was given.
+        /// The given value.
         interval: Duration,
     },
     /// A policy's setting.

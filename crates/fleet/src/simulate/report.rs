@@ -1,4 +1,4 @@
-//! What came of a policy on a trace.
+//! The results of a policy on a trace.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub struct Action {
     pub to: u32,
     /// Why.
     pub reason: String,
-    /// For growth, whether what was added was needed within 60 s of serving; for shrinking, whether what was removed
+    /// For growth, whether the added resource was needed within 60 s of serving; for shrinking, whether the removed one
     /// was not missed within 60 s. `None` when the trace ended before.
     pub justified: Option<bool>,
 }
@@ -48,12 +48,12 @@ pub struct ProfilePoint {
     pub orchestrators_allocated: u32,
 }
 
-/// What came of a policy on a trace. Resources count from the request until they are gone.
+/// The results of a policy on a trace. Resources count from the request until they are gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// The policy.
     pub policy: PolicyName,
-    /// Seconds until everything was served: those of the trace, and those that working off the rest takes (BRK-53
+    /// Seconds until all messages were handled: those of the trace, and those for the remaining backlog (BRK-53
     /// "time").
     pub time_s: f64,
     /// Time-weighted mean of resources (BRK-53 "resource").
@@ -64,9 +64,9 @@ pub struct Report {
     pub efficiency: f64,
     /// Seconds of the trace in which a message that came waited longer than the deadline.
     pub missed_s: u64,
-    /// Seconds of the trace in which more was offered than what served could do.
+    /// Seconds of the trace in which the load exceeded the capacity of the serving resources.
     pub under_provisioned_s: u64,
-    /// Resource-seconds beyond what the offered load needed at the upper threshold.
+    /// Resource-seconds beyond the need of the load at the upper threshold.
     pub over_provisioned: f64,
     /// Messages dropped, since no more might wait.
     pub dropped: f64,
@@ -80,9 +80,9 @@ pub struct Report {
     pub regretted_shrinks: u64,
     /// Actions whose 60 s the trace ended before.
     pub unjudged: u64,
-    /// How often a client has to go to another broker within an hour, in the mean over clients and the trace, when each
-    /// change moves no more of them than it takes for all brokers to have as many. The share that a change moves
-    /// is `|n - m| / max(n, m)`.
+    /// How often a client has to change its broker within an hour, in the mean over clients and the trace, when each
+    /// change moves only as many as needed for an even distribution. The share that a change moves is `|n - m| /
+    /// max(n, m)`.
     pub handovers_per_client_hour: f64,
     /// Observations of the brokers by where their load was.
     pub observations: Observations,

@@ -24,7 +24,7 @@ pub fn run(trace: &Trace, model: &Model, policy: PolicyName) -> Result<Report, M
     Ok(run.finish(trace, policy))
 }
 
-/// What of actions has not come to an end.
+/// The unfinished actions.
 struct Watched {
     tier: Tier,
     judge: Judge,
@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What waits at the end of the trace is worked off by what serves then.
+    /// The serving resources work off the backlog at the end of the trace.
     fn finish(self, trace: &Trace, policy: PolicyName) -> Report {
         let queues: Vec<(f64, f64)> =
             self.levels.iter().map(|watched| (watched.tier.backlog, watched.tier.capacity())).collect();
@@ -233,16 +233,16 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How often a client has had to move, as brokers began and ceased to serve: with all brokers as full before and after,
-/// a new one takes its share from the others, and one that goes gives its own away.
+/// How often a client has had to move, as brokers began and ceased to serve: with all brokers equally full before and
+/// after, a new one gets its share from the others, and a removed one gives its own away.
 pub(super) fn moved(profile: &[ProfilePoint]) -> f64 {
     let changes = profile.windows(2).map(|pair| (pair[0].brokers, pair[1].brokers));
-    // The sum of nothing would be -0.
+    // An empty sum would be -0.
     changes.fold(0.0, |sum, (from, to)| sum + f64::from(from.abs_diff(to)) / f64::from(from.max(to).max(1)))
 }
 
-/// How long queues one after the other take to run dry, each a backlog and a capacity: the slowest of what must yet
-/// pass each.
+/// How long queues one after the other take to become empty, each a backlog and a capacity: the slowest of the
+/// remaining work of each.
 fn rest_s(queues: &[(f64, f64)]) -> f64 {
     let mut passing = 0.0;
     let mut longest = 0.0_f64;
@@ -253,7 +253,7 @@ fn rest_s(queues: &[(f64, f64)]) -> f64 {
     longest
 }
 
-/// How long one resource per level takes for a trace.
+/// The time of one resource per level for a trace.
 fn alone_s(trace: &Trace, ones: &[TierModel]) -> f64 {
     let mut queues: Vec<(f64, f64)> = ones.iter().map(|tier| (0.0, tier.capacity)).collect();
     let mut elapsed = 0.0;

@@ -1,4 +1,4 @@
-//! Spikes that no policy should act on, and rises that every policy should: what policies are compared by.
+//! Spikes that no policy should act on, and rises that every policy should: a comparison of policies.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const LENGTHS: [u64; 4] = [15, 20, 25, 30];
 /// Brokers of the fleet, which is also the minimum.
 const FLEETS: [u32; 2] = [1, 4];
 
-/// What a policy did about the spikes.
+/// The reaction of a policy to the spikes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpikeOutcome {
     /// Traces that were run.
@@ -37,12 +37,12 @@ pub struct SpikeOutcome {
     pub false_positives_up_to_40: u64,
 }
 
-/// What a policy did about a step from half a broker's load to seven brokers'.
+/// The reaction of a policy to a step from half a broker's load to seven brokers'.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RiseOutcome {
     /// From the step to the first action, in seconds.
     pub first_action_s: f64,
-    /// Seconds in which more was offered than what served could do.
+    /// Seconds in which the load exceeded the capacity of the serving resources.
     pub under_provisioned_s: u64,
     /// Seconds in which messages waited too long.
     pub missed_s: u64,
@@ -114,7 +114,7 @@ fn spike_trace(fleet: u32, base: u32, height: u32, length_s: u64) -> Result<Trac
 /// # Errors
 /// When the suite's own numbers make no sense.
 pub fn rise(policy: PolicyName, rise_s: u64) -> Result<RiseOutcome, SuiteError> {
-    // The step lies between two observations.
+    // The step is between two observations.
     let hold_s = 1207;
     let trace = Ramp { low: CAPACITY / 2.0, high: 7.0 * CAPACITY, rise_s, hold_s }.trace()?;
     let up: Vec<_> = trace.rows().iter().take_while(|row| row.time_s < (2 * hold_s + rise_s) as f64).copied().collect();

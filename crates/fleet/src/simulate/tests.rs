@@ -83,9 +83,9 @@ fn what_may_not_wait_is_dropped_and_counted() {
     assert_eq!((report.dropped, report.time_s, report.longest_wait_s), (950.0, 10.5, 0.5));
 }
 
-/// With full brokers at half a second of messages, CPU and what waits say only that there are too few.
+/// With brokers full at half a second of messages, CPU and backlog only show that there are too few.
 #[test]
-fn drops_ask_for_what_a_full_queue_does_not_show() {
+fn drops_show_the_demand_beyond_a_full_queue() {
     let trace = rates((0..600).map(|time| if time < 60 { 50.0 } else { 700.0 }));
     let served = |drops| {
         let mut model = model(1, 1000);
@@ -114,7 +114,7 @@ fn memory_alone_can_be_scaled_by() {
 }
 
 #[test]
-fn one_peak_on_a_base_above_40_percent_trips_the_studys_formula_and_is_a_false_positive() {
+fn one_peak_above_40_percent_is_a_false_positive_of_the_study() {
     let peak = |base: f64| rates((0..600).map(|time| if (300..315).contains(&time) { 100.0 } else { base }));
     let tripped = run(&peak(42.0), &model(1, 10), PolicyName::Brokel).unwrap();
     // The study's then removes the broker again, whose load has halved.
@@ -150,7 +150,7 @@ fn the_default_serves_a_step_sooner_than_the_hpa_and_for_less() {
 }
 
 #[test]
-fn the_default_grows_at_once_by_what_a_step_needs_and_settles_there() {
+fn the_default_grows_at_once_to_the_need_of_a_step() {
     let report = of_default(&rates((0..1500).map(|time| if time < 300 { 50.0 } else { 700.0 })));
     let first = &report.actions[0];
     assert_eq!((first.time_s, first.from, first.to), (360.0, 1, 12));
@@ -192,7 +192,7 @@ fn the_default_shrinks_to_the_minimum_without_growing_again() {
 fn clients_move_no_more_than_it_takes_to_share_the_load_evenly() {
     let still = of_default(&rates(std::iter::repeat_n(50.0, 3600)));
     assert_eq!(still.handovers_per_client_hour.to_bits(), 0.0_f64.to_bits());
-    // From 1 broker to 12 eleven twelfths move, from 12 to 9 a quarter, and none while orchestrators come.
+    // From 1 broker to 12 eleven twelfths move, from 12 to 9 a quarter, and none for new orchestrators.
     let point = |brokers, orchestrators| ProfilePoint {
         time_s: 0.0,
         brokers,
@@ -202,7 +202,7 @@ fn clients_move_no_more_than_it_takes_to_share_the_load_evenly() {
     };
     let moved = super::run::moved(&[point(1, 1), point(12, 1), point(12, 2), point(9, 2)]);
     assert!((moved - (11.0 / 12.0 + 0.25)).abs() < 1e-12, "{moved}");
-    // A policy that goes up and down with each peak moves everybody again and again.
+    // A policy that grows and shrinks with each peak moves all clients again and again.
     let peaks = rates((0..3600).map(|second| if second % 300 < 60 { 300.0 } else { 50.0 }));
     let of = |policy| run(&peaks, &model(1, 1000), policy).unwrap().handovers_per_client_hour;
     assert!(of(PolicyName::Brokel) > of(PolicyName::Default) + 1.0);
@@ -293,7 +293,7 @@ fn shapes_that_make_no_sense_are_refused() {
     assert_eq!(day.trace().unwrap().highest_rate(), 2.0);
 }
 
-/// The two tables of the page, between the lines that mark them. Set `UPDATE_DOCS=1` to write them anew.
+/// The two tables of the page, between the lines that mark them. Set `UPDATE_DOCS=1` to rewrite them.
 #[test]
 fn the_tables_of_the_page_are_current() {
     const MARKS: [&str; 2] = ["<!-- written by a test: UPDATE_DOCS=1 -->\n", "<!-- until here -->\n"];
@@ -312,7 +312,7 @@ fn the_tables_of_the_page_are_current() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Peaks of up to 30 s, wherever they lie between observations, whatever they look like, over a base of up to 65 %.
+    /// Peaks of up to 30 s, at any time between observations and of any shape, over a base of up to 65 %.
     #[test]
     fn the_default_does_nothing_about_peaks(
         fleet in 1_u32..8,

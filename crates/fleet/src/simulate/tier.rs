@@ -14,8 +14,8 @@ struct Batch {
     count: u32,
 }
 
-/// A level while it runs. What is offered is worked off first come, first served, by whatever serves: this is one queue
-/// with as many servers as there are resources.
+/// The state of a level. Messages are handled first come, first served, by any serving resource: one queue with as many
+/// servers as resources.
 pub(super) struct Tier {
     pub(super) level: Level,
     model: TierModel,
@@ -37,7 +37,7 @@ pub(super) struct Tier {
     measured_lead: Option<Duration>,
 }
 
-/// What was decided at an observation.
+/// The decision at an observation.
 pub(super) struct Decided {
     pub(super) change: Change,
     pub(super) reason: String,
@@ -94,7 +94,7 @@ impl Tier {
         self.backlog / self.capacity()
     }
 
-    /// Lets serve what is ready, and go what has drained; answers the batches that began to serve.
+    /// Activates resources that are ready, and removes drained ones; returns the batches that began to serve.
     pub(super) fn arrive(&mut self, now: u64) -> Vec<u32> {
         while self.leaving.front().is_some_and(|batch| batch.at <= now) {
             self.leaving.pop_front();
@@ -109,8 +109,7 @@ impl Tier {
         arrived
     }
 
-    /// Works for one second on what waits and what is offered, and drops what may not wait; answers what was worked
-    /// off.
+    /// Handles waiting and new messages for one second, and drops the excess; returns the number handled.
     pub(super) fn work(&mut self, offered: f64) -> f64 {
         let capacity = self.capacity();
         let waiting = self.backlog + offered;
@@ -125,7 +124,7 @@ impl Tier {
         worked
     }
 
-    /// Observes the level, decides, and begins what was decided.
+    /// Observes the level, decides, and begins the change.
     pub(super) fn observe(&mut self, now: u64, interval: u64, elsewhere: u32, sla: &Sla) -> Decided {
         let serving = f64::from(self.serving.max(1));
         // Who came within the interval has been idle before; what those who left have done went with them.

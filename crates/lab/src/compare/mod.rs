@@ -1,6 +1,5 @@
-//! Whether two series of runs differ: the test of Mann and Whitney on the repetitions of each case, broker and measure.
-//! It asks nothing of how the numbers are distributed, and needs at least four repetitions on each side to call
-//! anything a difference at 5 %.
+//! Tests whether two series of runs differ: the Mann-Whitney test on the repetitions of each case, broker and measure.
+//! It assumes no distribution, and needs at least four repetitions on each side to find a difference at 5 %.
 
 use serde::Serialize;
 
@@ -9,7 +8,7 @@ use crate::results::{Better, Measure, Results, Run};
 
 /// A difference this unlikely to be chance is called one.
 pub const SIGNIFICANT: f64 = 0.05;
-/// A difference smaller than this share is none to a user, however sure it is.
+/// A smaller difference than this share does not matter to a user, however significant it is.
 pub const NOTICEABLE: f64 = 0.03;
 
 /// One side against the other, in one measure.
@@ -19,7 +18,7 @@ pub struct Difference {
     pub case: String,
     /// The broker; where brokers are compared, `A against B`.
     pub peer: String,
-    /// What was measured.
+    /// The measure.
     pub measure: Measure,
     /// The median before.
     pub before: f64,
@@ -27,13 +26,13 @@ pub struct Difference {
     pub now: f64,
     /// Valid repetitions on each side.
     pub repetitions: (usize, usize),
-    /// The probability of a difference like this when there is none.
+    /// The probability of such a difference by chance.
     pub probability: f64,
-    /// What follows.
+    /// The conclusion.
     pub verdict: Verdict,
 }
 
-/// What follows from numbers.
+/// A conclusion from numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -41,7 +40,7 @@ pub enum Verdict {
     Better,
     /// It is worse now.
     Worse,
-    /// Nothing is shown.
+    /// No difference is shown.
     Same,
     /// There are too few repetitions to show anything.
     TooFew,
@@ -121,7 +120,7 @@ mod tests {
         assert_eq!(judge(Measure::Throughput, 100.0, 120.0, 0.01), Verdict::Better);
         assert_eq!(judge(Measure::LatencyP99, 1.0, 1.2, 0.01), Verdict::Worse);
         assert_eq!(judge(Measure::LatencyP99, 1.0, 1.2, 0.06), Verdict::Same);
-        assert_eq!(judge(Measure::LatencyP99, 1.0, 1.02, 0.001), Verdict::Same, "nobody notices two in a hundred");
+        assert_eq!(judge(Measure::LatencyP99, 1.0, 1.02, 0.001), Verdict::Same, "two in a hundred do not matter");
         assert_eq!(verdict(Measure::Lost, 0.0, 9.0, 0.1, (3, 3)), Verdict::TooFew);
     }
 }

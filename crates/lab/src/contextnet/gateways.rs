@@ -22,15 +22,15 @@ const VICTIM: usize = 1;
 /// A process among them: its name in messages, its program and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The address at which it accepts connections once it is ready, `HOST:PORT`; `None` where it accepts none.
+    /// The address at which it accepts connections once it is ready, `HOST:PORT`; `None` without one.
     pub accepts: Option<String>,
 }
 
-/// What is to run.
+/// The processes to run.
 #[derive(Clone, Debug)]
 pub struct Gateways {
     /// The bus, which is started first and stopped last; `None` where it runs already.
@@ -57,18 +57,18 @@ pub enum GatewaysError {
         name: String,
         /// Its program.
         program: String,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Nobody could be told that all are ready.
+    /// The readiness of all could not be reported.
     #[error("cannot listen on {at}: {source}")]
     Gate {
         /// Where.
         at: String,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// It ended by itself.
+    /// It exited.
     #[error("{name} ended by itself: {how}; its output says why")]
     Ended {
         /// Which.
@@ -86,7 +86,7 @@ pub enum GatewaysError {
     },
 }
 
-/// What the owner of these processes asks for from outside.
+/// Requests of the owner of these processes.
 pub trait Requests {
     /// Whether the second gateway is to be killed, since the last time it was asked.
     fn kill(&mut self) -> bool;
@@ -104,12 +104,12 @@ impl Alive {
     fn signal(&self, signal: Signal) {
         let pid = self.child.as_ref().and_then(|child| i32::try_from(child.id()).ok()).and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            // One that has ended needs no signal: it is our child, so its number is not another's yet.
+            // An exited process needs no signal: it is our child, so its number is not reused yet.
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// How it ended by itself.
+    /// How it exited.
     fn ended(&mut self) -> Option<String> {
         let status = self.child.as_mut()?.try_wait().ok().flatten()?;
         Some(status.to_string())
@@ -120,7 +120,7 @@ impl Gateways {
     /// Runs all of them until `stop` is asked.
     ///
     /// # Errors
-    /// When one cannot be started, is not ready in time, or ends by itself.
+    /// When one cannot be started, is not ready in time, or exits.
     pub fn run(&self, stop: &Stop, requests: &mut dyn Requests) -> Result<(), GatewaysError> {
         let mut alive = Vec::new();
         let result = self.attend(&mut alive, stop, requests);
@@ -129,7 +129,7 @@ impl Gateways {
     }
 
     fn attend(&self, alive: &mut Vec<Alive>, stop: &Stop, requests: &mut dyn Requests) -> Result<(), GatewaysError> {
-        // Whoever waits for the first gateway finds the others ready.
+        // When the first gateway accepts connections, the others are ready.
         let parts = self.bus.iter().chain(self.gateways.iter().rev()).chain(&self.services);
         for part in parts {
             alive.push(self.start(part)?);
@@ -197,14 +197,14 @@ fn ready(process: &mut Alive, stop: &Stop) -> Result<(), GatewaysError> {
     Err(GatewaysError::NotReady { name: process.part.name.clone(), at })
 }
 
-/// Stops them in the order opposite to that of their start: the bus last. Those who take too long are killed.
+/// Stops them in the reverse order of their start: the bus last. Slow ones are killed.
 fn end(alive: &mut [Alive]) {
     let (bus, others) = alive.split_first_mut().map_or((None, &mut [][..]), |(bus, others)| (Some(bus), others));
     let since = Instant::now();
     for process in others.iter() {
         process.signal(Signal::TERM);
     }
-    // Nobody asks it: it is the clock of the wait.
+    // Never used: only its timeout matters.
     let never = Stop::default();
     while others.iter_mut().any(|process| process.child.is_some() && process.ended().is_none())
         && since.elapsed() < STOP_LIMIT
@@ -213,7 +213,7 @@ fn end(alive: &mut [Alive]) {
     }
     for process in others.iter_mut().chain(bus) {
         if let Some(mut child) = process.child.take() {
-            // It may have ended already; then there is nothing left to do.
+            // It may have exited already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -224,7 +224,7 @@ fn end(alive: &mut [Alive]) {
 mod tests {
     use super::*;
 
-    /// Asks for one kill, then for a start once the process is gone, then for the end.
+    /// Requests one kill, then a start once the process has ended, then the end.
     struct Once {
         directory: PathBuf,
         killed: bool,

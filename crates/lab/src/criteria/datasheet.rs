@@ -1,4 +1,4 @@
-//! What the makers of a broker say of it: facts in our words, each with the address of the page that it is from.
+//! The statements of a broker's makers: facts in our words, each with the address of its page.
 
 use std::collections::BTreeMap;
 
@@ -28,14 +28,14 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "aedes",
 ];
 
-/// What is known of one broker.
+/// The datasheet of one broker.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Datasheet {
     /// Its name: that of the peer.
     #[serde(skip)]
     pub name: String,
-    /// What people call it.
+    /// Its common name.
     pub title: String,
     /// The pages that facts are from, by a short name.
     pub(super) sources: BTreeMap<String, String>,
@@ -64,7 +64,7 @@ impl Datasheet {
     /// All that are shipped.
     ///
     /// # Errors
-    /// Never with what is shipped: a test reads them all.
+    /// Never with the shipped datasheets: a test reads them all.
     pub fn all() -> Result<Vec<Self>, DatasheetError> {
         SHIPPED.iter().map(|(name, text)| Self::parse(name, text)).collect()
     }

@@ -1,4 +1,4 @@
-//! The criteria of the survey, and what decides each.
+//! The criteria of the survey, and the source of each answer.
 
 use super::probed;
 use crate::probe::Finding;
@@ -8,15 +8,15 @@ use crate::probe::Finding;
 pub struct Criterion {
     /// Its statement's id.
     pub id: &'static str,
-    /// What it is.
+    /// The title.
     pub title: &'static str,
     /// The scenario that measures it.
     pub measured_by: Option<&'static str>,
-    /// What a probe's findings say of it.
+    /// The answer from a probe's findings.
     pub(super) probed: Option<Say>,
 }
 
-/// What findings say, in a few words.
+/// Converts findings to a short answer.
 pub(super) type Say = fn(&[Finding]) -> Option<String>;
 
 const fn sheet(id: &'static str, title: &'static str) -> Criterion {

@@ -1,5 +1,5 @@
-//! The survey's criteria (MID-02 to MID-36) as a table: what a probe tries is filled by trying, what a scenario
-//! measures names the scenario, and the rest is from datasheets. Each cell says which.
+//! The survey's criteria (MID-02 to MID-36) as a table. Cells come from a probe, name the scenario that measures the
+//! criterion, or come from datasheets. Each cell has its source.
 
 mod datasheet;
 mod list;
@@ -16,12 +16,12 @@ use crate::priority::Asked;
 use crate::probe::{self, Finding};
 use crate::results::Found;
 
-/// The name and version of what `--json` prints.
+/// The name and version of the output of `--json`.
 pub const SCHEMA: &str = "tidegate-lab/criteria/1";
-/// The title of what a run finds, by which the report knows it.
+/// The title of a run's findings, by which the report recognises them.
 pub const TITLE: &str = "The criteria of the survey (MID-02 to MID-36)";
 
-/// How something is known.
+/// The source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
@@ -32,7 +32,7 @@ pub enum By {
     /// A scenario measures it.
     Scenario,
     /// It is not known.
-    Nobody,
+    Unknown,
 }
 
 impl By {
@@ -42,12 +42,12 @@ impl By {
             Self::Probe => "probe",
             Self::Datasheet => "datasheet",
             Self::Scenario => "scenario",
-            Self::Nobody => "not known",
+            Self::Unknown => "not known",
         }
     }
 }
 
-/// What is known of one criterion.
+/// The answer for one criterion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Known {
     /// The criterion's id.
@@ -61,7 +61,7 @@ pub struct Known {
     pub source: Option<String>,
 }
 
-/// What is known of one broker.
+/// The answers for one broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Judged {
     /// The broker.
@@ -70,8 +70,7 @@ pub struct Judged {
     pub known: Vec<Known>,
 }
 
-/// Everything that is known of a broker: by its datasheet, where it has one, and by the findings of a probe, where
-/// there are some.
+/// All answers for a broker: from its datasheet, if it has one, and from the findings of a probe, if there are some.
 pub fn judge(name: &str, findings: Option<&[Finding]>) -> Judged {
     let sheet = Datasheet::of(name);
     let mut known = Vec::new();
@@ -88,13 +87,13 @@ pub fn judge(name: &str, findings: Option<&[Finding]>) -> Judged {
             known.push(Known { id: criterion.id, text, by: By::Datasheet, source });
         }
         if known.len() == before {
-            known.push(Known { id: criterion.id, text: String::new(), by: By::Nobody, source: None });
+            known.push(Known { id: criterion.id, text: String::new(), by: By::Unknown, source: None });
         }
     }
     Judged { name: name.to_owned(), known }
 }
 
-/// Probes a broker, where it speaks MQTT, and says everything that is known of it as a table.
+/// Probes a broker, if it supports MQTT, and returns all answers as a table.
 ///
 /// # Errors
 /// In words, when it does not answer.
@@ -111,7 +110,7 @@ pub(crate) fn found(asked: &Asked) -> Result<Vec<Found>, String> {
         columns: ["Id", "Criterion", "Answer", "By", "Source"].map(str::to_owned).to_vec(),
         rows: judged.known.iter().map(row).collect(),
         notes: vec![if asked.by_mqtt {
-            "What a probe says was tried on this broker as the lab configures it".to_owned()
+            "Answers of a probe are from this broker as the lab configures it".to_owned()
         } else {
             "It was not probed, since it is not spoken to by MQTT".to_owned()
         }],
@@ -126,17 +125,20 @@ mod tests {
     #[test]
     fn every_criterion_has_an_answer_and_says_by_what() {
         let findings = [Finding { group: "g", id: "delayed", title: "t", answer: Answer::No, how: How::Tried }];
-        let judged = judge("nobody-knows", Some(&findings));
+        let judged = judge("unknown-broker", Some(&findings));
         for criterion in &CRITERIA {
             assert!(judged.known.iter().any(|known| known.id == criterion.id), "{}", criterion.id);
         }
         let by = |id: &str| judged.known.iter().find(|known| known.id == id).map(|known| known.by);
-        assert_eq!((by("MID-17"), by("MID-10"), by("MID-33")), (Some(By::Probe), Some(By::Scenario), Some(By::Nobody)));
+        assert_eq!(
+            (by("MID-17"), by("MID-10"), by("MID-33")),
+            (Some(By::Probe), Some(By::Scenario), Some(By::Unknown))
+        );
     }
 
-    /// Set `UPDATE_DOCS=1` to write the page anew.
+    /// Set `UPDATE_DOCS=1` to rewrite the page.
     #[test]
-    fn the_page_is_what_the_datasheets_say() {
+    fn the_page_agrees_with_the_datasheets() {
         let judged: Vec<Judged> = Datasheet::all().unwrap().iter().map(|sheet| judge(&sheet.name, None)).collect();
         let page = format!("{}{}", include_str!("page.txt"), markdown(&judged));
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/criteria.md");
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_criteria_are_those_of_the_survey_in_its_order() {
+    fn the_criteria_agree_with_the_survey() {
         let ids: Vec<String> = (2..=36).map(|number| format!("MID-{number:02}")).collect();
         assert!(CRITERIA.iter().map(|criterion| criterion.id).eq(ids.iter().map(String::as_str)));
     }

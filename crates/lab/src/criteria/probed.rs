@@ -1,4 +1,4 @@
-//! What the findings of a probe say of a criterion, in a few words. Nothing is said where a probe found nothing out.
+//! Short answers from the findings of a probe. Without a finding there is no answer.
 
 use crate::probe::{Answer, Finding};
 
@@ -6,7 +6,7 @@ fn answer<'a>(findings: &'a [Finding], id: &str) -> Option<&'a Answer> {
     findings.iter().find(|finding| finding.id == id).map(|finding| &finding.answer)
 }
 
-/// Whether something holds; `None` where that was not found out.
+/// Whether a feature works; `None` if that was not tested.
 fn holds(findings: &[Finding], id: &str) -> Option<bool> {
     match answer(findings, id)? {
         Answer::Yes => Some(true),
@@ -15,7 +15,7 @@ fn holds(findings: &[Finding], id: &str) -> Option<bool> {
     }
 }
 
-/// Those of some that hold and those that do not, such as `a, b; not c`.
+/// The working and the failing features of a list, such as `a, b; not c`.
 fn which(findings: &[Finding], asked: &[(&str, &str)]) -> Option<String> {
     let those = |wanted: bool| -> Vec<&str> {
         asked.iter().filter(|(id, _)| holds(findings, id) == Some(wanted)).map(|(_, name)| *name).collect()
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_and_what_does_not_are_told_apart_from_what_is_not_known() {
+    fn working_failing_and_unknown_features_are_distinct() {
         let findings = [
             finding("mqtt-3.1", Answer::Unknown("it was late".to_owned())),
             finding("mqtt-3.1.1", Answer::Yes),

@@ -14,7 +14,7 @@ pub fn plain(judged: &[Judged]) -> String {
         for broker in judged {
             for known in broker.known.iter().filter(|known| known.id == criterion.id) {
                 let said = match known.by {
-                    By::Nobody => "not known".to_owned(),
+                    By::Unknown => "not known".to_owned(),
                     By::Scenario => known.text.clone(),
                     By::Probe | By::Datasheet => format!("{} ({})", known.text, known.by.word()),
                 };

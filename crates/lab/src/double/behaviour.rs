@@ -1,9 +1,9 @@
-//! What a double does to messages.
+//! The faults of a double.
 
 use crate::load::chance::Chance;
 
-/// What a double does to messages. Probabilities are from 0 to 1; a delivery meets one of dropping, doubling and
-/// reordering at most.
+/// The faults of a double. Probabilities are from 0 to 1; a delivery is dropped, duplicated or reordered, but not more
+/// than one of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Behaviour {
     /// How long a delivery takes.
@@ -20,13 +20,13 @@ pub struct Behaviour {
     pub refuse_client: f64,
     /// The probability that a subscription is refused.
     pub refuse_subscription: f64,
-    /// When nothing is done.
+    /// Pauses without any work.
     pub stalls: Vec<Stall>,
     /// Where chance begins.
     pub seed: u64,
 }
 
-/// A time in which nothing is done.
+/// A pause without any work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// When it begins, in nanoseconds on the double's clock.
@@ -80,7 +80,7 @@ impl Delay {
     }
 }
 
-/// What happens to a delivery.
+/// The fault of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Delivered,
@@ -90,7 +90,7 @@ pub(super) enum Fate {
 }
 
 impl Behaviour {
-    /// What happens to a delivery.
+    /// Chooses the fault of a delivery.
     pub(super) fn fate(&self, chance: &mut Chance) -> Fate {
         let roll = chance.fraction();
         if roll < self.drop {
@@ -104,7 +104,7 @@ impl Behaviour {
         }
     }
 
-    /// When what comes at a time is worked on.
+    /// The time at which input of a given time is processed.
     pub(super) fn worked_on(&self, now_ns: u64) -> u64 {
         let stalled = self.stalls.iter().find(|stall| (stall.at_ns..stall.at_ns + stall.for_ns).contains(&now_ns));
         stalled.map_or(now_ns, |stall| stall.at_ns + stall.for_ns)

@@ -27,14 +27,14 @@ struct Held {
 struct Client {
     version: Version,
     packet_id: u16,
-    /// What it is to be given, and when; in order.
+    /// Its future output with its times, in order.
     due: VecDeque<(u64, Vec<u8>)>,
-    /// When the last of it is due.
+    /// The time of the last output.
     last_ns: u64,
     held: HashMap<String, Held>,
 }
 
-/// A broker that misbehaves as it is told.
+/// A broker with configured faults.
 pub struct Double {
     behaviour: Behaviour,
     chance: Chance,
@@ -58,12 +58,12 @@ impl Double {
         }
     }
 
-    /// What it has done so far.
+    /// The records so far.
     pub const fn records(&self) -> &Records {
         &self.records
     }
 
-    /// When something is due next.
+    /// The time of the next output.
     pub fn next_ns(&self) -> Option<u64> {
         self.wakes.peek().map(|Reverse((at_ns, _))| *at_ns)
     }
@@ -74,7 +74,8 @@ impl Double {
         self.subscriptions.remove(connection);
     }
 
-    /// Takes in what a connection has sent; how many bytes of it were whole packets. `None` when it is not MQTT.
+    /// Processes the bytes of a connection; returns how many of them were complete packets. `None` for bytes that are
+    /// not MQTT.
     pub fn received(&mut self, connection: u32, bytes: &[u8], now_ns: u64) -> Option<usize> {
         let now_ns = (now_ns, self.behaviour.worked_on(now_ns));
         let mut taken = 0;
@@ -85,7 +86,7 @@ impl Double {
         Some(taken)
     }
 
-    /// Gives out what is due.
+    /// Returns all output that is due.
     pub fn give(&mut self, now_ns: u64, mut to: impl FnMut(u32, &[u8])) {
         while let Some(&Reverse((at_ns, connection))) = self.wakes.peek() {
             if at_ns > now_ns {
@@ -252,7 +253,7 @@ impl Double {
 }
 
 impl Client {
-    /// Puts something behind all else; when it is due.
+    /// Appends output to the queue; returns its time.
     fn queue(&mut self, at_ns: u64, bytes: Vec<u8>) -> u64 {
         self.last_ns = self.last_ns.max(at_ns);
         self.due.push_back((self.last_ns, bytes));

@@ -1,8 +1,8 @@
-//! What a double has done.
+//! The records of a double.
 
 use crate::load::Histogram;
 
-/// What a double has done.
+/// The records of a double.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records {
     /// Messages published.

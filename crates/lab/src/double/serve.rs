@@ -57,7 +57,7 @@ impl Served {
         self.port
     }
 
-    /// Stops serving; what was done.
+    /// Stops serving; returns the records.
     pub fn stop(self) -> Records {
         // Waking cannot fail while the other thread polls, and it polls until then.
         let _ = self.waker.wake();
@@ -163,7 +163,7 @@ impl Server {
         while written < place.out.len() {
             match place.stream.write(&place.out[written..]) {
                 Ok(count) => written += count,
-                // What cannot be written now is when the socket can take it, and a broken one is seen when it is read.
+                // Unwritten bytes are sent when the socket is writable, and a broken one is noticed at the next read.
                 Err(_) => break,
             }
         }

@@ -1,10 +1,10 @@
-//! Who wants what.
+//! Subscriptions of clients.
 
 use std::collections::{BTreeMap, HashMap};
 
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
-/// Who wants what.
+/// Subscriptions of clients.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     exact: HashMap<String, BTreeMap<u32, QoS>>,

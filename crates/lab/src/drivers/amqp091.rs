@@ -1,5 +1,4 @@
-//! AMQP 0-9-1 as RabbitMQ speaks it: publishers publish to a fan-out exchange, and each subscriber has a queue of its
-//! own.
+//! AMQP 0-9-1 as in RabbitMQ: publishers publish to a fan-out exchange, and each subscriber has a queue of its own.
 
 use super::driver::Bytes;
 use super::{Driver, Problem, Role, Sink};
@@ -9,16 +8,16 @@ const METHOD: u8 = 1;
 const HEADER: u8 = 2;
 const BODY: u8 = 3;
 const FRAME_END: u8 = 0xCE;
-/// What a frame has beside its payload, in bytes.
+/// The bytes of a frame beside its payload.
 const FRAME_OVERHEAD: usize = 8;
 /// The largest frame that is asked for, in bytes.
 const FRAME_MAX: u32 = 128 * 1024;
-/// The channel that everything but the connection itself goes by.
+/// The channel for everything but the connection itself.
 const CHANNEL: u16 = 1;
 /// Messages that the broker may have under way to a subscriber that acknowledges them.
 const PREFETCH: u16 = 1000;
 
-/// What a client says that it can: hear why it is not let in.
+/// The client's capabilities: it accepts a close with the reason of a failed login.
 const CAPABILITIES: &[u8] = b"\x0ccapabilitiesF\0\0\0\x1f\x1cauthentication_failure_closet\x01";
 
 /// A method: its class and its number.
@@ -64,7 +63,7 @@ pub(super) struct Amqp091 {
     queue: Vec<u8>,
     /// The first message that the broker has not acknowledged yet.
     unconfirmed: u64,
-    /// What is coming: its tag, the bytes that are missing, and those that are there.
+    /// The frame being received: its tag, the missing bytes, and the received ones.
     tag: u64,
     missing: u64,
     body: Vec<u8>,
@@ -198,7 +197,7 @@ impl Amqp091 {
     fn on_confirmed(&mut self, bytes: &mut Bytes<'_>, tell: impl FnOnce(u64)) -> Result<(), Problem> {
         let tag = bytes.u64()?;
         if bytes.u8()? & 1 == 0 {
-            // Single ones may come in any order; how many there are is what counts.
+            // Single ones may come in any order; only their number counts.
             self.unconfirmed += 1;
             tell(1);
         } else if tag >= self.unconfirmed {
@@ -253,7 +252,7 @@ fn wants_nobody(bytes: &mut Bytes<'_>) -> bool {
     words.clone().any(|word| word == b"ANONYMOUS") && !words.any(|word| word == b"PLAIN")
 }
 
-/// What START says of the broker; nothing where its properties are others than texts and tables.
+/// The broker's name and version in START; `None` for unexpected types of properties.
 fn product(start: &mut Bytes<'_>) -> Result<Option<String>, Problem> {
     start.take(2)?;
     let len = start.u32()?;
@@ -365,7 +364,7 @@ mod tests {
         out
     }
 
-    /// The broker's side of a handshake, up to what both roles have in common.
+    /// The broker's side of a handshake, up to the common part of both roles.
     fn greeted(driver: &mut Amqp091, piece: usize, noted: &mut Noted) {
         let start = feed(driver, &method(0, START, &[0, 9, 0, 0, 0, 0]), piece, noted);
         assert!(start.windows(12).any(|window| window == b"\0guest\0guest"));
@@ -377,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_knows_nobody_is_told_no_name() {
+    fn an_anonymous_login_sends_no_name() {
         let (mut driver, mut noted) = (Amqp091::new("lab", "", None, false, Role::Publish), Noted::default());
         let start = [&[0, 9, 0, 0, 0, 0, 0, 0, 0, 19][..], b"ANONYMOUS CRAM-MD5X", &[0, 0, 0, 0]].concat();
         let answer = feed(&mut driver, &method(0, START, &start), 1000, &mut noted);
@@ -440,10 +439,13 @@ mod tests {
     }
 
     #[test]
-    fn why_a_broker_closes_is_told() {
+    fn the_reason_of_a_close_is_reported() {
         let (mut driver, mut noted) = (Amqp091::new("lab", "", None, false, Role::Publish), Noted::default());
         let closed = method(0, CLOSE, b"\x01\x93\x0eACCESS_REFUSED\0\0\0\0");
-        let told = driver.received(&closed, &mut Vec::new(), &mut noted);
-        assert_eq!(told, Err(Problem::new("403 ACCESS_REFUSED; check user and password: amqp://USER:PASSWORD@HOST")));
+        let reported = driver.received(&closed, &mut Vec::new(), &mut noted);
+        assert_eq!(
+            reported,
+            Err(Problem::new("403 ACCESS_REFUSED; check user and password: amqp://USER:PASSWORD@HOST"))
+        );
     }
 }

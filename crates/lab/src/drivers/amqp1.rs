@@ -1,5 +1,5 @@
-//! AMQP 1.0 [OASIS AMQP 1.0]: one session with one link, to or from a node that gives everything to everybody. Qpid and
-//! Artemis speak it.
+//! AMQP 1.0 [OASIS AMQP 1.0]: one session with one link, to or from a node that copies every message to every receiver.
+//! Qpid and Artemis support it.
 
 mod frames;
 mod types;
@@ -11,12 +11,12 @@ use super::driver::Bytes;
 use super::{Driver, Problem, Role, Sink};
 use crate::load::plan::Credentials;
 
-/// What is said first: the login, then the protocol itself.
+/// The first headers: the login, then the protocol itself.
 const SASL_HEADER: &[u8; 8] = b"AMQP\x03\x01\x00\x00";
 const AMQP_HEADER: &[u8; 8] = b"AMQP\x00\x01\x00\x00";
 /// The largest frame that is taken, in bytes.
 const FRAME_MAX: u32 = 256 * 1024;
-/// What a transfer has in its frame beside the payload, in bytes, at most.
+/// The bytes of a transfer's frame beside the payload, at most.
 const TRANSFER_OVERHEAD: usize = 64;
 /// The least that a peer may ask frames to be, in bytes.
 const FRAME_LEAST: u32 = 512;
@@ -26,7 +26,7 @@ const CREDIT: u32 = 2000;
 const WINDOW: u32 = 0x7FFF_FFFF;
 /// The largest message that is put together from several frames, in bytes.
 const MESSAGE_MAX: usize = 65 * 1024 * 1024;
-/// What a user and a password may have together, in bytes.
+/// The maximum size of user and password together, in bytes.
 const LOGIN_MAX: usize = 255;
 
 const OPEN: u8 = 0x10;
@@ -56,7 +56,7 @@ pub(super) struct Amqp1 {
     product: Option<String>,
     /// Bytes of a frame that the peer takes.
     frame_max: usize,
-    /// Seconds between signs of life, and those until the next one; 0 when the peer asks for none.
+    /// Seconds between keep-alives, and until the next one; 0 if the peer needs none.
     alive_every_s: u64,
     alive_in_s: u64,
     /// Messages that the peer still takes, and frames that its session still takes.
@@ -72,7 +72,7 @@ pub(super) struct Amqp1 {
     since_credit: u32,
     /// Deliveries that are to be accepted: the first and the last.
     accepting: Option<(u32, u32)>,
-    /// What has come of a message that is in several frames, and the number of its delivery.
+    /// The received part of a message in several frames, and the number of its delivery.
     partial: Vec<u8>,
     delivery: u32,
     is_settled: bool,
@@ -104,7 +104,7 @@ impl Amqp1 {
         }
     }
 
-    /// Logs in by the first way that the peer offers and for which there is something to say.
+    /// Logs in by the first mechanism of the peer that the credentials allow.
     fn log_in(&self, mut fields: Fields<'_>, out: &mut Vec<u8>) -> Result<(), Problem> {
         let offered = fields.next()?.texts();
         let has = |name: &[u8]| offered.contains(&name);
@@ -176,9 +176,9 @@ impl Amqp1 {
             FLOW => self.on_flow(fields, out)?,
             TRANSFER => self.on_transfer(fields, bytes.0, out, sink)?,
             DISPOSITION if self.role == Role::Publish => self.on_disposition(fields, out, sink)?,
-            DETACH => return Err(told(&mut fields, 2, "the broker takes the link away")?),
-            END => return Err(told(&mut fields, 0, "the broker ends the session")?),
-            CLOSE => return Err(told(&mut fields, 0, "the broker closes the connection")?),
+            DETACH => return Err(reason(&mut fields, 2, "the broker takes the link away")?),
+            END => return Err(reason(&mut fields, 0, "the broker ends the session")?),
+            CLOSE => return Err(reason(&mut fields, 0, "the broker closes the connection")?),
             _ => {}
         }
         Ok(())
@@ -244,7 +244,7 @@ impl Amqp1 {
             self.credit = left(until, self.count);
             self.is_ready |= self.credit > 0;
         }
-        // Behind what is available, and whether to use credit up: whether the peer asks how things are.
+        // After `available` and `drain`: whether the peer requests the state.
         if fields.nth(2)?.is_true() && self.is_ready {
             let allowed = CREDIT.saturating_sub(self.since_credit);
             self.flow(if self.role == Role::Subscribe { allowed } else { self.credit }, out);
@@ -266,12 +266,12 @@ impl Amqp1 {
             self.is_settled = false;
         }
         self.is_settled |= fields.nth(2)?.is_true();
-        let goes_on = fields.next()?.is_true();
+        let continues = fields.next()?.is_true();
         if fields.nth(3)?.is_true() {
             self.partial.clear();
             return Ok(());
         }
-        if goes_on {
+        if continues {
             self.partial.extend_from_slice(payload);
             let is_too_long = self.partial.len() > MESSAGE_MAX;
             return if is_too_long { Err(Problem::new("a message does not end")) } else { Ok(()) };
@@ -340,15 +340,14 @@ impl Amqp1 {
     }
 }
 
-/// How far it is to a number that goes round; nothing when it is behind already, as after a peer took back what it
-/// allowed.
+/// The distance to a sequence number with wrap-around; 0 when it is behind, as after a peer reduced its limit.
 const fn left(until: u32, from: u32) -> u32 {
     let left = until.wrapping_sub(from);
     if left > WINDOW { 0 } else { left }
 }
 
-/// The error that a peer tells, behind so many other fields.
-fn told(fields: &mut Fields<'_>, others: usize, otherwise: &str) -> Result<Problem, Problem> {
+/// The peer's error, after so many other fields.
+fn reason(fields: &mut Fields<'_>, others: usize, otherwise: &str) -> Result<Problem, Problem> {
     for _ in 0..others {
         fields.next()?;
     }

@@ -1,4 +1,4 @@
-//! What has come in an exchange.
+//! The received messages of an exchange.
 
 use super::Sink;
 use super::party::{Member, Publisher};
@@ -8,10 +8,10 @@ use crate::load::ledger::{Cause, Circumstances, Ledger, Receipt};
 use crate::load::stamp::{Marks, Stamp};
 use crate::load::{GroupOutcome, LoadOutcome};
 
-/// Nobody is ever away here: a connection that is lost stays so.
+/// No party is ever disconnected on purpose: a lost connection stays lost.
 const HERE: Circumstances = Circumstances { epoch: 0, connected: Cause::Unknown, away: Cause::Disconnect };
 
-/// What has come.
+/// The received messages.
 pub(super) struct Books {
     pub(super) marks: Marks,
     ledger: Ledger,
@@ -39,7 +39,7 @@ impl Books {
     }
 }
 
-/// What a party hears goes into the books.
+/// Adds a party's messages to the accounts.
 pub(super) struct Heard<'a> {
     pub(super) books: &'a mut Books,
     pub(super) publishers: &'a mut [Publisher],

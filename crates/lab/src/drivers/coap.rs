@@ -17,10 +17,10 @@ const UNANSWERED: usize = 32;
 const RETRANSMITS: u32 = 4;
 /// The first wait, in seconds (`ACK_TIMEOUT`).
 const FIRST_WAIT_S: u32 = 2;
-/// What a resource holds before there is a message.
+/// The initial content of a resource.
 const NOTHING: &[u8] = b"-";
 
-/// What was asked for, and is not answered yet.
+/// A request without an answer yet.
 struct Asked {
     what: What,
     id: u16,
@@ -97,7 +97,7 @@ impl Coap {
             return Ok(());
         };
         if message.kind == Kind::Acknowledgement && message.code == Code::EMPTY {
-            // The answer comes by itself.
+            // The answer comes later as a separate message.
             self.asked[place].datagram.clear();
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl Coap {
 }
 
 fn deliver(message: &Message<'_>, sink: &mut dyn Sink) -> Result<(), Problem> {
-    if message.goes_on {
+    if message.has_more {
         return Err(Problem::new("a message is longer than a block; take smaller ones"));
     }
     if message.payload != NOTHING {
@@ -144,7 +144,7 @@ impl Driver for Coap {
     fn opened(&mut self, out: &mut Vec<u8>) {
         match self.role {
             Role::Publish => self.ask(What::Ping, &[], out),
-            // What is to be observed has to be there.
+            // A resource must exist before it can be observed.
             Role::Subscribe => self.ask(What::Make, NOTHING, out),
         }
     }
@@ -175,7 +175,7 @@ impl Driver for Coap {
     }
 
     fn each_second(&mut self, out: &mut Vec<u8>) {
-        // What is not confirmable is lost when it is not answered by now.
+        // A non-confirmable request without an answer by now is lost.
         self.asked.retain(|asked| asked.confirmable);
         for asked in &mut self.asked {
             asked.wait_s = asked.wait_s.saturating_sub(1);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_makes_a_resource_observes_it_and_acknowledges_what_is_confirmable() {
+    fn a_subscriber_observes_a_resource_and_acknowledges() {
         for piece in [1, 5, 1000] {
             let (mut driver, mut noted) = (driver(true, Role::Subscribe), Noted::default());
             let mut out = Vec::new();
@@ -229,11 +229,11 @@ mod tests {
     }
 
     #[test]
-    fn a_publisher_waits_for_each_confirmation_and_sends_again_what_has_none() {
+    fn a_publisher_repeats_unconfirmed_messages() {
         let (mut driver, mut noted) = (driver(true, Role::Publish), Noted::default());
         let mut out = Vec::new();
         driver.opened(&mut out);
-        assert_eq!(out, with_len(b"\x40\0\0\x01"), "an empty message, whose reset says that somebody is there");
+        assert_eq!(out, with_len(b"\x40\0\0\x01"), "an empty message, whose reset shows a live server");
         feed(&mut driver, &with_len(b"\x70\0\0\x01"), 100, &mut noted);
         assert!(driver.is_ready() && !driver.is_full());
         let mut sent = Vec::new();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_confirmable_is_held_up_by_answers_for_a_second_at_most() {
+    fn missing_answers_delay_non_confirmables_for_a_second() {
         let mut driver = driver(false, Role::Publish);
         let mut out = Vec::new();
         (0..UNANSWERED).for_each(|_| driver.publish(b"hi", &mut out));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_let_resources_be_made_is_told() {
+    fn a_server_that_forbids_new_resources_is_reported() {
         let mut driver = driver(true, Role::Subscribe);
         driver.opened(&mut Vec::new());
         let answer = with_len(b"\x64\x84\0\x01\0\0\0\x01");

@@ -13,10 +13,10 @@ use crate::load::shell::Brought;
 const DATAGRAM_MAX: usize = 64 * 1024;
 /// Datagrams that are taken before others have their turn.
 const AT_ONCE: usize = 64;
-/// What stands before a datagram, in bytes.
+/// The size of the length before a datagram, in bytes.
 const LENGTH: usize = 2;
 
-/// A socket that speaks to one place alone.
+/// A socket that is connected to one address.
 pub(super) struct Datagrams {
     socket: UdpSocket,
 }
@@ -25,7 +25,7 @@ impl Datagrams {
     /// A socket to a place, registered with the poll.
     ///
     /// # Errors
-    /// When the system has none.
+    /// When the system refuses a socket.
     pub(super) fn to(address: SocketAddr, registry: &Registry, token: Token) -> io::Result<Self> {
         let any: SocketAddr = match address {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -39,7 +39,7 @@ impl Datagrams {
         Ok(Self { socket })
     }
 
-    /// Takes what has come.
+    /// Receives datagrams.
     pub(super) fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<Brought> {
         let mut brought = Brought { len: 0, is_full: true, is_closed: false };
         for _ in 0..AT_ONCE {

@@ -1,6 +1,6 @@
-//! What a protocol has to know: how one connection is opened, and what a message looks like on it.
+//! The interface of a protocol: how a connection is opened, and how messages are encoded.
 
-/// What a connection is for.
+/// The role of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Messages are published.
@@ -9,7 +9,7 @@ pub(super) enum Role {
     Subscribe,
 }
 
-/// The peer does not keep to the protocol, or says that something is wrong.
+/// The peer violates the protocol, or reports an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem(pub(super) String);
 
@@ -19,7 +19,7 @@ impl Problem {
     }
 }
 
-/// Who is told what has come.
+/// Receives the messages.
 pub(super) trait Sink {
     /// A message.
     fn message(&mut self, payload: &[u8]);
@@ -33,10 +33,10 @@ pub(super) trait Sink {
 
 /// One connection's protocol as a state machine: it owns no socket.
 pub(super) trait Driver {
-    /// The connection is made: what is said first.
+    /// The connection is established: appends the first bytes.
     fn opened(&mut self, out: &mut Vec<u8>);
 
-    /// Takes in what has come, and answers it; how many bytes of it were whole.
+    /// Processes received bytes, and appends answers; returns how many of the bytes were complete.
     ///
     /// # Errors
     /// When the connection is of no use any more.
@@ -53,13 +53,13 @@ pub(super) trait Driver {
     /// Sends a message.
     fn publish(&mut self, payload: &[u8], out: &mut Vec<u8>);
 
-    /// A turn is over: what is sent in batches goes now.
+    /// Ends a turn: appends batched output.
     fn end_turn(&mut self, _: &mut Vec<u8>) {}
 
     /// A second has passed.
     fn each_second(&mut self, _: &mut Vec<u8>) {}
 
-    /// What the peer says that it is, with its version, as far as it has said so.
+    /// The peer's product and version, if known.
     fn product(&self) -> Option<String> {
         None
     }
@@ -129,7 +129,7 @@ impl Sink for Noted {
     }
 }
 
-/// Gives a driver bytes in pieces of any size, as a socket does; what it answers.
+/// Passes bytes to a driver in pieces of any size, as a socket does; returns its output.
 #[cfg(test)]
 pub(super) fn feed(driver: &mut dyn Driver, bytes: &[u8], piece: usize, noted: &mut Noted) -> Vec<u8> {
     let (mut held, mut out) = (Vec::new(), Vec::new());

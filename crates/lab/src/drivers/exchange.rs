@@ -22,7 +22,7 @@ use crate::load::shell::{Clock, Connection, LayerSettings, Waiter, dial, resolve
 use crate::load::stamp::Stamp;
 use crate::load::{LoadError, LoadOutcome, Progress};
 
-/// Tokens of those who listen begin here; connections have theirs by number.
+/// Tokens of listeners begin here; connections have tokens by number.
 const LISTENERS: usize = 1 << 32;
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 256 * 1024;
@@ -35,8 +35,7 @@ const MILLI: u64 = 1_000_000;
 /// Carries out a plan, and comes back when it has ended. `stop` ends it early.
 ///
 /// # Errors
-/// When the plan cannot be carried out, or the system refuses what a run needs. What the broker refuses is part of the
-/// outcome.
+/// When the plan is impossible, or a system call fails. Refusals of the broker are part of the result.
 pub fn run(plan: &ExchangePlan, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<LoadOutcome, LoadError> {
     plan.validate()?;
     let mut exchange = Exchange::new(plan)?;
@@ -200,7 +199,7 @@ impl<'a> Exchange<'a> {
         self.measured_cpu = Some((now_ns, Clock::cpu_ns()));
     }
 
-    /// Those who have no answer by now are not waited for.
+    /// Parties without an answer by now are no longer awaited.
     fn note_silence(&mut self) {
         let silent = self.expected.saturating_sub(self.ready) as u64;
         if silent > 0 {
@@ -210,7 +209,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Turns until something is reached, or the run is to stop.
+    /// Runs turns until the condition holds, or the run is to stop.
     fn turn_until(
         &mut self,
         progress: &mut dyn Progress,
@@ -251,7 +250,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Publishes what is due; when there is more to publish.
+    /// Publishes due messages; returns the time of the next one.
     fn publish(&mut self, now_ns: u64) -> u64 {
         let mut next_ns = u64::MAX;
         if self.books.outcome.began_ns == 0 {
@@ -388,7 +387,9 @@ impl<'a> Exchange<'a> {
             "the broker closed the connection; see its log".to_owned()
         } else {
             let place = &self.address;
-            format!("the broker let nobody in and closed; check that {place} speaks {name}, and user and password")
+            format!(
+                "the broker closed all connections before the login; check that {place} speaks {name}, and user and password"
+            )
         }))
     }
 
@@ -441,7 +442,7 @@ impl<'a> Exchange<'a> {
         self.publishers.iter().map(|publisher| publisher.sent).sum::<u64>() * u64::from(self.plan.fan_out())
     }
 
-    /// Whether nobody takes part any more, or ever did.
+    /// Whether all parties have left, or none ever connected.
     fn is_deserted(&self) -> bool {
         self.ready == 0 || self.parties.iter().all(|party| party.connection.is_none())
     }
@@ -462,11 +463,11 @@ fn tls(plan: &ExchangePlan) -> Result<Option<LayerSettings>, LoadError> {
     agreed.map(|agreed| LayerSettings::secured(&Target::tcp(&plan.host, plan.port), agreed)).transpose()
 }
 
-/// What the system says of a connection that has ended.
+/// The system's reason for the end of a connection.
 fn broke(error: &std::io::Error) -> Problem {
     // Over UDP that is how it is found out.
     if error.kind() == std::io::ErrorKind::ConnectionRefused {
-        return Problem::new(format!("nobody is there: {error}; start the broker, or check host and port"));
+        return Problem::new(format!("no answer: {error}; start the broker, or check host and port"));
     }
     Problem::new(format!("the connection broke: {error}; see the broker's log"))
 }

@@ -15,11 +15,10 @@ use crate::load::plan::Credentials;
 
 /// Messages that a fetch brings at most.
 const FETCHED: u32 = 500;
-/// How long the broker keeps a queue that nobody asks for, in milliseconds: the API has no connection that it would end
-/// with.
+/// How long the broker keeps an unused queue, in milliseconds: the API has no connection whose end would delete it.
 const QUEUE_LIVES_MS: u32 = 60_000;
 
-/// What was asked for last.
+/// The last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Overview,
@@ -142,7 +141,7 @@ fn messages(body: &[u8], sink: &mut dyn Sink) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Why something was not done, with what to do next.
+/// The reason of a refusal, with a remedy.
 fn refusal(answer: &Answer<'_>) -> Problem {
     let hint = match answer.status {
         401 => "; check user and password: http://USER:PASSWORD@HOST",
@@ -153,14 +152,14 @@ fn refusal(answer: &Answer<'_>) -> Problem {
     Problem::new(format!("the broker answers {}: {said}{hint}", answer.status))
 }
 
-/// What the overview says of the broker.
+/// The broker's name and version in the overview.
 fn product(body: &[u8]) -> Option<String> {
     let said: Value = serde_json::from_slice(body).ok()?;
     let version = said["product_version"].as_str().or(said["rabbitmq_version"].as_str())?;
     Some(format!("{} {version}", said["product_name"].as_str().unwrap_or("RabbitMQ")))
 }
 
-/// A part of a path, with what is no letter or digit by its number.
+/// A part of a path, with all characters but letters and digits escaped.
 pub(super) fn escaped(part: &str) -> String {
     let mut out = String::new();
     for byte in part.bytes() {
@@ -217,7 +216,7 @@ mod tests {
         Http::new("lab", "q", &place, true, role)
     }
 
-    /// The first line of what was asked, and the body.
+    /// The first line of a request, and the body.
     fn asked(said: &[u8]) -> (String, String) {
         let said = String::from_utf8(said.to_vec()).unwrap();
         let (head, body) = said.split_once("\r\n\r\n").unwrap();
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_publisher_posts_one_message_at_a_time_and_counts_what_is_routed() {
+    fn a_publisher_posts_one_message_at_a_time() {
         let (mut driver, mut noted) = (driver(Role::Publish), Noted::default());
         driver.opened(&mut Vec::new());
         feed(&mut driver, &[&ok("{}"), MADE].concat(), 3, &mut noted);
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_let_in_is_told_what_to_look_at() {
+    fn a_refused_login_is_reported_with_a_remedy() {
         let mut driver = driver(Role::Publish);
         driver.opened(&mut Vec::new());
         let answer = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 4\r\n\r\noops";

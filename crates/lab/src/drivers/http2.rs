@@ -17,9 +17,9 @@ use super::{Driver, Problem, Role, Sink};
 use crate::load::plan::Credentials;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Where hubs are when the address names nothing else.
+/// The default path of hubs.
 const USUAL_PATH: &str = ".well-known/mercure";
-/// Bytes that the broker may send before it is told that there is room again.
+/// Bytes that the broker may send before a window update.
 const WINDOW: u32 = 8 * 1024 * 1024;
 /// Bytes that may be sent at first, on each stream and on all together [RFC 9113, 6.5.2].
 const FIRST_WINDOW: u32 = 65_535;
@@ -39,7 +39,7 @@ const INITIAL_WINDOW_SIZE: u16 = 4;
 /// A message that is posted and not answered.
 struct Post {
     window: i64,
-    /// What of the body the windows had no room for.
+    /// The rest of the body that did not fit the windows.
     rest: Vec<u8>,
     status: u16,
 }
@@ -48,22 +48,22 @@ struct Post {
 pub(super) struct Http2 {
     /// The head of every request.
     head: Vec<u8>,
-    /// What stands before a message in the body of a post.
+    /// The text before a message in the body of a post.
     form: String,
     acknowledged: bool,
     role: Role,
     is_ready: bool,
     next_stream: u32,
     most_streams: u32,
-    /// What the broker takes on each new stream, and on all together.
+    /// The broker's window for new streams, and for the connection.
     stream_window: u32,
     window: i64,
     posts: BTreeMap<u32, Post>,
     /// Posts that wait for room.
     waiting: u32,
-    /// Bytes that have come since the broker was told that there is room.
+    /// Bytes received since the last window update.
     untold: u32,
-    /// What came of events that are not complete.
+    /// The received part of incomplete events.
     events: Vec<u8>,
     event: Vec<u8>,
 }
@@ -129,7 +129,7 @@ impl Http2 {
         stream
     }
 
-    /// Sends of the posts what there is room for.
+    /// Sends as much of the posts as the windows allow.
     fn send_rest(&mut self, out: &mut Vec<u8>) {
         if self.waiting == 0 {
             return;
@@ -216,7 +216,7 @@ impl Http2 {
         self.on_end(read, sink)
     }
 
-    /// What ends with a frame.
+    /// Handles the end of a frame.
     fn on_end(&mut self, read: &Frame<'_>, sink: &mut dyn Sink) -> Result<(), Problem> {
         if !read.is_last() {
             return Ok(());
@@ -239,7 +239,7 @@ impl Http2 {
         Some(post.status)
     }
 
-    /// Tells the broker now and then that what it sent has been taken.
+    /// Sends window updates from time to time.
     fn make_room(&mut self, read: &Frame<'_>, out: &mut Vec<u8>) {
         self.untold += read.payload.len() as u32;
         if self.untold >= WINDOW / 4 {
@@ -261,7 +261,7 @@ impl Http2 {
             if let Some(data) = line.strip_prefix(b"data:") {
                 self.event.extend_from_slice(data.trim_ascii());
             } else if line.trim_ascii().is_empty() && !self.event.is_empty() {
-                // What is no base64 is somebody else's, and counted as such.
+                // A message that is not base64 is not ours, and counted as such.
                 sink.message(&BASE64URL_NOPAD.decode(&self.event).unwrap_or_default());
                 self.event.clear();
             }
@@ -275,7 +275,7 @@ impl Http2 {
 }
 
 impl Post {
-    /// Sends what the windows have room for; how much that was.
+    /// Sends as much as the windows allow; returns the size.
     fn send(&mut self, stream: u32, window: i64, out: &mut Vec<u8>) -> i64 {
         let room = usize::try_from(self.window.min(window)).unwrap_or(0).min(self.rest.len());
         let mut sent = 0;
@@ -292,7 +292,7 @@ impl Post {
     }
 }
 
-/// Why something was not done, with what to do next.
+/// The reason of a refusal, with a remedy.
 fn refusal(status: u16) -> Problem {
     let hint = match status {
         401 | 403 => "check the token: h2://NAME:TOKEN@HOST",
@@ -306,7 +306,7 @@ impl Driver for Http2 {
     fn opened(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(PREFACE);
         let mut settings = Vec::new();
-        // Heads then refer to nothing that was said before.
+        // Without a header table, heads are self-contained.
         for (setting, value) in [(HEADER_TABLE_SIZE, 0), (ENABLE_PUSH, 0), (INITIAL_WINDOW_SIZE, WINDOW)] {
             settings.extend_from_slice(&setting.to_be_bytes());
             settings.extend_from_slice(&value.to_be_bytes());

@@ -23,7 +23,7 @@ const IN_FLIGHT: usize = 5;
 const FULL: usize = 512 * 1024;
 /// Bytes that a fetch brings at most.
 const FETCH_BYTES: i32 = 16 * 1024 * 1024;
-/// How long the broker keeps a fetch that finds nothing, in milliseconds.
+/// How long the broker keeps a fetch without records, in milliseconds.
 const WAIT_MS: i32 = 500;
 /// Answers that pass: the topic is being made, or its partition has no leader yet.
 const PASSING: [u16; 4] = [3, 5, 6, 9];
@@ -35,7 +35,7 @@ pub(super) struct Kafka {
     role: Role,
     is_ready: bool,
     correlation: i32,
-    /// What was asked and is not answered yet; how many messages, where it is a batch.
+    /// Requests without an answer; with the number of messages of a batch.
     asked: VecDeque<(Api, u32)>,
     gathered: Gathered,
     closed: VecDeque<Gathered>,
@@ -75,12 +75,12 @@ impl Kafka {
     fn ask_metadata(&mut self, out: &mut Vec<u8>) {
         let mut body = 1_u32.to_be_bytes().to_vec();
         string(self.topic.as_bytes(), &mut body);
-        // Make the topic when there is none.
+        // Create the topic if it does not exist.
         body.push(1);
         self.ask(METADATA, 0, &body, out);
     }
 
-    /// The topic with its one partition, and what is asked of that.
+    /// The topic with its one partition, and the fields of the request for it.
     fn of_partition(&self, before: &[u8], of: &[u8]) -> Vec<u8> {
         let mut body = before.to_vec();
         body.extend_from_slice(&1_u32.to_be_bytes());
@@ -187,7 +187,7 @@ impl Kafka {
         match to_partition(bytes)? {
             0 => {
                 bytes.take(16)?;
-                // Transactions that were given up; -1 when there are none.
+                // Aborted transactions; -1 for none.
                 let aborted = bytes.u32()?;
                 if aborted != u32::MAX {
                     bytes.take(aborted as usize * 16)?;
@@ -204,7 +204,7 @@ impl Kafka {
     }
 }
 
-/// Goes to the only partition of the only topic; its error.
+/// Moves to the only partition of the only topic; returns its error.
 fn to_partition(bytes: &mut Bytes<'_>) -> Result<u16, Problem> {
     if bytes.u32()? != 1 {
         return Err(Problem::new("an answer about no topic"));
@@ -217,7 +217,7 @@ fn to_partition(bytes: &mut Bytes<'_>) -> Result<u16, Problem> {
     bytes.u16()
 }
 
-/// A text with its length before it; nothing, for the length -1.
+/// A text with its length before it; empty for the length -1.
 fn text<'a>(bytes: &mut Bytes<'a>) -> Result<&'a [u8], Problem> {
     match bytes.u16()? {
         u16::MAX => Ok(&[]),
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_publisher_sends_batches_and_counts_what_is_acknowledged() {
+    fn a_publisher_sends_batches_and_counts_acknowledgements() {
         let (mut driver, mut noted) = (Kafka::new("t", true, Role::Publish), Noted::default());
         driver.opened(&mut Vec::new());
         feed(&mut driver, &metadata(0), 100, &mut noted);

@@ -40,14 +40,14 @@ impl Nats {
     }
 }
 
-/// What INFO says of the server.
+/// The server's version in INFO.
 fn version(info: &[u8]) -> Option<String> {
     let info: serde_json::Value = serde_json::from_slice(info).ok()?;
     Some(format!("NATS {}", info.get("version")?.as_str()?))
 }
 
 impl Driver for Nats {
-    /// The server speaks first.
+    /// The server sends first.
     fn opened(&mut self, _: &mut Vec<u8>) {}
 
     fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<usize, Problem> {

@@ -1,4 +1,4 @@
-//! Those who take part in an exchange.
+//! The parties of an exchange.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +19,7 @@ pub(super) enum Member {
     Subscriber(usize),
 }
 
-/// What carries a protocol.
+/// The transport of a protocol.
 pub(super) enum Carriage {
     /// TCP.
     Stream(Connection),
@@ -28,7 +28,7 @@ pub(super) enum Carriage {
 }
 
 impl Carriage {
-    /// Reads once, behind what was incomplete.
+    /// Reads once, after the incomplete bytes.
     pub(super) fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<Brought> {
         match self {
             Self::Stream(stream) => stream.read(buffer, usize::MAX),
@@ -36,14 +36,14 @@ impl Carriage {
         }
     }
 
-    /// Keeps what was incomplete; a datagram never is.
+    /// Keeps incomplete bytes; a datagram is always complete.
     pub(super) fn keep(&mut self, rest: &[u8]) {
         if let Self::Stream(stream) = self {
             stream.keep(rest);
         }
     }
 
-    /// Whether something is to be written that no protocol has said, such as an answer of TLS.
+    /// Whether the transport itself has output, such as an answer of TLS.
     pub(super) fn has_own_output(&self) -> bool {
         match self {
             Self::Stream(stream) => stream.has_own_output(),
@@ -81,12 +81,12 @@ impl Party {
         self.connection.is_some() && self.driver.is_ready()
     }
 
-    /// Whether its connection or its peer takes nothing more for now.
+    /// Whether its connection or its peer accepts no more for now.
     pub(super) fn is_crowded(&self) -> bool {
         self.out.len() >= FULL || self.driver.is_full()
     }
 
-    /// Whether nothing has to be done for the connection to be made.
+    /// Whether the connection is established.
     pub(super) fn has_connected(&self) -> bool {
         self.connection.is_none() || self.is_begun
     }
@@ -129,7 +129,7 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    /// Sends nothing more, and counts what was scheduled until then and could not be sent.
+    /// Stops sending, and counts the messages that were scheduled until then and not sent.
     pub(super) fn offer_the_rest(&mut self, until_ns: u64, messages: u64) {
         self.is_done = true;
         let Some(schedule) = &mut self.schedule else { return };

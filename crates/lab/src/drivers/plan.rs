@@ -1,4 +1,4 @@
-//! What is to be exchanged.
+//! The plan of an exchange.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,15 +24,15 @@ pub enum Protocol {
     /// NATS: a subject. Publishers get no acknowledgements.
     #[serde(rename = "nats")]
     Nats,
-    /// AMQP 0-9-1, as RabbitMQ speaks it: a fan-out exchange, and a queue of its own for each subscriber.
+    /// AMQP 0-9-1, as in RabbitMQ: a fan-out exchange, and a queue of its own for each subscriber.
     #[serde(rename = "amqp-0-9-1")]
     Amqp091,
     /// AMQP 1.0: a node that gives everything to everybody, such as a multicast address of Artemis or an exchange of
     /// Qpid.
     #[serde(rename = "amqp-1-0")]
     Amqp1,
-    /// CoAP: a resource of one server, which publishers put and subscribers observe. What is observed is the newest
-    /// state, not each.
+    /// CoAP: a resource of one server, which publishers put and subscribers observe. Observers get the newest state,
+    /// not each message.
     #[serde(rename = "coap")]
     Coap,
     /// HTTP as RabbitMQ's management API has it. Whatever is published is answered.
@@ -44,7 +44,7 @@ pub enum Protocol {
     /// Kafka: a topic of one partition, read by each subscriber outside of any group.
     #[serde(rename = "kafka")]
     Kafka,
-    /// WAMP over a raw socket, with `MessagePack`. Who publishes is told, and subscribers acknowledge nothing.
+    /// WAMP over a raw socket, with `MessagePack`. Publishers get acknowledgements, and subscribers send none.
     #[serde(rename = "wamp")]
     Wamp,
     /// ZeroMQ without a broker (ZMTP 3.0): each publisher listens, and all subscribers connect to all publishers. The
@@ -68,7 +68,7 @@ impl Protocol {
         matches!(self, Self::Coap)
     }
 
-    /// The protocol of an address, by its scheme, with the port that it usually has; `None` for what carries MQTT.
+    /// The protocol of an address, by its scheme, with its usual port; `None` for MQTT.
     pub fn of_scheme(scheme: &str) -> Option<(Self, u16)> {
         Some(match scheme {
             "nats" => (Self::Nats, 4222),
@@ -90,7 +90,7 @@ impl Protocol {
         scheme == "h2s"
     }
 
-    /// What TLS has to agree to (ALPN); `None` for what is not spoken within TLS.
+    /// The required protocol of TLS (ALPN); `None` for a protocol without TLS.
     pub(super) const fn agreed(self) -> Option<&'static [u8]> {
         match self {
             Self::Http2 => Some(b"h2"),
@@ -98,7 +98,7 @@ impl Protocol {
         }
     }
 
-    /// What it is called in results.
+    /// Its name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nats => "nats",
@@ -113,7 +113,7 @@ impl Protocol {
         }
     }
 
-    /// Whether a publisher is told that a message has been taken.
+    /// Whether a publisher gets acknowledgements.
     pub const fn acknowledges(self) -> bool {
         !matches!(self, Self::Nats | Self::ZeroMq)
     }
@@ -129,14 +129,14 @@ pub struct ExchangePlan {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// What stands behind the host in the address, without its first slash: AMQP 0-9-1's virtual host, or the node of
-    /// AMQP 1.0 that the topic is below.
+    /// The path of the address, without its first slash: AMQP 0-9-1's virtual host, or the parent node of the topic in
+    /// AMQP 1.0.
     #[serde(default)]
     pub path: String,
     /// Whether it is spoken within TLS. Any certificate is taken: a measurement is no place to prove identities.
     #[serde(default)]
     pub tls: bool,
-    /// What is logged in with, where the protocol has that.
+    /// The credentials, for protocols that have some.
     #[serde(default)]
     pub credentials: Option<Credentials>,
     /// The subject or exchange.
@@ -144,7 +144,7 @@ pub struct ExchangePlan {
     pub topic: String,
     /// Clients that publish.
     pub publishers: u32,
-    /// Clients that receive all messages; or, in pairs, those of one publisher each.
+    /// Clients that receive all messages; or, in pairs, the messages of one publisher each.
     pub subscribers: u32,
     /// Whether each subscriber receives from the publisher with its number alone. There are as many of one as of the
     /// other.
@@ -154,7 +154,7 @@ pub struct ExchangePlan {
     pub size: u32,
     /// When a publisher publishes.
     pub pace: Pace,
-    /// Messages of each publisher; as many as fit into the duration when there is none.
+    /// Messages of each publisher; `None` for as many as fit into the duration.
     #[serde(default)]
     pub messages: Option<u64>,
     /// Whether messages are kept until they are acknowledged, both ways, as with QoS 1 of MQTT.
@@ -223,7 +223,7 @@ impl ExchangePlan {
             return wrong("a topic has 1 to 200 ASCII characters, none of them a space");
         }
         if self.path.len() > 50 || !self.path.is_ascii() {
-            return wrong("what stands behind the host in an address has up to 50 ASCII characters");
+            return wrong("the path of an address has up to 50 ASCII characters");
         }
         match self.pace {
             Pace::Open { rate: Rate::PerClient(rate) | Rate::Total(rate), .. } if !(rate.is_finite() && rate > 0.0) => {

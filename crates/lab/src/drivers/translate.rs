@@ -5,11 +5,11 @@ use crate::load::LoadPlan;
 use crate::load::plan::{Begin, ClientGroup, Filler, Publishing, Ramp, Role, Size, Subscribing, Transport};
 
 impl ExchangePlan {
-    /// The exchange that asks a broker for what the plan asks for: the same clients, sizes, rates and guarantees.
-    /// Topics become one subject or exchange for all, or one for each pair.
+    /// The exchange for a plan: the same clients, sizes, rates and guarantees. Topics become one subject or exchange
+    /// for all, or one for each pair.
     ///
     /// # Errors
-    /// In words, when the plan asks for something that an exchange has not.
+    /// A description of the first feature that an exchange does not support.
     pub fn of(plan: &LoadPlan, protocol: Protocol) -> Result<Self, String> {
         let cannot = |what: &str| Err(format!("over {} the lab carries no load with {what}", protocol.name()));
         let (mut publishers, mut subscribers) = (Vec::new(), Vec::new());
@@ -64,7 +64,7 @@ impl ExchangePlan {
     }
 }
 
-/// What the plan asks for that an exchange has not.
+/// The first feature of the plan that an exchange does not support.
 fn beyond(plan: &LoadPlan, publishing: &Publishing, subscribing: &Subscribing) -> Option<&'static str> {
     let asked = [
         (
@@ -85,7 +85,7 @@ fn beyond(plan: &LoadPlan, publishing: &Publishing, subscribing: &Subscribing) -
     asked.into_iter().find_map(|(is_asked, what)| is_asked.then_some(what))
 }
 
-/// Whether it is pairs, or everything goes to everybody; `None` when it is neither.
+/// Whether the plan has pairs, or all subscribers get all messages; `None` for neither.
 fn shape(
     publisher: &ClientGroup,
     publishing: &Publishing,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_exchange_has_not_is_told() {
+    fn an_unsupported_feature_is_reported() {
         let mut disturbed = plan("a", "a", 0);
         disturbed.groups[0].disturbances.push(Disturbance::Takeover { share: 1.0, at_ms: 1 });
         let mut retained = plan("a", "a", 0);

@@ -1,5 +1,5 @@
 //! WAMP's publish and subscribe over a raw socket, packed by `MessagePack`:
-//! <https://wamp-proto.org/wamp_latest_ietf.html>. A broker acknowledges what is published, and subscribers acknowledge
+//! <https://wamp-proto.org/wamp_latest_ietf.html>. A broker acknowledges publications, and subscribers acknowledge
 //! nothing.
 
 mod reader;
@@ -11,13 +11,13 @@ use super::{Driver, Problem, Role, Sink};
 use crate::load::plan::Credentials;
 use crate::load::record::message_pack;
 
-/// The realm when the address names none: the one that routers have in their examples.
+/// The default realm, as in the examples of routers.
 const USUAL_REALM: &str = "realm1";
 /// The first byte of both handshakes.
 const MAGIC: u8 = 0x7F;
 /// Messages of up to 16 MiB, packed by `MessagePack`.
 const LONGEST_AND_SERIALIZER: u8 = 0xF2;
-/// The length of a handshake, and that of what stands before a message.
+/// The size of a handshake, and of a message's header.
 const HEAD_LEN: usize = 4;
 
 // Kinds of frames.
@@ -46,7 +46,7 @@ pub(super) struct Wamp {
     acknowledged: bool,
     role: Role,
     topic: String,
-    /// What stands between a PUBLISH's number and its payload.
+    /// The bytes between a PUBLISH's number and its payload.
     publish_middle: Vec<u8>,
     is_greeted: bool,
     is_ready: bool,
@@ -150,7 +150,7 @@ fn on_error(reader: &mut Reader<'_>, sink: &mut dyn Sink) -> Result<(), Problem>
     Ok(())
 }
 
-/// Why a broker has ended a session, with what to do next.
+/// The reason of the end of a session, with a remedy.
 fn ended(reason: &str) -> Problem {
     let hint = match reason {
         "wamp.error.no_such_realm" => "name one that it has: wamp://HOST/REALM",
@@ -175,9 +175,9 @@ fn greeted(answer: [u8; HEAD_LEN]) -> Result<(), Problem> {
             };
             Err(Problem::new(format!("the broker refuses the raw socket: {why}")))
         }
-        _ => {
-            Err(Problem::new("nobody speaks WAMP over a raw socket there; check the port, it is not that of WebSocket"))
-        }
+        _ => Err(Problem::new(
+            "the server does not speak WAMP over a raw socket; check the port, it is not that of WebSocket",
+        )),
     }
 }
 

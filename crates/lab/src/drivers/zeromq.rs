@@ -29,7 +29,7 @@ impl ZeroMq {
         }
     }
 
-    /// What follows the greeting: READY with the type of the socket.
+    /// The command after the greeting: READY with the type of the socket.
     fn ready(&self, out: &mut Vec<u8>) {
         let mut body = b"\x05READY\x0BSocket-Type".to_vec();
         body.extend_from_slice(&(self.socket_type().len() as u32).to_be_bytes());
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn another_protocol_is_told_apart() {
+    fn another_protocol_is_recognised() {
         let mut driver = ZeroMq::new(Role::Subscribe);
         assert!(driver.received(&[0; 64], &mut Vec::new(), &mut Noted::default()).is_err());
     }

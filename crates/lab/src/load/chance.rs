@@ -40,12 +40,12 @@ impl Chance {
     }
 
     /// A fraction from 0 up to but not including 1.
-    #[expect(clippy::cast_precision_loss, reason = "53 bits are what a float counts exactly")]
+    #[expect(clippy::cast_precision_loss, reason = "a float counts 53 bits exactly")]
     pub fn fraction(&mut self) -> f64 {
         (self.number() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Whether something of this probability happens.
+    /// True with this probability.
     pub fn happens(&mut self, probability: f64) -> bool {
         self.fraction() < probability
     }

@@ -37,17 +37,17 @@ use super::timers::{Timer, Timers};
 /// No publisher, no receiver.
 const NONE: u32 = u32::MAX;
 
-/// What the core wants of the network. A connection has the number of its client times two, plus one for every other
+/// A request of the core to the network. A connection has the number of its client times two, plus one for every other
 /// connection of a client, so that a client can have a new one before the old one has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Open this connection.
     Dial(u32),
-    /// Write what is left and a farewell, then close.
+    /// Write the pending output and a farewell, then close.
     Close(u32),
     /// Close without a farewell.
     Cut(u32),
-    /// Read at most so many bytes of a connection that is only read when told to.
+    /// Read at most so many bytes of a connection that is read on request only.
     Read(u32, usize),
 }
 
@@ -65,15 +65,15 @@ pub(crate) enum Failure {
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Clients come; nobody publishes.
+    /// Clients connect; no messages are published.
     Gathering,
     /// Messages are published.
     Publishing,
-    /// All is sent; what is missing is waited for.
+    /// All messages are sent; missing ones are awaited.
     Draining,
     /// Clients leave.
     Leaving,
-    /// Nothing is left to do.
+    /// All work is done.
     Over,
 }
 
@@ -106,15 +106,15 @@ pub(crate) struct Core {
     /// Messages that the broker has refused, by stream.
     refused: HashMap<u32, u32>,
     refusals: Refusals,
-    /// Packet ids of QoS 2 that a client has received and not been told to release.
+    /// Packet ids of QoS 2 that a client has received and that were not released.
     held: HashMap<u32, HashSet<u16>>,
-    /// Publishers that may go on, since something of theirs has come.
+    /// Publishers that may continue, since one of their messages has arrived.
     eager: Vec<u32>,
     ledger: Ledger,
     timers: Timers,
     phase: Phase,
     times: Times,
-    /// The next client of the ramp, those on their way, and those that are neither ready nor given up.
+    /// The next client of the ramp, connecting clients, and clients that are neither ready nor given up.
     next_dial: usize,
     on_their_way: u32,
     pending: u32,
@@ -123,7 +123,7 @@ pub(crate) struct Core {
     outstanding: Option<u64>,
     publishing: u32,
     connected: u64,
-    /// What payloads are filled with, by group.
+    /// The filler of payloads, by group.
     fillers: Vec<Vec<u8>>,
     /// The document of the message that is being sent.
     document: Vec<u8>,
@@ -138,7 +138,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// What is wanted of the network since the last time.
+    /// The requests to the network since the last time.
     pub(crate) fn actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
@@ -164,10 +164,10 @@ impl Core {
         self.books.connections.dialled
     }
 
-    /// What a client says last: DISCONNECT.
+    /// The last packet of a client: DISCONNECT.
     pub(crate) const FAREWELL: [u8; 2] = [0xE0, 0];
 
-    /// Which of the target's places a connection goes to.
+    /// The target address of a connection.
     pub(crate) fn place_of(&self, connection: u32) -> usize {
         usize::from(self.clients[(connection / 2) as usize].place)
     }
@@ -177,8 +177,8 @@ impl Core {
         self.clients.len()
     }
 
-    /// Whether a connection is to be read only when told to: a slow reader is quick until it has subscribed.
-    pub(crate) fn reads_when_told(&self, connection: u32) -> bool {
+    /// Whether a connection is read on request only: a slow reader is quick until it has subscribed.
+    pub(crate) fn reads_on_request(&self, connection: u32) -> bool {
         let client = &self.clients[(connection / 2) as usize];
         let role = &self.plan.groups[usize::from(client.group)].role;
         client.state == State::Ready
@@ -200,13 +200,13 @@ impl Core {
         self.pending == 0
     }
 
-    /// Whether all is sent. Where nobody publishes, clients are there for the time that is measured.
+    /// Whether all messages are sent. Without publishers, clients stay for the measured time.
     pub(crate) fn all_sent(&self, now_ns: u64) -> bool {
-        let nobody_publishes = self.directory.primary() == 0 && !self.books.stopped;
-        self.publishing == 0 && (!nobody_publishes || now_ns >= self.times.measured_to)
+        let no_publishers = self.directory.primary() == 0 && !self.books.stopped;
+        self.publishing == 0 && (!no_publishers || now_ns >= self.times.measured_to)
     }
 
-    /// When something is to happen next.
+    /// The next deadline.
     pub(crate) fn next_timer_ns(&self) -> Option<u64> {
         let phase_ends = match self.phase {
             Phase::Publishing => Some(self.sending_ends_ns()),
@@ -234,7 +234,7 @@ impl Core {
         self.timers.set(measured_to, Timer::TimeIsOver);
     }
 
-    /// Does what was to be done by now.
+    /// Does all work due by now.
     pub(crate) fn advance(&mut self, now_ns: u64) {
         while let Some((at_ns, timer)) = self.timers.due(now_ns) {
             match timer {
@@ -264,7 +264,7 @@ impl Core {
         }
     }
 
-    /// Nothing more is scheduled: who has nothing left to send is done, and so is who cannot.
+    /// No more messages are scheduled: publishers without pending messages are done, and so are blocked ones.
     fn end_time(&mut self, now_ns: u64) {
         for publisher in 0..self.publishers.len() as u32 {
             let client = self.publishers[publisher as usize].client;
@@ -287,7 +287,7 @@ impl Core {
         }
     }
 
-    /// Stops before the end: what is sent by now is all.
+    /// Stops before the end: no more messages are sent.
     pub(crate) fn stop(&mut self, now_ns: u64) {
         self.books.stopped = true;
         self.times.measured_to = self.times.measured_to.min(now_ns);
@@ -298,12 +298,12 @@ impl Core {
         self.publishing = 0;
     }
 
-    /// Publishers may send what they were to have sent until then.
+    /// The time until which publishers may send the messages scheduled before the end.
     fn sending_ends_ns(&self) -> u64 {
         self.times.measured_to.saturating_add(self.plan.drain_ms * 1_000_000)
     }
 
-    /// What has not come by then will not.
+    /// The time after which missing messages count as lost.
     fn drain_ends_ns(&self) -> u64 {
         self.books.last_ns.max(self.times.measured_to).saturating_add(self.plan.drain_ms * 1_000_000)
     }
@@ -316,7 +316,7 @@ impl Core {
         }
     }
 
-    /// Ends a second; what happened in it.
+    /// Ends a second; returns its numbers.
     pub(crate) fn end_second(&mut self, cpu_ns: u64) -> Second {
         let second = self.meter.end_second(self.connected, cpu_ns);
         self.books.series.push(second);

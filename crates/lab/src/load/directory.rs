@@ -1,4 +1,4 @@
-//! Which messages reach which filters, so that it is known what is due to whom before anything is sent.
+//! The receivers of every message, computed before any is sent.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -11,8 +11,8 @@ use super::template::Template;
 /// Stages that a message can be passed on through.
 const MOST_STAGES: usize = 16;
 
-/// All streams of a plan: each publisher has one for each of its topics, in the order of the plan; behind them come
-/// those of respondents, of which each has one for each stream it may be asked by.
+/// All streams of a plan: each publisher has one for each of its topics, in the order of the plan; the streams of
+/// respondents follow, one for each stream that may ask them.
 #[derive(Debug)]
 pub(crate) struct Directory {
     /// The first stream of each group's publishers.
@@ -28,7 +28,7 @@ fn of(group: &ClientGroup) -> impl FnOnce(String) -> PlanError + use<'_> {
     |problem| PlanError::Group { group: group.name.clone(), problem }
 }
 
-/// Clients that pass on what they receive under another topic.
+/// Clients that forward received messages under another topic.
 struct Stage {
     exact: HashSet<String>,
     wild: Vec<String>,
@@ -40,7 +40,7 @@ impl Directory {
     /// Reads the streams of a plan.
     ///
     /// # Errors
-    /// When there are more streams than can be numbered, or a template is none.
+    /// When there are too many streams, or a template is invalid.
     pub(crate) fn new(plan: &LoadPlan) -> Result<Self, PlanError> {
         let mut directory = Self { first: Vec::new(), primary: 0, by_topic: HashMap::new(), found: HashMap::new() };
         let mut stages = Vec::new();
@@ -171,7 +171,7 @@ impl Stage {
     }
 }
 
-/// What a role publishes.
+/// The published messages of a role.
 pub(crate) const fn publishing(role: &Role) -> Option<&Publishing> {
     match role {
         Role::Publisher(publishing) | Role::Requester { requests: publishing, .. } => Some(publishing),
@@ -179,7 +179,7 @@ pub(crate) const fn publishing(role: &Role) -> Option<&Publishing> {
     }
 }
 
-/// What a role subscribes to.
+/// The subscriptions of a role.
 pub(crate) const fn subscribing(role: &Role) -> Option<&Subscribing> {
     match role {
         Role::Subscriber(subscribing)

@@ -15,7 +15,7 @@ pub enum LoadError {
     Address {
         /// The host of the target.
         host: String,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// The file of certificates cannot be used.
@@ -23,15 +23,15 @@ pub enum LoadError {
     Certificates {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
-    /// The system refused something that a run needs.
+    /// A system call of a run failed.
     #[error("{what}: {error}")]
     System {
-        /// What was asked for.
+        /// The attempted operation.
         what: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// This process may not have enough open files.
@@ -44,15 +44,15 @@ pub enum LoadError {
         /// How many there may be.
         limit: u64,
     },
-    /// The broker does not do what a test needs.
+    /// The broker lacks a feature that a test needs.
     #[error("the test could not be made: {0}")]
     Check(String),
-    /// A worker process ended, or said something that is not expected.
+    /// A worker process ended, or sent an unexpected message.
     #[error("worker {worker} of the load generator failed: {problem}")]
     Worker {
         /// Which one, from 0.
         worker: u32,
-        /// What was seen.
+        /// A description.
         problem: String,
     },
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The smallest difference that is seen, in nanoseconds.
 const FINEST_NS: u64 = 100;
-/// What is longer counts as this, in nanoseconds: two hours.
+/// Longer times count as this, in nanoseconds: two hours.
 const LONGEST_NS: u64 = 7_200_000_000_000;
 /// Every value is right to a thousandth.
 const DIGITS: u8 = 3;
@@ -41,7 +41,7 @@ impl Histogram {
         self.counts.saturating_record(ns);
     }
 
-    /// Takes in what another one has.
+    /// Adds the values of another one.
     pub fn add(&mut self, other: &Self) {
         for bucket in other.counts.iter_recorded() {
             self.counts.saturating_record_n(bucket.value_iterated_to(), bucket.count_at_value());
@@ -53,27 +53,27 @@ impl Histogram {
         self.counts.len()
     }
 
-    /// The time that a share of all does not exceed (`0.99` for p99), in nanoseconds; 0 when there is none.
+    /// The time that a share of all does not exceed (`0.99` for p99), in nanoseconds; 0 without values.
     pub fn at(&self, share: f64) -> u64 {
         self.counts.value_at_quantile(share)
     }
 
-    /// The longest time in nanoseconds; 0 when there is none.
+    /// The longest time in nanoseconds; 0 without values.
     pub fn max(&self) -> u64 {
         self.counts.max()
     }
 
-    /// The shortest time in nanoseconds; 0 when there is none.
+    /// The shortest time in nanoseconds; 0 without values.
     pub fn min(&self) -> u64 {
         self.counts.min()
     }
 
-    /// The mean in nanoseconds; 0 when there is none.
+    /// The mean in nanoseconds; 0 without values.
     pub fn mean(&self) -> f64 {
         self.counts.mean()
     }
 
-    /// The standard deviation in nanoseconds; 0 when there is none.
+    /// The standard deviation in nanoseconds; 0 without values.
     pub fn deviation(&self) -> f64 {
         self.counts.stdev()
     }

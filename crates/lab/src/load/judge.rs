@@ -1,4 +1,4 @@
-//! Whether a run says something about the broker, or about the generator.
+//! Decides whether the generator, and not the broker, limited a run.
 
 use super::outcome::{Generator, LoadOutcome};
 
@@ -6,15 +6,15 @@ use super::outcome::{Generator, LoadOutcome};
 const LAG_NS: u64 = 1_000_000;
 /// Otherwise it may be late by this part of the latency at the same share.
 const PART: u64 = 10;
-/// A process that takes this share of a core has none left for what else would have come.
+/// The share of a core above which a process has no capacity left.
 const BUSY: f64 = 0.95;
 
 /// Why a run is invalid, if it is. The rule:
 ///
 /// - The generator was later than its schedule by more than 1 ms *and* by more than a tenth of the latency, both at
 ///   p99: latencies are partly its own.
-/// - A process of it took more than 95 % of a core while measuring: rates are what it could offer, and the broker may
-///   do more.
+/// - A process of it took more than 95 % of a core while measuring: rates are the generator's limit, and the broker's
+///   may be higher.
 pub(crate) fn judge(outcome: &LoadOutcome) -> Option<String> {
     let Generator { lag, busiest, .. } = &outcome.generator;
     let (late_ns, latency_ns) = (lag.at(0.99), outcome.latency.at(0.99).max(outcome.acknowledgement.at(0.99)));
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_that_was_the_bottleneck_is_told() {
+    fn a_generator_that_was_the_bottleneck_is_reported() {
         assert_eq!(judge(&outcome(0, 5, 0.5)), None);
         assert_eq!(judge(&outcome(3, 100, 0.5)), None, "little beside the latency");
         assert!(judge(&outcome(3, 5, 0.5)).is_some_and(|why| why.contains("3 ms")));

@@ -1,21 +1,21 @@
-//! The books: which messages have come to whom, how often, and in which order. Exact, whatever order they come in.
+//! Exact accounts of each receiver's messages: which have arrived, how often, and in which order.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::chance::mix;
 
-/// What the receipt of a message was.
+/// The kind of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receipt {
-    /// The next one, or a later one: what lies between is missing so far.
+    /// The next one, or a later one: the messages between are missing so far.
     New {
         /// Messages that are missing before it.
         missing: u32,
     },
-    /// One that was missing.
+    /// A missing one.
     Reordered,
-    /// One that had come.
+    /// A duplicate.
     Duplicate,
 }
 
@@ -40,7 +40,7 @@ struct Gap {
     cause: Cause,
 }
 
-/// What a receiver has of a stream.
+/// A receiver's messages of a stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Track {
     /// The first message that is due.
@@ -49,7 +49,7 @@ pub(crate) struct Track {
     next: u32,
     /// The receiver's connection by which the latest came.
     epoch: u32,
-    /// What is missing before `next`; most tracks have none.
+    /// The missing messages before `next`; most tracks have none.
     gaps: Vec<Gap>,
 }
 
@@ -70,7 +70,7 @@ impl Circumstances {
     }
 }
 
-/// Messages missing, by what the receiver can see.
+/// Missing messages, by the circumstances that the receiver can see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) overflow: u64,
@@ -116,7 +116,7 @@ impl Track {
         Receipt::New { missing }
     }
 
-    /// Takes a message out of what is missing; whether it was missing. Before the first that was due, nothing is.
+    /// Removes a message from the missing ones; returns whether it was missing. Before the first due message, none is.
     fn fill(&mut self, sequence: u32) -> bool {
         let gaps = &mut self.gaps;
         let at = gaps.partition_point(|gap| gap.last < sequence);
@@ -136,12 +136,12 @@ impl Track {
         true
     }
 
-    /// What is due of a stream of which `sent` messages were sent.
+    /// The number of due messages of a stream with `sent` messages.
     pub(crate) fn due(&self, sent: u32) -> u64 {
         u64::from(sent.saturating_sub(self.first))
     }
 
-    /// What is missing of a stream of which `sent` messages were sent.
+    /// The missing messages of a stream with `sent` messages.
     pub(crate) fn missing(&self, sent: u32, end: Circumstances) -> Missing {
         let mut missing = Missing::default();
         for gap in &self.gaps {
@@ -159,8 +159,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Takes in a message of a receiver. `from_begin` tells whether all messages were due to it; otherwise they are
-    /// from this one on when it is the first.
+    /// Counts a message of a receiver. `from_begin` means that all messages were due to it; otherwise messages are due
+    /// from the first received one on.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -177,7 +177,7 @@ impl Ledger {
         track.take(sequence, now)
     }
 
-    /// What a receiver has of a stream; `None` when nothing has come.
+    /// A receiver's messages of a stream; `None` when none has arrived.
     pub(crate) fn track(&self, receiver: u32, stream: u32) -> Option<&Track> {
         self.tracks.get(&key(receiver, stream))
     }
@@ -187,7 +187,7 @@ fn key(receiver: u32, stream: u32) -> u64 {
     u64::from(receiver) << 32 | u64::from(stream)
 }
 
-/// Spreads keys that are numbers. Nobody chooses them to collide.
+/// Spreads numeric keys. They are not chosen by an attacker.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mixed(u64);
 
@@ -218,7 +218,7 @@ mod tests {
     const NOW: Circumstances = Circumstances { epoch: 0, connected: Cause::Unknown, away: Cause::Disconnect };
 
     proptest! {
-        /// Against the obvious books: a set of what has come, and the latest.
+        /// Compared with a simple model: a set of received messages, and the latest one.
         #[test]
         fn every_order_is_counted_as_by_a_set(sequences in prop::collection::vec(0..40_u32, 0..120), sent in 40..60_u32) {
             let mut track = Track::from(0, 0);
@@ -246,7 +246,7 @@ mod tests {
         track.take(0, connected);
         track.take(3, connected);
         assert_eq!(track.take(10, back), Receipt::New { missing: 6 });
-        assert_eq!(track.take(5, back), Receipt::Reordered, "a broker sends again what was under way");
+        assert_eq!(track.take(5, back), Receipt::Reordered, "a broker repeats messages in flight");
         let gone = Circumstances { epoch: 2, ..back };
         let missing = track.missing(12, gone);
         assert_eq!(missing, Missing { overflow: 2, disconnect: 5 + 1, ..Missing::default() });

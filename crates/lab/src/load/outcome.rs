@@ -1,4 +1,4 @@
-//! What came of a plan.
+//! The result of a plan.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::histogram::Histogram;
 use super::rounds::Rounds;
 
-/// Different problems that are told; who has more of them has one in truth.
+/// Most distinct problems in a result; a run with more has one cause in truth.
 const PROBLEMS_MOST: usize = 20;
 
-/// What came of a plan, in exact numbers.
+/// The result of a plan, in exact numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadOutcome {
     /// The run's zero on the system's clock, in nanoseconds since 1970: the first client dials then. All other times
@@ -18,14 +18,14 @@ pub struct LoadOutcome {
     pub zero_unix_ns: u64,
     /// When publishing began, warm-up included.
     pub began_ns: u64,
-    /// When measuring began: what is scheduled before is not counted below.
+    /// When measuring began: earlier scheduled messages are not counted below.
     pub measured_from_ns: u64,
     /// When the last measured message was scheduled, at the latest.
     pub measured_to_ns: u64,
-    /// The last receipt of a measured message, or the last acknowledgement when nobody subscribes.
+    /// The last receipt of a measured message, or the last acknowledgement without subscribers.
     pub last_ns: u64,
-    /// The longest time while measuring in which nobody received anything, in nanoseconds; of several processes, the
-    /// shortest of what they say. `None` when nothing was received.
+    /// The longest time while measuring in which no client received a message, in nanoseconds; of several processes,
+    /// the shortest of their values. `None` when no message was received.
     #[serde(default)]
     pub silence_ns: Option<u64>,
     /// Messages.
@@ -48,10 +48,10 @@ pub struct LoadOutcome {
     pub series: Vec<Second>,
     /// The generator itself.
     pub generator: Generator,
-    /// What went wrong with connections and what the broker refused, in words that say what to do next, and how often.
+    /// Problems with connections and refusals of the broker, each with a remedy, and how often.
     #[serde(default)]
     pub problems: BTreeMap<String, u64>,
-    /// What the broker says that it is, with its version, where the protocol tells.
+    /// The broker's product name and version, if the protocol has them.
     #[serde(default)]
     pub product: Option<String>,
     /// Whether the run was stopped before its end.
@@ -110,13 +110,13 @@ impl LoadOutcome {
         self.last_ns = self.last_ns.max(now_ns);
     }
 
-    /// Whoever received nothing more until the end was silent until then.
+    /// A receiver without a further message was silent until the end.
     pub(crate) fn note_end(&mut self) {
         let silence_ns = self.measured_to_ns.saturating_sub(self.last_ns.max(self.measured_from_ns));
         self.silence_ns = self.silence_ns.map(|longest| longest.max(silence_ns));
     }
 
-    /// Notes what went wrong so many times. Of many texts, those that come first are kept.
+    /// Counts a problem. Of many texts, the first ones are kept.
     pub fn note_problem(&mut self, what: &str, times: u64) {
         if let Some(known) = self.problems.get_mut(what) {
             *known += times;
@@ -203,8 +203,7 @@ impl Counts {
     }
 }
 
-/// Deliveries that never came, by cause. Seen from outside, a cause is a conclusion; what none is seen for is
-/// `unknown`.
+/// Lost deliveries, by cause. Seen from outside, a cause is a conclusion; without one it is `unknown`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
     /// The broker refused the message in its acknowledgement.
@@ -290,13 +289,13 @@ impl Connections {
     }
 }
 
-/// What came of a group.
+/// The result of a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupOutcome {
     /// Its name in the plan.
     pub name: String,
-    /// Messages: what its clients have sent, and what was due to them and came. `due`, and what follows from it, is
-    /// told for the whole run only.
+    /// Messages: sent by its clients, due to them, and received. `due` and the values derived from it are known for the
+    /// whole run only.
     pub counts: Counts,
     /// From the scheduled time to the receipt.
     pub latency: Histogram,
@@ -354,10 +353,10 @@ impl Second {
     }
 }
 
-/// The generator itself: a yardstick that bends measures nothing.
+/// The generator itself, whose limits would distort the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
-    /// How late the generator was for what it had scheduled, while measuring.
+    /// How late the generator sent its scheduled messages, while measuring.
     pub lag: Histogram,
     /// CPU time while measuring, of all processes, in nanoseconds.
     pub cpu_ns: u64,

@@ -1,4 +1,4 @@
-//! What load is to be produced: data only, so that a scenario can hold it and another process can be handed it.
+//! The plan of a load: data only, so that a scenario can contain it and another process can receive it.
 
 mod group;
 mod pace;
@@ -26,10 +26,10 @@ pub use validate::{CLIENTS_PER_PROCESS, PlanError};
 pub struct LoadPlan {
     /// The broker.
     pub target: Target,
-    /// The version of MQTT that all clients speak.
+    /// The MQTT version of all clients.
     #[serde(default)]
     pub protocol: Protocol,
-    /// The clients. They connect in this order, so subscribers usually stand before publishers.
+    /// The clients. They connect in this order, so subscribers usually precede publishers.
     pub groups: Vec<ClientGroup>,
     /// How fast clients come.
     #[serde(default)]
@@ -46,7 +46,7 @@ pub struct LoadPlan {
     /// How long after the last receipt the rest is waited for, in milliseconds.
     #[serde(default = "default_drain_ms")]
     pub drain_ms: u64,
-    /// Clients that leave in a second at the end; all at once when there is none.
+    /// Clients that leave in a second at the end; `None` for all at once.
     #[serde(default)]
     pub teardown_per_second: Option<u32>,
     /// How long a client waits for its connection and the answer to CONNECT, in milliseconds.
@@ -55,14 +55,13 @@ pub struct LoadPlan {
     /// Clients that may be on their way at a time; a broker's accept queue is short.
     #[serde(default = "default_dialing")]
     pub dialing: u32,
-    /// Addresses that clients connect from in turn; the system chooses when there is none. An address has about 28,000
-    /// ports.
+    /// Source addresses of clients, in turn; empty for the system's choice. An address has about 28,000 ports.
     #[serde(default)]
     pub sources: Vec<IpAddr>,
-    /// Processes that the clients are divided over, but for those of groups with limits of their own.
+    /// Processes that share the clients, except for groups with limits of their own.
     #[serde(default = "default_processes")]
     pub processes: u32,
-    /// Where all chance begins. It also marks the messages, so that those of another run are told apart.
+    /// The seed of all random choices. It also marks the messages, so that those of another run are recognised.
     #[serde(default)]
     pub seed: u64,
     /// The age at which a message is late, in milliseconds. A late or lost message is a missed deadline (LAV-15).
@@ -118,7 +117,7 @@ impl LoadPlan {
         }
     }
 
-    /// The plan as it is kept beside results: who logs in, and with what, is nobody's business there.
+    /// The plan as stored beside results, without credentials.
     #[must_use]
     pub fn without_credentials(mut self) -> Self {
         if let Some(credentials) = &mut self.target.credentials {

@@ -15,12 +15,12 @@ use super::progress::Progress;
 use super::shell::Clock;
 use super::worker::{Job, Said, Told};
 
-/// How long after all are ready publishing begins, in nanoseconds: the word has to reach them first.
+/// How long after all are ready publishing begins, in nanoseconds: the message has to reach them first.
 const BEGINS_AFTER_NS: u64 = 50_000_000;
 /// How often it is looked whether a run is to end early.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
-/// A worker, whichever way it is spoken to.
+/// A worker, over any transport.
 pub(super) struct Link {
     pub(super) tells: Box<dyn Write>,
     pub(super) says: Box<dyn Read + Send>,
@@ -237,7 +237,7 @@ mod tests {
 
     /// As a platform: devices, gateways and a hub, the last two in processes of their own.
     #[test]
-    fn what_a_limited_group_passes_on_is_counted_over_processes() {
+    fn messages_of_a_limited_relay_are_counted_over_processes() {
         let served = Served::start(Behaviour { drop: 0.05, seed: 7, ..Behaviour::default() }).unwrap();
         let mut plan = plan(served.port());
         plan.drain_ms = 1_000;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_ends_is_told() {
+    fn a_worker_that_ends_is_reported() {
         let gone = || Link { tells: Box::new(std::io::sink()), says: Box::new(std::io::empty()), child: None };
         let error = run(&plan(1), vec![gone(), gone()], &mut (), &AtomicBool::new(false)).unwrap_err();
         assert!(matches!(error, LoadError::Worker { .. }), "{error}");

@@ -1,8 +1,8 @@
-//! Who is told how a run goes.
+//! Reports the progress of a run.
 
 use super::outcome::Second;
 
-/// Is told how a run goes. Nothing waits for it: what it does must be short.
+/// Receives the progress of a run. Its methods must return quickly.
 pub trait Progress {
     /// A second has passed in all processes.
     fn second(&mut self, second: &Second);
@@ -11,11 +11,11 @@ pub trait Progress {
     /// since the run's zero.
     fn began(&mut self, _at_ns: u64) {}
 
-    /// The last message is sent; what is under way is waited for.
+    /// The last message is sent; messages in flight are awaited.
     fn draining(&mut self) {}
 }
 
-/// Nobody.
+/// Ignores the progress.
 impl Progress for () {
     fn second(&mut self, _: &Second) {}
 }

@@ -1,4 +1,4 @@
-//! What a device tells, encoded for each message anew: the same content in JSON or in `MessagePack`.
+//! The record of a device, encoded for each message: the same content in JSON or in `MessagePack`.
 
 pub(crate) mod message_pack;
 
@@ -10,7 +10,7 @@ use super::chance::mix;
 use super::plan::{Encoding, Record};
 use super::stamp::Stamp;
 
-/// What is told of, in turn, with its unit.
+/// The quantities of the sensors, in turn, with their units.
 const NAMES: [(&str, &str); 6] = [
     ("temperature", "celsius"),
     ("humidity", "percent"),
@@ -23,7 +23,7 @@ const NAMES: [(&str, &str); 6] = [
 /// The begin of a run in the devices' time, in milliseconds since 1970: a record has to look like one, not to be true.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 
-/// Appends the record of a device: it depends on nothing but the device and the stamp of its message.
+/// Appends the record of a device: it depends only on the device and the stamp of its message.
 pub(crate) fn write(record: Record, device: u32, stamp: Stamp, out: &mut Vec<u8>) {
     let time_ms = BEGIN_MS + stamp.scheduled_ns / 1_000_000;
     encode(&content(record.readings, device, stamp.sequence, time_ms), record.encoding, out);

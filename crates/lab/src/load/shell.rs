@@ -272,7 +272,7 @@ impl<'a> Shell<'a> {
     }
 
     fn read(&mut self, connection: u32) {
-        if self.has_slow && self.core.reads_when_told(connection) {
+        if self.has_slow && self.core.reads_on_request(connection) {
             return;
         }
         for _ in 0..READS {

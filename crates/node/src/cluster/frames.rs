@@ -71,9 +71,10 @@ impl Links {
 
     fn shake_hands(&mut self, id: SessionId, session: &mut Session, frame: Frame<'_>) -> Result<(), Loss> {
         let moment = self.moment()?;
+        let binding = session.binding()?;
         let Phase::Shaking(shaking) = &mut session.phase else { return Err(Loss::OutOfPlace) };
         let mut out = Vec::new();
-        let known = shaking.take(&self.oneself, &self.view, frame, moment, &mut out)?;
+        let known = shaking.bound_to(binding).take(&self.oneself, &self.view, frame, moment, &mut out)?;
         session.output().extend_from_slice(&out);
         let Some(who) = known else { return Ok(()) };
         self.meet(id, &who)?;

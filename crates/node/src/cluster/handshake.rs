@@ -109,6 +109,9 @@ pub(super) struct Handshake {
     dialed: Option<PeerNode>,
     /// One's own hello, as it was sent.
     ours: Vec<u8>,
+    /// What only both ends of the connection know, where it is encrypted: a proof counts for no other connection, so
+    /// that nobody can stand in between.
+    binding: Vec<u8>,
     step: Step,
 }
 
@@ -120,12 +123,23 @@ impl Handshake {
     pub(super) fn dial(oneself: &Oneself, peer: PeerNode, moment: Moment, out: &mut Vec<u8>) -> Self {
         let ours = hello(oneself, &peer.name, moment);
         out.extend_from_slice(&ours);
-        Self { dialed: Some(peer), ours, step: Step::Hello }
+        Self { dialed: Some(peer), ours, binding: Vec::new(), step: Step::Hello }
     }
 
     /// Begins as the one who was connected to.
     pub(super) fn listen() -> Self {
-        Self { dialed: None, ours: Vec::new(), step: Step::Hello }
+        Self { dialed: None, ours: Vec::new(), binding: Vec::new(), step: Step::Hello }
+    }
+
+    /// Says what only both ends of the connection know.
+    pub(super) fn bound_to(&mut self, binding: Vec<u8>) -> &mut Self {
+        self.binding = binding;
+        self
+    }
+
+    /// What a proof begins with.
+    fn side(&self, side: &[u8]) -> Vec<u8> {
+        [side, &self.binding].concat()
     }
 
     /// Whom one has dialed.
@@ -168,7 +182,7 @@ impl Handshake {
         let mut theirs = Vec::new();
         put_frame(&Frame::Hello(hello_of_theirs), &mut theirs);
         if self.dialed.is_some() {
-            put_frame(&Frame::Proof(oneself.secret.prove(DIALER, [&self.ours, &theirs])), out);
+            put_frame(&Frame::Proof(oneself.secret.prove(&self.side(DIALER), [&self.ours, &theirs])), out);
         } else {
             self.ours = hello(oneself, &acquaintance.name, moment);
             out.extend_from_slice(&self.ours);
@@ -217,15 +231,15 @@ impl Handshake {
         let secret = &oneself.secret;
         let ours = &self.ours[..];
         let proven = if self.dialed.is_some() {
-            secret.is_proof(&proof, LISTENER, [ours, theirs])
+            secret.is_proof(&proof, &self.side(LISTENER), [ours, theirs])
         } else {
-            secret.is_proof(&proof, DIALER, [theirs, ours])
+            secret.is_proof(&proof, &self.side(DIALER), [theirs, ours])
         };
         if !proven {
             return Err(HandshakeError::Secret);
         }
         if self.dialed.is_none() {
-            put_frame(&Frame::Proof(secret.prove(LISTENER, [theirs, ours])), out);
+            put_frame(&Frame::Proof(secret.prove(&self.side(LISTENER), [theirs, ours])), out);
         }
         Ok(())
     }
@@ -307,6 +321,23 @@ mod tests {
             }
         }
         [at_dialer, at_listener]
+    }
+
+    /// Somebody between two nodes has a connection with each, and hands on what they say.
+    #[test]
+    fn a_proof_counts_for_one_encrypted_connection() {
+        let (a, b) = (oneself("a", 1), oneself("b", 1));
+        let known = view(&[peer("a", 5)]);
+        let outcome = |of_a: &[u8], of_b: &[u8]| {
+            let mut hello = Vec::new();
+            let mut dialing = Handshake::dial(&a, peer("b", 5), moment(1), &mut hello);
+            let mut listening = Handshake::listen();
+            let (_, answer) = give(listening.bound_to(of_b.to_vec()), &b, &known, &hello, 2);
+            let (_, proof) = give(dialing.bound_to(of_a.to_vec()), &a, &view(&[]), &answer, 3);
+            give(listening.bound_to(of_b.to_vec()), &b, &known, &proof, 4).0
+        };
+        assert!(outcome(b"keys", b"keys").is_ok_and(|who| who.is_some()));
+        assert_eq!(outcome(b"keys", b"others"), Err(HandshakeError::Secret));
     }
 
     #[test]

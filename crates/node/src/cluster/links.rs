@@ -24,6 +24,7 @@ use super::{ClusterSettings, ClusterView, NodeName, PeerNode};
 use crate::clock::Clock;
 use crate::listener::Shortage;
 use crate::shard::inbox::{Inbox, InboxSender};
+use crate::tls::LinkTls;
 
 /// Connections that are accepted at a time; the others are accepted in the next turn.
 const ACCEPTS_PER_TURN: usize = 16;
@@ -46,6 +47,7 @@ pub(super) struct Links {
     /// Somebody may wait to be accepted.
     knocking: bool,
     pub(super) oneself: Oneself,
+    tls: Option<LinkTls>,
     pub(super) limits: LinkLimits,
     pub(super) clock: Clock,
     pub(super) shards: Vec<InboxSender>,
@@ -78,7 +80,7 @@ impl Links {
     ) -> Self {
         let own = shards.len() as u16;
         let slots = Slots::new(own);
-        let ClusterSettings { name, incarnation, secret, limits, .. } = settings;
+        let ClusterSettings { name, incarnation, secret, tls, limits, .. } = settings;
         Self {
             poll,
             now: clock.now(),
@@ -87,6 +89,7 @@ impl Links {
             listener,
             knocking: false,
             oneself: Oneself { name, incarnation, shards: own, most_shards: slots.len(), secret },
+            tls,
             limits,
             clock,
             shards,
@@ -250,7 +253,10 @@ impl Links {
                     }
                     let phase = Phase::Shaking(Box::new(Handshake::listen()));
                     let deadline = after(self.now.monotonic, self.limits.handshake_timeout);
-                    self.begin(Session::new(stream, address, phase, deadline));
+                    match self.tls.as_ref().map(LinkTls::listen).transpose() {
+                        Ok(tls) => drop(self.begin(Session::new(stream, tls, address, phase, deadline))),
+                        Err(error) => self.refuse(&format!("{address}: {error}")),
+                    }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     self.knocking = false;
@@ -299,10 +305,13 @@ impl Links {
             let deadline = after(self.now.monotonic, self.limits.handshake_timeout);
             let connecting = mio::net::TcpStream::connect(node.address);
             let address = node.address;
-            let id = match connecting {
-                Ok(stream) => self.begin(Session::new(stream, address, Phase::Connecting(node.clone()), deadline)),
-                Err(error) => {
-                    self.note_failure(&node.name, &Loss::Io(error));
+            let tls = self.tls.as_ref().map(|tls| tls.dial(address.ip())).transpose();
+            let id = match connecting.map_err(Loss::Io).and_then(|stream| Ok((stream, tls?))) {
+                Ok((stream, tls)) => {
+                    self.begin(Session::new(stream, tls, address, Phase::Connecting(node.clone()), deadline))
+                }
+                Err(loss) => {
+                    self.note_failure(&node.name, &loss);
                     None
                 }
             };

@@ -26,6 +26,8 @@ pub(super) enum Loss {
     Closed,
     #[error("{0}")]
     Io(#[from] io::Error),
+    #[error("{}", tls_text(.0))]
+    Tls(#[from] rustls::Error),
     #[error("nothing has come from it for {0} ms")]
     Silent(u128),
     #[error("it has taken nothing of what waits for it for {0} ms")]
@@ -48,6 +50,25 @@ pub(super) enum Loss {
     Numbers(u16),
     #[error("the system gives no random numbers")]
     Random,
+}
+
+/// What TLS says, in words for those who set it up.
+fn tls_text(error: &rustls::Error) -> String {
+    use rustls::{AlertDescription as Alert, Error};
+    match error {
+        Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => {
+            "it does not speak TLS; set cluster.tls to the same on all nodes".to_owned()
+        }
+        Error::InvalidCertificate(why) => format!("its certificate is refused (cluster.tls_ca): {why}"),
+        Error::NoCertificatesPresented => "it shows no certificate; set cluster.tls to the same on all nodes".to_owned(),
+        Error::AlertReceived(Alert::UnknownCA | Alert::BadCertificate | Alert::DecryptError) => {
+            "it refuses the certificate of this node (cluster.tls_certificate): no authority that it knows has issued it".to_owned()
+        }
+        Error::AlertReceived(Alert::CertificateRequired) => {
+            "it wants a certificate of this node; set cluster.tls to the same on all nodes".to_owned()
+        }
+        error => format!("TLS: {error}"),
+    }
 }
 
 impl Loss {

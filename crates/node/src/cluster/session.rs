@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::TcpStream;
+use rustls::Connection;
 use tidegate_engine::{Millis, ShardId};
 
 use super::handshake::{Acquaintance, Handshake};
@@ -14,6 +15,7 @@ use super::outbox::Outbox;
 use super::status::{LinkCounters, LinkState};
 use super::view::PeerNode;
 use super::wire::{Frame, put_frame};
+use crate::tls::binding;
 
 /// What is known of a node with which there is a session.
 #[derive(Debug)]
@@ -78,6 +80,8 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Session {
     stream: TcpStream,
+    /// What lies between frames and the socket, where links are encrypted.
+    tls: Option<Box<Connection>>,
     pub address: SocketAddr,
     pub phase: Phase,
     /// Until when it must be open.
@@ -95,10 +99,17 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(stream: TcpStream, address: SocketAddr, phase: Phase, deadline: Millis) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        tls: Option<Connection>,
+        address: SocketAddr,
+        phase: Phase,
+        deadline: Millis,
+    ) -> Self {
         let writable = !matches!(phase, Phase::Connecting(_));
         Self {
             stream,
+            tls: tls.map(Box::new),
             address,
             phase,
             deadline,
@@ -150,8 +161,16 @@ impl Session {
         }
     }
 
+    /// What only both ends of this connection know; nothing where it is not encrypted.
+    pub(super) fn binding(&self) -> Result<Vec<u8>, Loss> {
+        Ok(self.tls.as_deref().map(binding).transpose()?.unwrap_or_default())
+    }
+
     /// Reads once; `None` when nothing is there.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Loss> {
+        if self.tls.is_some() {
+            return self.read_tls(buffer);
+        }
         loop {
             match self.stream.read(buffer) {
                 Ok(0) => return Err(Loss::Closed),
@@ -169,8 +188,78 @@ impl Session {
         }
     }
 
+    fn read_tls(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Loss> {
+        let Some(tls) = &mut self.tls else { return Ok(None) };
+        loop {
+            match tls.reader().read(buffer) {
+                Ok(0) => return Err(Loss::Closed),
+                Ok(length) => return Ok(Some(length)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(Loss::Closed),
+                Err(error) => return Err(Loss::Io(error)),
+            }
+            match tls.read_tls(&mut self.stream) {
+                Ok(0) => return Err(Loss::Closed),
+                Ok(length) => self.counters.bytes_in += length as u64,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return Ok(None);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Loss::Io(error)),
+            }
+            if let Err(error) = tls.process_new_packets() {
+                // The other side hears why, if its socket takes that.
+                let _ = tls.write_tls(&mut self.stream);
+                return Err(error.into());
+            }
+        }
+    }
+
+    /// Encrypts what there is, as far as the socket takes what is encrypted.
+    fn write_tls(&mut self, now: Millis) -> Result<(), Loss> {
+        while self.writable {
+            let Some(tls) = &mut self.tls else { return Ok(()) };
+            if tls.wants_write() {
+                match tls.write_tls(&mut self.stream) {
+                    Ok(0) => return Err(Loss::Closed),
+                    Ok(length) => {
+                        self.counters.bytes_out += length as u64;
+                        if let Phase::Open(open) = &mut self.phase {
+                            open.progress = now;
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(Loss::Io(error)),
+                }
+                continue;
+            }
+            if tls.is_handshaking() || !self.refill(now)? {
+                return Ok(());
+            }
+            let (Some(tls), left) = (&mut self.tls, self.output.get(self.written..).unwrap_or_default()) else {
+                return Ok(());
+            };
+            let length = tls.writer().write(left)?;
+            self.written += length;
+            if let Phase::Open(open) = &mut self.phase {
+                open.outbox.note_written(length);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the socket has not taken all that is to be sent.
+    fn waits(&self) -> bool {
+        self.unwritten() > 0 || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
     /// Writes what there is as far as the socket takes it; what shards have put into the outbox is one write.
     pub(super) fn write(&mut self, now: Millis) -> Result<(), Loss> {
+        if self.tls.is_some() {
+            return self.write_tls(now);
+        }
         if !self.refill(now)? {
             return Ok(());
         }
@@ -217,7 +306,7 @@ impl Session {
     /// Whether everything that waited has been written.
     pub(super) fn is_flushed(&self) -> bool {
         let waits = matches!(&self.phase, Phase::Open(open) if open.outbox.waiting() > 0);
-        !waits && self.unwritten() == 0
+        !waits && !self.waits()
     }
 
     /// Why it is over, if it is, when all that had arrived by `heard` was reported.
@@ -229,14 +318,14 @@ impl Session {
         if heard >= after(open.heard, peer_timeout) && !self.readable {
             return Some(Loss::Silent(peer_timeout.as_millis()));
         }
-        let stalled = self.unwritten() > 0 && heard >= after(open.progress, stall_timeout);
+        let stalled = self.waits() && heard >= after(open.progress, stall_timeout);
         stalled.then_some(Loss::Stalled(stall_timeout.as_millis()))
     }
 
     /// When it has to be looked at next although nothing happens.
     pub(super) fn due(&self, peer_timeout: Duration, stall_timeout: Duration) -> Millis {
         let Phase::Open(open) = &self.phase else { return self.deadline };
-        let stall = if self.unwritten() > 0 { after(open.progress, stall_timeout) } else { Millis::NEVER };
+        let stall = if self.waits() { after(open.progress, stall_timeout) } else { Millis::NEVER };
         after(open.heard, peer_timeout).min(open.next_ping).min(stall)
     }
 }

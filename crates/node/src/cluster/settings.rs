@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{NodeName, Secret};
+use crate::tls::LinkTls;
 
 /// What a node of a cluster is told at start.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct ClusterSettings {
     pub listen: SocketAddr,
     /// What all nodes of the cluster know.
     pub secret: Secret,
+    /// How links are encrypted; without it they are not. All nodes need the same.
+    pub tls: Option<LinkTls>,
     /// How much others may keep it waiting.
     pub limits: LinkLimits,
 }
@@ -24,7 +27,7 @@ pub struct ClusterSettings {
 impl ClusterSettings {
     /// Settings with defaults for the limits.
     pub fn new(name: NodeName, incarnation: u64, listen: SocketAddr, secret: Secret) -> Self {
-        Self { name, incarnation, listen, secret, limits: LinkLimits::default() }
+        Self { name, incarnation, listen, secret, tls: None, limits: LinkLimits::default() }
     }
 }
 

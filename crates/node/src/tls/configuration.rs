@@ -56,7 +56,7 @@ pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<(Arc<ServerCo
     Ok((Arc::new(config), lists))
 }
 
-fn setup(error: impl std::fmt::Display) -> TlsError {
+pub(super) fn setup(error: impl std::fmt::Display) -> TlsError {
     TlsError::Setup { reason: error.to_string() }
 }
 

@@ -7,6 +7,7 @@ mod lying;
 mod proxy;
 mod questions;
 mod routing;
+mod secured;
 mod slow_disk;
 mod strangers;
 mod world;

@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::config::Config;
 use crate::config::finding::Findings;
+use crate::config::sections::cluster::LinkEncryption;
 use crate::config::value::Problem;
 
 /// Checks the section as a whole.
@@ -46,6 +47,19 @@ pub(crate) fn check(config: &Config, findings: &mut Findings) {
         let (key, other) =
             if cluster.bus_key.is_some() { ("bus_key", "bus_certificate") } else { ("bus_certificate", "bus_key") };
         find(key, Problem::new(format!("a certificate and its key go together; add cluster.{other}")));
+    }
+    for (key, file) in
+        [("tls_ca", &cluster.tls_ca), ("tls_certificate", &cluster.tls_certificate), ("tls_key", &cluster.tls_key)]
+    {
+        match (cluster.tls, file) {
+            (LinkEncryption::Files, None) => {
+                find("tls", Problem::new(format!("takes certificates from files; add cluster.{key}")));
+            }
+            (LinkEncryption::Off | LinkEncryption::Secret, Some(_)) => {
+                find(key, Problem::new("has no effect").hint("set cluster.tls = \"files\""));
+            }
+            _ => {}
+        }
     }
     if config.orchestrator.enabled {
         find("name", Problem::new("makes an orchestrator a node of a cluster, which it cannot be"));

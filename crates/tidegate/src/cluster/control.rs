@@ -40,6 +40,8 @@ pub(super) enum Event {
     Restored { life: u64, partitions: BTreeMap<u16, u64> },
     /// This node cannot do its part of a move.
     Refused(u64),
+    /// These processes of nodes have ended, by name and incarnation.
+    Ended(BTreeMap<String, u64>),
     /// Hand over everything.
     Leave,
     /// End the membership.
@@ -52,6 +54,8 @@ pub(super) struct Setup {
     pub(super) incarnation: u64,
     pub(super) redirect: bool,
     pub(super) lease: Duration,
+    /// How long nodes stay as they are before shares are made even.
+    pub(super) settle: Duration,
     pub(super) addresses: Addresses,
     /// Whether others find the store on the bus when this node dies.
     pub(super) kept: bool,
@@ -94,6 +98,8 @@ pub(super) struct Control {
     images: Following,
     collector: Collector,
     told: Option<(Told, u64)>,
+    /// Processes of other nodes that have ended, by name and incarnation.
+    ended: BTreeMap<String, u64>,
     /// Records in the cluster's logs that are none of its own.
     strange: Tally,
 }
@@ -140,6 +146,7 @@ impl Control {
             images: Following::default(),
             collector: Collector::default(),
             told: None,
+            ended: BTreeMap::new(),
             strange: Tally::default(),
         }
     }
@@ -184,6 +191,7 @@ impl Control {
             }
             Event::Restored { life, partitions } => self.note_restored(life, partitions),
             Event::Refused(id) => drop(self.own.refused.insert(id)),
+            Event::Ended(ended) => self.ended = ended,
             Event::Leave => self.own.leaving = true,
             Event::End => return false,
         }
@@ -200,7 +208,8 @@ impl Control {
     fn keep_membership(&mut self) {
         let Some(life) = &mut self.life else { return self.begin_life() };
         let now = Instant::now();
-        match (life.membership.tenure(), life.tenure) {
+        let is_given_up = self.table.given_up.get(self.setup.name.as_str()) == Some(&self.own.life);
+        match (life.membership.tenure().filter(|_| !is_given_up), life.tenure) {
             (Some(tenure), None) => life.tenure = Some((tenure.number, now)),
             (Some(tenure), Some((number, _))) if tenure.number == number => {}
             (None, None) => return,
@@ -409,6 +418,12 @@ impl Control {
 
     /// Tells the others what this node is, when that has changed.
     fn advertise(&mut self) {
+        let life = |(name, incarnation): (&String, &u64)| {
+            let advert = self.adverts.get(name).filter(|advert| advert.incarnation == *incarnation)?;
+            Some((name.clone(), advert.life))
+        };
+        self.own.ended = self.ended.iter().filter_map(life).collect();
+        self.own.leads = self.leader.leads();
         if self.storing.is_some() || self.stored.as_ref() == Some(&self.own) || self.member_since().is_none() {
             return;
         }
@@ -430,7 +445,9 @@ impl Control {
             read: self.table_read,
             adverts: &self.adverts,
             lease: self.setup.lease,
+            settle: self.setup.settle,
             member_since,
+            name: self.setup.name.as_str(),
         };
         self.leader.decide(&outlook, &self.logs, &self.events);
     }

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{Append, BusError, Epoch, Member, Membership, MembershipEvent, Position};
-use tidegate_cluster::{Advert, Logged, Next, Seen, Sighting, Table, next};
+use tidegate_cluster::{Advert, Logged, Next, Seen, Settling, Sighting, Table, deputy, next};
 
 use super::control::Event;
 use super::logs::Logs;
@@ -21,6 +21,7 @@ const AWAITED_LEASES: u32 = 3;
 
 /// How it stands with leading.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Leader {
     /// Whether the group has given this node the lead.
     chosen: bool,
@@ -34,6 +35,11 @@ pub(super) struct Leader {
     rest_until: Option<Instant>,
     /// Images may be on the bus that nobody needs any more.
     images: bool,
+    /// Whether this node leads in place of one that has ended, until the group has chosen another.
+    deputizes: bool,
+    settling: Settling,
+    /// When this process began to look.
+    began: Option<Instant>,
     /// Since when the log of tables is known to be lost.
     lost_since: Option<Instant>,
 }
@@ -49,6 +55,10 @@ pub(super) struct Outlook<'a> {
     pub(super) read: Position,
     pub(super) adverts: &'a BTreeMap<String, Advert>,
     pub(super) lease: Duration,
+    /// How long nodes stay as they are before shares are made even.
+    pub(super) settle: Duration,
+    /// This node's name.
+    pub(super) name: &'a str,
     /// Since when this node has been a member without a break.
     pub(super) member_since: Instant,
 }
@@ -83,14 +93,14 @@ impl Leader {
 
     /// Leads no more.
     pub(super) fn resign(&mut self) {
-        (self.chosen, self.claim) = (false, None);
+        (self.chosen, self.claim, self.settling) = (false, None, Settling::default());
     }
 
     /// The log of tables is this node's, or not.
     pub(super) fn owned(&mut self, outcome: Result<Epoch, BusError>) {
         self.waiting = false;
         match outcome {
-            Ok(epoch) if self.chosen => self.claim = Some(epoch),
+            Ok(epoch) if self.chosen || self.deputizes => self.claim = Some(epoch),
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "the node could not take the lead of its cluster; it tries again"),
         }
@@ -108,7 +118,17 @@ impl Leader {
 
     /// Decides, if this node leads and knows all that was decided before.
     pub(super) fn decide(&mut self, outlook: &Outlook<'_>, logs: &Logs, events: &Sender<Event>) {
-        if !self.chosen || self.waiting {
+        let now = Instant::now();
+        let mut seen = self.seen(outlook, now);
+        let deputizes = deputy(outlook.table, &seen) == Some(outlook.name);
+        if deputizes && !self.deputizes {
+            tracing::warn!("the node that led the cluster has ended: this one leads until another is chosen");
+        }
+        self.deputizes = deputizes;
+        if !self.chosen && !deputizes {
+            return self.resign();
+        }
+        if self.waiting {
             return;
         }
         let Some(epoch) = self.claim else {
@@ -120,13 +140,13 @@ impl Leader {
         if outlook.read <= epoch.0 {
             return;
         }
-        let now = Instant::now();
         if outlook.table.moves.is_empty() && self.images {
             self.images = false;
             trim_images(logs);
         }
         self.images |= !outlook.table.moves.is_empty();
-        let seen = self.seen(outlook, now);
+        let since = now.saturating_duration_since(*self.began.get_or_insert(now));
+        seen.may_balance = self.settling.look(since, outlook.settle, outlook.table, &seen);
         let Some(next) = self.next(outlook, &seen, now) else { return };
         tracing::debug!(epoch = next.epoch, nodes = next.lives.len(), moves = next.moves.len(), "the next table");
         let append = Append::new(next.to_bytes()).with_key(KEY).by(epoch);
@@ -182,6 +202,7 @@ impl Leader {
             members: self.sightings.iter().map(sighting).collect(),
             adverts: outlook.adverts.clone(),
             may_bury: now.saturating_duration_since(outlook.member_since) >= outlook.lease,
+            may_balance: false,
             may_move: self.rest_until.is_none_or(|until| now >= until),
         }
     }

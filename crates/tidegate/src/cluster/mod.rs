@@ -1,12 +1,14 @@
 //! A node of a cluster: carries the tables of `tidegate-cluster` over the bus, and does to the node what they ask for.
 //!
-//! Three threads. `control` speaks to the bus: it renews the lease, reads tables, says what this node is, and decides
+//! Four threads. `control` speaks to the bus: it renews the lease, reads tables, says what this node is, and decides
 //! where this node leads. `work` does to the shards what a table asks for, in its order, which may take a while.
-//! `watch` compares what the shards serve with the table.
+//! `watch` compares what the shards serve with the table, and `doubt` looks whether other nodes still run.
 //! docs/cluster.md tells the whole of it.
 
 mod addresses;
 mod control;
+mod doubt;
+mod encryption;
 mod following;
 mod lead;
 mod logs;
@@ -99,7 +101,8 @@ pub(crate) fn join(
     let secret = Secret::new(&secret).map_err(|error| format!("cluster.secret_file: {error}"))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let incarnation = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-    let settings = ClusterSettings::new(name.clone(), incarnation, listen, secret);
+    let mut settings = ClusterSettings::new(name.clone(), incarnation, listen, secret);
+    settings.tls = encryption::link_tls(config, listen)?;
     let redirect = config.cluster.redirect == Redirect::V5;
     Ok(Some(Joining { logs, name, incarnation, settings, redirect }))
 }
@@ -155,11 +158,13 @@ impl Joining {
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
         let (handle, told) = (node.handle(), events.clone());
         let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
-        let setup = control::Setup { name, incarnation, redirect, lease: logs::lease(config), addresses, kept };
+        let (lease, settle) = (logs::lease(config), config.cluster.settle);
+        let setup = control::Setup { name, incarnation, redirect, lease, settle, addresses, kept };
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(|error| format!("cannot start a thread for the cluster: {error}"))?;
-        let watch = Mutex::new(Some(watch::begin(Arc::clone(&shared))?));
+        let looks = [watch::begin(Arc::clone(&shared))?, doubt::begin(Arc::clone(&shared), events.clone())?];
+        let watch = Mutex::new(Some(looks));
         Ok(ClusterNode { shared, events, thread: Mutex::new(Some(thread)), watch })
     }
 }
@@ -169,8 +174,8 @@ pub(crate) struct ClusterNode {
     shared: Arc<Shared>,
     events: Sender<Event>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// What is served is looked at until this is dropped.
-    watch: Mutex<Option<Sender<()>>>,
+    /// What is served here, and whether others run, is looked at until these are dropped.
+    watch: Mutex<Option<[Sender<()>; 2]>>,
 }
 
 impl std::fmt::Debug for ClusterNode {

@@ -36,7 +36,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "auth", ours: &["panics"], tests: &[], others: None },
     Layer { name: "acl", ours: &["mqtt"], tests: &[], others: None },
     Layer { name: "mosquitto-db", ours: &["mqtt", "engine"], tests: &[], others: Some(&["thiserror"]) },
-    Layer { name: "mosquitto-conf", ours: &[], tests: &[], others: Some(&["thiserror"]) },
+    Layer { name: "mosquitto-conf", ours: &[], tests: &[], others: Some(&["serde", "serde_json", "thiserror"]) },
     Layer { name: "fleet", ours: &["admin"], tests: &[], others: None },
     Layer { name: "dns", ours: &["panics"], tests: &[], others: None },
     Layer { name: "bus", ours: &["panics"], tests: &[], others: None },

@@ -15,7 +15,7 @@ const SLOWNESS: Duration = Duration::from_millis(40);
 /// Between two looks at the state of the link.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What the link does with what it is given.
+/// How the link treats its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Carries all at once.
@@ -57,7 +57,7 @@ impl Link {
         Ok(Self { state, back_at: Instant::now() })
     }
 
-    /// Changes what it does until a time.
+    /// Changes its state until a time.
     pub(super) fn strike(&mut self, state: State, back_at: Instant) {
         self.state.store(state as u8, Ordering::Relaxed);
         self.back_at = back_at;

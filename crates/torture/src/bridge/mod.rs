@@ -30,7 +30,7 @@ const FAR: usize = 1;
 /// The flags of `tidegate-torture bridge`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct BridgeArguments {
-    /// The command that starts the broker with the bridge; {port}, {data} and {dir} are filled in. The bridge stands in
+    /// The command that starts the broker with the bridge; {port}, {data} and {dir} are filled in. The bridge is in
     /// {dir}/near.toml.
     #[arg(
         long,
@@ -49,23 +49,23 @@ pub(crate) struct BridgeArguments {
     window: u16,
 }
 
-/// What happens in a round.
+/// The strike of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Strike {
+enum BridgeStrike {
     /// kill -9 of a broker.
     Kill(usize),
     /// SIGTERM of a broker.
     Stop(usize),
     /// SIGSTOP of a broker, then SIGCONT.
     Freeze(usize),
-    /// What is done to the link.
+    /// A state of the link.
     Link(State),
 }
 
 /// A run in progress.
-struct Rounds {
+struct BridgeRun {
     settings: Settings,
-    strikes: Vec<Strike>,
+    strikes: Vec<BridgeStrike>,
     world: World,
     members: [Member; 2],
     link: Link,
@@ -73,7 +73,7 @@ struct Rounds {
     round: u64,
 }
 
-/// Plays all rounds and gives what was found.
+/// Plays all rounds and gives the findings.
 pub(crate) fn run(settings: Settings, arguments: &BridgeArguments, port: u16) -> Result<Findings, Failure> {
     let far_port = free_port(u64::from(port) - 20_000 + 1)?;
     let link_port = free_port(u64::from(far_port) - 20_000 + 1)?;
@@ -95,7 +95,7 @@ pub(crate) fn run(settings: Settings, arguments: &BridgeArguments, port: u16) ->
     let strikes = strikes(arguments.far.starts_with("mosquitto"));
     let rng = Rng::new(settings.seed ^ 0xb41d);
     let link = Link::start(link_port, far_port)?;
-    let mut rounds = Rounds { settings, strikes, world, members: [near, far], link, rng, round: 0 };
+    let mut rounds = BridgeRun { settings, strikes, world, members: [near, far], link, rng, round: 0 };
     if !rounds.heal()? {
         return Err(Failure::Broker(format!("the bridge does not carry; the brokers said: {}", rounds.output())));
     }
@@ -121,18 +121,18 @@ fn side_of(publisher: usize) -> usize {
 }
 
 /// What may happen. A far broker that forgets must not be ended.
-fn strikes(far_forgets: bool) -> Vec<Strike> {
+fn strikes(far_forgets: bool) -> Vec<BridgeStrike> {
     let mut strikes = vec![
-        Strike::Kill(NEAR),
-        Strike::Stop(NEAR),
-        Strike::Freeze(NEAR),
-        Strike::Freeze(FAR),
-        Strike::Link(State::Cut),
-        Strike::Link(State::Silent),
-        Strike::Link(State::Slow),
+        BridgeStrike::Kill(NEAR),
+        BridgeStrike::Stop(NEAR),
+        BridgeStrike::Freeze(NEAR),
+        BridgeStrike::Freeze(FAR),
+        BridgeStrike::Link(State::Cut),
+        BridgeStrike::Link(State::Silent),
+        BridgeStrike::Link(State::Slow),
     ];
     if !far_forgets {
-        strikes.extend([Strike::Kill(FAR), Strike::Stop(FAR)]);
+        strikes.extend([BridgeStrike::Kill(FAR), BridgeStrike::Stop(FAR)]);
     }
     strikes
 }
@@ -158,14 +158,14 @@ fn write_bridge(path: &Path, arguments: &BridgeArguments, publishers: u16, link:
     std::fs::write(path, text).map_err(Failure::file("writing", path))
 }
 
-impl Rounds {
+impl BridgeRun {
     /// One round. False when the bridge does not carry any more, so that nothing can follow.
     fn play(&mut self) -> Result<bool, Failure> {
         let load = self.settings.load.as_millis() as u64;
         let before = Duration::from_millis(self.rng.within(load / 10..load + 1));
         self.load(before)?;
         let strike = self.strikes[self.rng.index(self.strikes.len())];
-        let away = if strike == Strike::Link(State::Silent) { SILENT } else { AWAY };
+        let away = if strike == BridgeStrike::Link(State::Silent) { SILENT } else { AWAY };
         let away = Duration::from_millis(self.rng.within(away));
         self.strike(strike, away)?;
         let after = Duration::from_millis(self.rng.within(load / 10..load + 1));
@@ -186,20 +186,20 @@ impl Rounds {
         Ok(goes_on)
     }
 
-    fn strike(&mut self, strike: Strike, away: Duration) -> Result<(), Failure> {
+    fn strike(&mut self, strike: BridgeStrike, away: Duration) -> Result<(), Failure> {
         let back_at = Instant::now() + away;
         match strike {
-            Strike::Kill(side) => {
-                // A bridge keeps nothing: what was under way when its process ended may come twice.
+            BridgeStrike::Kill(side) => {
+                // A bridge keeps nothing: messages under way when its process ended may come twice.
                 self.world.ledger.keeps_once &= side != NEAR;
                 self.members[side].kill(back_at)?;
             }
-            Strike::Stop(side) => {
+            BridgeStrike::Stop(side) => {
                 self.world.ledger.keeps_once &= side != NEAR;
                 self.members[side].stop(back_at)?;
             }
-            Strike::Freeze(side) => self.members[side].freeze(back_at)?,
-            Strike::Link(state) => self.link.strike(state, back_at),
+            BridgeStrike::Freeze(side) => self.members[side].freeze(back_at)?,
+            BridgeStrike::Link(state) => self.link.strike(state, back_at),
         }
         let clock = self.world.ledger.tick();
         self.world.ledger.trace.mark(clock, format!("round {}: {strike:?} for {away:?}", self.round));
@@ -216,7 +216,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Starts and opens what is due.
+    /// Starts the brokers and opens the link when they are due.
     fn tend(&mut self) -> Result<(), Failure> {
         tend(&mut self.members, &mut self.link)
     }
@@ -262,13 +262,13 @@ impl Rounds {
         }
         for member in &mut self.members {
             if std::mem::take(&mut member.gave_up) > 0 {
-                let text = format!("round {}: the {} broker ended by itself", self.round, member.name);
+                let text = format!("round {}: the {} broker ended without a signal", self.round, member.name);
                 self.world.ledger.findings.add(Finding::Restart, text, Vec::new());
             }
         }
         let clock = self.world.ledger.tick();
         self.world.ledger.trace.mark(clock, format!("round {}: accounts settled", self.round));
-        // What was under way when the bridge ended has come by now.
+        // The messages under way when the bridge ended have come by now.
         self.world.ledger.keeps_once = true;
         Ok(true)
     }

@@ -1,6 +1,8 @@
 //! What a publisher sends again, since it was not answered.
 
 use crate::groups::dealing::dealing;
+use crate::publish::publishing::Publishing;
+use crate::publish::publishing::publishing;
 use tidegate_mqtt::{PacketId, ReasonCode};
 
 use super::{Exchange, Got};
@@ -47,14 +49,17 @@ impl Engine {
         let topic = self.topic_of(it);
         let mut publication = it.publication(&topic);
         publication.priority = self.cache.traits(slot).priority.level(it.properties);
-        let (exchange, waits, refused) = self.send_exchange_again(now, exchange, slot, &mut publication, &source);
+        let (exchange, waits, refused) =
+            publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
         self.desk.sessions.set_exchange(&mut self.desk.journal, of_session, id, exchange);
         let outcome = self.outcome_of(raw.qos, refused, true);
         self.answer_publish(now, key, raw, outcome, waits, mark);
         self.wait_for_full_links(now, key);
         Step::Done
     }
+}
 
+impl Publishing<'_> {
     /// Sends a message to those who have not got it. Returns what is known of its exchange from now on, how many shards
     /// have to confirm it, and why its value was not retained here.
     pub(in crate::cluster) fn send_exchange_again(
@@ -75,14 +80,14 @@ impl Engine {
         let (_, route) = self.cache.get(slot);
         reach!(self).deliver_to_rest(now, route, publication, source, known);
         let in_transit = self.desk.exchanges.mark_in_transit(
-            self.place,
+            self.links.place,
             &self.links.roster,
             &self.desk.transfers,
             &mut self.desk.journal,
             exchange.name,
         );
         let covered = exchange.covered.with(
-            marked.with(self.desk.exchanges.got_here(&self.groups, self.place.shard)).without_sessions(in_transit),
+            marked.with(self.desk.exchanges.got_here(self.groups, self.links.place.shard)).without_sessions(in_transit),
         );
         let exchange = Exchange { covered, ticket: source.ticket, ..exchange };
         let waits = self.pass_again(exchange, slot, publication, source);

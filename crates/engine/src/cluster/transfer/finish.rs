@@ -1,5 +1,6 @@
 //! The rest: given out by the old home, delivered by the new one.
 
+use crate::session::table::Sessions;
 use std::rc::Rc;
 
 use super::{Aside, DEALT, NAME, RETAINED, Stage, TO_SESSION, too_much};
@@ -62,7 +63,7 @@ impl Engine {
         for rest in rests {
             let mut reader = open_image(rest)?;
             while !reader.is_empty() {
-                let (partition, entry) = self.read_entry(&mut reader, now)?;
+                let (partition, entry) = self.desk.sessions.read_entry(&mut reader, now)?;
                 if self.desk.transfers.coming.get(&partition).is_some_and(|coming| coming.id == id) {
                     messages += u64::from(!matches!(entry, Entry::Name(_) | Entry::Dealt(_)));
                     self.take_entry(now, partition, entry);
@@ -75,28 +76,6 @@ impl Engine {
         }
         self.after_frame(now);
         Ok(messages)
-    }
-
-    fn read_entry(&self, reader: &mut WireReader<'_>, now: Now) -> Result<(PartitionId, Entry), WireError> {
-        let kind = reader.u8("a kind")?;
-        let partition = PartitionId(reader.u16("a partition")?);
-        let tenant = TenantId(reader.u16("a tenant")?);
-        let entry = match kind {
-            TO_SESSION => {
-                let client_id = reader.text("a client id")?.to_owned();
-                let session =
-                    self.desk.sessions.find_session(tenant, &client_id).and_then(|key| self.desk.sessions.get(key.0));
-                let memberships = session.and_then(|session| session.rare.as_ref());
-                let memberships = memberships.map_or(&[][..], |rare| &rare.memberships);
-                let delivery = read_delivery(reader, now, tenant, memberships)?;
-                Entry::ToSession { tenant, client_id, delivery }
-            }
-            RETAINED => Entry::Retained(read_publication(reader, now, tenant)?),
-            NAME => Entry::Name(ExchangeName::read(reader)?),
-            DEALT => Entry::Dealt(ExchangeName::read(reader)?),
-            _ => return Err(WireError { reading: "a part of a rest" }),
-        };
-        Ok((partition, entry))
     }
 
     fn take_entry(&mut self, now: Now, partition: PartitionId, entry: Entry) {
@@ -171,5 +150,28 @@ impl Engine {
             dealt,
             owner,
         );
+    }
+}
+
+impl Sessions {
+    fn read_entry(&self, reader: &mut WireReader<'_>, now: Now) -> Result<(PartitionId, Entry), WireError> {
+        let kind = reader.u8("a kind")?;
+        let partition = PartitionId(reader.u16("a partition")?);
+        let tenant = TenantId(reader.u16("a tenant")?);
+        let entry = match kind {
+            TO_SESSION => {
+                let client_id = reader.text("a client id")?.to_owned();
+                let session = self.find_session(tenant, &client_id).and_then(|key| self.get(key.0));
+                let memberships = session.and_then(|session| session.rare.as_ref());
+                let memberships = memberships.map_or(&[][..], |rare| &rare.memberships);
+                let delivery = read_delivery(reader, now, tenant, memberships)?;
+                Entry::ToSession { tenant, client_id, delivery }
+            }
+            RETAINED => Entry::Retained(read_publication(reader, now, tenant)?),
+            NAME => Entry::Name(ExchangeName::read(reader)?),
+            DEALT => Entry::Dealt(ExchangeName::read(reader)?),
+            _ => return Err(WireError { reading: "a part of a rest" }),
+        };
+        Ok((partition, entry))
     }
 }

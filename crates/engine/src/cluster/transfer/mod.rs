@@ -13,13 +13,13 @@
 mod cuts;
 mod finish;
 
+use crate::ids::hash_name;
 use crate::session::table::Sessions;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::exchanges::ExchangeName;
 use crate::cluster::roster::{Roster, Shards};
 use crate::desk::Desk;
-use crate::hash::hash_name;
 use crate::ids::{PartitionId, Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::image::{ImageError, put_delivery};
 use crate::message::Publication;

@@ -231,6 +231,12 @@ impl Engine {
 }
 
 impl Brokers {
+    /// The uplink of a connection and the version that it speaks.
+    pub(super) fn uplink_of(&self, key: ConnectionKey) -> Option<(UplinkKey, Version)> {
+        let uplink = self.of_connection(key)?;
+        Some((uplink, self.all.get(&uplink)?.version))
+    }
+
     pub(super) fn note_uplink_error(&mut self, key: ConnectionKey, error: String) {
         let uplink = self.of_connection(key);
         if let Some(uplink) = uplink.and_then(|uplink| self.all.get_mut(&uplink)) {
@@ -249,6 +255,12 @@ impl Brokers {
 }
 
 impl FleetConfig {
+    /// Whether the uplinks live on this shard.
+    #[inline]
+    pub(crate) fn has_uplinks_here(&self) -> bool {
+        self.here && self.is_on()
+    }
+
     /// Whether a client is an uplink of this orchestrator: then a broker's address leads back here, and every message
     /// would go round without end.
     pub(crate) fn is_own_uplink(&self, connect: &Connect<'_>) -> bool {

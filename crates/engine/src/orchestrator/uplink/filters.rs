@@ -3,10 +3,9 @@
 use crate::desk::Desk;
 use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
-use crate::orchestrator::uplink::FleetConfig;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tidegate_mqtt::{Frame, PacketId, PacketType, ReasonCode, SubAck, UnsubAck, Version};
+use tidegate_mqtt::{Frame, PacketId, PacketType, ReasonCode, SubAck, UnsubAck};
 
 use super::asking::{put_subscribe, put_unsubscribe};
 use super::copies::subscription_identifier;
@@ -404,20 +403,6 @@ impl Brokers {
         let again = filters.refused.iter().filter(|filter| !filters.ending.is_known(filter));
         filters.queue.extend(again.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
         self.send_filters(desk, key);
-    }
-
-    /// The uplink of a connection and the version that it speaks.
-    pub(super) fn uplink_of(&self, key: ConnectionKey) -> Option<(UplinkKey, Version)> {
-        let uplink = self.of_connection(key)?;
-        Some((uplink, self.all.get(&uplink)?.version))
-    }
-}
-
-impl FleetConfig {
-    /// Whether the uplinks live on this shard.
-    #[inline]
-    pub(crate) fn has_uplinks_here(&self) -> bool {
-        self.here && self.is_on()
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::desk::Desk;
 use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
+use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{Disconnect, PacketType};
 
 use super::{Drain, Stage, UPLINK_FILTER, UPLINK_SHARE, UplinkError, UplinkKey, UplinkReport};
@@ -35,7 +36,7 @@ impl Engine {
         let session = uplink.session;
         self.uplinks.brokers.note_flaws(key);
         dealing!(self).keep_order(now);
-        self.leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
+        subscribing!(self).leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
         self.uplinks.brokers.set_uplink_timer(&mut self.desk, key);
         self.after_frame(now);
         Ok(())
@@ -83,7 +84,7 @@ impl Engine {
         self.uplinks.brokers.note_flaws(key);
         // Before it leaves, since then what waits would go to others before what was sent.
         self.reassign(now, key);
-        self.leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
+        subscribing!(self).leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
         if let Some(connection) = connection {
             self.uplinks.brokers.say_goodbye(&mut self.desk, connection, true);
             self.end_connection(now, connection, Reason::UplinkRemoved, None);

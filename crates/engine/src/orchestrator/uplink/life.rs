@@ -4,6 +4,7 @@ use crate::desk::Desk;
 use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::FleetConfig;
+use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{QoS, Version};
 
 use super::copies::LastMessage;
@@ -138,7 +139,7 @@ impl Engine {
         let nobody = ConnectionKey { index: u32::MAX, generation: 0 };
         let ticket = Ticket { connection: nobody, sequence: 0 };
         let mut waits = SubAckWaits::default();
-        self.join_group(now, session, UPLINK_SHARE, UPLINK_FILTER, member, ticket, &mut waits);
+        subscribing!(self).join_group(now, session, UPLINK_SHARE, UPLINK_FILTER, member, ticket, &mut waits);
         self.groups.announce_presence(&self.desk, &mut self.links, session, true);
     }
 

@@ -77,8 +77,7 @@ pub use settled::Settling;
 
 /// Stands where the sessions of clients have the listener that they came through.
 pub(crate) const UPLINK_LISTENER: ListenerId = ListenerId(u16::MAX - 1);
-/// What the client ids of uplinks begin with; such a name is at home in partition 0.
-pub(crate) const UPLINK_PREFIX: &str = "$uplink/";
+pub(crate) use crate::ids::UPLINK_PREFIX;
 /// The share name of the group that all uplinks are in.
 pub(crate) const UPLINK_SHARE: &str = "$uplink";
 /// The filter of that group.

@@ -1,9 +1,13 @@
 //! Messages from brokers, for the subscribers of this process (BRK-25).
 
 use crate::desk::Desk;
+use crate::durable::Journal;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::Settlement;
 use crate::publish::layouts::Layouts;
+use crate::publish::publishing::Publishing;
+use crate::publish::publishing::publishing;
+use crate::session::table::Sessions;
 use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 use super::id::{MessageId, PROPERTY};
@@ -38,7 +42,7 @@ impl Engine {
         let id = alone.or_else(|| MessageId::of(&properties));
         let mark = self.desk.journal.mark();
         if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
-            self.forget_receipt(session, packet_id);
+            self.desk.sessions.forget_receipt(&mut self.desk.journal, session, packet_id);
         }
         if let Some(packet_id) = raw.packet_id
             && raw.qos == QoS::ExactlyOnce
@@ -62,8 +66,7 @@ impl Engine {
                 self.uplinks.brokers.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(&raw, &properties))
             }
         };
-        let mut waits = 0;
-        if new {
+        let outcome = if new {
             let mut forwarded = std::mem::take(&mut self.scratch_properties);
             forwarded.clear();
             properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
@@ -71,47 +74,21 @@ impl Engine {
                 properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
             let outcome = self.pass_on(now, key, session, &raw, (&forwarded, expires_at), id);
             self.scratch_properties = forwarded;
-            waits = *outcome.as_ref().unwrap_or(&0);
+            let waits = *outcome.as_ref().unwrap_or(&0);
             if let (Some(id), Some(packet_id), QoS::AtLeastOnce) = (&id, raw.packet_id.filter(|_| waits > 0), raw.qos) {
                 self.uplinks.settlement.begin_confirming(&mut self.desk, key, packet_id, id);
             }
-            self.uplinks.settlement.note_come(
-                now,
-                &mut self.desk,
-                &mut self.layouts,
-                &mut self.uplinks.brokers,
-                id.as_ref(),
-            );
-            outcome?;
+            outcome
         } else {
             if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink) {
                 uplink.counters.duplicates += 1;
             }
-            self.uplinks.settlement.note_come(
-                now,
-                &mut self.desk,
-                &mut self.layouts,
-                &mut self.uplinks.brokers,
-                id.as_ref(),
-            );
-        }
-        self.answer_publish(now, key, &raw, Ok(ReasonCode::Success), waits, mark);
+            Ok(0)
+        };
+        let brokers = &mut self.uplinks.brokers;
+        self.uplinks.settlement.note_come(now, &mut self.desk, &mut self.layouts, brokers, id.as_ref());
+        self.answer_publish(now, key, &raw, Ok(ReasonCode::Success), outcome?, mark);
         Ok(())
-    }
-
-    /// A message that is sent for the first time under a packet id that is not released: the broker has forgotten what
-    /// it had sent under it. It cannot always say so, since the CONNACK of its new session may have been lost.
-    fn forget_receipt(&mut self, session: SessionKey, packet_id: PacketId) {
-        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
-        let stored = session.stored;
-        let Some(flow) = session.flow.as_mut() else { return };
-        if !flow.received.remove(packet_id) {
-            return;
-        }
-        flow.received_before = flow.received_before.min(flow.received.len());
-        if let Some(stored) = stored {
-            self.desk.journal.delete(Key::Received(stored, packet_id));
-        }
     }
 
     /// Delivers a message of a broker; returns how many confirmations its acknowledgement waits for.
@@ -141,10 +118,10 @@ impl Engine {
         // What a broker has kept comes with RETAIN; what is published live says by its id whether it is to be kept.
         let kept_there = raw.retain;
         let retain = kept_there || id.is_some_and(|id| id.retain);
-        if kept_there && self.ask_home(now, key, raw, (properties, expires_at), id, ticket) {
+        if kept_there && publishing!(self).ask_home(now, key, raw, (properties, expires_at), id, ticket) {
             return Ok(u32::from(ticket.is_some()));
         }
-        if retain && !self.takes_over(now, raw, (properties, expires_at), id) && kept_there {
+        if retain && !publishing!(self).takes_over(now, raw, (properties, expires_at), id) && kept_there {
             return Ok(0);
         }
         let publisher = id.map_or(0, |id| id.publisher);
@@ -181,7 +158,26 @@ impl Engine {
         }
         Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
     }
+}
 
+impl Sessions {
+    /// A message that is sent for the first time under a packet id that is not released: the broker has forgotten what
+    /// it had sent under it. It cannot always say so, since the CONNACK of its new session may have been lost.
+    fn forget_receipt(&mut self, journal: &mut Journal, session: SessionKey, packet_id: PacketId) {
+        let Some(session) = self.get_mut(session.0) else { return };
+        let stored = session.stored;
+        let Some(flow) = session.flow.as_mut() else { return };
+        if !flow.received.remove(packet_id) {
+            return;
+        }
+        flow.received_before = flow.received_before.min(flow.received.len());
+        if let Some(stored) = stored {
+            journal.delete(Key::Received(stored, packet_id));
+        }
+    }
+}
+
+impl Publishing<'_> {
     /// A value that a broker has kept goes to its topic's home, which says whether it is news and tells everybody. Says
     /// whether that is another shard.
     fn ask_home(
@@ -194,15 +190,15 @@ impl Engine {
         ticket: Option<Ticket>,
     ) -> bool {
         let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
-        let home = self.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
-        if home == self.place.shard {
+        let home = self.links.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
+        if home == self.links.place.shard {
             return false;
         }
         let with_id = with_id(properties, id);
         let mut publication =
             Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
         publication.from_retained = true;
-        let source = Source { connection: Some(key), ticket, ..Source::inside(self.place.shard, now) };
+        let source = Source { connection: Some(key), ticket, ..Source::inside(self.links.place.shard, now) };
         reach!(self).send_to_home(&mut publication, &source, home);
         true
     }
@@ -223,7 +219,7 @@ impl Engine {
         own.priority = priority;
         own.retain_is_done = true;
         own.from_retained = true;
-        let source = Source::inside(self.place.shard, now);
+        let source = Source::inside(self.links.place.shard, now);
         reach!(self).dispatch(now, route, &mut own, &source);
         None
     }
@@ -246,11 +242,11 @@ impl Engine {
         let with_id = with_id(properties, id);
         let mut publication =
             Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
-        let home = self.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
-        if home == self.place.shard {
+        let home = self.links.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
+        if home == self.links.place.shard {
             return self.retain_from_fleet(now, &mut publication).unwrap_or(false);
         }
-        let source = Source::inside(self.place.shard, now);
+        let source = Source::inside(self.links.place.shard, now);
         reach!(self).send_to_home(&mut publication, &source, home);
         true
     }

@@ -2,6 +2,7 @@
 //! what their users may do (BRK-10).
 
 use crate::orchestrator::uplink::Brokers;
+use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{PacketId, ReasonCode, SubAck, TopicFilter};
 
 use super::UplinkKey;
@@ -106,7 +107,7 @@ impl Engine {
             self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
             self.desk.tell_denied(Attempt::Subscribe, session, &asked, Reason::NotAuthorized);
             if let Ok(asked) = TopicFilter::new(&asked) {
-                self.unsubscribe(now, session, asked);
+                subscribing!(self).unsubscribe(now, session, asked);
             }
         }
     }

@@ -1,15 +1,16 @@
 //! What clients publish gets an id and goes to the fleet, or waits for room.
 
 use crate::groups::dealing::Dealing;
+use crate::ids::hash_name;
 use crate::orchestrator::uplink::FleetConfig;
 use crate::orchestrator::uplink::Uplinks;
+use crate::publish::publishing::Publishing;
 use tidegate_mqtt::{PublishProperties, QoS};
 
 use super::RoutingPolicy;
 use super::id::{MessageId, PROPERTY};
 use crate::desk::Desk;
 use crate::engine::Engine;
-use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::record::Record;
 use crate::message::{MessageRef, Publication};
@@ -55,33 +56,6 @@ const UNCHECKED_MAX: u32 = 32;
 const OPENS_AT: u64 = 2;
 
 impl Engine {
-    /// A message that no packet brought, such as a will, goes to the fleet as well.
-    pub(crate) fn publish_inside_to_fleet(
-        &mut self,
-        now: Now,
-        publication: &Publication<'_>,
-        session: Option<SessionKey>,
-    ) {
-        let mut properties = Vec::new();
-        if let Ok(given) = PublishProperties::decode(publication.properties) {
-            // A will may bring an id that its client has made up.
-            given.copy_forwardable_without(&[PROPERTY], &mut properties);
-        }
-        self.uplinks.next_message_id(now, &self.desk, session, publication.retain).append(&mut properties);
-        let mut own = Publication::new(
-            TenantId::UPLINK,
-            publication.topic,
-            publication.qos,
-            publication.retain,
-            &properties,
-            publication.expires_at,
-            publication.payload,
-            publication.publisher,
-        );
-        own.priority = publication.priority;
-        self.route_inside(now, &mut own, session);
-    }
-
     /// The same, but only for one message of many: what may be owed is more than those in between.
     pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
         if !self.uplinks.settlement.for_here.is_empty() {
@@ -145,6 +119,35 @@ impl Engine {
     /// Whether the fleet takes messages.
     pub fn fleet_is_open(&self) -> bool {
         self.uplinks.gate == Gate::Open
+    }
+}
+
+impl Publishing<'_> {
+    /// A message that no packet brought, such as a will, goes to the fleet as well.
+    pub(crate) fn publish_inside_to_fleet(
+        &mut self,
+        now: Now,
+        publication: &Publication<'_>,
+        session: Option<SessionKey>,
+    ) {
+        let mut properties = Vec::new();
+        if let Ok(given) = PublishProperties::decode(publication.properties) {
+            // A will may bring an id that its client has made up.
+            given.copy_forwardable_without(&[PROPERTY], &mut properties);
+        }
+        self.uplinks.next_message_id(now, self.desk, session, publication.retain).append(&mut properties);
+        let mut own = Publication::new(
+            TenantId::UPLINK,
+            publication.topic,
+            publication.qos,
+            publication.retain,
+            &properties,
+            publication.expires_at,
+            publication.payload,
+            publication.publisher,
+        );
+        own.priority = publication.priority;
+        self.route_inside(now, &mut own, session);
     }
 }
 

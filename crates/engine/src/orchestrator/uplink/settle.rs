@@ -11,6 +11,8 @@ use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::Settlement;
 use crate::publish::layouts::Layouts;
+use crate::publish::publishing::Publishing;
+use crate::publish::publishing::publishing;
 use crate::session::table::Sessions;
 use std::collections::BTreeMap;
 
@@ -100,7 +102,7 @@ impl Engine {
             let kept_back = self.uplinks.keeps_back(session, delivery.message.topic());
             let open = (brings_ids || kept_back) && !self.uplinks.settlement.seen.contains(&id);
             let message = delivery.message.clone();
-            if !open || !self.is_wanted_here(&message) {
+            if !open || !publishing!(self).is_wanted_here(&message) {
                 self.uplinks.settlement.resends.forget(&id);
                 self.uplinks.settlement.forget_come(
                     &mut self.desk,
@@ -142,12 +144,6 @@ impl Engine {
         self.check_gate_now_and_then(now);
     }
 
-    /// Whether a message would reach somebody of this process by a broker.
-    fn is_wanted_here(&mut self, message: &MessageRef) -> bool {
-        let slot = self.route_of(TenantId::DEFAULT, message.topic());
-        !self.cache.get(slot).1.is_empty()
-    }
-
     /// Messages that should have come back by now are sent again; those that nobody wants any more are settled.
     pub(super) fn check_unreturned(&mut self, now: Now, key: UplinkKey) {
         let Some(timeout) = self.uplinks.brokers.config.settings().map(|settings| settings.return_timeout_ms) else {
@@ -169,7 +165,7 @@ impl Engine {
         let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
         self.uplinks.settlement.forget_unreturned(&mut self.desk, &in_flight);
         let message = in_flight.delivery.as_ref().map(|delivery| delivery.message.clone());
-        let wanted = message.as_ref().is_some_and(|message| self.is_wanted_here(message));
+        let wanted = message.as_ref().is_some_and(|message| publishing!(self).is_wanted_here(message));
         let expired = message.as_ref().is_some_and(|message| message.expires_at <= now.monotonic);
         match message {
             Some(message) if wanted && !expired && self.uplinks.settlement.resends.is_enough(id) => {
@@ -263,6 +259,14 @@ impl Engine {
         }
         dealing!(self).deal_queue(now, key, queue, whereto);
         self.check_gate(now);
+    }
+}
+
+impl Publishing<'_> {
+    /// Whether a message would reach somebody of this process by a broker.
+    fn is_wanted_here(&mut self, message: &MessageRef) -> bool {
+        let slot = self.route_of(TenantId::DEFAULT, message.topic());
+        !self.cache.get(slot).1.is_empty()
     }
 }
 

@@ -1,5 +1,7 @@
 //! While the store has no room: only what would have to be stored is rejected.
 
+use crate::publish::publishing::Publishing;
+use crate::publish::publishing::publishing;
 use tidegate_mqtt::QoS;
 
 use super::Step;
@@ -18,11 +20,13 @@ impl Engine {
         let rejected = if it.tenant == TenantId::UPLINK {
             it.raw.qos != QoS::AtMostOnce || it.raw.retain
         } else {
-            it.raw.packet_id.is_some() && self.has_to_be_stored(it)
+            it.raw.packet_id.is_some() && publishing!(self).has_to_be_stored(it)
         };
         if rejected { Reason::StoreFull.into() } else { Step::Continue }
     }
+}
 
+impl Publishing<'_> {
     /// Whether the store would have to take a PUBLISH above QoS 0 in, as far as this shard knows: as a retained value,
     /// for a session that lasts, or to remember that its publisher has sent it.
     fn has_to_be_stored(&self, it: &Inbound<'_>) -> bool {
@@ -46,7 +50,7 @@ impl Engine {
             || route.groups().iter().any(|group| {
                 let mut members = self.groups.members(*group);
                 members.any(|(shard, session)| {
-                    shard != self.place.shard || self.desk.sessions.is_stored(SessionKey(session))
+                    shard != self.links.place.shard || self.desk.sessions.is_stored(SessionKey(session))
                 })
             })
     }

@@ -22,7 +22,7 @@ impl Engine {
         // Who observes reports knows what is wrong with it, and counts it.
         let (topic, set) = (self.topic_of(it), ObserverSet::default().with_if(true, ObserverId::REPORTS));
         let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.tell_observers(set, &it.publication(&topic), &name, None);
+        self.observers.tell_observers(&mut self.desk, set, &it.publication(&topic), &name, None);
         Reason::NotUnderstood.into()
     }
 

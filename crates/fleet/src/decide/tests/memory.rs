@@ -1,8 +1,8 @@
-//! What deciders remember over a restart.
+//! The memory of deciders over a restart.
 
 use super::*;
 
-/// The same level with a decider that has taken up what this one remembers.
+/// The same level with a decider that has restored this one's memory.
 fn restarted(level: &Watched, settings: &Settings) -> Watched {
     let memory = level.decider.memory().unwrap();
     let mut decider = Decider::new(level.decider.name(), settings).unwrap();
@@ -13,7 +13,7 @@ fn restarted(level: &Watched, settings: &Settings) -> Watched {
 }
 
 #[test]
-fn counts_and_cool_downs_go_on_over_a_restart_and_begin_anew_after_a_long_gap() {
+fn counts_outlive_a_restart_but_not_a_long_gap() {
     let settings = Settings::default();
     for (gap, expected) in [(0, Change::Grow(1)), (60, Change::Hold)] {
         let mut level = watched(PolicyName::Consecutive, 1);
@@ -33,8 +33,8 @@ fn counts_and_cool_downs_go_on_over_a_restart_and_begin_anew_after_a_long_gap() 
 
 /// It never acted: each observation came too late to be counted with the one before.
 #[test]
-fn observations_that_take_longer_than_the_interval_are_counted_all_the_same() {
-    // What the first gap says is only known with the second.
+fn slow_observations_are_counted_too() {
+    // The length of the first gap is known only with the second.
     for (last_gap, expected) in [(6, Change::Grow(1)), (60, Change::Hold)] {
         let mut level = watched(PolicyName::Consecutive, 1);
         for gap in [0, 6, 6] {
@@ -63,7 +63,7 @@ fn an_action_that_ended_after_all_that_is_remembered_counts() {
 }
 
 #[test]
-fn a_season_goes_on_where_it_is_after_what_was_missed() {
+fn a_season_continues_after_missed_observations() {
     let settings = Settings { season: Duration::from_secs(60), ..Settings::default() };
     let mut level = Watched::new(PolicyName::HoltWinters, &settings, 4);
     let loads = [0.1, 0.5, 0.1, 0.3];
@@ -113,8 +113,7 @@ fn what_others_remember_is_not_taken_up() {
 }
 
 proptest! {
-    /// A decider that takes up what another one remembers decides as that one does, at whichever observations that
-    /// happens.
+    /// A decider that restores the memory of another one decides as that one, at any point of the series.
     #[test]
     fn a_restart_changes_no_decision(
         place in 0..PolicyName::ALL.len(),

@@ -1,5 +1,5 @@
-//! The manager's clock: it begins with the time of day and goes on by itself, so that nobody who sets the machine's
-//! clock ends or stretches a limit.
+//! The manager's clock: it begins with the time of day and then runs on the monotonic clock, so that a change of the
+//! machine's clock neither ends nor extends a limit.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ impl Clock {
         Self { began: Moment(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)), at: Instant::now() }
     }
 
-    /// The time of day as it would be if nobody had set the clock since the start.
+    /// The time of day, without changes of the clock since the start.
     pub(super) fn now(self) -> Moment {
         let passed = u64::try_from(self.at.elapsed().as_millis()).unwrap_or(u64::MAX);
         Moment(self.began.0.saturating_add(passed))
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_goes_on_from_the_start_whatever_the_time_of_day_becomes() {
+    fn the_time_ignores_changes_of_the_machine_clock() {
         let hour = std::time::Duration::from_secs(3600);
         let Some(at) = Instant::now().checked_sub(hour) else { return };
         let clock = Clock { began: Moment(5), at };

@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::manage::command::Endpoint;
 use crate::provider::ResourceName;
 
-/// What names the orchestrators that serve to clients, such as a DNS zone (BRK-18).
+/// Publishes the serving orchestrators to clients, such as a DNS zone (BRK-18).
 pub trait EntryPoint: Send {
-    /// From now on these are named, and no other. Returns those that cannot be named yet, each with the reason: the
-    /// others are. It waits for nothing, such as the resolution of a name: it is asked again soon.
+    /// Sets the named endpoints. Returns those that cannot be named yet, each with the reason; the others are. It does
+    /// not block, for example on the resolution of a name: it is called again soon.
     ///
     /// # Errors
-    /// When nothing could be changed; it is asked again soon.
+    /// When the change failed; it is called again soon.
     fn set_endpoints(&mut self, endpoints: &[Endpoint]) -> Result<Unnamed, String>;
 
-    /// Its counters in the text format of Prometheus; nothing where it counts nothing.
+    /// Its counters in the text format of Prometheus; empty without counters.
     fn metrics(&self) -> String {
         String::new()
     }
@@ -38,7 +38,7 @@ impl EntryPoint for NoEntryPoint {
 pub struct Remembered(Arc<Mutex<Vec<Endpoint>>>);
 
 impl Remembered {
-    /// What is named now.
+    /// The named endpoints.
     pub fn endpoints(&self) -> Vec<Endpoint> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

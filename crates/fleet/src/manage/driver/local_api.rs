@@ -1,11 +1,10 @@
-//! The manager's own HTTP endpoint on loopback: what it knows, for `tidegate fleet`, scripts and Prometheus. It changes
-//! nothing.
+//! The manager's own read-only HTTP endpoint on loopback, for `tidegate fleet`, scripts and Prometheus.
 //!
-//! | path | what it answers |
+//! | path | answer |
 //! | --- | --- |
 //! | `/api/v1/status` | the fleet as it is |
-//! | `/api/v1/plan` | what would be done now, and why not |
-//! | `/metrics` | what was done, for Prometheus |
+//! | `/api/v1/plan` | the actions that would begin now, with the reason against each |
+//! | `/metrics` | metrics for Prometheus |
 //! | `/healthz` | `{}` while the manager looks at its fleet, else 503 |
 
 use std::io::{self, Read, Write};
@@ -26,7 +25,7 @@ const MAX_HEAD: usize = 8 * 1024;
 /// Connections at once; a further one is closed.
 const MAX_CONNECTIONS: usize = 64;
 
-/// What is answered: the newest status, plan and metrics, and since when the manager has not looked at its fleet.
+/// The answers: the newest status, plan and metrics, and the time of the manager's last look at its fleet.
 #[derive(Clone, Debug)]
 pub(super) struct Shown(Arc<Mutex<Page>>);
 
@@ -41,7 +40,7 @@ struct Page {
 }
 
 impl Shown {
-    /// Nothing yet, of a manager that has so long between two looks.
+    /// An empty page, of a manager with this time between two looks.
     pub(super) fn new(patience: Duration) -> Self {
         let page =
             Page { status: Value::Null, plan: Value::Null, metrics: String::new(), beat: Instant::now(), patience };
@@ -131,7 +130,7 @@ impl Drop for Place {
     }
 }
 
-/// Each connection has a thread of its own, so that one that says nothing holds up no other.
+/// Each connection has a thread of its own, so that a silent one delays no other.
 fn serve(stream: TcpStream, shown: &Shown, places: &Arc<AtomicUsize>) {
     if places.fetch_add(1, Ordering::SeqCst) >= MAX_CONNECTIONS {
         places.fetch_sub(1, Ordering::SeqCst);
@@ -150,7 +149,7 @@ fn serve(stream: TcpStream, shown: &Shown, places: &Arc<AtomicUsize>) {
     }
 }
 
-/// The head of a request, which must be there in time as a whole: a byte now and then wins nothing.
+/// The head of a request, which must arrive in time as a whole; single bytes do not extend the time.
 fn head(stream: &mut TcpStream) -> io::Result<String> {
     let deadline = Instant::now() + TIMEOUT;
     let mut head = Vec::new();
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_reads_and_nobody_writes() {
+    fn local_clients_read_and_no_client_writes() {
         let shown = Shown::new(HOUR);
         shown.set(json!({"fleet": "a"}), json!({"plan": 1}), "tidegate_fleet_clients 3\n".to_owned());
         let api = LocalApi::start(0, shown).unwrap();
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_says_nothing_holds_up_nobody() {
+    fn a_silent_connection_delays_no_other() {
         let api = LocalApi::start(0, Shown::new(HOUR)).unwrap();
         let idle: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(api.address()).unwrap()).collect();
         let health = ask(api.address(), "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");

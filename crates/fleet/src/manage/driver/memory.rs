@@ -1,4 +1,4 @@
-//! The file in which policies remember what they have observed.
+//! The file with the memory of the policies.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -10,15 +10,14 @@ use serde_json::Value;
 use super::{Driver, DriverError, io_at, write};
 use crate::manage::Manager;
 
-/// What policies remember.
+/// The memory of the policies.
 const MEMORY_FILE: &str = "policies.json";
 /// Most bytes of it that are read: a season of a week, observed every 15 s, takes about one for each level.
 const MAX_MEMORY: u64 = 16 * 1024 * 1024;
 /// Time between two writings: a fleet that is observed more often forgets so much when its manager is killed.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Has a manager take up what the one before has remembered. A file that cannot be understood costs memories and
-/// nothing else.
+/// Restores the memory of an earlier manager. A malformed file only costs the memory.
 pub(super) fn recall(manager: &mut Manager, directory: &Path) -> Result<(), DriverError> {
     let path = directory.join(MEMORY_FILE);
     let file = match File::open(&path) {
@@ -29,16 +28,16 @@ pub(super) fn recall(manager: &mut Manager, directory: &Path) -> Result<(), Driv
     let read = file.take(MAX_MEMORY).read_to_string(&mut text).map_err(|error| error.to_string());
     let problems = match read.and_then(|_| serde_json::from_str::<Value>(&text).map_err(|error| error.to_string())) {
         Ok(memory) => manager.recall(&memory),
-        Err(error) => vec![format!("{}: {error}; all observations count anew", path.display())],
+        Err(error) => vec![format!("{}: {error}; all observations start again", path.display())],
     };
     for problem in problems {
-        tracing::warn!(problem, "what a policy has remembered is not taken up");
+        tracing::warn!(problem, "the memory of a policy was not restored");
     }
     Ok(())
 }
 
 impl Driver {
-    /// Keeps what policies remember.
+    /// Saves the memory of the policies.
     pub(super) fn keep_memory(&mut self) -> Result<(), DriverError> {
         if self.remembered.is_some_and(|at| at.elapsed() < PAUSE) {
             return Ok(());

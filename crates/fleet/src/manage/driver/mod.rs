@@ -1,4 +1,4 @@
-//! The manager at work: looks at the fleet, asks the state machine, does what it says, and waits.
+//! Runs the manager: looks at the fleet, calls the state machine, executes its commands, and waits.
 
 mod clock;
 mod entry_point;
@@ -63,17 +63,17 @@ pub enum DriverError {
     Listen {
         /// The port.
         port: u16,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file of the state directory.
     #[error("cannot {what} {}: {source}", .path.display())]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The journal.
@@ -87,13 +87,13 @@ pub enum DriverError {
     Provider(#[from] ProviderError),
 }
 
-/// What a driver is made of.
+/// The parts of a driver.
 pub struct Parts {
-    /// What the manager is set by.
+    /// The settings of the manager.
     pub settings: Settings,
     /// Who decides, by level.
     pub judges: BTreeMap<Level, Box<dyn Judge>>,
-    /// Where resources come from.
+    /// The provider of resources.
     pub provider: Box<dyn Provider>,
     /// Where clients find the orchestrators.
     pub entry_point: Box<dyn EntryPoint>,
@@ -120,14 +120,14 @@ pub struct Driver {
     shown: Shown,
     api: LocalApi,
     sight: Sight,
-    /// Time until the next look at what is under way.
+    /// Time until the next look at actions in progress.
     pace: Duration,
     /// CPU and memory as of the last observation, which looks in between do not sample.
     usage: BTreeMap<ResourceName, (Option<f64>, Option<u64>)>,
-    /// What was complained about last, by subject, so that it is said once.
+    /// The last problem logged for each subject, so that it is logged once.
     complaints: BTreeMap<String, String>,
     clock: Clock,
-    /// When what policies remember was kept last.
+    /// When the memory of the policies was saved last.
     remembered: Option<Instant>,
     _lock: File,
 }
@@ -192,15 +192,15 @@ impl Driver {
         &self.manager
     }
 
-    /// What was seen last.
+    /// The last look.
     pub fn sight(&self) -> &Sight {
         &self.sight
     }
 
-    /// Works until something is received or the sender is gone. `after` is called after each look.
+    /// Works until a message is received or the sender is dropped. `after` is called after each look.
     ///
     /// # Errors
-    /// When the book cannot be kept: nothing may then be done.
+    /// When the book cannot be saved: no command may then be executed.
     pub fn run(&mut self, stop: &Receiver<()>, mut after: impl FnMut(&Self)) -> Result<(), DriverError> {
         let mut next = Instant::now();
         loop {
@@ -217,7 +217,7 @@ impl Driver {
             after(self);
             let rest = next.saturating_duration_since(Instant::now());
             let wait = if self.manager.is_busy() { rest.min(self.pace) } else { rest };
-            // What has just begun may end at once; what lasts is looked at less often.
+            // A new step may end at once; a lasting one is looked at less often.
             self.pace = (self.pace * 2).min(self.manager.settings().check);
             match stop.recv_timeout(wait) {
                 Err(RecvTimeoutError::Timeout) => {}
@@ -226,7 +226,7 @@ impl Driver {
         }
     }
 
-    /// One observation, and what follows from it.
+    /// One observation, with its consequences.
     ///
     /// # Errors
     /// As of [`run`](Self::run).
@@ -237,7 +237,7 @@ impl Driver {
         self.keep_memory()
     }
 
-    /// One look at what is under way.
+    /// One look at the actions in progress.
     ///
     /// # Errors
     /// As of [`run`](Self::run).
@@ -262,7 +262,7 @@ impl Driver {
         self.sight = Sight { resources, orchestrators };
     }
 
-    /// What was not sampled is as it was at the last look at everything.
+    /// Resources that were not sampled keep their last sample.
     fn with_usage(&mut self, observed: Vec<Observed>, look: Look) -> BTreeMap<ResourceName, Observed> {
         if look == Look::Everything {
             let known = observed.iter().map(|it| (it.resource.name.clone(), (it.cpu, it.memory)));
@@ -276,7 +276,7 @@ impl Driver {
         observed.into_iter().map(used).collect()
     }
 
-    /// What is attached is known to nobody else: why it does not answer is said here.
+    /// No other part watches attached resources, so their failures are logged here.
     fn complain_of_attached(&mut self, resources: &BTreeMap<ResourceName, Observed>) {
         for observed in resources.values().filter(|observed| observed.resource.template == ATTACHED) {
             let subject = format!("attached {}", observed.resource.name);
@@ -287,7 +287,7 @@ impl Driver {
         }
     }
 
-    /// Tells the entry point whom to name. What it cannot name is asked for again at the next look.
+    /// Updates the entry point. Orchestrators that it cannot name are retried at the next look.
     fn set_endpoints(&mut self, endpoints: &[Endpoint]) -> Result<(), String> {
         let unnamed = self.entry_point.set_endpoints(endpoints)?;
         for (name, problem) in &unnamed {
@@ -297,7 +297,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Asks all orchestrators, several at once, so that one that hangs holds up few.
+    /// Asks all orchestrators, several in parallel, so that a hanging one delays few.
     fn ask(&mut self, resources: &BTreeMap<ResourceName, Observed>) -> BTreeMap<ResourceName, OrchestratorView> {
         let asked: Vec<(&Resource, &str)> = resources
             .values()
@@ -327,7 +327,7 @@ impl Driver {
             self.complaints.remove(name.as_str());
         }
         self.complain_of_namesakes(&views);
-        // One that is only starting, or has died, is spoken of elsewhere.
+        // A starting or dead one is reported elsewhere.
         let online = |name: &ResourceName| resources.get(name).is_some_and(|it| it.condition == Condition::Online);
         for (name, problem) in problems.into_iter().filter(|(name, _)| online(name)) {
             self.complain(name.as_str(), &problem);
@@ -365,7 +365,7 @@ impl Driver {
         write(&self.directory.join(STATUS_FILE), &kept)
     }
 
-    /// Does one thing. What goes wrong with it is told to the manager; only what it must remember stops it.
+    /// Executes one command. A failure goes to the manager; only a failure to save its book stops it.
     fn execute_one(&mut self, command: &Command) -> Result<Result<(), String>, DriverError> {
         Ok(match command {
             Command::Keep(records) => {
@@ -445,11 +445,11 @@ impl Driver {
         self.shown.set(self.status(), self.manager.plan(), metrics);
     }
 
-    /// Says what goes wrong once, not at every look.
+    /// Logs a problem once, not at every look.
     fn complain(&mut self, subject: &str, problem: &str) {
         let new = self.complaints.insert(subject.to_owned(), problem.to_owned()).as_deref() != Some(problem);
         if new {
-            tracing::warn!(subject, problem, "something of the fleet did not do what it should");
+            tracing::warn!(subject, problem, "a resource of the fleet failed");
         }
         if self.complaints.len() > 1024 {
             self.complaints.clear();
@@ -469,7 +469,7 @@ pub fn is_running(directory: &Path) -> bool {
     file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
 }
 
-/// One manager per fleet: the lock goes with its process, however that ends.
+/// One manager per fleet: the lock ends with its process.
 fn lock(directory: &Path) -> Result<File, DriverError> {
     let path = directory.join(LOCK_FILE);
     let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io_at("open", &path))?;

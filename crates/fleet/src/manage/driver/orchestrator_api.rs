@@ -12,7 +12,7 @@ use crate::provider::{Resource, ResourceName};
 /// Time for an answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why an orchestrator did not do what it was asked for.
+/// Why a request to an orchestrator failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OrchestratorError {
     /// The file of the token cannot be read.
@@ -20,13 +20,13 @@ pub enum OrchestratorError {
     Token {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// There is no answer, or it is a refusal.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// It answers something else than was agreed.
+    /// Its answer is malformed.
     #[error("its answer is not understood: {0}")]
     Strange(String),
 }
@@ -43,7 +43,7 @@ impl OrchestratorApi {
         Self { token_file }
     }
 
-    /// What an orchestrator says of itself and of its brokers. Brokers whose names this fleet cannot have given are
+    /// An orchestrator's state of itself and of its brokers. Brokers with names that this fleet cannot have given are
     /// left out.
     pub(super) fn view(&self, asked: &Resource, admin: &str) -> Result<OrchestratorView, OrchestratorError> {
         let fleet = self.ask(admin, &GetFleet)?;
@@ -56,7 +56,7 @@ impl OrchestratorApi {
         Ok(OrchestratorView {
             calls_itself: fleet.orchestrator,
             clients: fleet.clients,
-            // What sessions are owed is told by the drain alone.
+            // Only the drain reports the pending messages of sessions.
             owed: fleet.owed.max(drain.owed),
             loop_lag_ms: fleet.loop_lag_ms.map(|lag| f64::from(u32::try_from(lag).unwrap_or(u32::MAX))),
             messages_in: fleet.messages_in,
@@ -64,7 +64,7 @@ impl OrchestratorApi {
             dropped: fleet.dropped,
             dropped_fleet_full: fleet.dropped_fleet_full,
             draining: drain.draining,
-            // One that takes no relayed clients is no place of a table.
+            // An orchestrator that accepts no relayed clients cannot be in a table.
             homes: if asked.relay.is_some() { self.homes(&asked.name, admin)? } else { None },
             brokers: named.collect(),
         })

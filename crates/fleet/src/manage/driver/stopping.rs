@@ -1,8 +1,7 @@
 //! A fleet that stops with its manager.
 //!
-//! That it stops is kept before anything is stopped, and the status says at each moment what is stopped already:
-//! whoever cuts the stop off, with a second signal or with SIGKILL, leaves a fleet that says what it is. The next
-//! manager finishes the stop first.
+//! The stop is saved before any resource stops, and the status has each stopped resource. If the stop is interrupted,
+//! by a second signal or by SIGKILL, the state of the fleet is known, and the next manager finishes the stop first.
 
 use std::time::Duration;
 
@@ -14,15 +13,15 @@ use crate::manage::{Book, Phase, Record};
 use crate::provider::attached::ATTACHED;
 use crate::provider::{Look, ProviderError, Release, ResourceName};
 
-/// What a manager is that has ended as it was told to, and left its fleet running.
+/// The state of a manager that has ended on request and left its fleet running.
 pub const LEFT: &str = "left";
-/// Pause between looks while something is stopped.
+/// Pause between looks while a resource is stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
 impl Driver {
-    /// Stops the whole fleet: orchestrators first, so that nobody publishes to brokers that go, then brokers.
-    /// Orchestrators keep what they have stored and start again on it; brokers do not, since what they owe is with the
-    /// orchestrators. What is attached stays.
+    /// Stops the whole fleet: orchestrators first, so that none publishes to stopping brokers, then brokers.
+    /// Orchestrators keep their stored state and start again on it. Brokers do not, since their pending messages are
+    /// with the orchestrators. Attached resources stay.
     ///
     /// # Errors
     /// When a process cannot be stopped, or the state cannot be written. The next manager then finishes the stop.
@@ -53,7 +52,7 @@ impl Driver {
         self.show_rest(&status)
     }
 
-    /// Ends this manager and leaves the fleet running: the status says so, for whoever finds no manager later.
+    /// Ends this manager and leaves the fleet running; the status says so.
     ///
     /// # Errors
     /// When the state cannot be written.
@@ -137,7 +136,7 @@ fn set(status: &mut Value, member: &str, value: Value) {
     }
 }
 
-/// Counts a resource among what is stopped, in place of what it was.
+/// Counts a resource as stopped, in place of its former state.
 fn note_stopped(status: &mut Value, level: Level, name: &ResourceName) {
     let Some(of_level) = status.pointer_mut(&format!("/levels/{}", level.name())) else { return };
     let resources = of_level.get_mut("resources").and_then(Value::as_array_mut).into_iter().flatten();
@@ -159,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stopped_is_told_and_counted_once() {
+    fn a_stopped_resource_is_reported_and_counted_once() {
         let resource = json!({"name": "broker-1", "state": "serving", "pid": 7, "cpu": 0.5});
         let level = json!({"serving": 2, "dead": 0, "resources": [resource, {"name": "broker-2", "state": "serving"}]});
         let mut status = json!({"levels": {"broker": level}});

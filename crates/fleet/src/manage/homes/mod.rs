@@ -1,10 +1,9 @@
-//! Which orchestrator is home to which partition of the clients (BRK-27), as the manager keeps it.
+//! The table of homes: the orchestrator of each partition (BRK-27), as the manager keeps it.
 //!
-//! Nothing of this is in the book: each orchestrator remembers the table that it has, and its word about its own
-//! partitions counts. The manager only makes tables that leave everybody what it says to have, and sets each on the
-//! condition that the orchestrator's table has not changed since it was seen. So partitions change hands by moves
-//! alone, whoever dies or comes late, and at no time have two orchestrators the same one. `table.rs` works the table
-//! out, `moves.rs` who gives what to whom.
+//! The book has no copy of it: each orchestrator stores its table, and decides about its own partitions. The manager
+//! only creates tables that leave every orchestrator its partitions, and sets each on the condition that the
+//! orchestrator's table is unchanged. So partitions change hands by moves alone, and two orchestrators never have the
+//! same one, whichever dies or is late. `table.rs` computes the table, `moves.rs` the moves.
 
 mod moves;
 mod table;
@@ -34,7 +33,7 @@ pub struct HomePlace {
 pub struct HomesTable {
     /// Grows with each change; 1 or more.
     pub epoch: u64,
-    /// Orchestrators that may be home to somebody.
+    /// Orchestrators that may have partitions.
     pub places: BTreeMap<ResourceName, HomePlace>,
     /// The home of each of the [`PARTITIONS`].
     pub homes: Vec<ResourceName>,
@@ -52,12 +51,12 @@ impl HomesTable {
     }
 }
 
-/// What an orchestrator says of homes.
+/// An orchestrator's state of homes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HomesView {
-    /// The table in force there; `None` where it is home to everybody that comes.
+    /// Its current table; `None` if it serves all clients.
     pub table: Option<HomesTable>,
-    /// With whom a move is under way: who gets partitions of it, or whose partitions come to it.
+    /// The other orchestrator of a move in progress.
     pub moving: Option<ResourceName>,
 }
 
@@ -68,8 +67,8 @@ impl HomesView {
     }
 }
 
-/// The one of some orchestrators that is to be home to a partition: the one whose name, hashed together with it, comes
-/// out highest, so that few partitions move when an orchestrator comes or goes.
+/// The home of a partition among some orchestrators: the one whose name, hashed together with the partition, has the
+/// highest value, so that few partitions move when an orchestrator joins or leaves.
 pub(super) fn rendezvous<'a>(
     names: impl IntoIterator<Item = &'a ResourceName>,
     partition: u16,

@@ -1,4 +1,4 @@
-//! Who gives which partitions to whom: each its share, and who leaves everything.
+//! Moves of partitions: each orchestrator gets its share, and a leaving one gives up all.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,11 @@ use crate::manage::machine::Manager;
 use crate::manage::sight::Sight;
 use crate::provider::ResourceName;
 
-/// Partitions of one move. The clients of a move connect anew, so that few do at once.
+/// Partitions of one move. The clients of a move reconnect, so it is small.
 const BATCH: usize = 8;
 
 impl Manager {
-    /// Moves some of what is not where it shall be: one move per observation, so that clients connect anew a few at a
+    /// Moves some partitions that are not at their home: one move per observation, so that few clients reconnect at a
     /// time.
     pub(in crate::manage) fn share_homes(&mut self, sight: &Sight) {
         let leaving = self.book.actions.get(&Level::Orchestrator).and_then(Action::step) == Some(Step::HandOver);
@@ -23,7 +23,7 @@ impl Manager {
         if leaving {
             return;
         }
-        // One that is dead comes back, and keeps its share.
+        // A dead one comes back, and keeps its share.
         let mut names = self.book.names(Level::Orchestrator, &[Phase::Serving, Phase::Lost, Phase::Stopped]);
         names.retain(|name| table.places.contains_key(name));
         let able = self.able(&table, sight);
@@ -44,7 +44,7 @@ impl Manager {
         self.command(Command::MovePartitions { at, to, partitions, epoch: table.epoch });
     }
 
-    /// Moves some of what those have that leave.
+    /// Moves some partitions of leaving orchestrators.
     pub(in crate::manage) fn hand_over(&mut self, action: &Action, sight: &Sight) {
         let HomesState::Agreed(table) = self.homes_state(sight) else { return };
         let able = self.able(&table, sight);

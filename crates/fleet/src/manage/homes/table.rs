@@ -1,4 +1,4 @@
-//! The table that orchestrators shall have, from what they say.
+//! The intended table of homes, from the orchestrators' states.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::provider::ResourceName;
 /// How the homes of a fleet are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::manage) enum HomesState {
-    /// One orchestrator is home to everybody, or they have no place for relayed clients: there is no table.
+    /// One orchestrator serves all clients, or some have no relay address: there is no table.
     Unkept,
-    /// Nothing may change now, and why.
+    /// No change is possible now, for this reason.
     Waiting(String),
     /// Some orchestrators that answer do not have this table yet.
     Changing(HomesTable),
-    /// All that answer have it, and nothing moves.
+    /// All answering orchestrators have it, and no move is in progress.
     Agreed(HomesTable),
 }
 
-/// What orchestrators say, by name.
+/// The orchestrators' states, by name.
 type Views<'a> = BTreeMap<&'a ResourceName, &'a HomesView>;
 
 impl Manager {
@@ -43,7 +43,7 @@ impl Manager {
         let Some(newest) = views.values().filter_map(|view| view.table.as_ref()).max_by_key(|table| table.epoch) else {
             return first(&members, &views, sight);
         };
-        // A move with one that is gone for good ends with the table that says so.
+        // A move with an orchestrator that is gone for good ends with the table that says so.
         let moves = |view: &HomesView| view.moving.as_ref().is_some_and(|with| !self.is_gone(with, sight));
         if let Some((name, _)) = views.iter().find(|(_, view)| moves(view)) {
             return HomesState::Waiting(format!("partitions of {name} are moving"));
@@ -72,7 +72,7 @@ impl Manager {
         }
     }
 
-    /// Partitions whose home is gone for good begin anew at others.
+    /// Partitions whose home is gone for good start empty at others.
     fn house_orphans(&self, table: &mut HomesTable, sight: &Sight) {
         let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
         for (partition, home) in (0..).zip(&mut table.homes) {
@@ -84,14 +84,14 @@ impl Manager {
         }
     }
 
-    /// Gives the table to those that do not have it.
+    /// Sends the table to orchestrators that do not have it.
     pub(in crate::manage) fn set_homes(&mut self, sight: &Sight) {
         let HomesState::Changing(table) = self.homes_state(sight) else { return };
         for (at, view) in &sight.orchestrators {
             let Some(homes) = &view.homes else { continue };
-            let told = !matches!(self.book.phase(at), None | Some(Phase::Leaving));
+            let current = !matches!(self.book.phase(at), None | Some(Phase::Leaving));
             let gone: Vec<_> = homes.moving.iter().filter(|with| self.is_gone(with, sight)).cloned().collect();
-            if told && (homes.table.as_ref() != Some(&table) || !gone.is_empty()) {
+            if current && (homes.table.as_ref() != Some(&table) || !gone.is_empty()) {
                 let (at, if_epoch) = (at.clone(), homes.epoch());
                 self.command(Command::SetHomes { at, table: table.clone(), if_epoch, gone });
             }
@@ -111,7 +111,7 @@ impl Manager {
     }
 }
 
-/// The first table: everything stays where it is, which is with the one that has served for longest.
+/// The first table: all partitions stay with the orchestrator that has served for longest.
 fn first(members: &[&Member], views: &Views<'_>, sight: &Sight) -> HomesState {
     let there: Vec<&&Member> = members.iter().filter(|member| member.phase != Phase::Pending).collect();
     let Some(home) = there.iter().min_by_key(|member| (member.phase != Phase::Serving, member.order)) else {
@@ -120,7 +120,7 @@ fn first(members: &[&Member], views: &Views<'_>, sight: &Sight) -> HomesState {
     if there.len() < 2 {
         return HomesState::Unkept;
     }
-    // One that does not answer may be home to everybody, or know a table.
+    // One that does not answer may serve all clients, or have a table.
     if let Some(silent) = there.iter().find(|member| !views.contains_key(&member.wanted.name)) {
         return HomesState::Waiting(format!("{} does not answer, and may have a table of homes", silent.wanted.name));
     }
@@ -129,7 +129,7 @@ fn first(members: &[&Member], views: &Views<'_>, sight: &Sight) -> HomesState {
     HomesState::Changing(HomesTable { epoch: 1, places, homes: vec![home.wanted.name.clone(); PARTITIONS] })
 }
 
-/// The places of the table so far, with their newest addresses, and of those that have come.
+/// The places of the current table, with their newest addresses, and of new orchestrators.
 fn places(
     newest: &HomesTable,
     members: &[&Member],
@@ -152,18 +152,18 @@ fn places(
     places
 }
 
-/// The home of each partition by the word of those that have them.
+/// The home of each partition, by the states of their homes.
 fn merged(newest: &HomesTable, views: &Views<'_>) -> Vec<ResourceName> {
     let word = |name: &ResourceName| views.get(name).and_then(|view| view.table.as_ref());
-    let home = |(partition, told): (u16, &ResourceName)| {
+    let home = |(partition, stated): (u16, &ResourceName)| {
         let claims = views.iter().filter_map(|(name, view)| Some((*name, view.table.as_ref()?)));
         let own = claims.filter(|(name, table)| table.home(partition) == Some(name));
         if let Some((name, _)) = own.max_by_key(|(_, table)| table.epoch) {
             return name.clone();
         }
-        // Who was thought to have it, and says that it has gone to one that does not answer, knows better.
-        let better = word(told).and_then(|table| table.home(partition)).filter(|name| word(name).is_none());
-        better.unwrap_or(told).clone()
+        // The supposed home's own table decides if it names another home, which does not answer.
+        let better = word(stated).and_then(|table| table.home(partition)).filter(|name| word(name).is_none());
+        better.unwrap_or(stated).clone()
     };
     (0..).zip(&newest.homes).map(home).collect()
 }

@@ -1,4 +1,4 @@
-//! What happens beside the action of a level: adoptions, and the entry point.
+//! Events beside the action of a level: adoptions, and the entry point.
 
 use super::super::*;
 use super::kills::Run;
@@ -24,7 +24,7 @@ fn an_attached_broker_that_does_not_answer_holds_nothing_up() {
     let mut run = run(vec![(0, 2), (60_000, 3)], vec![(0, 1)]);
     let old = attach(&mut run, "old", Life::Hanging);
     run.turns(38, &[], &[]);
-    assert_eq!(run.world.names(Level::Broker).len(), 3, "the fleet has not started beside what is attached");
+    assert_eq!(run.world.names(Level::Broker).len(), 3, "the fleet has not started beside the attached resources");
     let status = run.manager.status(Moment(run.world.now), &run.world.sight());
     let shown = status["levels"]["broker"]["resources"].as_array().unwrap();
     let shown = shown.iter().find(|resource| resource["name"] == "old").unwrap();
@@ -41,13 +41,13 @@ fn an_attached_broker_that_does_not_answer_holds_nothing_up() {
 }
 
 #[test]
-fn an_adoption_that_orchestrators_hold_up_holds_up_nobody_else() {
+fn a_delayed_adoption_delays_no_other() {
     let mut run = run(vec![(0, 2), (60_000, 3)], vec![(0, 1)]);
     run.turns(38, &[], &[]);
     let one = attach(&mut run, "one", Life::Online);
     let other = attach(&mut run, "other", Life::Online);
     run.turns(3, &[], &[]);
-    // It answers nobody any more once it is being joined, which may take until a limit.
+    // It hangs once it is being joined, which may take until a limit.
     run.world.things.get_mut(&one).unwrap().life = Life::Hanging;
     run.world.kill(Level::Broker);
     run.turns(12, &[], &[]);
@@ -56,7 +56,7 @@ fn an_adoption_that_orchestrators_hold_up_holds_up_nobody_else() {
 }
 
 #[test]
-fn an_entry_point_that_refuses_is_told_again_and_nobody_vanishes_before_it_knows() {
+fn a_refused_change_of_the_entry_point_is_retried_first() {
     let mut run = run(vec![(0, 2)], vec![(0, 1), (40_000, 2), (80_000, 1)]);
     run.turns(38, &[], &[]);
     run.world.refuses_names = true;
@@ -64,7 +64,7 @@ fn an_entry_point_that_refuses_is_told_again_and_nobody_vanishes_before_it_knows
     assert_eq!(run.world.endpoints.len(), 1);
     run.world.refuses_names = false;
     run.turns(1, &[], &[]);
-    assert_eq!(run.world.endpoints.len(), 2, "it was not told again");
+    assert_eq!(run.world.endpoints.len(), 2, "the change was not repeated");
     run.world.refuses_names = true;
     run.turns(20, &[], &[]);
     let leaving = run.manager.book().actions.get(&Level::Orchestrator).cloned().unwrap();

@@ -20,7 +20,7 @@ fn run(brokers: Vec<(u64, u32)>) -> Run {
 }
 
 #[test]
-fn the_steps_are_those_of_the_study() {
+fn the_steps_agree_with_the_study() {
     let mut run = Run::new(
         settings([1, 1], 1, 4),
         1,
@@ -73,7 +73,7 @@ fn what_does_not_come_up_is_taken_away_and_tried_again_later() {
 }
 
 #[test]
-fn an_allocation_that_is_refused_for_good_fails_with_what_was_said() {
+fn a_refused_allocation_fails_with_the_error() {
     let mut run = run(vec![(0, 2), (40_000, 3), (44_000, 2)]);
     run.turns(38, &[], &[]);
     run.world.refusals = 100;
@@ -87,7 +87,7 @@ fn an_allocation_that_is_refused_for_good_fails_with_what_was_said() {
 }
 
 #[test]
-fn an_orchestrator_that_died_comes_back_with_what_it_has() {
+fn a_dead_orchestrator_comes_back_with_its_state() {
     let mut run = run(vec![(0, 2)]);
     run.turns(38, &[], &[]);
     let before = run.world.names(Level::Orchestrator);
@@ -100,7 +100,7 @@ fn an_orchestrator_that_died_comes_back_with_what_it_has() {
 }
 
 #[test]
-fn what_was_stopped_with_the_fleet_starts_again_without_healing_and_is_never_taken_away() {
+fn stopped_resources_start_again_without_healing() {
     let mut run = run(vec![(0, 2)]);
     run.turns(38, &[], &[]);
     let stopped = run.world.names(Level::Orchestrator);
@@ -154,7 +154,7 @@ fn a_resource_that_the_book_does_not_know_is_taken_in() {
 }
 
 #[test]
-fn an_orchestrator_that_dies_on_its_way_out_comes_back_to_hand_over() {
+fn an_orchestrator_that_dies_while_leaving_is_restarted() {
     let mut run = Run::new(settings([1, 1], 1, 4), 1, 4, [vec![(0, 1)], vec![(0, 1), (40_000, 2), (80_000, 1)]]);
     run.turns(87, &[], &[]);
     let leaving = run.world.names(Level::Orchestrator).pop().unwrap();

@@ -1,4 +1,4 @@
-//! What the model of the world does when it is asked.
+//! The model of the world executes commands.
 
 use super::super::*;
 use super::homes::Leaving;
@@ -7,7 +7,7 @@ use crate::level::Level;
 use crate::provider::{Allocation, ResourceName};
 
 impl World {
-    /// Does what is asked for; what cannot be done is an error, and what must never be asked for a violation.
+    /// Executes a command; an impossible one is an error, and a forbidden one a violation.
     pub(super) fn execute(&mut self, command: &Command) -> Result<(), String> {
         match command {
             Command::Keep(_) => {}
@@ -139,7 +139,7 @@ impl World {
             self.violations.push(format!("{broker} was removed at {at} by force although it is there"));
             return Ok(());
         }
-        // Messages of a broker that is gone are sent to others.
+        // Messages of a removed broker go to others.
         orchestrator.parked += known.owed;
         orchestrator.brokers.remove(broker);
         Ok(())

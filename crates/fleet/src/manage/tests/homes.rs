@@ -19,7 +19,7 @@ pub(super) struct Leaving {
     pub(super) until: u64,
 }
 
-/// What an orchestrator remembers of homes, and the rules by which it changes that.
+/// An orchestrator's stored homes, and the rules for changing them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Homes {
     pub(super) table: Option<HomesTable>,
@@ -64,7 +64,7 @@ impl Homes {
         Ok(())
     }
 
-    /// What a move that has ended leaves in the table of one of its sides.
+    /// The table of one side after a move.
     pub(super) fn moved(&mut self, leaving: &Leaving, epoch: u64) {
         if let Some(table) = &mut self.table {
             for partition in &leaving.partitions {
@@ -75,16 +75,16 @@ impl Homes {
     }
 }
 
-/// What is wrong with who has what: each partition has one home at any time, once there is a table.
+/// Violations of the rule that each partition has one home at any time, once there is a table.
 pub(super) fn wrong(all: &BTreeMap<ResourceName, &Homes>) -> Option<String> {
     let newest = all.values().filter_map(|homes| homes.table.as_ref()).max_by_key(|table| table.epoch)?;
-    // One without a table has been home to everybody, and goes on with what the first table leaves it.
+    // One without a table has served all clients, and keeps the partitions of the first table.
     let has = |name: &ResourceName, homes: &Homes, partition| {
         homes.table.as_ref().unwrap_or(newest).home(partition) == Some(name)
     };
     (0..64).find_map(|partition| {
         let owners: Vec<_> = all.iter().filter(|(name, homes)| has(name, homes, partition)).collect();
-        // Nobody has what one had that was given up, until the last of the others knows.
+        // No orchestrator has the partitions of a given-up one until the last of the others knows.
         let is_lost = |homes: &&Homes| {
             let home = homes.table.as_ref().and_then(|table| table.home(partition));
             home.is_some_and(|home| !all.contains_key(home))
@@ -152,7 +152,7 @@ fn partitions_of_a_dead_orchestrator_wait_for_it() {
 }
 
 #[test]
-fn one_that_cannot_be_restarted_in_time_loses_its_partitions_to_the_others() {
+fn an_orchestrator_not_restarted_in_time_loses_its_partitions() {
     let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2)]]);
     run.turns(100, &[], &[]);
     let names = run.world.names(Level::Orchestrator);
@@ -173,7 +173,7 @@ fn one_that_cannot_be_restarted_in_time_loses_its_partitions_to_the_others() {
 }
 
 #[test]
-fn what_cannot_be_set_aside_is_waited_for_again_and_never_released() {
+fn an_orchestrator_not_set_aside_is_never_released() {
     let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2)]]);
     run.turns(100, &[], &[]);
     let names = run.world.names(Level::Orchestrator);
@@ -199,7 +199,7 @@ fn one_that_does_not_come_up_keeps_no_other_down() {
 }
 
 #[test]
-fn nobody_is_given_up_where_nobody_can_take_over() {
+fn no_orchestrator_is_given_up_without_a_successor() {
     let mut run = Run::new(settings([2, 1], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 1)]]);
     run.turns(40, &[], &[]);
     let names = run.world.names(Level::Orchestrator);
@@ -253,7 +253,7 @@ fn one_that_dies_while_it_hands_over_comes_back_to_end_that() {
 }
 
 #[test]
-fn the_first_home_of_a_fleet_is_healed_when_it_dies_before_the_fleet_has_started() {
+fn the_first_home_is_healed_when_it_dies_during_the_start() {
     let dies = (13, Event::Kill(Level::Orchestrator));
     for events in [[dies].as_slice(), &[dies, dies]] {
         let mut run = Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], vec![(0, 2)]]);

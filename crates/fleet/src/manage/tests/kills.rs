@@ -1,4 +1,4 @@
-//! The manager is killed at every command, before it is done and after, and goes on from its book.
+//! The manager is killed at every command, before and after its execution, and resumes from its book.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use super::super::*;
 use super::world::{Life, Script, World, settings};
 use crate::level::Level;
 
-/// What happens to the world, by turn.
+/// An event in the world, by turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Kill(Level),
@@ -77,7 +77,7 @@ impl Run {
         }
     }
 
-    /// A new manager reads what the old one has kept.
+    /// A new manager reads the saved state of the old one.
     fn restart(&mut self) {
         let mut book = Book::default();
         for line in &self.journal {
@@ -124,7 +124,7 @@ impl Run {
         }
     }
 
-    /// Everything is as it should be, and nothing is left over.
+    /// The fleet has its intended size, and no resource is left over.
     pub(super) fn settled(&self, brokers: usize, orchestrators: usize) {
         let book = self.manager.book();
         let about = || format!("{:#?}\n{:#?}", self.world, book);

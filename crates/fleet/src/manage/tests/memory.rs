@@ -1,4 +1,4 @@
-//! What the next manager's policies take up.
+//! The memory that the next manager's policies restore.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What judges get to see.
+//! The input of judges.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn started() -> Run {
     run
 }
 
-/// The fleet as it is, with so much sent to the broker by each orchestrator; `None` for one that does not answer.
+/// The fleet, with so many messages sent to the broker by each orchestrator; `None` for one that does not answer.
 fn sight(run: &Run, sent: [Option<u64>; 2], owed: u64) -> Sight {
     let mut sight = run.world.sight();
     let names: Vec<ResourceName> = sight.orchestrators.keys().cloned().collect();
@@ -34,7 +34,7 @@ fn seen(run: &mut Run, at: u64, sent: [Option<u64>; 2], owed: u64) -> MemberSeen
 }
 
 #[test]
-fn what_an_orchestrator_does_not_tell_is_not_known_and_its_return_is_no_burst() {
+fn a_missing_counter_is_unknown_and_its_return_is_no_burst() {
     let mut run = started();
     run.manager.counters = BTreeMap::new();
     assert_eq!(seen(&mut run, 0, [Some(1_000), Some(1_000)], 0).rate, None, "nothing to compare with yet");
@@ -50,14 +50,14 @@ fn what_an_orchestrator_does_not_tell_is_not_known_and_its_return_is_no_burst() 
 }
 
 #[test]
-fn what_brokers_could_not_take_is_shared_among_them_and_known_by_all_orchestrators_together() {
+fn drops_of_brokers_are_shared_and_need_all_orchestrators() {
     let mut run = Run::new(settings([2, 2], 1, 4), 1, 4, [vec![(0, 2)], vec![(0, 2)]]);
     run.turns(38, &[], &[]);
     run.manager.counters = BTreeMap::new();
-    let mut seen = |level, at: u64, told: [Option<u64>; 2]| -> Vec<Option<f64>> {
+    let mut seen = |level, at: u64, lost: [Option<u64>; 2]| -> Vec<Option<f64>> {
         let mut sight = run.world.sight();
-        for (view, told) in sight.orchestrators.values_mut().zip(told) {
-            (view.dropped, view.dropped_fleet_full) = (told.map(|told| told * 2), told);
+        for (view, lost) in sight.orchestrators.values_mut().zip(lost) {
+            (view.dropped, view.dropped_fleet_full) = (lost.map(|lost| lost * 2), lost);
         }
         let members = run.manager.seen(level, Moment(1_000_000 + at), &sight).members;
         members.into_iter().map(|member| member.drops).collect()
@@ -76,7 +76,7 @@ fn memory_is_what_the_provider_says() {
 }
 
 #[test]
-fn a_counter_that_began_anew_is_no_standstill() {
+fn a_reset_counter_is_no_standstill() {
     let mut run = started();
     run.manager.counters = BTreeMap::new();
     seen(&mut run, 0, [Some(1_000), Some(1_000)], 0);
@@ -84,7 +84,7 @@ fn a_counter_that_began_anew_is_no_standstill() {
 }
 
 #[test]
-fn the_waiting_time_is_what_waits_over_what_comes() {
+fn the_waiting_time_is_backlog_over_rate() {
     let member = |queued, rate| MemberSeen {
         name: "broker-1".parse().unwrap(),
         cpu: None,

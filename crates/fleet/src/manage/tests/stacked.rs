@@ -19,7 +19,7 @@ fn start(brokers: Vec<(u64, u32)>, orchestrators: Vec<(u64, u32)>) -> Run {
     run
 }
 
-/// The same, where somebody else decides.
+/// The same, where another controller decides.
 fn watched() -> Run {
     let anything = || Vec::new();
     start(anything(), anything())
@@ -29,7 +29,7 @@ fn names(run: &Run, level: Level) -> Vec<String> {
     run.world.names(level).iter().map(ToString::to_string).collect()
 }
 
-/// What the actions of a run were: kind, outcome, targets and steps.
+/// The actions of a run: kind, outcome, targets and steps.
 fn actions(run: &Run) -> Vec<String> {
     let ended = run.world.history.iter().filter(|entry| entry["kind"] == "action");
     let words = |value: &serde_json::Value| {
@@ -64,7 +64,7 @@ fn the_last_one_is_drained_forgotten_and_released() {
 }
 
 #[test]
-fn what_an_autoscaler_adds_is_joined_and_what_it_takes_is_drained() {
+fn pods_of_an_autoscaler_are_joined_and_drained() {
     let mut run = watched();
     let events = [
         (40, Event::AddOne(Level::Broker)),
@@ -128,12 +128,12 @@ fn a_scale_in_gives_way_to_one_who_puts_another_on_top() {
     run.turns(60, &[], &[(20, Event::Traffic(false))]);
     run.settled(3, 1);
     let failed = run.world.history.iter().find(|entry| entry["outcome"] == "failed").unwrap();
-    assert!(failed["why"].as_str().unwrap().contains("somebody else has made b-2"), "{failed}");
+    assert!(failed["why"].as_str().unwrap().contains("another controller has added b-2"), "{failed}");
     assert_eq!(actions(&run)[2..], ["scale-in failed b-1: drain return", "adopt done b-2: boot join"]);
 }
 
 #[test]
-fn nothing_is_asked_for_where_somebody_else_decides() {
+fn no_resource_is_requested_if_another_controller_decides() {
     let mut settings = settings([2, 1], 1, 4);
     for level in settings.levels.values_mut() {
         level.stack = Some(Stack { name: "b".to_owned(), first: 0 });

@@ -25,7 +25,7 @@ pub(super) enum Life {
     Hanging,
     Ended,
     Stopping(u64),
-    /// Taken away, and held until nobody is connected to it, or until that time; then it comes back or not.
+    /// Removed, and held until it has no connections, or until that time; then it comes back or not.
     Held(u64, bool),
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Known {
     pub(super) owed: u64,
 }
 
-/// What an orchestrator keeps, also while it is dead.
+/// An orchestrator's stored state, which outlives its death.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Orchestrator {
     pub(super) brokers: BTreeMap<ResourceName, Known>,
@@ -62,15 +62,15 @@ pub(super) struct World {
     pub(super) orchestrators: BTreeMap<ResourceName, Orchestrator>,
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) traffic: bool,
-    /// Brokers that settle nothing.
+    /// Brokers that settle no messages.
     pub(super) stuck: BTreeSet<ResourceName>,
     accepted: u64,
     settled: u64,
     /// Messages that orchestrators had when they were given up.
     pub(super) set_aside: u64,
-    /// Whether nothing more can be set aside.
+    /// Whether setting aside fails.
     pub(super) full_aside: bool,
-    /// What does not come up any more.
+    /// Resources that no longer start.
     pub(super) broken: BTreeSet<ResourceName>,
     /// Whether the provider answers.
     pub(super) mute: bool,
@@ -84,7 +84,7 @@ pub(super) struct World {
     pub(super) stillborn: bool,
     /// Only the last resource of a level can be released, and it is held.
     pub(super) stacked: bool,
-    /// What must never happen and did.
+    /// Violations of the rules.
     pub(super) violations: Vec<String>,
     pub(super) most: BTreeMap<Level, usize>,
     pub(super) least: BTreeMap<Level, usize>,
@@ -187,7 +187,7 @@ impl World {
         self.orchestrators.iter().find(|(_, it)| gives(it)).map(|(name, _)| name.clone())
     }
 
-    /// What is held goes when nobody is connected to it any more.
+    /// A held resource ends when it has no connections.
     fn let_go(&mut self) {
         let now = self.now;
         let names: Vec<ResourceName> = self.things.keys().cloned().collect();
@@ -215,18 +215,18 @@ impl World {
         }
     }
 
-    /// Somebody else takes the last of a level away.
+    /// Another controller removes the last of a level.
     pub(super) fn take_last(&mut self, level: Level) {
         self.hold(level, self.names(level).pop(), false);
     }
 
-    /// Somebody else empties the machine of the first of a level, which comes back elsewhere.
+    /// Another controller empties the machine of the first of a level, which comes back elsewhere.
     pub(super) fn empty_machine(&mut self, level: Level) {
         self.hold(level, self.names(level).first().cloned(), true);
     }
 
     fn hold(&mut self, level: Level, name: Option<ResourceName>, again: bool) {
-        // A hook drains an orchestrator, whoever takes it away.
+        // A hook drains an orchestrator at any removal.
         if let Some(orchestrator) = name.as_ref().and_then(|name| self.orchestrators.get_mut(name)) {
             orchestrator.draining = level == Level::Orchestrator;
         }
@@ -235,7 +235,7 @@ impl World {
         }
     }
 
-    /// Somebody else adds one to a level.
+    /// Another controller adds one to a level.
     pub(super) fn add_one(&mut self, level: Level, stack: &Stack) {
         let last = self.names(level).iter().filter_map(|name| stack.number(name)).max();
         let name = stack.resource(last.map_or(0, |last| last + 1)).unwrap();

@@ -1,8 +1,7 @@
 //! Requests to an API server.
 //!
-//! A small client of our own: the crate `kube` would bring about 90 crates that nothing else here needs, a second async
-//! stack beside the manager's one thread, and second versions of `base64` and `syn`; this provider reads four kinds of
-//! objects and writes one.
+//! A small client of our own. The crate `kube` would add about 90 crates, a second async stack beside the manager's one
+//! thread, and second versions of `base64` and `syn`; this provider reads four kinds of objects and writes one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -79,9 +78,9 @@ impl fmt::Display for Target<'_> {
 
 /// An answer that is no success.
 enum Refusal {
-    /// 409: somebody else was faster.
+    /// 409: another client was faster.
     Conflict,
-    /// 410: the list has to be read anew.
+    /// 410: the list has to be read again.
     Expired,
     Other(KubernetesError),
 }
@@ -92,11 +91,11 @@ pub(super) struct Client {
     agent: ureq::Agent,
     server: String,
     identity: Identity,
-    /// Nothing is asked before.
+    /// No request is sent before.
     resting_until: Option<Instant>,
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Debug, PartialEq)]
 pub(super) enum Put<T> {
     /// It is made.
@@ -205,7 +204,7 @@ impl Client {
                 None => request,
             };
             let request = request.body(body.map(Value::to_string).unwrap_or_default()).map_err(|_| {
-                // What is wrong may be the token: it is not shown.
+                // The token may be the fault: it is not shown.
                 KubernetesError::Unauthorized("the token cannot stand in a header".to_owned())
             })?;
             match self.agent.run(request) {
@@ -272,7 +271,7 @@ fn rest(response: &Response<ureq::Body>) -> Option<Duration> {
     value.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// What a server says about a refusal: the message of a Status, or the beginning of whatever it is.
+/// The server's text of a refusal: the message of a Status, or the beginning of any other body.
 fn said(text: &str) -> String {
     let status: Result<Status, _> = serde_json::from_str(text);
     let message = status.ok().map(|status| status.message).filter(|message| !message.is_empty());
@@ -306,7 +305,7 @@ fn tls(access: &Access) -> Result<TlsConfig, KubernetesError> {
         .build())
 }
 
-/// What `ureq` would only find out by a panic, at the first request: a key that does not belong to its certificate.
+/// Finds a key that does not belong to its certificate, for which `ureq` would panic at the first request.
 fn check_tls(access: &Access, provider: &Arc<rustls::crypto::CryptoProvider>) -> Result<(), KubernetesError> {
     let failed = |what, error: rustls::Error| KubernetesError::Tls { what, problem: error.to_string() };
     let mut roots = RootCertStore::empty();

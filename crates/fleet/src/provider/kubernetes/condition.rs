@@ -1,4 +1,4 @@
-//! What a pod does.
+//! The condition of a pod.
 
 use super::objects::{Pod, PodStatus};
 use crate::provider::Condition;
@@ -6,8 +6,7 @@ use crate::provider::Condition;
 /// Longest text of the API server that is passed on, characters.
 const MAX_TEXT: usize = 300;
 
-/// What a pod does, with what a person should know about it. `answered` is whether it has been ready before, as far as
-/// is known.
+/// The condition of a pod, with a note for people. `answered` is whether it has been ready before, as far as known.
 pub(super) fn of(pod: &Pod, answered: bool) -> (Condition, String) {
     let status = &pod.status;
     let seen = seen(status);

@@ -1,4 +1,4 @@
-//! What can go wrong between a manager and an API server.
+//! Errors between a manager and an API server.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::level::Level;
 use crate::provider::{ProviderError, ResourceName};
 
-/// Why Kubernetes did not do what it was asked for.
+/// Why a request to Kubernetes failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KubernetesError {
     /// A file with credentials.
@@ -14,7 +14,7 @@ pub enum KubernetesError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A kubeconfig that cannot be used.
@@ -22,10 +22,10 @@ pub enum KubernetesError {
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The fault, with its remedy.
         problem: String,
     },
-    /// Neither in a pod nor told where the API server is.
+    /// Not in a pod, and without an address of the API server.
     #[error("this is no pod with a service account ({0}); name a kubeconfig with `kubeconfig` in [kubernetes]")]
     NoServiceAccount(String),
     /// Certificates or keys for TLS.
@@ -33,7 +33,7 @@ pub enum KubernetesError {
     Tls {
         /// Which.
         what: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         problem: String,
     },
     /// No answer, or not in time.
@@ -41,7 +41,7 @@ pub enum KubernetesError {
     Unreachable {
         /// Its address.
         server: String,
-        /// What happened.
+        /// The event.
         problem: String,
     },
     /// 401.
@@ -54,21 +54,21 @@ pub enum KubernetesError {
     Forbidden {
         /// The right that is missing: verb, resource and namespace.
         right: String,
-        /// What the API server says.
+        /// The text of the API server.
         said: String,
     },
     /// 404.
     #[error("there is no {what}: {said}")]
     NotFound {
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// What the API server says.
+        /// The text of the API server.
         said: String,
     },
     /// 409, again and again.
-    #[error("somebody else changes {what} all the time: given up after {tries} tries; the next look asks again")]
+    #[error("another client changes {what} all the time: given up after {tries} tries; the next look asks again")]
     Conflict {
-        /// What was to be changed.
+        /// The object of the change.
         what: String,
         /// How often it was tried.
         tries: u32,
@@ -76,27 +76,27 @@ pub enum KubernetesError {
     /// 429, or 5xx with a time to wait.
     #[error("the API server is busy ({status}) and is left alone for {} s", .wait.as_secs())]
     Busy {
-        /// What it answered.
+        /// The status of its answer.
         status: u16,
-        /// For how long nothing is asked.
+        /// For how long no request is sent.
         wait: Duration,
     },
     /// Any other refusal.
     #[error("the API server answers {status} to {what}: {said}")]
     Refused {
-        /// What it answered.
+        /// The status of its answer.
         status: u16,
-        /// What was asked.
+        /// The request.
         what: String,
-        /// What the API server says.
+        /// The text of the API server.
         said: String,
     },
-    /// An answer that is not what the API promises.
+    /// A malformed answer.
     #[error("the answer to {what} is not understood: {problem}")]
     Strange {
-        /// What was asked.
+        /// The request.
         what: String,
-        /// What is wrong with it.
+        /// The fault.
         problem: String,
     },
     /// No StatefulSet for a level.
@@ -123,7 +123,7 @@ pub enum KubernetesError {
     Hanging {
         /// Which.
         name: ResourceName,
-        /// What was seen.
+        /// The observed value.
         seen: String,
     },
     /// Not a name that this provider gives.

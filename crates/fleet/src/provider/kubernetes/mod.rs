@@ -1,14 +1,14 @@
 //! Brokers and orchestrators as pods of StatefulSets, one StatefulSet per level.
 //!
-//! A StatefulSet makes and removes its pods in the order of their numbers, so a level is a [`Stack`]: to allocate is to
-//! scale up by one, to release is to scale down by one, and only the last pod can go. Both are compare-and-set on the
-//! scale subresource: whoever else changes `spec.replicas` between reading and writing is noticed, and the change is
-//! thought over again.
+//! A StatefulSet creates and removes its pods in the order of their numbers, so a level is a [`Stack`]: to allocate is
+//! to scale up by one, to release is to scale down by one, and only the last pod can be removed. Both are
+//! compare-and-set on the scale subresource: if another client changes `spec.replicas` between reading and writing, the
+//! change is decided again.
 //!
-//! What others do is seen and never fought: a pod beyond `spec.replicas`, or one that is being deleted, is
-//! [stopping](Condition::Stopping), and the manager drains it while its preStop hook holds it (deploy/kubernetes); one
-//! that appears is online when it is ready, and the manager takes it in. A pod that fails is started again by its
-//! kubelet, or made again by the StatefulSet: this provider deletes nothing, and needs no right to.
+//! Changes by other controllers are followed. A pod beyond `spec.replicas`, or one that is being deleted, is
+//! [stopping](Condition::Stopping), and the manager drains it while its preStop hook holds it (deploy/kubernetes). A
+//! new one is online when it is ready, and the manager adopts it. A pod that fails is restarted by its kubelet, or
+//! created again by the StatefulSet: this provider deletes no pods, and needs no right to.
 
 mod access;
 mod client;
@@ -53,7 +53,7 @@ pub struct Kubernetes {
     sets: BTreeMap<Level, Set>,
     /// The uid of the pods that have been ready, by name.
     answered: BTreeMap<ResourceName, String>,
-    /// What was seen of those that no longer are.
+    /// The last error of pods that stopped being ready.
     hanging: BTreeMap<ResourceName, String>,
 }
 
@@ -103,7 +103,7 @@ impl Kubernetes {
             template: set.settings.stateful_set.clone(),
             address: format!("mqtt://{host}:{}", set.settings.port),
             admin: set.settings.admin_port.map(|port| format!("http://{host}:{port}")),
-            // Pods have no place for relayed clients: each is home to whoever comes to it.
+            // Pods have no relay address: each serves all clients that connect to it.
             relay: None,
             pid: None,
             note,
@@ -191,7 +191,7 @@ impl Kubernetes {
     }
 
     fn release_pod(&mut self, name: &ResourceName) -> Result<Release, KubernetesError> {
-        // The name of nothing is gone.
+        // An unknown name counts as removed.
         let Ok((level, number)) = self.place(name) else { return Ok(Release::Gone) };
         let set = self.set(level)?.clone();
         self.scale_down(&set, number, name)?;

@@ -1,4 +1,4 @@
-//! The objects of the API, as far as this provider reads them. What is not named here is skipped.
+//! The objects of the API, as far as this provider reads them. Other fields are skipped.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) struct StatefulSet {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StatefulSetSpec {
-    /// 1 where nothing is said.
+    /// 1 by default.
     pub(super) replicas: Option<u64>,
     pub(super) service_name: Option<String>,
     #[serde(default)]
@@ -149,7 +149,7 @@ pub(super) struct Reason {
     pub(super) message: String,
 }
 
-/// What `metrics.k8s.io` knows of a pod.
+/// The metrics of a pod at `metrics.k8s.io`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct PodMetrics {
     pub(super) metadata: Metadata,

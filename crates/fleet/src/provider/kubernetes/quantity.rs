@@ -1,6 +1,6 @@
 //! Amounts of CPU and memory as Kubernetes writes them.
 
-/// Cores of a quantity such as `250m`, `1.5`, `1203456n` or `2e-1`; `None` for what is none, or is negative.
+/// Cores of a quantity such as `250m`, `1.5`, `1203456n` or `2e-1`; `None` if it is invalid or negative.
 pub(super) fn cores(text: &str) -> Option<f64> {
     scaled(text, |suffix| match suffix {
         "n" => Some(1e-9),
@@ -12,7 +12,7 @@ pub(super) fn cores(text: &str) -> Option<f64> {
     })
 }
 
-/// Bytes of a quantity such as `20Mi`, `1G` or `123456`; `None` for what is none, or is negative.
+/// Bytes of a quantity such as `20Mi`, `1G` or `123456`; `None` if it is invalid or negative.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     let power = |base: f64, exponent| Some(f64::powi(base, exponent));
     let value = scaled(text, |suffix| match suffix {

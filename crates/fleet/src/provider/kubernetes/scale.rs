@@ -8,11 +8,11 @@ use super::objects::Scale;
 use super::{Kubernetes, Set};
 use crate::provider::ResourceName;
 
-/// Tries of a change that somebody else is faster with.
+/// Tries of a change that conflicts with another client's.
 const MAX_TRIES: u32 = 4;
 
 impl Kubernetes {
-    /// Scales up by one when the pod is the next to come; does nothing when it shall be there already.
+    /// Scales up by one if the pod is the next one; no change if it is wanted already.
     pub(super) fn scale_up(&mut self, set: &Set, number: u64, name: &ResourceName) -> Result<(), KubernetesError> {
         self.set_replicas(set, |replicas| {
             let end = set.stack.first.saturating_add(replicas);
@@ -27,7 +27,7 @@ impl Kubernetes {
         })
     }
 
-    /// Scales down by one when the pod is the last; does nothing when it shall not be there any more.
+    /// Scales down by one if the pod is the last; no change if it is no longer wanted.
     pub(super) fn scale_down(&mut self, set: &Set, number: u64, name: &ResourceName) -> Result<(), KubernetesError> {
         self.set_replicas(set, |replicas| {
             let end = set.stack.first.saturating_add(replicas);
@@ -42,8 +42,8 @@ impl Kubernetes {
         })
     }
 
-    /// Sets the replicas to what `choose` makes of what they are; `None` is right as it is. When somebody else changes
-    /// the StatefulSet in between, it is read and chosen again.
+    /// Sets the replicas to the result of `choose` for the current number; `None` means no change. If another client
+    /// changes the StatefulSet in between, it is read and chosen again.
     fn set_replicas(
         &mut self,
         set: &Set,

@@ -1,4 +1,4 @@
-//! What an API server knows of a StatefulSet, its pods and their metrics.
+//! The state of a StatefulSet, its pods and their metrics at an API server.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const MAX_REPLICAS: u64 = 10_000;
 pub(super) struct Seen {
     /// The number after that of the last pod that shall be.
     pub(super) end: u64,
-    /// Those that there are, by number.
+    /// The existing pods, by number.
     pub(super) pods: BTreeMap<u64, Pod>,
     labels: String,
 }
@@ -83,7 +83,7 @@ impl Kubernetes {
         })
     }
 
-    /// What `metrics.k8s.io` knows of the pods. That it knows nothing is no failure: other signals may still be there.
+    /// The pods' metrics at `metrics.k8s.io`. Missing metrics are not an error: other signals may be available.
     pub(super) fn metrics(&mut self, seen: &Seen) -> Metrics {
         let namespace = self.namespace.clone();
         let target = Target {

@@ -1,4 +1,4 @@
-//! What a fleet file says of Kubernetes.
+//! The section `[kubernetes]` of a fleet file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub struct Settings {
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig; `None` is its current one.
     pub context: Option<String>,
-    /// What names of services end with, such as `cluster.local`.
+    /// The suffix of service names, such as `cluster.local`.
     pub cluster_domain: String,
     /// The StatefulSets, by level.
     pub sets: BTreeMap<Level, SetSettings>,
@@ -29,11 +29,11 @@ pub struct SetSettings {
     pub stateful_set: String,
     /// The container whose CPU counts; `None` is the first one.
     pub container: Option<String>,
-    /// Where pods speak MQTT.
+    /// The MQTT port of pods.
     pub port: u16,
     /// Where the admin API of orchestrators answers.
     pub admin_port: Option<u16>,
-    /// Whether somebody else decides how many pods there are.
+    /// Whether another controller decides the number of pods.
     pub decided_elsewhere: bool,
     /// Who the fleet is towards these brokers; `None` is anonymous.
     pub login: Option<Login>,

@@ -1,4 +1,4 @@
-//! How much CPU a pod uses of what it was given (BRK-39), and how much memory it holds, from `metrics.k8s.io`.
+//! A pod's CPU as a part of its share (BRK-39), and its memory, from `metrics.k8s.io`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 use super::objects::{Container, Pod, PodMetrics};
 use super::quantity;
 
-/// Older metrics say nothing about now. A metrics server measures every 15 s and keeps what it has while a node does
-/// not answer.
+/// Older metrics are outdated. A metrics server measures every 15 s and repeats the last value while a node does not
+/// answer.
 const MAX_AGE: Duration = Duration::from_secs(120);
 
-/// What is known of the CPU and memory of a StatefulSet's pods.
+/// The CPU and memory of a StatefulSet's pods.
 #[derive(Debug)]
 pub(super) enum Metrics {
-    /// Nobody asked.
+    /// Not requested.
     Unasked,
     /// They cannot be had, and why.
     Missing(String),
@@ -21,7 +21,7 @@ pub(super) enum Metrics {
     Known(BTreeMap<String, PodMetrics>),
 }
 
-/// CPU as a fraction of the container's limit, else of its request; or why it cannot be told. Never a guess.
+/// CPU as a fraction of the container's limit, else of its request; or why it is unknown. Never a guess.
 pub(super) fn cpu(
     pod: &Pod,
     container: Option<&str>,
@@ -46,8 +46,8 @@ pub(super) fn cpu(
     Ok(Some(used / given))
 }
 
-/// Bytes of memory that the container holds, which ask for no limit; `None` where they cannot be told: why is said of
-/// its CPU.
+/// Bytes of memory of the container, which need no limit; `None` where they are unknown, for the reason given for its
+/// CPU.
 pub(super) fn memory(pod: &Pod, container: Option<&str>, metrics: &Metrics, now: SystemTime) -> Option<u64> {
     let Metrics::Known(known) = metrics else { return None };
     let chosen = pod.spec.containers.iter().find(|it| container.is_none_or(|name| name == it.name))?;
@@ -56,7 +56,7 @@ pub(super) fn memory(pod: &Pod, container: Option<&str>, metrics: &Metrics, now:
     quantity::bytes(used.usage.get("memory")?)
 }
 
-/// Whether metrics say something of now; `None` when their time is wrong.
+/// Whether metrics are recent; `None` when their time is invalid.
 fn is_fresh(metrics: &PodMetrics, now: SystemTime) -> Option<bool> {
     let measured = humantime::parse_rfc3339(&metrics.timestamp).ok()?;
     Some(!now.duration_since(measured).is_ok_and(|age| age > MAX_AGE))
@@ -67,7 +67,7 @@ fn given(container: &Container) -> Result<f64, String> {
     let text = resources.limits.get("cpu").or_else(|| resources.requests.get("cpu"));
     let cores = text.and_then(|text| quantity::cores(text)).filter(|cores| *cores > 0.0);
     cores.ok_or_else(|| {
-        format!("CPU is not told as a fraction: container {} has neither a limit nor a request of it", container.name)
+        format!("CPU is unknown as a fraction: container {} has neither a limit nor a request of it", container.name)
     })
 }
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_and_never_a_number() {
+    fn a_missing_value_has_a_reason_and_is_no_number() {
         let usage = metrics(r#"{"cpu":"1"}"#);
         let limited = pod(r#"{"limits":{"cpu":"1"}}"#);
         let why =

@@ -1,6 +1,6 @@
 //! CPU limits and CPU accounts by cgroups, version 1 or 2, where this user may make them.
 //!
-//! A process joins its cgroup before its program starts, so nothing that it spawns is outside.
+//! A process joins its cgroup before its program starts, so all its child processes are inside.
 
 use std::fs;
 use std::io;
@@ -63,7 +63,7 @@ impl Mounts {
 }
 
 impl Cgroups {
-    /// Finds out what this machine allows by trying it.
+    /// Finds out which cgroups this machine allows, by trying.
     pub(super) fn detect() -> Self {
         let mounts = match Mounts::of_this_process() {
             Ok(mounts) => mounts,
@@ -99,7 +99,7 @@ impl Cgroups {
     }
 
     /// Why there are no limits; `None` when there are.
-    pub(super) fn hindrance(&self) -> Option<&str> {
+    pub(super) fn block_reason(&self) -> Option<&str> {
         match self {
             Self::Unavailable(why) => Some(why),
             _ => None,
@@ -150,7 +150,7 @@ fn delegated(root: &Path, own: &Path) -> Option<PathBuf> {
     })
 }
 
-/// CPU time that the processes of a cgroup have used, also those that have ended.
+/// CPU time of the processes of a cgroup, ended ones included.
 pub(super) fn used(directories: &[PathBuf]) -> Option<Duration> {
     let v1 = |at: &PathBuf| Some(Duration::from_nanos(read(&at.join("cpuacct.usage"))?.trim().parse().ok()?));
     let v2 = |at: &PathBuf| {
@@ -165,7 +165,7 @@ fn read(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// Removes a cgroup whose processes have ended. One that is not empty yet stays, and says so by false.
+/// Removes a cgroup whose processes have ended. Returns false for one that is not empty yet, which stays.
 pub(super) fn remove(directories: &[PathBuf]) -> bool {
     let mut gone = true;
     for directory in directories {
@@ -206,13 +206,13 @@ mod tests {
     #[test]
     fn without_cgroups_there_is_a_reason() {
         let mounts = Mounts { mounts: "proc /proc proc rw 0 0\n".to_owned(), own: String::new() };
-        assert!(Cgroups::find(&mounts).hindrance().is_some());
+        assert!(Cgroups::find(&mounts).block_reason().is_some());
     }
 
     #[test]
     fn what_this_machine_allows_is_made_and_removed() {
         let cgroups = Cgroups::detect();
-        if let Some(why) = cgroups.hindrance() {
+        if let Some(why) = cgroups.block_reason() {
             assert!(!why.is_empty());
             return;
         }

@@ -1,4 +1,4 @@
-//! What can be known to go wrong before anything is started.
+//! Checks before any process is started.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -12,11 +12,11 @@ impl Processes {
     /// installed.
     ///
     /// # Errors
-    /// What is missing first.
+    /// The first missing requirement.
     pub fn check<'a>(&self, templates: impl Iterator<Item = &'a str>) -> Result<(), ProviderError> {
         for level in Level::ALL {
             let host = self.settings.place(level).host;
-            // Any port: whether those that are meant are free is found out when one is needed.
+            // Any port: whether the configured ones are free is checked when one is needed.
             if let Err(source) = TcpListener::bind((host.as_str(), 0)) {
                 return Err(ProviderError::Address { level, host, source });
             }

@@ -1,8 +1,8 @@
-//! Which fleet has which port of this machine, also while nobody listens on it.
+//! Claims of ports: which fleet has which port of this machine, also while no process listens on it.
 //!
-//! A claim is a file named after host and port that holds the path of the directory of the resource that has the port.
-//! It is good for as long as the record there names the port, so that nothing that ends in whichever way leaves a port
-//! taken for ever. Fleets of all users of a machine choose ports one after another, under one lock.
+//! A claim is a file named after host and port. It contains the path of the directory of the resource that has the
+//! port. It is valid as long as the record there names the port, so that no abnormal end leaves a port claimed for
+//! ever. The fleets of all users of a machine choose ports one after another, under one lock.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -18,7 +18,7 @@ use super::record::Record;
 use crate::provider::ProviderError;
 
 const LOCK: &str = "lock";
-/// Everybody may claim, and nobody removes another user's claims.
+/// All users may add claims, and none can remove another user's.
 const SHARED: u32 = 0o1777;
 /// How long others may take to choose.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -41,10 +41,10 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Reads all claims, once nobody else chooses.
+    /// Reads all claims, under the lock.
     ///
     /// # Errors
-    /// When the directory cannot be used, or somebody else takes too long.
+    /// When the directory cannot be used, or the lock is held for too long.
     pub(super) fn hold(directory: &Path) -> Result<Self, ProviderError> {
         ensure(directory).map_err(|source| io("use for claims of ports", directory, source))?;
         let path = directory.join(LOCK);
@@ -67,7 +67,7 @@ impl Claims {
         Ok(Self { directory: directory.to_owned(), claimed, _lock: lock })
     }
 
-    /// Whether nobody else has a port: claims that are no longer good are removed.
+    /// Whether no other fleet has a port; removes invalid claims.
     pub(super) fn is_free(&self, host: &str, port: u16, own: &Path) -> bool {
         let hosts = self.claimed.get(&port).into_iter().flatten();
         hosts.filter(|other| meet(host, other)).all(|other| {
@@ -75,7 +75,7 @@ impl Claims {
             match holder(&claim) {
                 Some(holder) if holder == own => true,
                 Some(holder) if has(&holder, port) => false,
-                // Somebody else's may not be readable, or not removable: then it counts.
+                // Another user's claim may not be readable or removable: then it counts.
                 Some(_) => remove(&claim).is_ok(),
                 None => !claim.exists(),
             }
@@ -98,11 +98,11 @@ impl Claims {
         Ok(())
     }
 
-    /// Gives ports back, whichever hosts they were claimed for.
+    /// Releases ports, on all hosts.
     pub(super) fn give_back(&self, ports: impl IntoIterator<Item = u16>, own: &Path) {
         let hosts = |port: u16| self.claimed.get(&port).into_iter().flatten().map(move |host| self.path(host, port));
         for path in ports.into_iter().flat_map(hosts) {
-            // What is left behind is no longer good anyway: no record names the port.
+            // A remaining claim is invalid anyway: no record names the port.
             if holder(&path).is_some_and(|holder| holder == own) {
                 let _ = remove(&path);
             }
@@ -114,7 +114,7 @@ impl Claims {
     }
 }
 
-/// Makes the directory unless it is there; one that is a link to somewhere else is not used.
+/// Creates the directory if needed; a symbolic link is refused.
 fn ensure(directory: &Path) -> std::io::Result<()> {
     match fs::symlink_metadata(directory) {
         Ok(there) if there.is_dir() => return Ok(()),
@@ -125,7 +125,7 @@ fn ensure(directory: &Path) -> std::io::Result<()> {
     match DirBuilder::new().mode(SHARED).create(directory) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
-        // What the umask has taken away.
+        // The bits that the umask has removed.
         Ok(()) => fs::set_permissions(directory, Permissions::from_mode(SHARED)),
     }
 }
@@ -172,7 +172,7 @@ fn holder(claim: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(std::ffi::OsString::from_vec(path)))
 }
 
-/// Whether the record of a resource names a port. One that cannot be read may.
+/// Whether the record of a resource names a port. An unreadable one may.
 fn has(resource: &Path, port: u16) -> bool {
     if !resource.is_absolute() {
         return false;

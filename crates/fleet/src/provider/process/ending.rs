@@ -1,4 +1,4 @@
-//! How processes end: for a rest, for good, or for good with what they have stored kept for a person.
+//! The end of processes: for a pause, for good, or for good with their stored state kept for a person.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -10,13 +10,13 @@ use super::template::StopSignal;
 use super::{Processes, cgroup, io, mark, spawn};
 use crate::provider::{ProviderError, Release, ResourceName};
 
-/// Where the logs of processes that are gone are.
+/// The logs of removed processes.
 const ENDED: &str = "ended";
 /// How many of them are kept.
 const MAX_ENDED: usize = 8;
 /// Where the directories of those are that were given up.
 const SET_ASIDE: &str = "set-aside";
-/// How many of them there may be: nobody but a person may remove what was promised to clients.
+/// The most such directories: they contain messages of clients, so only a person may remove them.
 const MAX_SET_ASIDE: usize = 8;
 
 impl Processes {
@@ -40,7 +40,7 @@ impl Processes {
             template.map_or((StopSignal::Term, Duration::ZERO), |template| (template.stop_signal, template.stop_limit));
         let limit = limit.unwrap_or(of_template);
         let lives = record.process.as_ref().is_some_and(Identity::lives);
-        // By a clock that nobody can set: a manager that goes on with a stop gives it the whole limit again.
+        // By the monotonic clock: a manager that continues a stop gives the whole limit again.
         let since = *self.stopping.entry(name.clone()).or_insert_with(Instant::now);
         if record.stopping_since_ms.is_none() {
             record.stopping_since_ms = Some(now);
@@ -53,7 +53,7 @@ impl Processes {
             return Ok(Release::Stopping);
         }
         let cgroup = record.cgroup.clone();
-        // What the process has left, and the process itself when its time is over.
+        // Kills its child processes, and the process itself when its time is over.
         if !proc_files::kill_marked(&mark(&self.settings, name)) || !cgroup::remove(&cgroup) {
             self.reap();
             return Ok(Release::Stopping);
@@ -61,7 +61,7 @@ impl Processes {
         Ok(Release::Gone)
     }
 
-    /// The logs of the last ones that are gone stay: one of them may say why it went.
+    /// Keeps the logs of the last removed processes, which may show the cause of the end.
     fn keep_log(&self, name: &ResourceName) {
         let ended = self.settings.directory.join(ENDED);
         let kept = fs::create_dir_all(&ended)
@@ -72,7 +72,7 @@ impl Processes {
         }
     }
 
-    /// Nothing of its processes is left: its directory goes too, its record last.
+    /// All its processes have ended: removes its directory, its record last.
     pub(super) fn forget(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
         let directory = self.directory(name);
         self.keep_log(name);
@@ -82,8 +82,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Nothing of its processes is left: what it has stored goes where no manager looks for resources. Only a person
-    /// removes it from there.
+    /// All its processes have ended: moves its stored state out of the manager's reach. Only a person removes it.
     pub(super) fn keep_aside(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
         let aside = self.settings.directory.join(SET_ASIDE);
         fs::create_dir_all(&aside).map_err(|source| io("make", &aside, source))?;
@@ -94,7 +93,7 @@ impl Processes {
         let (from, to) = (self.directory(name), aside.join(name.as_str()));
         fs::rename(&from, &to).map_err(|source| io("move", &from, source))?;
         self.give_ports_back(name);
-        tracing::warn!(%name, kept = %to.display(), "an orchestrator was given up; what it has stored is kept there until you remove it");
+        tracing::warn!(%name, kept = %to.display(), "an orchestrator was given up; its stored state is kept there until you remove it");
         self.know_no_more(name);
         Ok(())
     }
@@ -111,11 +110,11 @@ impl Processes {
 
 /// Most bytes at the end of an output that are looked at for its last line.
 const END_OF_OUTPUT: u64 = 4096;
-/// Longest line of an output that is told, characters.
+/// Longest line of an output that is reported, characters.
 const MAX_LINE: usize = 200;
 
-/// What a person is told of a process that has ended by itself: it, and its last word, which mostly says why.
-pub(super) fn what_is_left(directory: &Path) -> String {
+/// The report about a process that has ended: its exit, and the last line of its output, which often has the reason.
+pub(super) fn exit_report(directory: &Path) -> String {
     let ended = "its process has ended";
     match last_line(&directory.join(spawn::LOG)) {
         Ok(Some(line)) => format!("{ended}; the last line of its output: {line}"),

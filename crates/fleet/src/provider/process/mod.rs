@@ -1,9 +1,9 @@
 //! Processes on this machine.
 //!
-//! Each has a directory of its own below the fleet's, with its files, its log (at most [`MAX_LOG`] bytes, with as much
-//! again of what came before) and a record by which a later manager finds it. It does not end with its manager. What it
-//! spawns carries a mark in the environment, so that nothing is left of it when it is released, nor lost when the
-//! manager dies before its process id is written down.
+//! Each has a directory of its own below the fleet's, with its files, its log (at most [`MAX_LOG`] bytes, and as much
+//! of the former one) and a record from which a later manager finds it. It does not end with its manager. Its child
+//! processes carry a mark in the environment, so that all are killed at a release, and none is lost when the manager
+//! dies before it has recorded the process id.
 
 mod cgroup;
 mod check;
@@ -39,7 +39,7 @@ use crate::level::Level;
 
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
 
-/// Most bytes of a process's log; beyond, it begins anew and the old one is kept as `output.old`.
+/// Most bytes of a process's log; beyond, it starts again and the old one is kept as `output.old`.
 pub const MAX_LOG: u64 = 1024 * 1024;
 /// Probes at once.
 const PROBES: usize = 16;
@@ -60,7 +60,7 @@ impl Default for Place {
     }
 }
 
-/// What processes are made with.
+/// The settings of processes.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where each gets its directory.
@@ -69,7 +69,7 @@ pub struct Settings {
     pub places: BTreeMap<Level, Place>,
     /// How orchestrators choose a broker, for `{routing}`.
     pub routing: String,
-    /// What they are made from, by name.
+    /// Their templates, by name.
     pub templates: BTreeMap<String, Template>,
     /// This program, for templates that run it.
     pub executable: PathBuf,
@@ -89,15 +89,15 @@ pub struct Processes {
     settings: Settings,
     cgroups: Cgroups,
     records: BTreeMap<ResourceName, Record>,
-    /// Those that this manager has spawned, to take note of their end.
+    /// Processes spawned by this manager, to notice their end.
     children: BTreeMap<ResourceName, Child>,
     /// CPU time at the last observation.
     samples: BTreeMap<ResourceName, (Instant, Duration)>,
-    /// Those that have answered since they were spawned, or were there before this manager.
+    /// Processes that have answered since they were spawned, or existed before this manager.
     answered: BTreeSet<ResourceName>,
     /// Since when those are being ended that are.
     stopping: BTreeMap<ResourceName, Instant>,
-    /// Those that live and did not answer at the last observation.
+    /// Processes that live and did not answer at the last observation.
     hanging: BTreeSet<ResourceName>,
 }
 
@@ -120,13 +120,10 @@ impl Processes {
             }
         }
         let cgroups = Cgroups::detect();
-        if let Some(why) = cgroups.hindrance() {
-            tracing::warn!(
-                why,
-                "the CPU of processes is not limited; loads are still told as fractions of their shares"
-            );
+        if let Some(why) = cgroups.block_reason() {
+            tracing::warn!(why, "the CPU of processes is not limited; loads are still fractions of their shares");
         }
-        // Those that live have had their time to start: without an answer they are down.
+        // Processes that live have had their time to start: without an answer they are down.
         let lives = |record: &Record| record.process.as_ref().is_some_and(Identity::lives);
         let answered = records.iter().filter(|(_, record)| lives(record)).map(|(name, _)| name.clone()).collect();
         let (children, samples, stopping, hanging) = Default::default();
@@ -148,7 +145,7 @@ impl Processes {
         self.settings.templates.get(name).ok_or_else(|| ProviderError::UnknownTemplate(name.to_owned()))
     }
 
-    /// Writes down what will be spawned, before it is.
+    /// Records a process before it is spawned.
     fn plan(&mut self, wanted: &Allocation) -> Result<(), ProviderError> {
         let names = self.template_of(&wanted.template)?.ports.clone();
         let directory = self.directory(&wanted.name);
@@ -196,7 +193,7 @@ impl Processes {
     fn spawn(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
         let directory = self.directory(name);
         self.add_ports(name)?;
-        // The cgroup may be gone after a restart of the machine, or may not be made any more.
+        // The cgroup may be gone after a restart of the machine, or may no longer be allowed.
         let limit = self.records.get(name).map(|record| self.limit(&record.wanted));
         if let Some((record, (cgroup, note))) = self.records.get_mut(name).zip(limit)
             && (&record.cgroup, &record.note) != (&cgroup, &note)
@@ -270,7 +267,7 @@ impl Processes {
             return Condition::Stopping;
         }
         match (record.process.as_ref().is_some_and(Identity::lives), probed) {
-            (false, _) => Condition::Ended(ending::what_is_left(&self.directory(name))),
+            (false, _) => Condition::Ended(ending::exit_report(&self.directory(name))),
             (true, Some(Ok(()))) => {
                 self.answered.insert(name.clone());
                 self.hanging.remove(name);
@@ -284,7 +281,7 @@ impl Processes {
         }
     }
 
-    /// Probes all that live, several at once, so that one that hangs holds up few.
+    /// Probes all live processes, several in parallel, so that a hanging one delays few.
     fn probe(&self) -> BTreeMap<ResourceName, Result<(), String>> {
         let lives = |record: &Record| {
             record.stopping_since_ms.is_none() && record.process.as_ref().is_some_and(Identity::lives)
@@ -315,7 +312,7 @@ impl Processes {
         answers
     }
 
-    /// A log that grows without end is cut; what it held is kept once.
+    /// Cuts logs that exceed the limit; the former content is kept once.
     fn cut_logs(&self) {
         for name in self.records.keys() {
             let log = self.directory(name).join(spawn::LOG);
@@ -342,8 +339,8 @@ impl Provider for Processes {
         let lives = record.and_then(|record| record.process.as_ref()).is_some_and(Identity::lives);
         let stopping = lives && record.is_some_and(|record| record.stopping_since_ms.is_some());
         if (!lives || self.hanging.contains(&wanted.name)) && !stopping {
-            // What a dead one has left behind would hold its ports and its store, and one that hangs is not asked
-            // twice. It is spawned when nothing of it lives any more; until then this is asked again.
+            // Remaining child processes of a dead one would hold its ports and its store, and a hanging one is killed
+            // at once. It is spawned when all of them have ended; until then this is repeated.
             if proc_files::kill_marked(&mark(&self.settings, &wanted.name)) {
                 self.spawn(&wanted.name)?;
             }

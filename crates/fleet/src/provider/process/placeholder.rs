@@ -1,6 +1,6 @@
 //! Placeholders in the texts of a template.
 //!
-//! | placeholder | what it becomes |
+//! | placeholder | value |
 //! | --- | --- |
 //! | `{name}` | the resource's name |
 //! | `{dir}` | its own directory, absolute |

@@ -1,4 +1,4 @@
-//! Ports that nobody listens on.
+//! Free ports.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -33,7 +33,7 @@ pub(super) fn choose(
 }
 
 impl Processes {
-    /// Chooses the ports that a template has got since a process was planned, so that it can start anew.
+    /// Chooses ports that were added to a template since a process was planned, so that it can be restarted.
     ///
     /// # Errors
     /// When there are too few.
@@ -79,7 +79,7 @@ impl Processes {
         Ok((chosen, claims))
     }
 
-    /// Claims what the resources have that a manager before this one has left: it may have known no claims.
+    /// Claims the ports of resources from an earlier manager, which may have had no claims.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -101,12 +101,12 @@ impl Processes {
         Ok(())
     }
 
-    /// Gives the ports of a resource back that is gone.
+    /// Releases the ports of a removed resource.
     pub(super) fn give_ports_back(&self, name: &ResourceName) {
         let Some(record) = self.records.get(name) else { return };
         match Claims::hold(&self.settings.claims) {
             Ok(claims) => claims.give_back(record.ports.values().copied(), &self.directory(name)),
-            // It is no longer good: nothing is there that it names.
+            // The claim is invalid: its directory does not exist.
             Err(error) => tracing::debug!(%name, %error, "the claims of a resource that is gone stay"),
         }
     }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::template::Probe;
 
-/// Asks once. The text of an error says what was seen.
+/// Probes once.
 ///
 /// # Errors
-/// What was seen instead of an answer.
+/// A description of the failure.
 pub(in crate::provider) fn ask(
     probe: &Probe,
     host: &str,
@@ -41,8 +41,8 @@ fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// CONNECT of MQTT 3.1.1 with a clean session, keep alive 10 s, and a client id that the fleet's probes share: one
-/// after the other they take each other over, and none is left behind.
+/// CONNECT of MQTT 3.1.1 with a clean session, keep alive 10 s, and one client id for all probes of the fleet: each
+/// probe takes the former one over, and none is left behind.
 const CONNECT: &[u8] = b"\x10\x1a\x00\x04MQTT\x04\x02\x00\x0a\x00\x0etidegate-probe";
 const DISCONNECT: &[u8] = b"\xe0\x00";
 
@@ -54,7 +54,7 @@ fn mqtt(stream: &mut TcpStream) -> io::Result<()> {
     if connack[0] != 0x20 {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "what answers is no MQTT broker"));
     }
-    // Whether it hears the farewell says nothing about its health.
+    // A failure here says nothing about its health.
     let _ = stream.write_all(DISCONNECT);
     Ok(())
 }
@@ -87,7 +87,7 @@ mod tests {
             let mut got = vec![0; reads];
             stream.read_exact(&mut got).unwrap();
             stream.write_all(answer).unwrap();
-            // What is left unread when a socket closes would reset the connection.
+            // Closing a socket with unread bytes would reset the connection.
             let _ = stream.read_to_end(&mut Vec::new());
             got
         });

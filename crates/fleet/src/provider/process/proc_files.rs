@@ -1,4 +1,4 @@
-//! What `/proc` says of processes.
+//! Reads `/proc`.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// with.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// A process that no other one is taken for: process ids are used again, but not within one clock tick of one boot.
+/// Identifies a process: process ids are reused, but not within one clock tick of one boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     pub(super) pid: u32,
@@ -51,13 +51,13 @@ impl Identity {
         }
     }
 
-    /// CPU time of its process group, without what ended within it.
+    /// CPU time of its process group, without ended processes.
     pub(super) fn group_cpu(&self) -> Duration {
         self.group().map(|stat| stat.cpu).sum()
     }
 
-    /// Memory that its process group holds, bytes; `None` when nothing of it is left. What its processes share counts
-    /// for each of them.
+    /// Memory of its process group, bytes; `None` when all its processes have ended. Shared memory counts for each
+    /// process.
     pub(super) fn group_memory(&self) -> Option<u64> {
         let pages: u64 = self.group().map(|stat| stat.resident).sum();
         (pages > 0).then(|| pages.saturating_mul(rustix::param::page_size() as u64))
@@ -68,7 +68,7 @@ impl Identity {
     }
 }
 
-/// Sends a signal to a process. One that has ended meanwhile needs none.
+/// Sends a signal to a process. A failure for an ended one is ignored.
 fn send(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid
@@ -89,7 +89,7 @@ pub(super) fn marked(mark: &str) -> Vec<u32> {
     processes().filter(|pid| *pid != own).filter(has_mark).collect()
 }
 
-/// Kills all processes with the mark; true when there are none left that live.
+/// Kills all processes with the mark; true when none is alive.
 pub(super) fn kill_marked(mark: &str) -> bool {
     let alive = |pid: &u32| stat(*pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'));
     let left: Vec<u32> = marked(mark).into_iter().filter(alive).collect();
@@ -113,7 +113,7 @@ fn stat(pid: u32) -> Option<Stat> {
     read_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The name of the program, in parentheses, may hold anything; what counts comes after the last parenthesis.
+/// The name of the program, in parentheses, may contain any character; the fields follow the last parenthesis.
 fn read_stat(text: &str) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_id_that_is_used_again_is_somebody_else() {
+    fn a_reused_process_id_is_another_process() {
         let own = Identity::of(std::process::id()).unwrap();
         assert!(own.lives());
         assert!(!Identity { started: own.started + 1, ..own.clone() }.lives());

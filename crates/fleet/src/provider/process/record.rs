@@ -1,5 +1,5 @@
-//! What is kept of each process, so that a manager after this one finds it: a file in its directory, written before it
-//! is spawned, and again when its process id is known.
+//! The record of a process, from which a later manager finds it: a file in its directory, written before the process is
+//! spawned, and again when its process id is known.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,24 +23,24 @@ pub(super) struct Record {
     pub(super) ports: BTreeMap<String, u16>,
     /// `None` from before it is spawned until its process id is known.
     pub(super) process: Option<Identity>,
-    /// Its cgroup's directories; none where no limit could be set.
+    /// The directories of its cgroup; empty without a limit.
     pub(super) cgroup: Vec<PathBuf>,
     /// Since when it is asked to stop, milliseconds since 1970.
     pub(super) stopping_since_ms: Option<u64>,
-    /// What a person should know about it.
+    /// A note for people.
     pub(super) note: String,
 }
 
 /// Every record below a directory, in the order of their names.
 ///
 /// # Errors
-/// When one cannot be read: a resource that nobody knows of must not be taken as absent.
+/// When one cannot be read: its resource must not count as absent.
 pub(super) fn read_all(directory: &Path) -> Result<BTreeMap<ResourceName, Record>, ProviderError> {
     let io = |source| ProviderError::Io { what: "read", path: directory.to_owned(), source };
     let mut records = BTreeMap::new();
     for entry in fs::read_dir(directory).map_err(io)? {
         let path = entry.map_err(io)?.path().join(FILE);
-        // A directory without a record was left between its making and the first record: nothing was spawned for it.
+        // The manager died before the first record: no process was spawned.
         if path.exists() {
             let record = read(&path)?;
             records.insert(record.wanted.name.clone(), record);
@@ -61,7 +61,7 @@ fn read(path: &Path) -> Result<Record, ProviderError> {
 }
 
 impl Record {
-    /// The record of the resource in a directory; `None` where there is none.
+    /// The record of the resource in a directory; `None` if there is no file.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -12,17 +12,17 @@ use super::placeholder::{self, Unknown};
 use super::template::Template;
 use crate::provider::ProviderError;
 
-/// What a process writes to its standard output and error.
+/// The standard output and error of a process.
 pub(super) const LOG: &str = "output.log";
-/// The environment variable that marks what belongs to a resource, also after its manager has died.
+/// The environment variable that marks the processes of a resource, for a later manager.
 pub(super) const MARK: &str = "TIDEGATE_FLEET_RESOURCE";
 
-/// Joins the cgroups that are named before `--`, takes as many open files as are allowed, and becomes the program after
-/// it: the same process, so that nothing of it ever runs outside its limits.
+/// Joins the cgroups named before `--`, raises the limit of open files, and executes the program after it: in the same
+/// process, so that no part of it ever runs outside its limits.
 const BECOME: &str = "while [ \"$1\" != -- ]; do echo 0 > \"$1\" || exit 71; shift; done; shift; \
                       ulimit -n \"$(ulimit -H -n)\" 2> /dev/null; exec \"$@\"";
 
-/// Everything that is known of a process before it is there.
+/// The data for spawning a process.
 pub(super) struct Plan<'a> {
     pub(super) template: &'a Template,
     pub(super) directory: &'a Path,
@@ -32,7 +32,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Writes its files and spawns it, in a process group of its own: what is typed at the manager's terminal, and the
+    /// Writes its files and spawns it, in a process group of its own: signals of the manager's terminal, and the
     /// manager's end, do not reach it.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Plan<'_> {
         for text in &self.template.args {
             command.arg(self.fill(text)?);
         }
-        // systemd is told how the manager is, not how its brokers are.
+        // systemd monitors the manager, not its brokers.
         command.env_remove("NOTIFY_SOCKET");
         for (name, text) in &self.template.environment {
             command.env(name, self.fill(text)?);

@@ -1,4 +1,4 @@
-//! What a process is made from.
+//! Templates of processes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ const MAX_PORTS: usize = 16;
 /// How it is found out whether a process serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// It lives; nothing is asked.
+    /// The process lives; no probe is sent.
     Process,
     /// A TCP connection is accepted at the port of this name.
     Tcp(String),
@@ -54,13 +54,13 @@ pub struct Login {
     pub password_file: PathBuf,
 }
 
-/// What a process is made from: a command, its files, ports, probe and end (BRK-03: a template is all that is needed
-/// for another kind of broker). Texts may hold the placeholders of [`placeholder`].
+/// A template of processes: a command, its files, ports, probe and end (BRK-03: a template is all that another kind of
+/// broker needs). Texts may contain the placeholders of [`placeholder`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// Its name.
     pub name: String,
-    /// What it makes.
+    /// The level of its resources.
     pub level: Level,
     /// The program: the first of these that is installed. A name without `/` is looked for in `PATH` and the `sbin`
     /// directories.
@@ -71,9 +71,9 @@ pub struct Template {
     pub files: Vec<(String, String)>,
     /// Environment variables in addition to the manager's.
     pub environment: Vec<(String, String)>,
-    /// Names of the ports that are chosen for it, the first of which `{port}` means.
+    /// Names of its ports; `{port}` is the first.
     pub ports: Vec<String>,
-    /// Where it speaks MQTT.
+    /// Its MQTT address.
     pub address: String,
     /// Where its admin API is.
     pub admin: Option<String>,
@@ -165,7 +165,7 @@ impl Template {
         }
     }
 
-    /// Every placeholder must be one that will have a value.
+    /// Every placeholder must have a value.
     fn check_placeholders(&self, keys: &mut Keys<'_>) {
         let known: BTreeMap<String, String> =
             placeholder::names(&self.ports).into_iter().map(|name| (name, String::new())).collect();

@@ -48,7 +48,7 @@ fn wanted(name: &str) -> Allocation {
     Allocation { name: name.parse().unwrap(), level: Level::Broker, template: "sh".to_owned(), cores: 0.5 }
 }
 
-/// Asks until it is gone; a release that never ends is a failure after many turns of the scheduler.
+/// Repeats until it is gone; a release that never ends is a failure after many turns of the scheduler.
 fn release(processes: &mut Processes, name: &ResourceName) -> bool {
     (0..1_000_000).any(|_| {
         thread::yield_now();
@@ -61,7 +61,7 @@ fn condition(processes: &mut Processes) -> Option<Condition> {
 }
 
 #[test]
-fn a_process_is_made_from_its_template_and_allocating_it_again_changes_nothing() {
+fn a_second_allocation_of_a_process_changes_nothing() {
     let folder = Folder::new();
     let mut processes = folder.open("exec sleep 1000");
     let first = processes.allocate(&wanted("broker-1")).unwrap();
@@ -78,7 +78,7 @@ fn a_process_is_made_from_its_template_and_allocating_it_again_changes_nothing()
 }
 
 #[test]
-fn a_manager_after_this_one_finds_its_processes_and_takes_them_away() {
+fn a_later_manager_finds_and_removes_the_processes() {
     let folder = Folder::new();
     let mut before = folder.open("exec sleep 1000");
     let resource = before.allocate(&wanted("broker-1")).unwrap();
@@ -94,7 +94,7 @@ fn a_manager_after_this_one_finds_its_processes_and_takes_them_away() {
 }
 
 #[test]
-fn a_process_whose_id_was_never_written_down_is_found_by_its_mark() {
+fn a_process_without_a_recorded_id_is_found_by_its_mark() {
     let folder = Folder::new();
     let mut before = folder.open("exec sleep 1000");
     let resource = before.allocate(&wanted("broker-1")).unwrap();
@@ -123,7 +123,7 @@ fn what_dies_is_down_and_starts_again_where_it_was() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(matches!(condition(&mut processes), Some(Condition::Ended(_))));
-    // What it has left behind may take a moment to end.
+    // Its child processes may take a moment to end.
     let again = (0..1_000_000).find_map(|_| {
         thread::yield_now();
         processes.allocate(&wanted("broker-1")).ok().filter(|again| again.pid != resource.pid)
@@ -132,7 +132,7 @@ fn what_dies_is_down_and_starts_again_where_it_was() {
 }
 
 #[test]
-fn what_is_stopped_keeps_what_it_has_stored() {
+fn a_stopped_resource_keeps_its_stored_state() {
     let folder = Folder::new();
     let mut processes = folder.open("exec sleep 1000");
     let resource = processes.allocate(&wanted("broker-1")).unwrap();
@@ -169,7 +169,7 @@ fn one_that_hung_before_this_manager_is_down_and_starts_again() {
 }
 
 #[test]
-fn children_of_a_process_and_one_that_ignores_the_signal_end_with_it() {
+fn children_and_processes_that_ignore_the_signal_end() {
     let folder = Folder::new();
     let mut processes = folder.open("trap '' TERM; sleep 1000 & echo $! > child; wait; wait");
     let resource = processes.allocate(&wanted("broker-1")).unwrap();
@@ -199,11 +199,11 @@ fn cpu_is_a_fraction_of_the_share() {
 }
 
 #[test]
-fn memory_is_that_of_the_whole_group_and_of_nobody_who_is_gone() {
+fn memory_counts_the_whole_group_without_ended_processes() {
     let folder = Folder::new();
     let mut processes = folder.open("sleep 600 & wait");
     let resource = processes.allocate(&wanted("broker-1")).unwrap();
-    // A shell and what it has started hold some hundred KiB at least.
+    // A shell and its child process take some hundred KiB at least.
     assert!(processes.observe(Look::Everything).unwrap()[0].memory.is_some_and(|bytes| bytes > 100 * 1024));
     assert_eq!(processes.observe(Look::Conditions).unwrap()[0].memory, None);
     let process = Identity::of(resource.pid.unwrap()).unwrap();
@@ -222,7 +222,7 @@ fn the_shipped_templates_are_right() {
 }
 
 #[test]
-fn what_is_wrong_with_a_template_is_told_with_its_place() {
+fn faults_of_a_template_are_reported_with_their_place() {
     let read = |text: &str| {
         let document = Document { name: "t.toml".to_owned(), text: text.to_owned() };
         Template::read("t", &document).unwrap_err().to_string()
@@ -249,7 +249,7 @@ fn a_program_that_is_not_installed_is_named() {
 }
 
 #[test]
-fn a_process_that_starts_anew_gets_the_ports_that_its_template_has_got_meanwhile() {
+fn a_restarted_process_gets_new_ports_of_its_template() {
     let folder = Folder::new();
     let mut processes = folder.open("exit 0");
     let name = processes.allocate(&wanted("broker-1")).unwrap().name;
@@ -258,7 +258,7 @@ fn a_process_that_starts_anew_gets_the_ports_that_its_template_has_got_meanwhile
     template.ports.push("relay".to_owned());
     template.relay = Some("{host}:{port.relay}".to_owned());
     template.args.push("{port.relay}".to_owned());
-    // It is spawned again once nothing of the first one is left.
+    // It is spawned again once all processes of the first one have ended.
     let relay = (0..1_000_000).find_map(|_| {
         thread::yield_now();
         processes.allocate(&wanted("broker-1")).unwrap().relay
@@ -270,7 +270,7 @@ fn a_process_that_starts_anew_gets_the_ports_that_its_template_has_got_meanwhile
 }
 
 #[test]
-fn what_is_dead_is_not_asked_to_end() {
+fn a_dead_process_is_killed_without_a_request() {
     let folder = Folder::new();
     // It would go on for as long as it is asked; its template gives it an hour.
     let mut processes = folder.open("trap '' TERM; : > ready; while :; do sleep 1000; done");
@@ -288,7 +288,7 @@ fn what_is_dead_is_not_asked_to_end() {
     assert!(gone && !folder.0.join("broker-1").exists());
 }
 
-/// Processes that listen on nothing, which have the only ports of a small range.
+/// Processes without listeners, which have all ports of a small range.
 fn silent(folder: &Folder, ports: &RangeInclusive<u16>) -> Processes {
     let mut settings = folder.open("exec sleep 1000").settings;
     settings.places = BTreeMap::from([(Level::Broker, Place { host: "127.0.0.9".to_owned(), ports: ports.clone() })]);
@@ -296,9 +296,9 @@ fn silent(folder: &Folder, ports: &RangeInclusive<u16>) -> Processes {
 }
 
 #[test]
-fn two_fleets_share_no_port_even_while_nobody_listens() {
+fn two_fleets_share_no_port_even_without_listeners() {
     let (one, other) = (Folder::new(), Folder::new());
-    // Nobody else uses this address.
+    // No other process uses this address.
     let ports = 40_000..=40_001;
     let (mut first, mut second) = (silent(&one, &ports), silent(&other, &ports));
     let mut addresses = [&mut first, &mut second].map(|fleet| fleet.allocate(&wanted("broker-1")).unwrap().address);
@@ -316,7 +316,7 @@ fn two_fleets_share_no_port_even_while_nobody_listens() {
     // Released, it is free again.
     assert!(release(&mut first, &"broker-1".parse().unwrap()));
     second.allocate(&wanted("broker-2")).unwrap();
-    // So are the ports of a fleet whose state somebody has removed.
+    // So are the ports of a fleet whose state a person has removed.
     assert!(matches!(first.allocate(&wanted("broker-3")), Err(ProviderError::NoPorts { .. })));
     assert!(release(&mut second, &"broker-2".parse().unwrap()));
     assert!(release(&mut second, &"broker-1".parse().unwrap()));
@@ -358,7 +358,7 @@ fn claims_of_ports_end_with_the_records_that_they_name() {
 }
 
 #[test]
-fn of_what_ends_by_itself_the_last_word_is_told() {
+fn the_last_line_of_an_ended_process_is_reported() {
     let folder = Folder::new();
     for (script, wanted_text) in [
         (

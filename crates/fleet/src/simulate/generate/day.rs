@@ -20,7 +20,7 @@ pub struct Day {
     pub step_s: u64,
     /// Deviation of the noise as a fraction of the rate, from 0 up to 1.
     pub noise: f64,
-    /// What the noise begins with.
+    /// The seed of the noise.
     pub seed: u64,
 }
 

@@ -21,9 +21,9 @@ pub enum ShapeError {
     Value {
         /// Which one.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: f64,
-        /// What is possible.
+        /// The allowed values.
         expected: &'static str,
     },
     /// The trace would be too long.

@@ -1,4 +1,4 @@
-//! Peaks over a load that needs nothing.
+//! Peaks over a base load.
 
 use super::{ShapeError, above_zero, rate, rows};
 use crate::simulate::Trace;
@@ -14,7 +14,7 @@ pub struct Spikes {
     pub length_s: u64,
     /// From one spike to the next.
     pub every_s: u64,
-    /// How long it goes on.
+    /// Its duration.
     pub duration_s: u64,
 }
 
@@ -22,7 +22,8 @@ impl Spikes {
     /// The trace, with a row every second.
     ///
     /// # Errors
-    /// When a rate is negative, a time is 0, spikes are longer than what lies between them, or it would be too long.
+    /// When a rate is negative, a time is 0, spikes are longer than the pauses between them, or the trace would be too
+    /// long.
     pub fn trace(&self) -> Result<Trace, ShapeError> {
         let (base, height) = (rate("base rate", self.base)?, rate("height", self.height)?);
         let every = above_zero("time between spikes", self.every_s)?;

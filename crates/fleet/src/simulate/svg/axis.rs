@@ -20,7 +20,7 @@ pub(super) struct Axis {
 pub(super) struct Unit {
     pub(super) name: &'static str,
     pub(super) seconds: f64,
-    /// Steps between ticks; where there are none, round numbers.
+    /// Steps between ticks; if empty, round numbers.
     steps: &'static [f64],
 }
 
@@ -57,7 +57,7 @@ impl Axis {
         Self { from: 0.0, to: (most / step).ceil() * step, step }
     }
 
-    /// Where a value lies between the ends.
+    /// The position of a value between the ends.
     pub(super) fn fraction(&self, value: f64) -> f64 {
         ((value - self.from) / (self.to - self.from)).clamp(0.0, 1.0)
     }

@@ -32,7 +32,7 @@ const GRID: &str = "#e4e8ec";
 /// A count of resources in a profile.
 type Count = fn(&ProfilePoint) -> u32;
 
-/// Where a panel's plot lies.
+/// The area of a panel's plot.
 struct Plot {
     top: f64,
     x: Axis,
@@ -102,7 +102,7 @@ fn legend(svg: &mut String, reports: &[Report]) {
     }
 }
 
-/// What a noun ends in.
+/// The ending of a noun.
 fn plural(is_one: bool) -> &'static str {
     if is_one { "" } else { "s" }
 }

@@ -18,7 +18,7 @@ const BOX: [(f64, f64); 2] = [(41.75, 42.05), (12.3, 12.7)];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{taxis} taxis cannot be made up: choose 1 to {TAXIS_MAX}")]
 pub struct TaxisError {
-    /// What was given.
+    /// The given value.
     pub taxis: u32,
 }
 
@@ -43,7 +43,7 @@ impl Taxis {
     /// So many taxis: the data set has about 316.
     ///
     /// # Errors
-    /// When there are none or too many.
+    /// When there are no taxis or too many.
     pub fn new(taxis: u32, seed: u64) -> Result<Self, TaxisError> {
         if taxis == 0 || taxis > TAXIS_MAX {
             return Err(TaxisError { taxis });

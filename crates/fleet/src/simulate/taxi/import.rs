@@ -15,11 +15,11 @@ const SPAN_MAX_S: i64 = 400 * 86_400;
 pub struct BadLine {
     /// Counted from 1.
     pub line: u64,
-    /// What is wrong.
+    /// The fault.
     pub problem: String,
 }
 
-/// What came of an import.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
     /// Records per second, from the first one on.
@@ -34,23 +34,23 @@ pub struct Imported {
     pub bad_lines: Vec<BadLine>,
 }
 
-/// Why nothing came of an import.
+/// Why an import failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ImportError {
-    /// Nothing was a record.
+    /// No line is a record.
     #[error(
         "none of {lines} lines is a record{first}: give lines such as 156;2014-02-01 00:00:00.739166+01;POINT(41.88 12.49)"
     )]
     NoRecord {
         /// Lines that were read.
         lines: u64,
-        /// What is wrong with the first of them.
+        /// The fault of the first of them.
         first: String,
     },
     /// A speed that is not a positive number.
     #[error("a speed of {speed} is no speed: choose a number above 0, such as 10 for ten times as fast")]
     Speed {
-        /// What was given.
+        /// The given value.
         speed: f64,
     },
     /// A bucket of no time.
@@ -74,12 +74,12 @@ pub struct Import {
 }
 
 impl Import {
-    /// Nothing taken in yet.
+    /// An empty import.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a line in. An empty one is passed over; one that is no record is counted, and named while there are few.
+    /// Reads a line. An empty one is skipped; an invalid one is counted, and named while there are few.
     pub fn push(&mut self, line: &str) {
         self.lines += 1;
         if line.trim().is_empty() {
@@ -91,7 +91,7 @@ impl Import {
         }
     }
 
-    /// Notes a line that could not even be read, such as one that is not UTF-8.
+    /// Notes an unreadable line, such as one that is not UTF-8.
     pub fn push_unreadable(&mut self, problem: &str) {
         self.lines += 1;
         self.note_bad(problem.to_owned());

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::calendar::{date, days_since_1970, length};
 
-/// Where a taxi was at what time.
+/// The position of a taxi at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TaxiRecord {
     /// The taxi's number.
@@ -57,7 +57,7 @@ impl TaxiRecord {
         if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
             return Err(RecordError::OffTheMap);
         }
-        // Nothing of the data set is near the equator south of Libya, which is where swapped pairs lie.
+        // No position of the data set is near the equator south of Libya, where swapped pairs are.
         if (11.0..14.0).contains(&latitude) && (40.0..44.0).contains(&longitude) {
             return Err(RecordError::Swapped);
         }
@@ -89,7 +89,7 @@ fn time_us(text: &str) -> Option<i64> {
     Some(seconds * 1_000_000 + microseconds(fraction)?)
 }
 
-/// As many digits as there are, the first six of which count.
+/// Any number of digits; the first six count.
 fn microseconds(fraction: &str) -> Option<i64> {
     digits(fraction.get(..fraction.len().min(9))?)?;
     if fraction.len() > 12 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -4,9 +4,9 @@ use super::types::{List, Value, read};
 use crate::drivers::Problem;
 use crate::drivers::driver::Bytes;
 
-/// What a frame begins with, in bytes.
+/// The size of a frame's header, in bytes.
 const HEAD: usize = 8;
-/// The section of a message that holds bytes, and the one that holds a value.
+/// The section of a message with bytes, and the one with a value.
 const DATA: u64 = 0x75;
 const VALUE: u64 = 0x77;
 
@@ -17,7 +17,7 @@ pub(super) enum Kind {
     Sasl = 1,
 }
 
-/// A frame that has come: what it is of, and what is in it.
+/// A received frame: its kind, and its content.
 pub(super) struct Frame<'a> {
     pub(super) is_sasl: bool,
     pub(super) body: &'a [u8],
@@ -35,7 +35,7 @@ pub(super) fn write(kind: Kind, performative: &List, payload: &[&[u8]], out: &mu
     out[start..start + 4].copy_from_slice(&len.to_be_bytes());
 }
 
-/// A frame without anything in it: somebody is there.
+/// An empty frame: a keep-alive.
 pub(super) fn write_empty(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0, 0, HEAD as u8, 2, Kind::Amqp as u8, 0, 0]);
 }
@@ -45,7 +45,7 @@ pub(super) fn take<'a>(bytes: &mut Bytes<'a>, most: u32) -> Result<Option<Frame<
     let mut reader = *bytes;
     let Ok(len) = reader.u32() else { return Ok(None) };
     if len < HEAD as u32 || len > most {
-        return Err(Problem::new(format!("a frame of {len} bytes: nobody speaks AMQP 1.0 there")));
+        return Err(Problem::new(format!("a frame of {len} bytes: the server does not speak AMQP 1.0")));
     }
     let len = len as usize;
     let Some(frame) = bytes.0.get(..len) else { return Ok(None) };
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_has_its_length_first_and_an_empty_one_says_that_somebody_is_there() {
+    fn a_frame_begins_with_its_length_and_may_be_empty() {
         let mut out = Vec::new();
         write(Kind::Sasl, &List::new(0x41).symbol("A"), &[b"x"], &mut out);
         assert_eq!(out, [0, 0, 0, 18, 2, 1, 0, 0, 0, 0x53, 0x41, 0xC0, 4, 1, 0xA3, 1, b'A', b'x']);

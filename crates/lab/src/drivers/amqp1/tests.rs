@@ -16,14 +16,14 @@ fn sasl(performative: &List) -> Vec<u8> {
     out
 }
 
-/// What a broker says to let somebody in by these ways.
+/// A broker's list of these mechanisms.
 fn ways(names: &[u8]) -> Vec<u8> {
     let len = names.len() as u8;
     let body = [&[0, 0x53, 0x40, 0xC0, len + 4, 1, 0xE0, len + 1][..], &[1], names].concat();
     [&[0, 0, 0, body.len() as u8 + 8, 2, 1, 0, 0][..], &body].concat()
 }
 
-/// Up to the login; what the driver says when it is in.
+/// Performs the login; returns the driver's output after it.
 fn let_in(driver: &mut Amqp1, piece: usize, noted: &mut Noted) -> Vec<u8> {
     let mut out = Vec::new();
     driver.opened(&mut out);
@@ -51,7 +51,7 @@ fn attached(is_receiver: bool, source: bool, count: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_subscriber_asks_for_a_copy_and_accepts_what_comes() {
+fn a_subscriber_requests_a_copy_and_accepts_messages() {
     for piece in [1, 13, 10_000] {
         let (mut driver, mut noted) = (Amqp1::new("lab", None, true, Role::Subscribe), Noted::default());
         let said = let_in(&mut driver, piece, &mut noted);
@@ -105,7 +105,7 @@ fn a_subscriber_allows_more_when_half_has_come_and_accepts_nothing_that_is_settl
 }
 
 #[test]
-fn a_publisher_keeps_to_what_it_is_allowed_and_counts_what_is_taken_and_refused() {
+fn a_publisher_respects_credit_and_counts_outcomes() {
     let (mut driver, mut noted) = (Amqp1::new("lab", None, true, Role::Publish), Noted::default());
     let_in(&mut driver, 1000, &mut noted);
     opened(&mut driver, 1000, &mut noted, 4);
@@ -131,11 +131,11 @@ fn a_publisher_keeps_to_what_it_is_allowed_and_counts_what_is_taken_and_refused(
     feed(&mut driver, &flow(4, 4, 3, 1), 1000, &mut noted);
     assert!(!driver.is_full());
     feed(&mut driver, &flow(4, 4, 1, 1), 1000, &mut noted);
-    assert!(driver.is_full(), "what was allowed is taken back");
+    assert!(driver.is_full(), "the credit is withdrawn");
 }
 
 #[test]
-fn who_is_not_let_in_is_told_why() {
+fn a_refused_login_is_reported_with_its_reason() {
     let failed = |credentials: Option<&Credentials>, stream: &[u8]| {
         let mut driver = Amqp1::new("lab", credentials, false, Role::Subscribe);
         driver.received(stream, &mut Vec::new(), &mut Noted::default()).unwrap_err().0
@@ -155,7 +155,7 @@ fn who_is_not_let_in_is_told_why() {
 }
 
 #[test]
-fn a_peer_that_asks_for_signs_of_life_gets_them_and_says_what_it_is() {
+fn keep_alives_are_sent_and_the_product_is_read() {
     let (mut driver, mut noted) = (Amqp1::new("lab", None, false, Role::Publish), Noted::default());
     let_in(&mut driver, 1000, &mut noted);
     let open = List::new(OPEN).string("broker").null().uint(1024).ushort(10).uint(6000).null().null().null().null();

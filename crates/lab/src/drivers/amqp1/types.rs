@@ -1,4 +1,4 @@
-//! The types of AMQP 1.0 [OASIS AMQP 1.0, part 1]: what is needed of them, written in their shortest forms, read in all
+//! The types of AMQP 1.0 [OASIS AMQP 1.0, part 1] that the driver needs, written in their shortest forms, read in all
 //! of them.
 
 use crate::drivers::Problem;
@@ -87,7 +87,7 @@ impl List {
     }
 }
 
-/// A value that is read. What has an inside is opened only when it is asked for.
+/// A value. Compound values are decoded on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Null,
@@ -99,7 +99,7 @@ pub(super) enum Value<'a> {
     Several(Fields<'a>),
     /// The values of an array, not opened.
     Array(&'a [u8]),
-    /// What the lab has no use for: a fraction, a time, an identity.
+    /// A type that the lab does not need: a fraction, a time, an identity.
     Other,
 }
 
@@ -167,7 +167,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reads a value, with what describes it.
+/// Reads a value, with its descriptor.
 pub(super) fn read<'a>(bytes: &mut Bytes<'a>) -> Result<(Option<u64>, Value<'a>), Problem> {
     let mut descriptor = None;
     for _ in 0..DEEPEST {
@@ -182,7 +182,7 @@ pub(super) fn read<'a>(bytes: &mut Bytes<'a>) -> Result<(Option<u64>, Value<'a>)
     Err(Problem::new("a value is described too often"))
 }
 
-/// Reads a value that nothing describes.
+/// Reads a value without a descriptor.
 fn plain<'a>(constructor: u8, bytes: &mut Bytes<'a>) -> Result<Value<'a>, Problem> {
     Ok(match constructor {
         0x40 => Value::Null,
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_unknown_is_a_problem() {
+    fn truncated_or_unknown_values_are_problems() {
         for bytes in [&[0xB0, 0, 0, 0, 9][..], &[0x01], &[0, 0x53], &[0, 0x43, 0, 0x43, 0, 0x43, 0, 0x43, 0x43]] {
             assert!(Fields(bytes).next().is_err(), "{bytes:?}");
         }

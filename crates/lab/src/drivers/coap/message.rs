@@ -11,7 +11,7 @@ const CONTENT_FORMAT: u16 = 12;
 const BLOCK2: u16 = 23;
 /// `application/octet-stream`.
 const OCTETS: u8 = 42;
-/// What stands between options and payload.
+/// The marker between options and payload.
 const MARKER: u8 = 0xFF;
 
 /// How a message is confirmed.
@@ -49,11 +49,11 @@ pub(super) struct Message<'a> {
     pub(super) kind: Kind,
     pub(super) code: Code,
     pub(super) id: u16,
-    /// 0, where it is none of ours.
+    /// 0, if it is not one of ours.
     pub(super) token: u32,
     pub(super) is_observed: bool,
     /// Whether there are more blocks of the payload.
-    pub(super) goes_on: bool,
+    pub(super) has_more: bool,
     pub(super) payload: &'a [u8],
 }
 
@@ -116,7 +116,7 @@ pub(super) fn read(datagram: &[u8]) -> Result<Message<'_>, Problem> {
     let (code, id) = (Code(bytes.u8()?), bytes.u16()?);
     let token = bytes.take(usize::from(first & 0xF))?;
     let token = token.try_into().map_or(0, u32::from_be_bytes);
-    let mut message = Message { kind, code, id, token, is_observed: false, goes_on: false, payload: &[] };
+    let mut message = Message { kind, code, id, token, is_observed: false, has_more: false, payload: &[] };
     let mut number = 0_u16;
     while let Ok(head) = bytes.u8() {
         if head == MARKER {
@@ -128,14 +128,14 @@ pub(super) fn read(datagram: &[u8]) -> Result<Message<'_>, Problem> {
         let value = bytes.take(usize::from(len))?;
         match number {
             OBSERVE => message.is_observed = true,
-            BLOCK2 => message.goes_on = value.last().is_some_and(|last| last & 8 != 0),
+            BLOCK2 => message.has_more = value.last().is_some_and(|last| last & 8 != 0),
             _ => {}
         }
     }
     Ok(message)
 }
 
-/// A number of four bits, or what stands behind it.
+/// A number of four bits, or its extension.
 fn extended(nibble: u8, bytes: &mut Bytes<'_>) -> Result<u16, Problem> {
     match nibble {
         13 => Ok(u16::from(bytes.u8()?) + 13),
@@ -153,7 +153,7 @@ mod tests {
     fn options_are_read_over_and_the_payload_is_found() {
         let message = read(b"\x54\x45\x12\x34\0\0\0\x09\x61\x07\x61\x2A\xB1\x0E\xFFhi").unwrap();
         assert_eq!((message.kind, message.id, message.token), (Kind::NonConfirmable, 0x1234, 9));
-        assert!(message.is_observed && message.goes_on, "observe, content format, block 2 with more");
+        assert!(message.is_observed && message.has_more, "observe, content format, block 2 with more");
         assert_eq!((message.payload, message.code.to_string()), (&b"hi"[..], "2.05".to_owned()));
         let long = read(b"\x40\x45\0\x01\xDD\x01\x00abcdefghijklm\xFFx").unwrap();
         assert_eq!(long.payload, b"x");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_told() {
+    fn an_invalid_message_is_reported() {
         for datagram in [&b""[..], b"\x80\0\0\0", b"\x44\0\0\0\0", b"\x40\0\0\0\xF0", b"\x40\0\0\0\x03a"] {
             assert!(read(datagram).is_err(), "{datagram:?}");
         }

@@ -1,4 +1,4 @@
-//! The end of an exchange: what it has come to.
+//! The end of an exchange: its result.
 
 use super::Exchange;
 use crate::load::LoadOutcome;
@@ -47,20 +47,21 @@ impl Exchange<'_> {
             let never = unsent * u64::from(self.plan.fan_out());
             outcome.counts.deadline_misses = outcome.counts.late + outcome.counts.lost() + never;
         }
-        outcome.generator.invalid = nobody(&outcome).or_else(|| too_short(&outcome)).or_else(|| judge(&outcome));
+        outcome.generator.invalid =
+            without_parties(&outcome).or_else(|| too_short(&outcome)).or_else(|| judge(&outcome));
         outcome
     }
 }
 
 /// Why there was no exchange, when a side of it could not take part.
-fn nobody(outcome: &LoadOutcome) -> Option<String> {
+fn without_parties(outcome: &LoadOutcome) -> Option<String> {
     let (what, connections) = outcome.problems.iter().max_by_key(|(_, connections)| **connections)?;
     let is_idle = outcome.counts.sent == 0 || outcome.connections.accepted == 0;
     is_idle.then(|| format!("nothing was exchanged ({connections} connections failed): {what}"))
 }
 
-/// Why nothing was counted, when the time that counts was over before a message of it went: a rate of none would say of
-/// the broker what is true of the run.
+/// The reason why no message was counted: the measured time was over before the first one was sent. A rate of 0 would
+/// be a fault of the run, not of the broker.
 fn too_short(outcome: &LoadOutcome) -> Option<String> {
     let is_empty = outcome.counts.offered == 0 && !outcome.stopped;
     is_empty.then(|| {

@@ -98,7 +98,7 @@ fn says(answer: &'static [u8], clients: usize) -> (u16, std::thread::JoinHandle<
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(answer).unwrap();
             stream.shutdown(std::net::Shutdown::Write).unwrap();
-            // Who closes before it has read what was sent resets the connection.
+            // Closing with unread bytes would reset the connection.
             let _ = stream.read_to_end(&mut Vec::new());
         }
     });
@@ -106,7 +106,7 @@ fn says(answer: &'static [u8], clients: usize) -> (u16, std::thread::JoinHandle<
 }
 
 #[test]
-fn why_nobody_is_let_in_is_told_with_what_to_do() {
+fn refused_logins_are_reported_with_a_remedy() {
     let lines: [(Protocol, &[u8], &str); 4] = [
         (Protocol::Nats, b"-ERR 'Authorization Violation'\r\n", "check user and password"),
         (Protocol::Amqp1, b"AMQP\0\0\x09\x01", "try amqp:// for 0-9-1"),
@@ -119,8 +119,8 @@ fn why_nobody_is_let_in_is_told_with_what_to_do() {
         (plan.protocol, plan.port) = (protocol, port);
         let outcome = run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
         server.join().unwrap();
-        let told: Vec<&String> = outcome.problems.keys().collect();
-        assert!(told.iter().any(|what| what.contains(hint)), "{protocol:?}: {told:?}");
+        let reported: Vec<&String> = outcome.problems.keys().collect();
+        assert!(reported.iter().any(|what| what.contains(hint)), "{protocol:?}: {reported:?}");
         assert!(outcome.generator.invalid.is_some(), "{protocol:?}");
     }
 }

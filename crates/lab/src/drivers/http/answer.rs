@@ -18,7 +18,7 @@ pub(super) struct Answer<'a> {
 
 /// The answer at the begin of some bytes and its length, once all of it is there.
 pub(super) fn read(bytes: &[u8]) -> Result<Option<(Answer<'_>, usize)>, Problem> {
-    let wrong = || Problem::new("nobody speaks HTTP there; check the port");
+    let wrong = || Problem::new("the server does not speak HTTP; check the port");
     let prefix = b"HTTP/1.";
     if !bytes.starts_with(&prefix[..prefix.len().min(bytes.len())]) {
         return Err(wrong());
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told() {
+    fn an_invalid_answer_is_reported() {
         for bytes in
             [&b"AMQP\0\0\x09\x01"[..], b"HTTP/1.1 x\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 9999999999\r\n\r\n"]
         {

@@ -3,7 +3,7 @@
 
 use crate::drivers::Problem;
 
-/// What stands before a frame's payload.
+/// The size of a frame's header.
 const HEAD_LEN: usize = 9;
 /// The longest frame that is taken: the least that everybody has to take [RFC 9113, 4.2].
 pub(super) const FRAME_MAX: usize = 16_384;
@@ -23,7 +23,7 @@ pub(super) const END_STREAM: u8 = 1;
 pub(super) const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
-/// What a priority takes before the fields of a head.
+/// The size of a priority before the fields of a head.
 const PRIORITY_LEN: usize = 5;
 
 /// A frame.
@@ -41,7 +41,9 @@ impl<'a> Frame<'a> {
         let [len @ .., kind, flags, a, b, c, d] = *head;
         let len = len.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
         if len > FRAME_MAX {
-            return Err(Problem::new("nobody speaks HTTP/2 there; check the port, and whether it has TLS (h2s://)"));
+            return Err(Problem::new(
+                "the server does not speak HTTP/2; check the port, and whether it has TLS (h2s://)",
+            ));
         }
         let stream = u32::from_be_bytes([a, b, c, d]) & 0x7FFF_FFFF;
         Ok(rest.get(..len).map(|payload| (Frame { kind, flags, stream, payload }, HEAD_LEN + len)))
@@ -51,7 +53,7 @@ impl<'a> Frame<'a> {
         self.flags & END_STREAM != 0
     }
 
-    /// What DATA and HEADERS carry, without padding and priority.
+    /// The content of DATA and HEADERS, without padding and priority.
     pub(super) fn content(&self) -> Result<&'a [u8], Problem> {
         let mut content = Some(self.payload);
         if self.flags & PADDED != 0 {
@@ -86,7 +88,7 @@ pub(super) fn known(index: u8, head: &mut Vec<u8>) {
     head.push(0x80 | index);
 }
 
-/// A field whose name is in that table, and whose value nobody is to remember.
+/// A field whose name is in that table, and whose value must not be indexed.
 pub(super) fn field(index: u8, value: &str, head: &mut Vec<u8>) {
     let never_indexed = 0x10;
     if index < 15 {
@@ -109,12 +111,12 @@ pub(super) fn field(index: u8, value: &str, head: &mut Vec<u8>) {
     head.extend_from_slice(value.as_bytes());
 }
 
-/// The status of an answer: it stands before everything else [RFC 9113, 8.3]. What the peer remembers is not followed,
-/// which it was told.
+/// The status of an answer, its first field [RFC 9113, 8.3]. Dynamic indexing is not supported, and was disabled by our
+/// settings.
 pub(super) fn status(head: &[u8]) -> Result<u16, Problem> {
     let wrong = || Problem::new("an answer of HTTP/2 does not begin with its status");
     let mut head = head;
-    // The peer says that its table is as small as it was told to make it.
+    // The peer acknowledges the requested size of its table.
     while let [0x20..=0x3F, rest @ ..] = head {
         head = rest;
     }

@@ -129,11 +129,11 @@ fn messages_go_through_a_hub_behind_tls() {
 }
 
 #[test]
-fn a_server_that_does_not_agree_to_http_2_is_told_so_and_sent_nothing() {
+fn a_server_without_http_2_is_reported_and_gets_no_bytes() {
     let (port, hub) = hub(&[]);
     let outcome = exchanged(port);
     assert!(hub.join().unwrap().is_none(), "it got a preface");
     assert_eq!((outcome.counts.sent, outcome.connections.broken), (0, 2));
-    let told: Vec<&String> = outcome.problems.keys().collect();
-    assert!(told.iter().any(|what| what.contains("does not agree to `h2`")), "{told:?}");
+    let reported: Vec<&String> = outcome.problems.keys().collect();
+    assert!(reported.iter().any(|what| what.contains("does not agree to `h2`")), "{reported:?}");
 }

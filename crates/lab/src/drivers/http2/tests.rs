@@ -92,7 +92,7 @@ fn a_body_waits_for_room_on_its_stream_and_on_the_connection() {
     feed(&mut driver, &settings(&[(INITIAL_WINDOW_SIZE, 20_000)]), 100, &mut noted);
     let mut out = Vec::new();
     driver.publish(&vec![0; 75_000], &mut out);
-    assert!(driver.is_full(), "what waits keeps others from being sent");
+    assert!(driver.is_full(), "pending bytes block other messages");
     let body =
         |bytes: &[u8]| frames(bytes).iter().filter(|read| read.0 == DATA).map(|read| read.3.len()).sum::<usize>();
     let all = "topic=a%20b&data=".len() + 100_000;
@@ -106,27 +106,27 @@ fn a_body_waits_for_room_on_its_stream_and_on_the_connection() {
 }
 
 #[test]
-fn the_hub_is_told_that_there_is_room_again() {
+fn window_updates_are_sent_to_the_hub() {
     let (mut driver, mut noted) = (driver(Role::Subscribe), Noted::default());
     let mut out = Vec::new();
     driver.opened(&mut out);
     feed(&mut driver, &said(HEADERS, END_HEADERS, 1, OK), 100, &mut noted);
     let comment = said(DATA, 0, 1, &[b'\n'; FRAME_MAX]);
-    let told = frames(&feed(&mut driver, &comment.repeat(WINDOW as usize / FRAME_MAX), 1 << 20, &mut noted));
+    let written = frames(&feed(&mut driver, &comment.repeat(WINDOW as usize / FRAME_MAX), 1 << 20, &mut noted));
     for stream in [0, 1] {
-        let rooms = told.iter().filter(|read| read.2 == stream).map(|read| read.3.as_slice());
+        let rooms = written.iter().filter(|read| read.2 == stream).map(|read| read.3.as_slice());
         let room: u32 = rooms.map(|room| u32::from_be_bytes(room.try_into().unwrap())).sum();
         assert_eq!(room, WINDOW);
     }
 }
 
 #[test]
-fn who_is_not_let_in_is_told_what_to_look_at() {
+fn a_refused_login_is_reported_with_a_remedy() {
     let cases: [(Role, Vec<u8>, &str); 4] = [
         (Role::Publish, said(HEADERS, END_HEADERS, 1, b"\x08\x03401"), "answers 401; check the token"),
         (Role::Subscribe, said(HEADERS, END_HEADERS, 1, &[0x8D]), "answers 404; check the path"),
         (Role::Publish, said(GOAWAY, 0, 0, b"\0\0\0\0\0\0\0\x0Bcalm down"), "calm down; see its log"),
-        (Role::Publish, b"HTTP/1.1 400 Bad Request".to_vec(), "nobody speaks HTTP/2 there; check the port"),
+        (Role::Publish, b"HTTP/1.1 400 Bad Request".to_vec(), "the server does not speak HTTP/2; check the port"),
     ];
     for (role, stream, hint) in cases {
         let mut driver = driver(role);

@@ -3,11 +3,11 @@
 use crate::drivers::Problem;
 use crate::drivers::driver::Bytes;
 
-/// What a batch has before its records, in bytes.
+/// The size of a batch before its records, in bytes.
 const HEAD: usize = 61;
 /// Where the part begins that the checksum is of.
 const CHECKED_FROM: usize = 21;
-/// What stands before the length of a batch counts: the offset and the length itself.
+/// The size of the fields before a batch's length: the offset and the length itself.
 const BEFORE: usize = 12;
 
 /// Records that are gathered.
@@ -48,7 +48,7 @@ impl Gathered {
         out.extend_from_slice(&0_i16.to_be_bytes());
         out.extend_from_slice(&(self.count.saturating_sub(1)).to_be_bytes());
         out.extend_from_slice(&[0; 16]);
-        // Of no producer that is told apart.
+        // Without a producer id.
         out.extend_from_slice(&(-1_i64).to_be_bytes());
         out.extend_from_slice(&(-1_i16).to_be_bytes());
         out.extend_from_slice(&(-1_i32).to_be_bytes());
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_gathered_is_found_again_from_any_offset_on() {
+    fn batched_records_are_found_from_any_offset() {
         let mut gathered = Gathered::default();
         let sizes = [0, 1, 63, 64, 300, 70_000];
         for size in sizes {

@@ -6,7 +6,7 @@ use crate::drivers::driver::Bytes;
 /// How deep a value may be that is passed over.
 const DEEPEST: u32 = 32;
 
-/// What is left to be read.
+/// The unread bytes.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
     pub(super) fn number(&mut self) -> Result<u64, Problem> {
         match self.take(1)?[0] {
             short @ 0..=0x7F => Ok(u64::from(short)),
-            // Some write what is positive as signed.
+            // Some peers encode positive numbers as signed.
             0xCC | 0xD0 => self.big_endian(1),
             0xCD | 0xD1 => self.big_endian(2),
             0xCE | 0xD2 => self.big_endian(4),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_of_depth_is_refused() {
+    fn unbounded_nesting_is_refused() {
         assert_eq!(Reader(&[0x91; 100]).skip(), Err(Problem::new("a message is too deep")));
     }
 }

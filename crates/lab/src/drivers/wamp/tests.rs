@@ -34,7 +34,7 @@ fn a_subscriber_is_ready_when_it_is_subscribed_and_takes_events() {
         assert_eq!(driver.product().as_deref(), Some("router-1"));
         let mut ping = Vec::new();
         frame(PING, &[b"hm"], &mut ping);
-        // As bytes and as text; what follows the payload is not the lab's.
+        // As bytes and as text; the fields after the payload are not used.
         let mut event = Vec::new();
         frame(REGULAR, &[b"\x95\x24\x01\xCD\x01\x00\x80\x91\xC4\x02hi"], &mut event);
         let as_text = said(&json!([EVENT, 1, 2, { "topic": "x" }, ["yo", 5], {}]));
@@ -46,7 +46,7 @@ fn a_subscriber_is_ready_when_it_is_subscribed_and_takes_events() {
 }
 
 #[test]
-fn a_publisher_is_told_of_each_message_where_that_is_asked_for() {
+fn a_publisher_gets_acknowledgements_on_request() {
     for (acknowledged, option) in [(true, b"\x81\xABacknowledge\xC3".to_vec()), (false, b"\x80".to_vec())] {
         let (mut driver, mut noted) = (driver(acknowledged, Role::Publish), Noted::default());
         feed(&mut driver, &[GREETING, &welcome()[..]].concat(), 5, &mut noted);
@@ -74,7 +74,7 @@ fn who_logs_in_does_so_by_ticket() {
 }
 
 #[test]
-fn who_is_not_let_in_is_told_what_to_look_at() {
+fn a_refused_login_is_reported_with_a_remedy() {
     let abort = said(&json!([ABORT, { "message": "no" }, "wamp.error.no_such_realm"]));
     let cases: [(Vec<u8>, &str); 4] = [
         ([GREETING, &abort].concat(), "name one that it has: wamp://HOST/REALM"),

@@ -32,7 +32,7 @@ pub(crate) struct Output {
 const KEPT_CAPACITY: usize = 512 * 1024;
 
 impl Output {
-    /// What is to be written.
+    /// The pending output.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.bytes[self.written..]
     }
@@ -71,7 +71,7 @@ pub(crate) struct Client {
     pub(crate) state: State,
     /// Which of its two connections it uses.
     pub(crate) slot: u8,
-    /// Whether its connection stands among those with output.
+    /// Whether its connection is in the list of those with output.
     pub(crate) queued: bool,
     /// Whether it has subscribed before.
     pub(crate) known: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Client {
     pub(crate) on_its_way: bool,
     /// The connections it has begun.
     pub(crate) epoch: u32,
-    /// When it dialled or subscribed, or has gone away, in nanoseconds since the run's zero.
+    /// When it dialled or subscribed, or has left, in nanoseconds since the run's zero.
     pub(crate) since_ns: u64,
     pub(crate) publisher: u32,
     pub(crate) receiver: u32,

@@ -1,4 +1,4 @@
-//! The end of a run: what was due is set against what has come.
+//! The end of a run: compares sent and received messages.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::load::ledger::Missing;
 use crate::load::outcome::LoadOutcome;
 use crate::load::plan::ClientGroup;
 
-/// What was sent on a stream.
+/// The messages sent on a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StreamTotals {
     /// Messages sent.
@@ -20,11 +20,11 @@ pub(crate) struct StreamTotals {
     pub(crate) refused: u32,
 }
 
-/// What was sent on all streams of all processes.
+/// The messages sent on all streams of all processes.
 pub(crate) type Totals = HashMap<u32, StreamTotals>;
 
 impl Core {
-    /// What was sent by this process, once nothing more is.
+    /// The messages sent by this process, after the last one.
     pub(crate) fn totals(&mut self) -> Totals {
         let mut totals = Totals::new();
         for publisher in &mut self.publishers {
@@ -39,7 +39,7 @@ impl Core {
         totals
     }
 
-    /// All is sent, by all processes: what is missing is waited for.
+    /// All processes have sent all messages: missing ones are awaited.
     pub(crate) fn drain(&mut self, totals: &Totals, now_ns: u64) {
         self.phase = Phase::Draining;
         self.times.measured_to = self.times.measured_to.min(now_ns);
@@ -54,7 +54,7 @@ impl Core {
             if slow[receiver as usize] {
                 return;
             }
-            // What was refused will not come.
+            // Refused messages will not arrive.
             outstanding += missing.total().min(due).saturating_sub(u64::from(totals.refused));
         });
         self.outstanding = Some(outstanding);
@@ -83,7 +83,7 @@ impl Core {
         owner.is_some_and(|publisher| usize::from(self.clients[publisher.client as usize].group) == group)
     }
 
-    /// Looks at everything that is due to a receiver of this process.
+    /// Visits all messages due to a receiver of this process.
     fn each_due(&mut self, totals: &Totals, mut look: impl FnMut(u32, u64, Missing, StreamTotals)) {
         for receiver in 0..self.receivers.len() as u32 {
             let (from_begin, now) = {
@@ -107,7 +107,7 @@ impl Core {
         }
     }
 
-    /// What came of this process's part.
+    /// The result of this process.
     pub(crate) fn conclude(&mut self, totals: &Totals, now_ns: u64) -> LoadOutcome {
         for client in 0..self.clients.len() as u32 {
             if !self.clients[client as usize].is_connected() && self.phase != Phase::Over {
@@ -157,7 +157,7 @@ impl Core {
 }
 
 impl Missing {
-    /// Takes so many away, those of unknown cause first; how many there were.
+    /// Takes up to `count` away, those of unknown cause first; returns the number.
     fn take(&mut self, count: u64) -> u64 {
         let mut left = count;
         for cause in [&mut self.unknown, &mut self.overflow, &mut self.disconnect, &mut self.expiry] {

@@ -188,7 +188,7 @@ impl Core {
         self.pump(publisher, now_ns);
     }
 
-    /// A client is no longer among those that come for the first time.
+    /// A client is no longer among those that connect for the first time.
     fn settled_down(&mut self, client: u32, now_ns: u64) {
         let place = &mut self.clients[client as usize];
         if std::mem::take(&mut place.on_its_way) {
@@ -263,7 +263,7 @@ impl Core {
         self.settled_down(client, now_ns);
     }
 
-    /// The broker has named another place (MQTT 5: 0x9C, 0x9D): the client goes there at once, if it is one of the
+    /// The broker has named another server (MQTT 5: 0x9C, 0x9D): the client connects there at once, if it is one of the
     /// target's.
     pub(super) fn on_sent_elsewhere(&mut self, client: u32, reference: &str, now_ns: u64) {
         let Some((host, port)) = reference.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)))

@@ -1,4 +1,4 @@
-//! What disturbs clients: they leave and come back, alone or all at once, or are there twice.
+//! Disturbances of clients: they leave and come back, alone or all at once, or connect twice.
 
 use super::{Action, Core, State};
 use crate::load::plan::Disturbance;

@@ -1,9 +1,9 @@
-//! What happens in the second that runs.
+//! The numbers of the current second.
 
 use crate::load::histogram::Histogram;
 use crate::load::outcome::Second;
 
-/// What happens in the second that runs.
+/// The numbers of the current second.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     /// Its counts so far.

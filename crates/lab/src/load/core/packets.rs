@@ -1,4 +1,4 @@
-//! Bytes of the broker become packets, and each goes to its place.
+//! Decodes the broker's bytes into packets, and dispatches them.
 
 use tidegate_mqtt::{
     ConnAck, DecodeError, Disconnect, Frame, MAX_PACKET_SIZE, PacketType, PubAck, PubComp, PubRec, PubRel, RawPublish,
@@ -9,8 +9,8 @@ use super::Core;
 use super::refusals::Refused;
 
 impl Core {
-    /// Takes in what a connection has received; how many bytes of it were whole packets. `None` when it is not MQTT:
-    /// the connection is then of no use.
+    /// Processes the received bytes of a connection; returns how many of them were complete packets. `None` for bytes
+    /// that are not MQTT: the connection is then useless.
     pub(crate) fn received(&mut self, connection: u32, bytes: &[u8], now_ns: u64) -> Option<usize> {
         let client = connection / 2;
         let current = self.clients[client as usize].connection(client) == connection;
@@ -65,12 +65,12 @@ impl Core {
                 }
                 self.on_suback(client, &packet, now_ns);
             }
-            // The broker closes the connection after DISCONNECT, and that is what counts; but who is sent to another
-            // place goes there.
+            // The broker closes the connection after DISCONNECT, and only that counts; but a redirected client connects
+            // to the other server.
             PacketType::Disconnect => {
                 let packet = Disconnect::decode(version, first, body)?;
                 match packet.reason_code {
-                    // Who takes over and who is sent elsewhere has been asked for by the load.
+                    // Takeovers and redirections are requested by the load itself.
                     ReasonCode::UseAnotherServer | ReasonCode::ServerMoved | ReasonCode::SessionTakenOver => {}
                     code => self.refusals.note(Refused::Connection, code, packet.reason_string),
                 }

@@ -175,7 +175,7 @@ fn filler(group: &ClientGroup, seed: u64) -> Vec<u8> {
 }
 
 impl Core {
-    /// Notes to whom all messages are due: those who are subscribed before the first is sent.
+    /// Notes the receivers of all messages: clients that subscribed before the first one.
     pub(super) fn note_who_is_there(&mut self) {
         let ready: HashSet<u32> =
             self.clients.iter().filter(|client| client.state == State::Ready).map(|client| client.receiver).collect();

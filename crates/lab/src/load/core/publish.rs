@@ -1,4 +1,4 @@
-//! Publishers: when they send, what, and what becomes of it.
+//! Publishers: the times of their messages, the messages, and their outcomes.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use crate::load::timers::Timer;
 const FULL: usize = 256 * 1024;
 /// Packet ids that a client has.
 const MOST_IN_FLIGHT: u32 = 65_535;
-/// A closed loop takes what is under way for lost when nothing of it has come for this long, in nanoseconds.
+/// A closed loop treats messages in flight as lost when none has arrived for this long, in nanoseconds.
 const LOST_AFTER_NS: u64 = 5_000_000_000;
 
 /// A message that waits for its acknowledgement.
@@ -63,7 +63,7 @@ pub(crate) struct Publisher {
     /// Messages under way or settled since the window was last opened, and deliveries among them that are settled.
     in_window: u64,
     pub(super) settled: u64,
-    /// What was settled when the window was found full, and when that was.
+    /// The number of settled messages when the window became full, and the time.
     full: Option<(u64, u64)>,
     /// Whether it waits for its connection to take some output.
     crowded: bool,
@@ -71,11 +71,11 @@ pub(crate) struct Publisher {
     done: bool,
     /// Whether a timer is set for it.
     pub(super) armed: bool,
-    /// Whether it is among those that may go on.
+    /// Whether it is in the list of publishers that may continue.
     pub(super) eager: bool,
 }
 
-/// What a publisher may do now.
+/// The next action of a publisher.
 enum Next {
     /// Send a message that was scheduled for this time.
     Send(u64),
@@ -83,7 +83,7 @@ enum Next {
     At(u64),
     /// Wait for the broker.
     Wait,
-    /// Nothing any more.
+    /// None: it is done.
     Done,
 }
 
@@ -159,7 +159,7 @@ impl Publisher {
         self.window.is_some()
     }
 
-    /// Counts what was scheduled until then and could not be sent.
+    /// Counts the messages that were scheduled until then and not sent.
     pub(super) fn offer_the_rest(&mut self, until_ns: u64) {
         let Some(schedule) = &mut self.schedule else { return };
         while schedule.next_ns() < until_ns && self.offered < self.messages {
@@ -223,7 +223,7 @@ impl Core {
         }
     }
 
-    /// Notes that something has come that a publisher may have waited for.
+    /// Notes an event that a publisher may have waited for.
     pub(super) fn encourage(&mut self, publisher: u32) {
         let place = &mut self.publishers[publisher as usize];
         if !place.eager && !place.done && place.started {
@@ -250,7 +250,7 @@ impl Core {
         self.clients[(connection / 2) as usize].publisher != NONE
     }
 
-    /// A publisher sends what it may.
+    /// A publisher sends as many messages as allowed.
     pub(super) fn pump(&mut self, publisher: u32, now_ns: u64) {
         if !self.publishers[publisher as usize].started {
             return;
@@ -265,7 +265,7 @@ impl Core {
         }
     }
 
-    /// A publisher has nothing left to send.
+    /// A publisher has sent all its messages.
     pub(super) fn finish(&mut self, publisher: u32) {
         if !std::mem::replace(&mut self.publishers[publisher as usize].done, true) {
             self.publishing = self.publishing.saturating_sub(1);
@@ -292,7 +292,7 @@ impl Core {
         }
         if let Some(window) = place.window {
             if due_ns >= self.times.measured_from && place.warm_up_sent > 0 && place.sent == 0 {
-                // What has warmed the broker up is waited for no longer.
+                // Messages of the warm-up are no longer awaited.
                 (place.in_window, place.settled) = (0, 0);
                 place.warm_up_sent = 0;
             }
@@ -303,7 +303,7 @@ impl Core {
         Next::Send(due_ns)
     }
 
-    /// A closed loop waits, but not for ever for what is lost.
+    /// A closed loop waits, but not for ever for lost messages.
     fn wait_in_window(&mut self, publisher: u32, now_ns: u64) -> Next {
         let place = &mut self.publishers[publisher as usize];
         let since_ns = match place.full {
@@ -409,7 +409,7 @@ impl Core {
         self.touch(client);
     }
 
-    /// After a session has been resumed, what the broker has not acknowledged is sent again [MQTT-4.4.0-1].
+    /// After a session has been resumed, unacknowledged messages are sent again [MQTT-4.4.0-1].
     pub(super) fn resend(&mut self, publisher: u32) {
         let waiting: Vec<InFlight> = self.publishers[publisher as usize].in_flight.iter().copied().collect();
         for message in waiting {
@@ -453,7 +453,7 @@ impl Core {
             if code.is_error() {
                 self.books.groups[group].counts.refused += 1;
                 *self.refused.entry(message.stamp.stream).or_default() += 1;
-                // Nobody will receive it, so the window need not wait for that.
+                // It has no receivers, so the window need not wait for it.
                 place.settled += place.fan;
             } else {
                 self.books.groups[group].counts.acknowledged += 1;

@@ -1,4 +1,4 @@
-//! Receivers: what comes is put into the books, and passed on by those who do.
+//! Receivers: each message is counted, and forwarded by relays.
 
 use tidegate_mqtt::{PacketId, PubAck, PubComp, PubRec, PublishHead, QoS, RawPublish, ReasonCode};
 
@@ -14,7 +14,7 @@ use crate::load::timers::Timer;
 /// A client that receives, or all that share a subscription.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    /// The client; the first of those that share.
+    /// The client; the first one of a shared subscription.
     pub(super) client: u32,
     /// Whether all messages are due to it, since it was subscribed before the first.
     pub(super) from_begin: bool,
@@ -33,7 +33,7 @@ impl Receiver {
         self.now.epoch += 1;
     }
 
-    /// What it can see of itself now.
+    /// Its own current state.
     pub(super) fn circumstances(&self) -> Circumstances {
         self.now
     }
@@ -125,7 +125,7 @@ impl Core {
         }
     }
 
-    /// Acknowledges a message; whether it is one that the client has not been given before (QoS 2).
+    /// Acknowledges a message; returns whether the client has not received it before (QoS 2).
     fn answer(&mut self, client: u32, publish: &RawPublish<'_>) -> bool {
         let Some(packet_id) = publish.packet_id else { return true };
         let out = &mut self.clients[client as usize].out.bytes;
@@ -150,7 +150,7 @@ impl Core {
         self.touch(client);
     }
 
-    /// Relays and respondents publish what they have received under another topic.
+    /// Relays and respondents publish received messages under another topic.
     fn pass_on(&mut self, client: u32, publish: &RawPublish<'_>, stamp: Stamp, now_ns: u64) {
         let group = usize::from(self.clients[client as usize].group);
         let (Role::Relay { from, to, qos, .. } | Role::Respondent { from, to, qos, .. }) =

@@ -1,4 +1,4 @@
-//! What a broker has refused, by what it was and the reason that it gave.
+//! Refusals of a broker, by the refused request and the reason.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::load::outcome::LoadOutcome;
 /// Characters of a reason in the broker's own words that are kept.
 const WORDS_MOST: usize = 200;
 
-/// What was refused.
+/// The refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Refused {
     /// A client, in CONNACK.
@@ -27,18 +27,18 @@ pub(super) enum Refused {
 struct Tally {
     code: ReasonCode,
     times: u64,
-    /// What the broker said in words, the first time that it said something.
+    /// The broker's reason string, the first one.
     words: Option<String>,
 }
 
-/// What a broker has refused.
+/// The refusals of a broker.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     tallies: BTreeMap<(Refused, u8), Tally>,
 }
 
 impl Refusals {
-    /// Notes a refusal. What is no refusal is not noted.
+    /// Counts a refusal. A success is not counted.
     pub(super) fn note(&mut self, refused: Refused, code: ReasonCode, words: Option<&str>) {
         if !code.is_error() {
             return;
@@ -50,7 +50,7 @@ impl Refusals {
         }
     }
 
-    /// Tells all of it among the problems of a run.
+    /// Adds all refusals to the problems of a run.
     pub(super) fn tell(&self, outcome: &mut LoadOutcome) {
         for ((refused, _), tally) in &self.tallies {
             outcome.note_problem(&sentence(*refused, tally), tally.times);
@@ -70,7 +70,7 @@ fn sentence(refused: Refused, tally: &Tally) -> String {
     format!("{what}: {} (0x{:02X}{words}); {}", code.text(), code.byte(), advice(refused, code))
 }
 
-/// What to do next.
+/// A remedy.
 fn advice(refused: Refused, code: ReasonCode) -> &'static str {
     match (refused, code) {
         (_, ReasonCode::BadUserNameOrPassword | ReasonCode::BadAuthenticationMethod) => {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_told_with_its_reason_how_often_and_what_to_do() {
+    fn a_refusal_is_reported_with_reason_count_and_remedy() {
         let mut refusals = Refusals::default();
         refusals.note(Refused::Message, ReasonCode::NoMatchingSubscribers, None);
         refusals.note(Refused::Client, ReasonCode::NotAuthorized, None);
@@ -129,13 +129,13 @@ mod tests {
         refusals.note(Refused::Subscription, ReasonCode::UnspecifiedError, None);
         let mut outcome = LoadOutcome::default();
         refusals.tell(&mut outcome);
-        let told: Vec<_> = outcome.problems.iter().map(|(what, times)| (what.as_str(), *times)).collect();
+        let reported: Vec<_> = outcome.problems.iter().map(|(what, times)| (what.as_str(), *times)).collect();
         let long = format!(
             "the broker refused a subscription: not authorized (0x87, \"{}\"); give the user of the address the right to these topics",
             "é".repeat(WORDS_MOST)
         );
         assert_eq!(
-            told,
+            reported,
             [
                 (
                     "the broker refused a client: not authorized (0x87, \"no such user\"); name a user in the address, or let clients in without one",

@@ -6,7 +6,7 @@ use super::Core;
 use crate::load::plan::{Encoding, Role};
 use crate::load::timers::Timer;
 
-/// What a relay has to do.
+/// The work of a relay.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     /// Until when it is busy, in nanoseconds since the run's zero.
@@ -24,7 +24,7 @@ impl Work {
     }
 }
 
-/// The time that a client of a role takes for a message, in microseconds.
+/// The time of a client of a role for a message, in microseconds.
 pub(super) const fn work_of(role: &Role) -> u32 {
     match role {
         Role::Relay { work_us, .. } => *work_us,
@@ -32,7 +32,7 @@ pub(super) const fn work_of(role: &Role) -> u32 {
     }
 }
 
-/// What a client of a role encodes documents in before it passes them on.
+/// The encoding in which a client of a role forwards documents.
 pub(super) const fn encoding_of(role: &Role) -> Option<Encoding> {
     match role {
         Role::Relay { encoding, .. } => *encoding,
@@ -48,7 +48,7 @@ impl Core {
         self.timers.set(work.busy_until_ns, Timer::Worked { client });
     }
 
-    /// A message is done. One that came by a connection that has ended since is lost, as with a program that has ended.
+    /// A message is done. One from a connection that has ended since is lost, as in a program that has ended.
     pub(super) fn worked(&mut self, client: u32) {
         let Some((epoch, message)) = self.at_work.get_mut(&client).and_then(|work| work.messages.pop_front()) else {
             return;

@@ -9,23 +9,23 @@ use crate::limits::Limits;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientGroup {
-    /// The name, by which the outcome tells of the group.
+    /// The name of the group in the results.
     pub name: String,
     /// The number of clients.
     pub count: u32,
-    /// What they do.
+    /// Their role.
     pub role: Role,
     /// How they connect.
     #[serde(default)]
     pub connect: ConnectOptions,
-    /// What disturbs them.
+    /// Their disturbances.
     #[serde(default)]
     pub disturbances: Vec<Disturbance>,
-    /// Whether the outcome tells how round trips differ between nodes and over the order in which they were begun.
+    /// Whether the results have the differences of round trips between nodes and over the order of their begin.
     #[serde(default)]
     pub rounds: bool,
-    /// What its clients may use together: they live in a process of their own then, within these limits, as a component
-    /// of a platform does (LAV-10).
+    /// The limits of its clients together: they then have a process of their own, within these limits, like a component
+    /// of a platform (LAV-10).
     #[serde(default)]
     pub limits: Option<Limits>,
 }
@@ -49,18 +49,18 @@ impl ClientGroup {
         matches!(self.role, Role::Respondent { .. })
     }
 
-    /// Whether its clients read slowly on purpose: what they are sent late is their own doing.
+    /// Whether its clients read slowly on purpose: late deliveries are then their own fault.
     pub fn is_slow(&self) -> bool {
         crate::load::directory::subscribing(&self.role).is_some_and(|subscribing| subscribing.slow.is_some())
     }
 
-    /// Whether its clients pass on what they receive, so that their latency is only a part of the way.
+    /// Whether its clients forward their messages, so that their latency is only a part of the path.
     pub const fn passes_on(&self) -> bool {
         matches!(self.role, Role::Relay { .. } | Role::Respondent { .. })
     }
 }
 
-/// What a client does.
+/// The role of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Role {
@@ -75,10 +75,10 @@ pub enum Role {
         /// The answers.
         answers: Subscribing,
     },
-    /// Passes on what it receives, unchanged but for the topic: the answering side of requests, or a stage of a
-    /// pipeline. Each message is to reach one relay only.
+    /// Forwards its messages, unchanged but for the topic: the answering side of requests, or a stage of a pipeline.
+    /// Each message must reach one relay only.
     Relay {
-        /// What is received.
+        /// The subscriptions.
         subscribing: Subscribing,
         /// How the topic begins that is passed on.
         from: String,
@@ -86,18 +86,17 @@ pub enum Role {
         to: String,
         /// The QoS it is passed on with.
         qos: u8,
-        /// What a relay takes for each message before it passes it on, in microseconds: one message at a time, as an
-        /// application does that has work to do.
+        /// Time of a relay for each message before it forwards it, in microseconds: one message at a time, like an
+        /// application with work to do.
         #[serde(default)]
         work_us: u32,
-        /// What documents are encoded in that it passes on; as they came when there is none. Only documents in JSON are
-        /// looked into.
+        /// The encoding of forwarded documents; `None` leaves them unchanged. Only JSON documents are converted.
         #[serde(default)]
         encoding: Option<Encoding>,
     },
-    /// Answers each message under its own name: one of those who are asked in a survey.
+    /// Answers each message under its own name: one of the recipients of a survey.
     Respondent {
-        /// What is received.
+        /// The subscriptions.
         subscribing: Subscribing,
         /// How the topic begins that is answered.
         from: String,
@@ -106,12 +105,12 @@ pub enum Role {
         /// The QoS of the answer.
         qos: u8,
     },
-    /// Is connected and does nothing.
+    /// Connected without messages.
     Idle,
 }
 
 impl Role {
-    /// What a client of this role subscribes to.
+    /// The subscriptions of a client of this role.
     pub const fn subscribing_mut(&mut self) -> Option<&mut Subscribing> {
         match self {
             Self::Subscriber(subscribing)
@@ -123,7 +122,7 @@ impl Role {
     }
 }
 
-/// What is published.
+/// The published messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Publishing {
@@ -140,7 +139,7 @@ pub struct Publishing {
     pub payload: Payload,
     /// When.
     pub pace: Pace,
-    /// The measured messages of each client; as many as fit into the duration when there is none.
+    /// The measured messages of each client; `None` for as many as fit into the duration.
     #[serde(default)]
     pub messages: Option<u64>,
     /// The time after which a message need not be delivered any more, in seconds (MQTT 5).
@@ -152,8 +151,8 @@ pub struct Publishing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topics {
-    /// The name. `{client}` stands for the number of the client in its group, `{topic}` for that of its topic, both
-    /// from 0; `{client%50}` and `{client/50}` for the remainder and the quotient.
+    /// The name. `{client}` is the number of the client in its group, `{topic}` that of its topic, both from 0;
+    /// `{client%50}` and `{client/50}` are the remainder and the quotient.
     pub pattern: String,
     /// Topics of each client.
     #[serde(default = "one")]
@@ -171,32 +170,32 @@ impl Topics {
     }
 }
 
-/// What messages consist of.
+/// The content of messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Payload {
     /// The size. The first 16 bytes are the lab's.
     #[serde(default)]
     pub size: Size,
-    /// What follows the lab's bytes.
+    /// The bytes after the lab's own.
     #[serde(default)]
     pub filler: Filler,
-    /// A record of a device that follows the lab's bytes in place of size and filler, encoded for each message anew.
+    /// A record of a device after the lab's bytes, in place of size and filler, encoded for each message.
     #[serde(default)]
     pub record: Option<Record>,
 }
 
-/// What a device tells: a place, and readings of sensors.
+/// The record of a device: a place, and readings of sensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// What it is encoded in.
+    /// The encoding.
     pub encoding: Encoding,
-    /// How many sensors it tells of; 16 make about 1,500 bytes of JSON.
+    /// The number of sensors; 16 make about 1,500 bytes of JSON.
     pub readings: u16,
 }
 
-/// What a document is encoded in.
+/// The encoding of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encoding {
@@ -244,7 +243,7 @@ impl Size {
     }
 }
 
-/// What a payload is filled with.
+/// The filler of a payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Filler {
@@ -257,7 +256,7 @@ pub enum Filler {
     Repeated(Vec<u8>),
 }
 
-/// What is subscribed to.
+/// A subscription.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subscribing {
@@ -266,10 +265,10 @@ pub struct Subscribing {
     /// The QoS asked for, 0 to 2.
     #[serde(default)]
     pub qos: u8,
-    /// The group that shares the subscription: each message is due to one of its members.
+    /// The group of a shared subscription: each message is due to one of its members.
     #[serde(default)]
     pub shared: Option<String>,
-    /// How slowly the client takes what it is sent.
+    /// How slowly the client reads.
     #[serde(default)]
     pub slow: Option<Slow>,
     /// Whether the broker brings these messages by the client's address: then the client does not subscribe. Of a
@@ -299,8 +298,7 @@ pub struct Slow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConnectOptions {
-    /// The client id; `{group}` stands for the group's name, `{client}` for the number of the client, `{run}` for the
-    /// run.
+    /// The client id; `{group}` is the group's name, `{client}` the number of the client, `{run}` the run.
     pub client_id: String,
     /// Whether an earlier session is forgotten.
     pub clean: bool,
@@ -310,8 +308,8 @@ pub struct ConnectOptions {
     pub session_expiry_s: Option<u32>,
     /// Messages that the broker may have under way to the client (MQTT 5).
     pub receive_maximum: Option<u16>,
-    /// How long a client waits before it comes back after a connection that failed or was lost, in milliseconds. It
-    /// stays away when there is none.
+    /// How long a client waits before it reconnects after a failed or lost connection, in milliseconds. `None` means
+    /// that it stays disconnected.
     pub reconnect_ms: Option<u64>,
     /// How many of the target's places they are dealt to at first; all of them when it is 0.
     pub places: u16,
@@ -331,7 +329,7 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Something that happens to clients of a group after publishing has begun.
+/// A disturbance of clients of a group after publishing has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Disturbance {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What makes a publisher publish.
+/// The trigger of a publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Pace {
@@ -30,7 +30,7 @@ pub enum Pace {
 pub enum Rate {
     /// Of each client.
     PerClient(f64),
-    /// Of the group's clients together, each of which gets the same share.
+    /// The total of the group's clients, in equal shares.
     Total(f64),
 }
 
@@ -51,6 +51,6 @@ pub enum Arrival {
     /// At equal distances; the clients of a group are spread evenly over the distance.
     #[default]
     Uniform,
-    /// Independent of each other, as from many sources that know nothing of each other.
+    /// Independent of each other, as from many independent sources.
     Poisson,
 }

@@ -16,20 +16,20 @@ pub struct Target {
     /// fails or is lost tries the next one.
     #[serde(default)]
     pub others: Vec<Node>,
-    /// What carries MQTT.
+    /// The transport of MQTT.
     #[serde(default)]
     pub transport: Transport,
     /// Certificates (PEM) that the broker's is checked against. Without them, any certificate is taken: a measurement
     /// is no place to prove identities.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// The name that the broker's certificate is for; the host when there is none.
+    /// The name in the broker's certificate; `None` for the host.
     #[serde(default)]
     pub server_name: Option<String>,
     /// The path of the WebSocket.
     #[serde(default = "default_path")]
     pub path: String,
-    /// What all clients log in with.
+    /// The credentials of all clients.
     #[serde(default)]
     pub credentials: Option<Credentials>,
 }
@@ -74,13 +74,13 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
-    /// The user name; `{client}` stands for the number of the client in its group.
+    /// The user name; `{client}` is the number of the client in its group.
     pub username: String,
     /// The password.
     pub password: String,
 }
 
-/// What carries MQTT.
+/// The transport of MQTT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {

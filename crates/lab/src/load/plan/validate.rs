@@ -6,13 +6,13 @@ use super::{ClientGroup, LoadPlan, Pace, Protocol, Publishing, Ramp, Rate, Role,
 use crate::load::stamp::STAMP_LEN;
 use crate::load::template::Template;
 
-/// Clients of one process; 20,000 descriptors are what many systems allow, and a few are needed for other things.
+/// Clients of one process; many systems allow 20,000 descriptors, and a few are needed for other purposes.
 pub const CLIENTS_PER_PROCESS: u64 = 19_900;
 
 /// Why a plan cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// There is nothing to do.
+    /// The plan has no clients.
     #[error("the plan has no clients: add a group")]
     NoClients,
     /// A process cannot hold so many connections.
@@ -30,7 +30,7 @@ pub enum PlanError {
     Group {
         /// The group's name.
         group: String,
-        /// What is wrong and what to do.
+        /// The fault, with its remedy.
         problem: String,
     },
     /// A value of the plan is out of its range.
@@ -59,7 +59,9 @@ impl LoadPlan {
         let slow =
             |group: &ClientGroup| matches!(&group.role, Role::Subscriber(subscribing) if subscribing.slow.is_some());
         if self.target.transport == Transport::Quic && self.groups.iter().any(slow) {
-            return Err(PlanError::Value("over QUIC nobody reads slowly: take another transport, or leave `slow` out"));
+            return Err(PlanError::Value(
+                "slow reading is not possible over QUIC: use another transport, or leave `slow` out",
+            ));
         }
         let needed = clients.div_ceil(CLIENTS_PER_PROCESS);
         if needed > u64::from(self.processes) {
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_told() {
+    fn values_out_of_range_are_reported() {
         let closed = |window| Pace::Closed { window };
         let problems = [
             plan(publisher(closed(0), Payload::default())),

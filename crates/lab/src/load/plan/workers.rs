@@ -5,8 +5,7 @@ use crate::limits::Limits;
 use crate::load::directory::subscribing;
 
 impl LoadPlan {
-    /// The processes that carry the plan out: those that all groups share, and after them one for each group with
-    /// limits of its own.
+    /// The processes of the plan: those shared by all groups, followed by one for each group with limits of its own.
     pub fn workers(&self) -> u32 {
         self.processes.saturating_add(self.limited().count() as u32)
     }

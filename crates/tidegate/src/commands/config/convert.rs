@@ -1,11 +1,14 @@
 //! `tidegate config convert`.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use tidegate_mosquitto_conf::{Conversion, File as TheirFile, NotMosquitto, Outcome, Verdict};
+use tidegate_mosquitto_conf::{
+    Conversion, File as TheirFile, NotMosquitto, Outcome, Security, Verdict, dynamic_security,
+};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 use super::read_bounded;
@@ -27,6 +30,9 @@ pub(super) fn run(args: &ConvertArgs) -> Exit {
     };
     let name = args.file.display().to_string();
     let theirs = TheirFile { name: name.clone(), text };
+    if theirs.text.trim_start().starts_with('{') {
+        return convert_security(args, &theirs);
+    }
     let Ok(conversion) = tidegate_mosquitto_conf::convert(&theirs, &folder) else {
         report(&format_args!("{name}: {NotMosquitto}"));
         return Exit::Usage;
@@ -43,6 +49,45 @@ pub(super) fn run(args: &ConvertArgs) -> Exit {
     let exit = if conversion.left_out || runs.is_err() { Exit::LeftOut } else { Exit::Ok };
     complain(summary(&name, &conversion));
     write(args, &conversion, exit)
+}
+
+/// Converts a file of the dynamic security plugin: users and rules, each a file, and the sections that name them.
+fn convert_security(args: &ConvertArgs, theirs: &TheirFile) -> Exit {
+    let security = match dynamic_security(theirs) {
+        Ok(security) => security,
+        Err(error) => {
+            report(&format_args!("{}: {error}", theirs.name));
+            return Exit::Usage;
+        }
+    };
+    let folder = args.output.as_deref().unwrap_or_else(|| Path::new("."));
+    let (users, rules) = (folder.join("users"), folder.join("rules.toml"));
+    let toml = format!(
+        "# Converted from {}.\n\n[[auth]]\nkind = \"password-file\"\nfile = {:?}\n\n[access]\nrules_file = {:?}\n",
+        theirs.name, users, rules
+    );
+    let Security { lines, left_out, .. } = security;
+    let conversion = Conversion { toml, lines, notes: Vec::new(), left_out };
+    complain(table(&conversion.lines));
+    complain(summary(&theirs.name, &conversion));
+    let exit = if left_out { Exit::LeftOut } else { Exit::Ok };
+    if let Some(folder) = &args.output {
+        let written = fs::create_dir_all(folder)
+            .and_then(|()| write_new(&users, &security.users))
+            .and_then(|()| write_new(&rules, &security.rules))
+            .and_then(|()| write_new(&folder.join("tidegate.toml"), &conversion.toml));
+        if let Err(error) = written {
+            report(&format_args!("cannot write to {}: {error}", folder.display()));
+            return Exit::Failure;
+        }
+        return if args.json { print_and_exit(&json(&conversion, exit), exit) } else { exit };
+    }
+    complain("The users and the rules are files: --output DIRECTORY writes them\n");
+    match (args.json, args.diff) {
+        (true, _) => print_and_exit(&json(&conversion, exit), exit),
+        (_, true) => print_and_exit(&diff(&conversion.lines), exit),
+        (false, false) => print_and_exit(&security.rules, exit),
+    }
 }
 
 fn write(args: &ConvertArgs, conversion: &Conversion, exit: Exit) -> Exit {
@@ -121,12 +166,13 @@ fn json(conversion: &Conversion, exit: Exit) -> String {
     format!("{all:#}\n")
 }
 
-/// Writes a file that is not there yet: a result that somebody has worked on is kept.
+/// Writes a file that is not there yet, for its owner alone: a result that somebody has worked on is kept.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    match File::create_new(path) {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(mut file) => file.write_all(text.as_bytes()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(io::Error::new(error.kind(), "it is there already; delete it first, or choose another name"))
+            let text = format!("{} is there already; delete it first, or choose another name", path.display());
+            Err(io::Error::new(error.kind(), text))
         }
         Err(error) => Err(error),
     }

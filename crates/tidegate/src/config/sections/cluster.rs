@@ -28,6 +28,25 @@ words! {
     }
 }
 
+/// How links between nodes are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkEncryption {
+    /// They are not.
+    Off,
+    /// By keys made up at each start.
+    Secret,
+    /// By certificates of an authority.
+    Files,
+}
+
+words! {
+    LinkEncryption {
+        LinkEncryption::Off => "off", "they are not encrypted";
+        LinkEncryption::Secret => "secret", "TLS 1.3 with a certificate that each node makes up at its start; the cluster's secret proves who is at its end";
+        LinkEncryption::Files => "files", "TLS 1.3, and both sides have to show a certificate of `tls_ca`";
+    }
+}
+
 section! {
     /// Makes the broker a node of a cluster: nodes on one bus that are one broker to their clients; see
     /// [cluster](cluster.md).
@@ -74,11 +93,24 @@ section! {
         /// A file with the secret by which nodes know each other, at least 16 bytes, the same on all. Without it they
         /// agree on one by the bus, and whoever may read the bus can pose as a node.
         secret_file: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// How links between nodes are encrypted. Give all nodes the same. Clients that are handed over to their home by
+        /// `relay` are not covered.
+        tls: LinkEncryption = LinkEncryption::Off, in Kind::OneOf(<LinkEncryption as Words>::WORDS);
+        /// With `tls = "files"`: a file (PEM) of authorities that the certificates of nodes come from.
+        tls_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// With `tls = "files"`: a file (PEM) with the certificate of this node, and those between it and an authority. It
+        /// is shown to nodes that connect, and to those that are connected to.
+        tls_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// With `tls = "files"`: the file (PEM) with its key, not encrypted.
+        tls_key: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// How long a node may be silent on the bus before others take over what it works. A node that does not reach
         /// the bus for so long acknowledges nothing until it is known who serves its clients. `"auto"` is 10 s, and 30
         /// s on Kafka, which is away for up to 16 s when one of its brokers dies; see
         /// [the bus](bus.md#several-servers). Give all nodes the same.
         lease: Lease = Lease::Auto, in Kind::Lease(Range::of(SECOND, HOUR));
+        /// How long nodes have to stay as they are, after one was stopped or has died, before partitions move to make
+        /// shares even again. Longer than what lies between two nodes of a rolling restart. 0 does so at once.
+        settle: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
         /// How long clients stay connected, behind the lease, to a node that does not reach the bus. Pings are
         /// answered, and what they publish waits. Beyond it who has published something is told that nobody serves it.
         /// 0 ends all connections with the lease.

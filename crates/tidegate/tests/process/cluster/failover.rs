@@ -72,6 +72,25 @@ fn what_a_killed_node_has_acknowledged_is_fetched_from_the_others_once_and_from_
     }
 }
 
+/// The lease is longer than the test waits for anything.
+#[test]
+fn a_killed_node_is_replaced_before_its_lease_ends() {
+    let mut cluster = Cluster::durable(3, "600s");
+    let ids: Vec<String> = [A, B, C].iter().zip(0..).map(|(at, n)| cluster.id_at(*at, &format!("s{n}"))).collect();
+    for id in &ids {
+        cluster.subscribe(B, id);
+    }
+    cluster.publish(B, "in/x", 0..6);
+    assert_eq!(cluster.view(A)["leads"], true);
+    assert_eq!(kill(&mut cluster, A).1, 0, "the leader");
+    assert_eq!(kill(&mut cluster, C).1, 0, "another one");
+    for id in &ids {
+        cluster.expect_owed(B, id, 6);
+    }
+    cluster.run(C);
+    cluster.wait_even();
+}
+
 #[test]
 fn a_second_death_before_and_after_the_first_is_made_good_loses_nothing() {
     let mut cluster = Cluster::durable(3, "2s");

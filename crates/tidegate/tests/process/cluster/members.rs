@@ -4,6 +4,15 @@ use super::{A, B, C, Cluster, NAMES, until};
 use crate::broker::run;
 
 #[test]
+fn nodes_with_encrypted_links_are_one_broker() {
+    let cluster = Cluster::durable_with(3, "10s", &["cluster.tls=secret"]);
+    let id = cluster.id_at(C, "keeps");
+    cluster.subscribe(A, &id);
+    cluster.publish(B, "in/x", 0..4);
+    cluster.expect_owed(A, &id, 4);
+}
+
+#[test]
 fn what_is_owed_moves_to_a_node_that_joins_and_away_from_one_that_stops() {
     let mut cluster = Cluster::start(2);
     let ids: Vec<String> = (0..24).map(|number| format!("keeps-{number}")).collect();

@@ -10,6 +10,7 @@ mod members;
 mod messages;
 mod moves;
 mod outage;
+mod rolling;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -115,6 +116,9 @@ impl Cluster {
         let lease = format!("cluster.lease={}", self.lease);
         let bus = self.bus.address();
         let mut arguments = vec!["--node", NAMES[which], "--bus", &bus, "--shards", "1", "--set", &lease];
+        if !self.settings.iter().any(|setting| setting.starts_with("cluster.settle=")) {
+            arguments.extend(["--set", "cluster.settle=0"]);
+        }
         let directory = self.data.as_ref().map(|data| data.file(NAMES[which]));
         if let Some(directory) = &directory {
             arguments.extend(["--data", directory, "--set", "mirror.max_bytes=256MiB"]);
@@ -154,6 +158,18 @@ impl Cluster {
                 .all(|view| view["epoch_in_force"] == views[0]["epoch"] && view["moves"] == serde_json::json!([]));
             let ready = running.iter().all(|which| self.node(*which).get("/readyz").1 == "ready\n");
             (even && all == 64 && same && ready).then_some(())
+        });
+    }
+
+    /// Waits until all partitions are served, however they are shared out, and all nodes know it.
+    fn wait_served(&self) {
+        until("full service", || {
+            let views: Vec<Value> = (0..self.nodes.len()).map(|which| self.view(which)).collect();
+            let all: u64 = views.iter().filter_map(|view| view["served"].as_u64()).sum();
+            let same =
+                |view: &Value| view["epoch_in_force"] == views[0]["epoch"] && view["moves"] == serde_json::json!([]);
+            let ready = || (0..self.nodes.len()).all(|which| self.node(which).get("/readyz").1 == "ready\n");
+            (all == 64 && views.iter().all(same) && ready()).then_some(())
         });
     }
 

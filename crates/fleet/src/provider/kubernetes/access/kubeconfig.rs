@@ -39,7 +39,7 @@ fn parse(path: &Path, text: &str) -> Result<Yaml, KubernetesError> {
     let wrong = |problem: String| KubernetesError::Kubeconfig { path: path.to_owned(), problem };
     // Aliases can make a small file large, and no tool writes any.
     if text.lines().any(|line| line.trim_start_matches([' ', '-']).split(": ").any(|part| part.starts_with('*'))) {
-        return Err(wrong("it has aliases; write what they stand for".to_owned()));
+        return Err(wrong("it has aliases; write their values".to_owned()));
     }
     let documents = YamlLoader::load_from_str(text).map_err(|error| wrong(error.to_string()))?;
     documents.into_iter().next().ok_or_else(|| wrong("it is empty".to_owned()))
@@ -55,7 +55,7 @@ impl<'a> File<'a> {
         KubernetesError::Kubeconfig { path: self.path.to_owned(), problem: problem.to_owned() }
     }
 
-    /// What an entry of a list is called `name` says.
+    /// The settings of the entry called `name` in a list.
     fn entry(&self, list: &str, inner: &str, name: &str) -> Result<&'a Yaml, KubernetesError> {
         let entries = self.document[list].as_vec().map(Vec::as_slice).unwrap_or_default();
         let found = entries.iter().find(|entry| entry["name"].as_str() == Some(name));
@@ -82,7 +82,7 @@ impl<'a> File<'a> {
         }
     }
 
-    /// What `KEY-data` holds, or the file that `KEY` names.
+    /// The content of `KEY-data`, or of the file that `KEY` names.
     fn data(&self, of: &Yaml, key: &str) -> Result<Option<Vec<u8>>, KubernetesError> {
         if let Some(text) = of[format!("{key}-data").as_str()].as_str() {
             let decoded = data_encoding::BASE64.decode(text.trim().as_bytes());

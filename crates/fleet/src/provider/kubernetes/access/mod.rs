@@ -1,4 +1,4 @@
-//! Where the API server is, whom to believe that it is it, and who asks.
+//! The address of the API server, its authorities, and the manager's credentials.
 
 mod kubeconfig;
 mod service_account;
@@ -25,17 +25,17 @@ pub(super) struct Access {
     /// Whose certificates the API server may have.
     pub(super) authorities: Vec<CertificateDer<'static>>,
     pub(super) identity: Identity,
-    /// The namespace that goes with it.
+    /// The namespace.
     pub(super) namespace: Option<String>,
 }
 
 /// Who asks.
 pub(super) enum Identity {
-    /// Whoever the token in a file says. It is read for each request, because a kubelet renews it.
+    /// A token in a file. It is read for each request, because a kubelet renews it.
     TokenFile(PathBuf),
-    /// Whoever a token says.
+    /// A token.
     Token(String),
-    /// Whoever a client certificate says.
+    /// A client certificate.
     Certificate(Vec<CertificateDer<'static>>, KeyPem),
 }
 

@@ -92,7 +92,7 @@ fn a_key_of_another_certificate_is_refused_and_does_not_panic() {
 }
 
 #[test]
-fn a_service_account_is_read_anew_for_each_request() {
+fn a_service_account_is_read_again_for_each_request() {
     let directory = directory("account");
     let environment = |name: &str| match name {
         "KUBERNETES_SERVICE_HOST" => Some("fd00::1".to_owned()),

@@ -1,4 +1,4 @@
-//! An API server that is busy, hangs or lies.
+//! An API server that is busy, hangs, or gives malformed answers.
 
 use super::server::Answer;
 use super::*;
@@ -20,7 +20,7 @@ fn a_busy_one_is_left_alone() {
     let (mut provider, recorded) = opened(vec![Exchange::get_to(SCALE_PATH, busy)]);
     let mut error = || provider.allocate(&wanted("tidegate-broker-2")).unwrap_err().to_string();
     assert!(error().contains("busy (429) and is left alone for 60 s"));
-    // It is not asked again: nothing else is expected.
+    // No second request is sent: none is expected.
     assert!(error().contains("is left alone for"));
     assert!(provider.observe(Look::Everything).unwrap_err().to_string().contains("is left alone for"));
     recorded.finish();
@@ -39,7 +39,7 @@ fn one_that_closes_is_asked_once_more() {
 }
 
 #[test]
-fn what_is_no_answer_is_not_taken_for_one() {
+fn a_malformed_answer_is_an_error() {
     let says = |status, text: &str| answer_of(Answer::Says(status, "", text.to_owned()));
     for text in [
         "",
@@ -57,7 +57,7 @@ fn what_is_no_answer_is_not_taken_for_one() {
 }
 
 #[test]
-fn a_change_that_is_not_what_was_asked_for_is_no_success() {
+fn a_change_with_another_result_is_an_error() {
     let (mut provider, recorded) = opened(vec![
         Exchange::get(SCALE_PATH, 200, SCALE),
         Exchange::put(

@@ -1,5 +1,5 @@
-//! The provider against a recorded conversation: what a real API server has answered, trimmed to what is read and a
-//! little more.
+//! The provider against a recorded conversation: answers of a real API server, shortened to the fields read and a few
+//! more.
 
 mod lies;
 mod observing;
@@ -48,7 +48,7 @@ fn settings() -> Settings {
     }
 }
 
-/// A provider that has read its StatefulSet, and goes on with a conversation.
+/// A provider that has read its StatefulSet, with the rest of a conversation.
 fn opened(exchanges: Vec<Exchange>) -> (Kubernetes, Recorded) {
     let mut all = vec![Exchange::get(SET_PATH, 200, STATEFUL_SET)];
     all.extend(exchanges);
@@ -67,6 +67,6 @@ fn wanted(text: &str) -> Allocation {
 
 /// A recorded answer with one text in place of another, which must be there.
 fn changed(recorded: &str, from: &str, to: &str) -> String {
-    assert!(recorded.contains(from), "{from} is not in what was recorded");
+    assert!(recorded.contains(from), "{from} is not in the recording");
     recorded.replace(from, to)
 }

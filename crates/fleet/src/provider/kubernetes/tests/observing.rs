@@ -1,4 +1,4 @@
-//! What is seen of pods.
+//! Observations of pods.
 
 use std::time::SystemTime;
 
@@ -43,7 +43,7 @@ fn pods_are_read_page_by_page() {
 }
 
 #[test]
-fn a_list_that_expires_is_read_anew() {
+fn an_expired_list_is_read_again() {
     let first: serde_json::Value = serde_json::from_str(PODS_1).unwrap();
     let next = format!("{PODS_PATH}&continue={}", first["metadata"]["continue"].as_str().unwrap());
     let expired = r#"{"kind":"Status","status":"Failure","reason":"Expired","code":410,
@@ -72,7 +72,7 @@ fn what_shall_come_is_starting_and_what_shall_go_is_stopping() {
     let (mut provider, recorded) = opened(vec![
         Exchange::get(SET_PATH, 200, &three),
         Exchange::get(PODS_PATH, 200, &pods()),
-        // Somebody has scaled in, and nothing is deleted yet.
+        // Another client has scaled in, and no pod is deleted yet.
         Exchange::get(SET_PATH, 200, &one),
         Exchange::get(PODS_PATH, 200, &pods()),
         // Now it is.
@@ -93,7 +93,7 @@ fn what_shall_come_is_starting_and_what_shall_go_is_stopping() {
 }
 
 #[test]
-fn a_pod_that_was_ready_and_is_no_longer_is_not_asked_for_in_vain() {
+fn a_pod_that_stopped_being_ready_is_not_probed_in_vain() {
     let unready = changed(
         PODS_2,
         "\"type\": \"Ready\",\n      \"status\": \"True\"",

@@ -12,7 +12,7 @@ fn asks_for(replicas: u64, version: &str) -> Value {
     })
 }
 
-/// What was recorded has two replicas at version 224.
+/// The recording has two replicas at version 224.
 fn scale(replicas: u64, version: &str) -> String {
     let text =
         changed(SCALE, "\"replicas\": 2\n },\n \"status\"", &format!("\"replicas\": {replicas}\n }},\n \"status\""));
@@ -50,7 +50,7 @@ fn only_the_next_one_can_come() {
 }
 
 #[test]
-fn somebody_who_was_faster_is_noticed() {
+fn a_concurrent_change_is_noticed() {
     let (mut provider, recorded) = opened(vec![
         Exchange::get(SCALE_PATH, 200, SCALE),
         Exchange::put(SCALE_PATH, asks_for(3, "224"), 409, CONFLICT),
@@ -92,7 +92,7 @@ fn to_release_is_to_scale_down_by_one_and_to_wait() {
         // Asked again, it only looks.
         Exchange::get(SCALE_PATH, 200, SCALE_PUT),
         Exchange::get(SET_PATH, 200, STATEFUL_SET),
-        Exchange::get(PODS_PATH, 200, &changed(PODS_GOING, "\"tidegate-broker-1\"", "\"somebody-else-1\"")),
+        Exchange::get(PODS_PATH, 200, &changed(PODS_GOING, "\"tidegate-broker-1\"", "\"another-1\"")),
     ]);
     let last = name("tidegate-broker-1");
     assert_eq!(provider.release(&last).unwrap(), Release::Stopping);

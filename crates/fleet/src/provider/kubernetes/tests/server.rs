@@ -1,4 +1,4 @@
-//! An API server that says what another one has said, over TLS, and notes what it is asked.
+//! An API server that replays recorded answers over TLS, and records its requests.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -13,20 +13,20 @@ use serde_json::Value;
 
 use super::super::access::{Access, Identity};
 
-/// What the server does when it is asked.
+/// The server's reaction to a request.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     /// Status, further headers and body.
     Says(u16, &'static str, String),
     /// It says that there is more than it sends, and closes.
     BreaksOff(String),
-    /// It is silent until the client goes.
+    /// It is silent until the client closes.
     Stalls,
-    /// It closes without a word.
+    /// It closes without an answer.
     Closes,
 }
 
-/// A question that is expected, and what comes of it.
+/// An expected request, with its answer.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     method: &'static str,
@@ -84,7 +84,7 @@ impl Recorded {
                 let (config, noted) = (Arc::clone(&config), Arc::clone(&noted));
                 thread::spawn(move || {
                     let tls = ServerConnection::new(config).unwrap();
-                    // A client that goes is no failure.
+                    // A client that disconnects is no failure.
                     let _ = converse(StreamOwned::new(tls, stream), &noted);
                 });
             }
@@ -102,7 +102,7 @@ impl Recorded {
         }
     }
 
-    /// Everything was asked, and nothing else.
+    /// All expected requests were sent, and no others.
     pub(super) fn finish(&self) {
         let state = self.state.lock().unwrap();
         assert!(state.wrong.is_empty(), "{:#?}", state.wrong);
@@ -135,7 +135,7 @@ fn converse(mut stream: StreamOwned<ServerConnection, TcpStream>, state: &Mutex<
     }
 }
 
-/// The head and the body of a request; `None` when the client has gone.
+/// The head and the body of a request; `None` when the client has disconnected.
 fn request(stream: &mut impl Read) -> io::Result<Option<(String, String)>> {
     let mut bytes = Vec::new();
     let mut byte = [0];

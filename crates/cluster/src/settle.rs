@@ -1,0 +1,93 @@
+//! When shares are made even after nodes have gone.
+//!
+//! A node that is stopped comes back in most cases, and others follow it when all are started again in turn. Each move
+//! disconnects clients. So partitions go back only when nodes have stayed as they are for a while.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::{Seen, Sighting, Table};
+
+/// For how long nodes have been as they are, as the leader sees it.
+#[derive(Clone, Debug, Default)]
+pub struct Settling {
+    /// Nodes that are there and want to work, and which lives of them; `None` before the first look.
+    known: Option<BTreeSet<(String, u64)>>,
+    /// When that has changed last, while shares are not made even.
+    since: Option<Duration>,
+}
+
+impl Settling {
+    /// Takes note of who is there. Says whether shares may be made even: unless a node has gone, or another node has led
+    /// before, and something has changed within `settle`. `now` is a monotonic time.
+    pub fn look(&mut self, now: Duration, settle: Duration, table: &Table, seen: &Seen) -> bool {
+        let is_there = |(name, _): &(&String, &Sighting)| seen.present(name).is_some_and(|advert| !advert.leaving);
+        let there = seen.members.iter().filter(is_there);
+        let there: BTreeSet<(String, u64)> = there.map(|(name, member)| (name.clone(), member.life)).collect();
+        let (is_changed, is_gone) = match &self.known {
+            Some(known) => (*known != there, !known.is_subset(&there)),
+            // What the leader before has seen is not known. Before the first table there was none.
+            None => (true, table.epoch > 0),
+        };
+        if is_gone || is_changed && self.since.is_some() {
+            self.since = Some(now);
+        }
+        self.known = Some(there);
+        if self.since.is_some_and(|since| now.saturating_sub(since) >= settle) {
+            self.since = None;
+        }
+        self.since.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Advert;
+
+    const SETTLE: Duration = Duration::from_secs(30);
+
+    fn seen(nodes: &[(&str, u64)]) -> Seen {
+        let mut seen = Seen::default();
+        for (name, life) in nodes {
+            seen.members.insert((*name).to_owned(), Sighting { life: *life, settled: true });
+            seen.adverts.insert((*name).to_owned(), Advert { life: *life, ..Advert::default() });
+        }
+        seen
+    }
+
+    fn look(settling: &mut Settling, second: u64, seen: &Seen) -> bool {
+        settling.look(Duration::from_secs(second), SETTLE, &Table::default(), seen)
+    }
+
+    #[test]
+    fn newcomers_get_their_share_at_once() {
+        let mut settling = Settling::default();
+        assert!(look(&mut settling, 0, &seen(&[("a", 1)])));
+        assert!(look(&mut settling, 1, &seen(&[("a", 1), ("b", 2)])));
+    }
+
+    #[test]
+    fn while_nodes_are_started_again_in_turn_nothing_is_made_even() {
+        let mut settling = Settling::default();
+        assert!(look(&mut settling, 0, &seen(&[("a", 1), ("b", 2)])));
+        let mut leaves = seen(&[("a", 1), ("b", 2)]);
+        leaves.adverts.get_mut("b").unwrap().leaving = true;
+        assert!(!look(&mut settling, 1, &leaves));
+        assert!(!look(&mut settling, 20, &seen(&[("a", 1), ("b", 3)])));
+        assert!(!look(&mut settling, 40, &seen(&[("b", 3)])));
+        assert!(!look(&mut settling, 60, &seen(&[("a", 4), ("b", 3)])));
+        assert!(!look(&mut settling, 89, &seen(&[("a", 4), ("b", 3)])));
+        assert!(look(&mut settling, 90, &seen(&[("a", 4), ("b", 3)])));
+    }
+
+    #[test]
+    fn one_that_begins_to_lead_does_not_know_who_has_gone() {
+        let (mut settling, mut table) = (Settling::default(), Table::default());
+        table.epoch = 7;
+        let both = seen(&[("a", 1), ("b", 2)]);
+        assert!(!settling.look(Duration::ZERO, SETTLE, &table, &both));
+        assert!(settling.look(SETTLE, SETTLE, &table, &both));
+        assert!(Settling::default().look(Duration::ZERO, Duration::ZERO, &table, &both), "where it is turned off");
+    }
+}
