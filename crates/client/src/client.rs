@@ -14,6 +14,7 @@ use tidegate_mqtt::{EncodeError, Packet, PacketId, PacketType, PingReq, split_fr
 
 use crate::aliases::{InboundAliases, OutboundAliases};
 use crate::incoming::Incoming;
+use crate::inherited::Inherited;
 use crate::keep_alive::{Due, KeepAlive};
 use crate::message::ConnectionNumber;
 use crate::outgoing::Outgoing;
@@ -58,6 +59,10 @@ pub struct Client {
     inbound_aliases: InboundAliases,
     outbound_aliases: OutboundAliases,
     packet_ids: PacketIds,
+    /// Set while the server's session is older than this client.
+    inherited: Option<Inherited>,
+    /// Whether a connection was accepted, so that the session is this client's own.
+    has_session: bool,
     outgoing: Outgoing,
     incoming: Incoming,
     requests: BTreeMap<PacketId, Request>,
@@ -80,6 +85,8 @@ impl Client {
             inbound_aliases: InboundAliases::new(0),
             outbound_aliases: OutboundAliases::default(),
             packet_ids: PacketIds::new(),
+            inherited: None,
+            has_session: false,
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             requests: BTreeMap::new(),

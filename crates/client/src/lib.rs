@@ -16,6 +16,7 @@ mod client;
 mod error;
 mod event;
 mod incoming;
+mod inherited;
 mod keep_alive;
 mod limits;
 mod message;

@@ -31,6 +31,17 @@ impl PacketIds {
         Some(candidate)
     }
 
+    /// The identifier that [`Self::allocate`] takes next; `None` when all are in use.
+    pub(crate) fn peek(&self) -> Option<PacketId> {
+        self.unused().next()
+    }
+
+    /// Identifiers that are not in use, in the order in which they are taken; each once.
+    pub(crate) fn unused(&self) -> impl Iterator<Item = PacketId> {
+        let all = std::iter::successors(Some(self.next), |id| Some(id.next())).take(usize::from(PacketId::MAX.get()));
+        all.filter(|id| !self.used.contains(id))
+    }
+
     /// Releases an identifier. An unused one stays unused.
     pub(crate) fn release(&mut self, packet_id: PacketId) {
         self.used.remove(&packet_id);

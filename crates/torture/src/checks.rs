@@ -20,6 +20,8 @@ use crate::world::{Mood, World};
 const VISITOR: Token = Token(usize::MAX / 2);
 /// Answers to PINGREQ before the absence of something counts.
 const ROUND_TRIPS: u32 = 2;
+/// Between two messages that show whether a bridge carries.
+const BETWEEN_CROSSINGS: Duration = Duration::from_millis(50);
 
 /// A client with a clean session.
 struct Visitor {
@@ -29,7 +31,18 @@ struct Visitor {
 impl Visitor {
     /// Connects; `None` when CONNACK does not come in time.
     fn connect(world: &mut World, name: String, version: Version, patience: Duration) -> Result<Option<Self>, Failure> {
+        Self::connect_at(world, (name, None), version, patience)
+    }
+
+    /// As [`Self::connect`], at the port with this place.
+    fn connect_at(
+        world: &mut World,
+        (name, home): (String, Option<usize>),
+        version: Version,
+        patience: Duration,
+    ) -> Result<Option<Self>, Failure> {
         let mut visitor = Self { session: Session::new(name, version, false, VISITOR) };
+        visitor.session.home = home;
         let begun = Instant::now();
         while begun.elapsed() < patience {
             visitor.session.open(&world.ports, world.poll.registry(), Instant::now())?;
@@ -62,10 +75,18 @@ impl Visitor {
 }
 
 /// Connects a new client and compares the retained values that it gets with the books. False when it gets no answer.
-pub(crate) fn retained(world: &mut World, name: String, limit: Duration, patience: Duration) -> Result<bool, Failure> {
+///
+/// With `home`, it connects to the port with that place, and values that come late over a bridge are waited for.
+pub(crate) fn retained(
+    world: &mut World,
+    name: String,
+    home: Option<usize>,
+    limit: Duration,
+    patience: Duration,
+) -> Result<bool, Failure> {
     let v5 = world.rng.chance(50);
     let version = world.size.version(v5);
-    let Some(mut visitor) = Visitor::connect(world, name, version, limit)? else {
+    let Some(mut visitor) = Visitor::connect_at(world, (name, home), version, limit)? else {
         return Ok(false);
     };
     world.last_news = Instant::now();
@@ -93,7 +114,8 @@ pub(crate) fn retained(world: &mut World, name: String, limit: Duration, patienc
                     {
                         // What a fleet brings back late comes live, and is no retained value.
                         let message = workload::message_of(&delivery.payload);
-                        if delivery.retain || message > *place {
+                        let is_removal = home.is_some() && delivery.payload.is_empty();
+                        if delivery.retain || message > *place || is_removal {
                             *place = message;
                         }
                     }
@@ -101,7 +123,10 @@ pub(crate) fn retained(world: &mut World, name: String, limit: Duration, patienc
                 _ => {}
             }
         }
-        let complete = seen.iter().enumerate().all(|(place, seen)| seen.is_some() || !world.ledger.must_have(place));
+        let complete = match home {
+            Some(_) => world.ledger.fits_retained(&seen),
+            None => seen.iter().enumerate().all(|(place, seen)| seen.is_some() || !world.ledger.must_have(place)),
+        };
         if acknowledged && complete && visitor.session.pings == 0 && round_trips < ROUND_TRIPS {
             visitor.session.ping()?;
         }
@@ -114,6 +139,51 @@ pub(crate) fn retained(world: &mut World, name: String, limit: Duration, patienc
         world.ledger.check_retained(&seen, workload::retained_name);
     }
     Ok(acknowledged)
+}
+
+/// Publishes at one port until a message arrives at another one. False when none does within the limit.
+pub(crate) fn crosses(
+    world: &mut World,
+    topic: &str,
+    from: usize,
+    to: usize,
+    limit: Duration,
+) -> Result<bool, Failure> {
+    let begun = Instant::now();
+    let name = format!("crossing-{}", world.ledger.tick());
+    let receiver = Visitor::connect_at(world, (format!("{name}-to"), Some(to)), Version::V311, limit)?;
+    let sender = Visitor::connect_at(world, (format!("{name}-from"), Some(from)), Version::V311, limit)?;
+    let (Some(mut receiver), Some(mut sender)) = (receiver, sender) else {
+        return Ok(false);
+    };
+    receiver.session.send(&Packet::Subscribe(Subscribe {
+        packet_id: PacketId::MIN,
+        subscription_identifier: None,
+        user_properties: UserProperties::EMPTY,
+        subscriptions: Subscriptions::new(&[(TopicFilter::new(topic)?, SubscriptionOptions::new(QoS::AtMostOnce))]),
+    }))?;
+    let mut next = Instant::now();
+    while begun.elapsed() < limit && sender.session.is_open() && receiver.session.is_open() {
+        if Instant::now() >= next {
+            next = Instant::now() + BETWEEN_CROSSINGS;
+            sender.session.send(&Packet::Publish(Publish {
+                dup: false,
+                qos: QoS::AtMostOnce,
+                retain: false,
+                topic: Some(TopicName::new(topic)?),
+                packet_id: None,
+                properties: PublishProperties::default(),
+                payload: b"crossing",
+            }))?;
+        }
+        sender.turn(world)?;
+        if receiver.turn(world)?.iter().any(|packet| matches!(packet, Incoming::Publish(_))) {
+            sender.session.depart()?;
+            receiver.session.depart()?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Publishes to every filter and sees who gets it. Every subscriber must be connected and have nothing under way.

@@ -3,27 +3,25 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::broker::{Broker, Recipe, free_port};
+use crate::broker::free_port;
 use crate::failure::Failure;
+use crate::member::Member;
 use crate::peers;
 use crate::rng::Rng;
 
 /// A member that was struck is away for this long, in milliseconds.
 const AWAY: std::ops::Range<u64> = 0..3_000;
 
-/// One broker of the fleet.
-#[derive(Debug)]
-struct Member {
-    name: String,
-    recipe: Recipe,
-    /// The process, while it runs.
-    broker: Option<Broker>,
-    /// When it is started again.
-    back_at: Instant,
+/// A strike against a broker of the fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemberStrike {
+    /// kill -9.
+    Kill,
+    /// SIGSTOP, then SIGCONT.
+    Freeze,
 }
 
 /// The brokers behind an orchestrator.
-#[derive(Debug)]
 pub(crate) struct Fleet {
     members: Vec<Member>,
     rng: Rng,
@@ -40,14 +38,13 @@ impl Fleet {
             let name = format!("member{number}");
             let own = folder.join(&name);
             let data = own.join("data");
-            std::fs::create_dir_all(&data).map_err(Failure::file("creating", &data))?;
+            std::fs::create_dir_all(&own).map_err(Failure::file("creating", &own))?;
             // Above the port of the orchestrator, and each above the one before.
             let port = free_port(u64::from(taken) - 20_000 + 1)?;
             taken = port;
             let command = commands.get(usize::from(number) % commands.len().max(1)).map_or("", String::as_str);
             let command = peers::command(command, &own, port)?;
-            let recipe = Recipe { command, port, data, environment: Vec::new() };
-            members.push(Member { name, recipe, broker: None, back_at: Instant::now() });
+            members.push(Member::new(name, command, port, data)?);
         }
         Ok(Self { members, rng: Rng::new(seed ^ 0xf1ee7), struck: 0 })
     }
@@ -58,28 +55,20 @@ impl Fleet {
         self.members.iter().map(flag).collect::<Vec<_>>().join(" ")
     }
 
-    /// Starts whoever is due, and whoever has ended by itself.
+    /// Starts the brokers that are due, or lets them continue.
     pub(crate) fn tend(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
-        for member in &mut self.members {
-            if member.broker.as_mut().is_some_and(|broker| broker.ended().is_some()) {
-                member.broker = None;
-            }
-            if member.broker.is_none() && member.back_at <= now {
-                member.broker = Some(member.recipe.start()?);
-            }
-        }
-        Ok(())
+        self.members.iter_mut().try_for_each(|member| member.tend(now))
     }
 
     /// Starts all that are away, and waits until all answer.
     pub(crate) fn gather(&mut self, limit: Duration) -> Result<(), Failure> {
         for member in &mut self.members {
-            member.back_at = Instant::now();
+            member.return_now();
         }
         self.tend()?;
         for member in &mut self.members {
-            let Some(broker) = &mut member.broker else { continue };
+            let Some(broker) = &mut member.running else { continue };
             // One that is there for long has answered before.
             let fresh = broker.started.elapsed() < limit;
             if fresh && broker.wait_until_listening(member.recipe.port, limit).is_err() {
@@ -90,19 +79,19 @@ impl Fleet {
         Ok(())
     }
 
-    /// Kills one of those that run; it comes back after a while. Gives its name.
-    pub(crate) fn strike(&mut self) -> Result<Option<String>, Failure> {
-        let running: Vec<usize> = (0..self.members.len()).filter(|at| self.members[*at].broker.is_some()).collect();
+    /// Kills or stops a running broker; it comes back after a while. Gives its name.
+    pub(crate) fn strike(&mut self, strike: MemberStrike) -> Result<Option<String>, Failure> {
+        let running: Vec<usize> = (0..self.members.len()).filter(|at| self.members[*at].is_running()).collect();
         if running.is_empty() {
             return Ok(None);
         }
         let chosen = running[self.rng.index(running.len())];
         let back_at = Instant::now() + Duration::from_millis(self.rng.within(AWAY));
         let Some(member) = self.members.get_mut(chosen) else { return Ok(None) };
-        if let Some(mut broker) = member.broker.take() {
-            broker.kill()?;
+        match strike {
+            MemberStrike::Kill => member.kill(back_at)?,
+            MemberStrike::Freeze => member.freeze(back_at)?,
         }
-        member.back_at = back_at;
         self.struck += 1;
         Ok(Some(member.name.clone()))
     }

@@ -105,6 +105,8 @@ pub(crate) struct Ledger {
     lost: HashSet<(u16, MessageId)>,
     /// Whether order is promised: not where topics go from one broker of a fleet to another.
     pub(crate) keeps_order: bool,
+    /// Whether a message of QoS 2 comes once: not where the process of a bridge was killed with messages under way.
+    pub(crate) keeps_once: bool,
     pub(crate) findings: Findings,
     pub(crate) trace: Trace,
 }
@@ -140,6 +142,7 @@ impl Ledger {
             backlog: HashMap::new(),
             lost: HashSet::new(),
             keeps_order: true,
+            keeps_once: true,
             findings: Findings::default(),
             trace: Trace::default(),
         }
@@ -265,7 +268,7 @@ impl Ledger {
         if !self.receipts.first(index, id) {
             // A publisher's messages that are settled have left the books; their QoS is that of their topic.
             let exactly_once = qos.map_or_else(|| self.is_exactly_once(topic), |qos| qos == QoS::ExactlyOnce);
-            if exactly_once && granted == QoS::ExactlyOnce {
+            if exactly_once && granted == QoS::ExactlyOnce && self.keeps_once {
                 self.found(Finding::Twice, topic, id, subscriber, "came twice");
             } else {
                 self.findings.totals.repeated += 1;
@@ -363,6 +366,11 @@ impl Ledger {
             let id = seen.or(self.retained[index].latest()).unwrap_or(MessageId { publisher: 0, number: 0 });
             self.found(Finding::Retained, topic, id, "a new subscriber", &why);
         }
+    }
+
+    /// True if every retained value that was seen is right.
+    pub(crate) fn fits_retained(&self, seen: &[Option<MessageId>]) -> bool {
+        self.retained.iter().zip(seen).all(|(topic, seen)| topic.judge(*seen).is_none())
     }
 
     /// True when a retained value must be there, so that one may wait for it.

@@ -2,14 +2,15 @@
 //!
 //! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `session`, `wire`, `ledger`
 //!   (what follows).
-//! - What is done to a broker: `broker` and `fleet` (processes), `power` (loss of power), `damage` (to files); `cluster`
-//!   strikes nodes and their bus.
+//! - What is done to a broker: `broker`, `member` and `fleet` (processes), `power` (loss of power), `damage` (to files);
+//!   `cluster` strikes nodes and their bus, `bridge` two brokers and the link between them.
 //! - What is measured: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
 //! - What comes out: `report`; `failure` is what keeps the rig itself from going on.
 
 #![expect(clippy::cast_precision_loss, reason = "figures for people: counts stay far below 2^52")]
 
 mod accounts;
+mod bridge;
 mod broker;
 mod bulk;
 mod checks;
@@ -18,6 +19,7 @@ mod damage;
 mod failure;
 mod fleet;
 mod ledger;
+mod member;
 mod peers;
 mod power;
 mod process;
@@ -39,6 +41,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::bridge::BridgeArguments;
 use crate::broker::Recipe;
 use crate::cluster::ClusterArguments;
 use crate::failure::Failure;
@@ -116,6 +119,8 @@ struct Arguments {
 enum Instead {
     /// Strike the nodes and the bus of a cluster, and compare `/readyz` with what is served.
     Cluster(ClusterArguments),
+    /// Strike two brokers with a bridge between them, and the link that it takes.
+    Bridge(BridgeArguments),
     /// Messages per second, processor time and latency at QoS 1 between persistent sessions.
     Throughput(Throughput),
     /// Time to start with many retained messages or sessions.
@@ -126,6 +131,9 @@ enum Instead {
 
 /// Seconds without news after which what is missing in front of a fleet is lost, at least.
 const FLEET_PATIENCE: f64 = 20.0;
+
+/// Ports between two runs whose seeds differ by one: more than a run takes.
+const PORTS_OF_A_RUN: u64 = 41;
 
 /// What happens to the broker at the end of each cycle.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -138,6 +146,8 @@ enum FaultKind {
     Term,
     /// kill -9 of a broker of the fleet, which comes back after a moment, while the orchestrator goes on.
     Broker,
+    /// SIGSTOP of the broker, or of a member of the fleet, for up to four seconds, then SIGCONT.
+    Freeze,
     /// kill -9 of the orchestrator and of a broker of the fleet.
     Both,
     /// One of these at random for each cycle; those of brokers where there is a fleet.
@@ -149,9 +159,8 @@ enum FaultKind {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match &arguments.instead {
-        Some(Instead::Cluster(cluster)) => torture(&arguments, Some(cluster)),
+        None | Some(Instead::Cluster(_) | Instead::Bridge(_)) => torture(&arguments),
         Some(instead) => measure(&arguments, instead).map(|()| Findings::default()),
-        None => torture(&arguments, None),
     };
     match result {
         Ok(findings) if findings.total() == 0 => ExitCode::SUCCESS,
@@ -176,7 +185,7 @@ fn measure(arguments: &Arguments, instead: &Instead) -> Result<(), Failure> {
         Instead::Throughput(wanted) => throughput::run(wanted, &recipe)?,
         Instead::Recovery(wanted) => recovery::run(wanted, &recipe)?,
         Instead::RawLimit(wanted) => throughput::raw_limit(wanted, &place.data)?,
-        Instead::Cluster(_) => return Ok(()),
+        Instead::Cluster(_) | Instead::Bridge(_) => return Ok(()),
     };
     println!("{figures}");
     place.remove(arguments)
@@ -202,7 +211,8 @@ impl Place {
         if std::fs::read_dir(&data).map_err(Failure::file("reading", &data))?.next().is_some() {
             return Err(Failure::Used(data));
         }
-        let port = broker::free_port(seed)?;
+        // Runs with seeds beside each other have ports apart.
+        let port = broker::free_port(seed.wrapping_mul(PORTS_OF_A_RUN))?;
         Ok(Self { seed, folder, data, port })
     }
 
@@ -215,12 +225,12 @@ impl Place {
     }
 }
 
-fn torture(arguments: &Arguments, cluster: Option<&ClusterArguments>) -> Result<Findings, Failure> {
+fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
     let place = Place::new(arguments)?;
     let Place { seed, folder, port, .. } = &place;
     let faults = faults(arguments)?;
     // What a broker of a fleet loses is sent again after ten seconds, unless another time is configured.
-    let patience = if arguments.fleet > 0 || cluster.is_some() {
+    let patience = if arguments.fleet > 0 || arguments.instead.is_some() {
         arguments.patience.max(FLEET_PATIENCE)
     } else {
         arguments.patience
@@ -246,10 +256,11 @@ fn torture(arguments: &Arguments, cluster: Option<&ClusterArguments>) -> Result<
     let fleet = Fleet::new(arguments.fleet, &arguments.fleet_broker, folder, u64::from(*port) - 20_000)?;
     command = command.replace("{fleet}", &fleet.flags());
     eprintln!("seed {seed}, port {port}, files in {}", folder.display());
-    let findings = match (cluster, arguments.fault) {
-        (Some(cluster), _) => cluster::run(settings, cluster, *port)?,
-        (None, FaultKind::Damage) => damage::run(&settings, &command, *port)?,
-        (None, _) => run::run(settings, command, *port, fleet)?,
+    let findings = match (&arguments.instead, arguments.fault) {
+        (Some(Instead::Cluster(cluster)), _) => cluster::run(settings, cluster, *port)?,
+        (Some(Instead::Bridge(bridge)), _) => bridge::run(settings, bridge, *port)?,
+        (_, FaultKind::Damage) => damage::run(&settings, &command, *port)?,
+        (_, _) => run::run(settings, command, *port, fleet)?,
     };
     report::print(&findings);
     if let Some(path) = &arguments.json {
@@ -269,11 +280,21 @@ fn faults(arguments: &Arguments) -> Result<Vec<Fault>, Failure> {
         FaultKind::Power => vec![Fault::Power],
         FaultKind::Term => vec![Fault::Terminate],
         FaultKind::Broker => vec![Fault::Member],
+        FaultKind::Freeze if with_fleet => vec![Fault::Freeze, Fault::FreezeMember],
+        FaultKind::Freeze => vec![Fault::Freeze],
         FaultKind::Both => vec![Fault::Both],
         FaultKind::Mixed if with_fleet => {
-            vec![Fault::Kill, Fault::Power, Fault::Terminate, Fault::Member, Fault::Both]
+            vec![
+                Fault::Kill,
+                Fault::Power,
+                Fault::Terminate,
+                Fault::Freeze,
+                Fault::Member,
+                Fault::FreezeMember,
+                Fault::Both,
+            ]
         }
-        FaultKind::Mixed => vec![Fault::Kill, Fault::Power, Fault::Terminate],
+        FaultKind::Mixed => vec![Fault::Kill, Fault::Power, Fault::Terminate, Fault::Freeze],
     };
     if !with_fleet && faults.iter().any(|fault| fault.is_for_a_fleet()) {
         return Err(Failure::Broker("--fault broker and both need --fleet N".to_owned()));

@@ -7,13 +7,16 @@ use crate::accounts;
 use crate::broker::{Broker, NotUp, Recipe};
 use crate::checks;
 use crate::failure::Failure;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, MemberStrike};
 use clap::ValueEnum;
 
 use crate::ledger::{Finding, Findings};
 use crate::power::Power;
 use crate::rng::Rng;
 use crate::world::{Mood, Size, World};
+
+/// The broker under test stands still for this long, in milliseconds.
+const FROZEN: std::ops::Range<u64> = 100..4_000;
 
 /// What happens to the broker at the end of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,10 @@ pub(crate) enum Fault {
     Terminate,
     /// `kill -9` of a broker of the fleet.
     Member,
+    /// SIGSTOP of a broker of the fleet, then SIGCONT.
+    FreezeMember,
+    /// SIGSTOP of the broker or orchestrator, then SIGCONT.
+    Freeze,
     /// `kill -9` of the orchestrator and of a broker of the fleet.
     Both,
 }
@@ -33,7 +40,21 @@ pub(crate) enum Fault {
 impl Fault {
     /// Whether it strikes a broker behind an orchestrator.
     pub(crate) fn is_for_a_fleet(self) -> bool {
-        matches!(self, Self::Member | Self::Both)
+        matches!(self, Self::Member | Self::FreezeMember | Self::Both)
+    }
+
+    /// Whether the broker under test lives on in the next cycle.
+    fn spares_the_broker(self) -> bool {
+        matches!(self, Self::Member | Self::FreezeMember | Self::Freeze)
+    }
+
+    /// The fault in its place where the broker under test has to end.
+    fn that_ends(self) -> Self {
+        match self {
+            Self::Member | Self::FreezeMember => Self::Both,
+            Self::Freeze => Self::Kill,
+            other => other,
+        }
     }
 }
 
@@ -148,8 +169,12 @@ impl Run {
             self.look(&mut broker)?;
         }
         self.load(&mut broker)?;
-        if fault == Fault::Member {
-            self.strike_member()?;
+        if fault.spares_the_broker() {
+            match fault {
+                Fault::Freeze => self.freeze(&broker)?,
+                Fault::FreezeMember => self.strike_member(MemberStrike::Freeze)?,
+                _ => self.strike_member(MemberStrike::Kill)?,
+            }
             self.load(&mut broker)?;
             self.running = Some(broker);
         } else {
@@ -176,12 +201,25 @@ impl Run {
         self.world.ledger.trace.mark(clock, text);
     }
 
-    /// A broker of the fleet dies; it comes back under whatever goes on then.
-    fn strike_member(&mut self) -> Result<(), Failure> {
-        if let Some(name) = self.fleet.strike()? {
-            self.mark(format!("cycle {}: {name} of the fleet dies", self.cycle));
+    /// A broker of the fleet dies or stands still; it comes back under the load that follows.
+    fn strike_member(&mut self, strike: MemberStrike) -> Result<(), Failure> {
+        if let Some(name) = self.fleet.strike(strike)? {
+            self.mark(format!("cycle {}: {strike:?} of {name} of the fleet", self.cycle));
         }
         Ok(())
+    }
+
+    /// The broker under test stands still for a while, and clients wait.
+    fn freeze(&mut self, broker: &Broker) -> Result<(), Failure> {
+        let time = Duration::from_millis(self.rng.within(FROZEN));
+        self.mark(format!("cycle {}: the broker stands still for {time:?}", self.cycle));
+        broker.freeze()?;
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            self.world.turn(Mood::Load)?;
+            self.fleet.tend()?;
+        }
+        broker.thaw()
     }
 
     /// A start that is cut short: what recovery does must bear that, too.
@@ -192,7 +230,8 @@ impl Run {
             self.world.turn(Mood::Over)?;
         }
         self.mark(format!("cycle {}: {fault:?} while starting", self.cycle));
-        self.strike(if matches!(fault, Fault::Terminate | Fault::Member) { Fault::Kill } else { fault }, &mut broker)
+        let fault = if fault == Fault::Terminate || fault.spares_the_broker() { Fault::Kill } else { fault };
+        self.strike(fault, &mut broker)
     }
 
     /// Load on a disk that misbehaves. The broker may refuse and may give up, but what it acknowledges it must keep.
@@ -211,7 +250,7 @@ impl Run {
             self.world.ledger.findings.totals.gave_up += 1;
         }
         let fault = self.settings.faults[self.rng.index(self.settings.faults.len())];
-        self.strike(if fault == Fault::Member { Fault::Both } else { fault }, &mut broker)?;
+        self.strike(fault.that_ends(), &mut broker)?;
         self.report(&words);
         Ok(())
     }
@@ -259,7 +298,7 @@ impl Run {
     /// Lets a new client look at the retained values. False when it gets no answer.
     pub(crate) fn greet(&mut self) -> Result<bool, Failure> {
         let name = format!("visitor-{}", self.world.ledger.tick());
-        checks::retained(&mut self.world, name, self.settings.start_limit, self.settings.patience)
+        checks::retained(&mut self.world, name, None, self.settings.start_limit, self.settings.patience)
     }
 
     /// Lets everything finish, and settles the accounts.
@@ -299,10 +338,10 @@ impl Run {
     pub(crate) fn strike(&mut self, fault: Fault, broker: &mut Broker) -> Result<(), Failure> {
         self.mark(format!("cycle {}: {fault:?}", self.cycle));
         if fault.is_for_a_fleet() {
-            self.strike_member()?;
+            self.strike_member(MemberStrike::Kill)?;
         }
         match fault {
-            Fault::Member => {}
+            Fault::Member | Fault::FreezeMember | Fault::Freeze => {}
             Fault::Kill | Fault::Power | Fault::Both => broker.kill()?,
             Fault::Terminate => {
                 let begun = Instant::now();

@@ -52,6 +52,8 @@ pub(crate) struct Session {
     pub(crate) port: u16,
     /// When CONNECT was sent.
     asked: Instant,
+    /// The place of the only port that it connects to; `None` for all in turn.
+    pub(crate) home: Option<usize>,
 }
 
 impl Session {
@@ -72,6 +74,7 @@ impl Session {
             pings: 0,
             port: 0,
             asked: Instant::now(),
+            home: None,
         }
     }
 
@@ -95,7 +98,7 @@ impl Session {
         if self.phase != Phase::Away || self.not_before.is_some_and(|then| now < then) {
             return Ok(());
         }
-        let attempt = self.token.0.wrapping_add(self.epoch as usize);
+        let attempt = self.home.unwrap_or(self.token.0.wrapping_add(self.epoch as usize));
         self.epoch += 1;
         self.port = ports.get(attempt % ports.len().max(1)).copied().unwrap_or_default();
         self.asked = now;

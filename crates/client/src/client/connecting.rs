@@ -6,6 +6,7 @@ use tidegate_mqtt::{ConnAck, ReasonCode, Version};
 
 use super::{Client, Phase, owned_pairs};
 use crate::aliases::{InboundAliases, OutboundAliases};
+use crate::inherited::Inherited;
 use crate::keep_alive::KeepAlive;
 use crate::message::ConnectionNumber;
 use crate::outgoing::Stage;
@@ -94,9 +95,13 @@ impl Client {
         if packet.session_present || self.keeps_session_without_flag() {
             self.outgoing.resume();
             self.incoming.resume();
+            // On the first connection it is the session of an earlier client.
+            self.inherited = Inherited::resumed(self.inherited.take(), self.has_session);
         } else {
+            self.inherited = None;
             self.give_up_session();
         }
+        self.has_session = true;
         self.send_waiting(now);
         Ok(())
     }

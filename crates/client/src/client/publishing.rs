@@ -107,11 +107,21 @@ impl Client {
         let Some(front) = self.outgoing.front() else {
             return false;
         };
-        let packet_id = if front.qos == QoS::AtMostOnce {
+        let qos = front.qos;
+        let packet_id = if qos == QoS::AtMostOnce {
             None
         } else if !self.outgoing.window_open(window) {
             return false;
         } else {
+            if let Some(inherited) = self.inherited.as_mut().filter(|_| qos == QoS::ExactlyOnce) {
+                let (is_free, releases) = inherited.prepare(&self.packet_ids);
+                for packet_id in releases {
+                    self.send_pubrel(now, PubRel::new(packet_id, ReasonCode::Success));
+                }
+                if !is_free {
+                    return false;
+                }
+            }
             match self.packet_ids.allocate() {
                 Some(packet_id) => Some(packet_id),
                 None => return false,
@@ -185,6 +195,10 @@ impl Client {
     }
 
     pub(super) fn handle_pubcomp(&mut self, now: Instant, packet: &PubComp<'_>) -> Result<(), ProtocolError> {
+        if self.inherited.as_mut().is_some_and(|inherited| inherited.answered(packet.packet_id)) {
+            self.send_waiting(now);
+            return Ok(());
+        }
         let Some(entry) = self.outgoing.get(packet.packet_id) else {
             return Ok(());
         };

@@ -161,6 +161,66 @@ fn identifiers_in_flight_are_skipped_after_resuming() {
     assert!(script.sent().ends_with(b"\x32\x06\0\x01t\0\x02y"));
 }
 
+/// PUBREL packets of MQTT 3.1.1 for the identifiers.
+fn releases(identifiers: std::ops::RangeInclusive<u8>) -> Vec<u8> {
+    identifiers.flat_map(|id| [0x62, 2, 0, id]).collect()
+}
+
+#[test]
+fn identifiers_of_an_earlier_client_are_released_first() {
+    let mut script = Script::accepted(options(Version::V311), RESUMED);
+    let token = script.publish("t", "x", QoS::ExactlyOnce);
+    assert_eq!(script.sent(), releases(1..=64), "the server may take identifier 1 for a message that it has");
+    script.receive(&[0x70, 2, 0, 2]);
+    assert_eq!(script.sent(), b"");
+    script.receive(&[0x70, 2, 0, 1]);
+    assert_eq!(script.sent(), b"\x34\x06\0\x01t\0\x01x");
+    script.receive(&[0x50, 2, 0, 1]);
+    assert_eq!(script.sent(), releases(1..=1));
+    script.receive(&[0x70, 2, 0, 1]);
+    assert_eq!(script.event(), success(token, 1));
+    script.publish("t", "y", QoS::ExactlyOnce);
+    assert_eq!(script.sent(), b"\x34\x06\0\x01t\0\x02y", "identifier 2 is free already");
+}
+
+#[test]
+fn a_release_without_an_answer_is_sent_again() {
+    let mut script = Script::accepted(options(Version::V311), RESUMED);
+    script.publish("t", "x", QoS::ExactlyOnce);
+    script.sent();
+    script.lose_connection();
+    script.reconnect(RESUMED);
+    assert_eq!(script.sent(), releases(1..=64));
+    script.lose_connection();
+    script.reconnect(ACCEPTED);
+    assert_eq!(script.sent(), b"\x34\x06\0\x01t\0\x01x", "the earlier session is gone");
+}
+
+#[test]
+fn identifiers_of_its_own_session_need_no_release() {
+    let mut script = Script::connected(Version::V311);
+    script.lose_connection();
+    script.reconnect(RESUMED);
+    script.publish("t", "x", QoS::ExactlyOnce);
+    assert_eq!(script.sent(), b"\x34\x06\0\x01t\0\x01x");
+}
+
+#[test]
+fn qos_1_takes_an_identifier_that_waits_for_release() {
+    let mut script = Script::accepted(options(Version::V311), RESUMED);
+    script.publish("t", "x", QoS::AtLeastOnce);
+    let second = script.publish("t", "y", QoS::ExactlyOnce);
+    let mut expected = b"\x32\x06\0\x01t\0\x01x".to_vec();
+    expected.extend(releases(2..=65));
+    assert_eq!(script.sent(), expected);
+    script.receive(&[0x70, 2, 0, 2]);
+    assert_eq!(script.sent(), b"\x34\x06\0\x01t\0\x02y");
+    script.receive(&[0x50, 2, 0, 2]);
+    script.sent();
+    script.receive(&[0x70, 2, 0, 2]);
+    assert_eq!(script.event(), success(second, 2));
+}
+
 #[test]
 fn a_lost_session_gives_unacknowledged_messages_back() {
     let mut script = Script::connected(Version::V5);

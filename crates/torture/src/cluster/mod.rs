@@ -207,7 +207,7 @@ impl Rounds {
         let nodes = &mut self.nodes;
         accounts::settle(&mut self.world, self.round, patience, &mut || nodes.tend().map(|()| false))?;
         let name = format!("visitor-{}", self.world.ledger.tick());
-        if !checks::retained(&mut self.world, name, self.settings.start_limit, patience)? {
+        if !checks::retained(&mut self.world, name, None, self.settings.start_limit, patience)? {
             let text = format!("round {}: a new client gets no retained values", self.round);
             self.world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
         }

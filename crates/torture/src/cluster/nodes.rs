@@ -4,59 +4,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::observer::Watched;
-use crate::broker::{Broker, Recipe, free_port};
+use crate::broker::free_port;
 use crate::failure::Failure;
-
-/// A process that is started again when it is due.
-struct Process {
-    name: String,
-    recipe: Recipe,
-    running: Option<Broker>,
-    /// When it is started again, or goes on where it stands still.
-    back_at: Instant,
-    is_frozen: bool,
-}
+use crate::member::Member;
 
 /// The nodes, and the server of their bus.
 pub(super) struct Nodes {
-    members: Vec<Process>,
+    members: Vec<Member>,
     admin: Vec<u16>,
-    bus: Process,
-}
-
-impl Process {
-    fn new(name: String, command: String, port: u16, folder: &Path) -> Result<Self, Failure> {
-        let data = folder.join(&name);
-        std::fs::create_dir_all(&data).map_err(Failure::file("creating", &data))?;
-        let recipe = Recipe { command, port, data, environment: Vec::new() };
-        Ok(Self { name, recipe, running: None, back_at: Instant::now(), is_frozen: false })
-    }
-
-    /// Starts it, or lets it go on, when it is due.
-    fn tend(&mut self, now: Instant) -> Result<(), Failure> {
-        if self.running.as_mut().is_some_and(|process| process.ended().is_some()) {
-            // One that ends by itself, such as a node that has lost its lease, is started again at once.
-            self.running = None;
-        }
-        if self.back_at > now {
-            return Ok(());
-        }
-        match &self.running {
-            None => self.running = Some(self.recipe.start()?),
-            Some(process) if self.is_frozen => process.thaw()?,
-            Some(_) => {}
-        }
-        self.is_frozen = false;
-        Ok(())
-    }
-
-    fn kill(&mut self, back_at: Instant) -> Result<(), Failure> {
-        if let Some(mut process) = self.running.take() {
-            process.kill()?;
-        }
-        self.back_at = back_at;
-        Ok(())
-    }
+    bus: Member,
 }
 
 impl Nodes {
@@ -75,7 +31,7 @@ impl Nodes {
             Ok(last)
         };
         let bus_port = next()?;
-        let bus = Process::new("bus".to_owned(), bus_command.to_owned(), bus_port, folder)?;
+        let bus = Member::new("bus".to_owned(), bus_command.to_owned(), bus_port, folder.join("bus"))?;
         let (mut members, mut admin) = (Vec::new(), Vec::new());
         for number in 0..count {
             let name = format!("node-{number}");
@@ -85,7 +41,8 @@ impl Nodes {
                 .replace("{bus}", &format!("nats://127.0.0.1:{bus_port}"))
                 .replace("{admin}", &of_admin.to_string())
                 .replace("{lease}", &lease.to_string());
-            members.push(Process::new(name, command, own, folder)?);
+            let data = folder.join(&name);
+            members.push(Member::new(name, command, own, data)?);
             admin.push(of_admin);
         }
         Ok(Self { members, admin, bus })
@@ -116,7 +73,7 @@ impl Nodes {
     /// True if every process is started and goes on.
     pub(super) fn are_running(&self) -> bool {
         let mut all = self.members.iter().chain([&self.bus]);
-        all.all(|process| process.running.is_some() && !process.is_frozen)
+        all.all(Member::is_running)
     }
 
     /// Kills the bus; gives its name.
@@ -133,22 +90,14 @@ impl Nodes {
 
     /// Asks a node to end; gives its name. It is started again once it has ended and is due.
     pub(super) fn stop(&mut self, node: usize, back_at: Instant) -> Result<String, Failure> {
-        let node = &mut self.members[node];
-        if let Some(process) = &node.running {
-            process.ask_to_end()?;
-        }
-        node.back_at = back_at;
-        Ok(node.name.clone())
+        self.members[node].stop(back_at)?;
+        Ok(self.members[node].name.clone())
     }
 
     /// Stops a node where it stands; gives its name and its port.
     pub(super) fn freeze(&mut self, node: usize, back_at: Instant) -> Result<(String, u16), Failure> {
         let node = &mut self.members[node];
-        if let Some(process) = &node.running {
-            process.freeze()?;
-            node.is_frozen = true;
-        }
-        node.back_at = back_at;
+        node.freeze(back_at)?;
         Ok((node.name.clone(), node.recipe.port))
     }
 
@@ -156,9 +105,7 @@ impl Nodes {
     pub(super) fn output(&mut self) -> String {
         let mut said = Vec::new();
         for process in self.members.iter_mut().chain([&mut self.bus]) {
-            let lines = process.running.as_mut().map(Broker::output).unwrap_or_default();
-            let last = lines.len().saturating_sub(5);
-            said.push(format!("[{}] {}", process.name, lines[last..].join(" / ")));
+            said.push(process.output());
         }
         said.join(" ")
     }

@@ -1,0 +1,286 @@
+//! Two brokers with a bridge between them: each of them and the link are struck while clients work at both.
+
+mod link;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use self::link::{Link, State};
+use crate::accounts;
+use crate::broker::free_port;
+use crate::checks;
+use crate::failure::Failure;
+use crate::ledger::{Finding, Findings};
+use crate::member::Member;
+use crate::peers;
+use crate::rng::Rng;
+use crate::run::Settings;
+use crate::world::{Mood, World};
+
+/// How long a broker or the link is away, in milliseconds.
+const AWAY: std::ops::Range<u64> = 50..3_000;
+/// How long the link is silent, in milliseconds: some times longer than the bridge waits for a sign of life.
+const SILENT: std::ops::Range<u64> = 500..9_000;
+/// The places of the two brokers among the ports of the clients. The bridge is part of the near one.
+const NEAR: usize = 0;
+const FAR: usize = 1;
+
+/// The flags of `tidegate-torture bridge`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct BridgeArguments {
+    /// The command that starts the broker with the bridge; {port}, {data} and {dir} are filled in. The bridge is in
+    /// {dir}/near.toml.
+    #[arg(
+        long,
+        default_value = "tidegate --config {dir}/near.toml --listen 127.0.0.1:{port} --admin off --data {data} --log warn"
+    )]
+    near: String,
+    /// The command that starts the other broker, as for --broker. One whose name begins with `mosquitto` is not killed:
+    /// it would lose what it has acknowledged.
+    #[arg(long, default_value = "tidegate --listen 127.0.0.1:{port} --admin off --data {data} --log warn")]
+    far: String,
+    /// Carries each topic both ways, instead of from the side of its publisher to the other one.
+    #[arg(long)]
+    both: bool,
+    /// `window` of the bridge.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
+    window: u16,
+}
+
+/// The strike of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BridgeStrike {
+    /// kill -9 of a broker.
+    Kill(usize),
+    /// SIGTERM of a broker.
+    Stop(usize),
+    /// SIGSTOP of a broker, then SIGCONT.
+    Freeze(usize),
+    /// A state of the link.
+    Link(State),
+}
+
+/// A run in progress.
+struct BridgeRun {
+    settings: Settings,
+    strikes: Vec<BridgeStrike>,
+    world: World,
+    members: [Member; 2],
+    link: Link,
+    rng: Rng,
+    round: u64,
+}
+
+/// Plays all rounds and gives the findings.
+pub(crate) fn run(settings: Settings, arguments: &BridgeArguments, port: u16) -> Result<Findings, Failure> {
+    let far_port = free_port(u64::from(port) - 20_000 + 1)?;
+    let link_port = free_port(u64::from(far_port) - 20_000 + 1)?;
+    let folder = settings.folder.clone();
+    let far_command = peers::command(&arguments.far, &folder, far_port)?;
+    write_bridge(&folder.join("near.toml"), arguments, settings.size.publishers, link_port)?;
+    let near = Member::new("near".to_owned(), arguments.near.clone(), port, folder.join("near"))?;
+    let far = Member::new("far".to_owned(), far_command, far_port, folder.join("data"))?;
+    let mut world = World::new(settings.size, vec![port, far_port], settings.seed)?;
+    // A message that a bridge sends again may come behind later ones.
+    world.ledger.keeps_order = false;
+    for (place, publisher) in world.publishers.iter_mut().enumerate() {
+        publisher.session.home = Some(side_of(place));
+    }
+    for (place, subscriber) in world.subscribers.iter_mut().enumerate() {
+        // Each kind of filter at each side.
+        subscriber.session.home = Some((place + place / 2) % 2);
+    }
+    let strikes = strikes(arguments.far.starts_with("mosquitto"));
+    let rng = Rng::new(settings.seed ^ 0xb41d);
+    let link = Link::start(link_port, far_port)?;
+    let mut rounds = BridgeRun { settings, strikes, world, members: [near, far], link, rng, round: 0 };
+    if !rounds.heal()? {
+        return Err(Failure::Broker(format!("the bridge does not carry; the brokers said: {}", rounds.output())));
+    }
+    while rounds.round < rounds.settings.cycles {
+        rounds.round += 1;
+        if !rounds.play()? {
+            return Ok(rounds.world.ledger.findings);
+        }
+    }
+    if rounds.look()? {
+        for member in &mut rounds.members {
+            if let Some(mut process) = member.running.take() {
+                process.terminate(rounds.settings.start_limit)?;
+            }
+        }
+    }
+    Ok(rounds.world.ledger.findings)
+}
+
+/// At which broker a publisher is.
+fn side_of(publisher: usize) -> usize {
+    publisher % 2
+}
+
+/// What may happen. A far broker that forgets must not be ended.
+fn strikes(far_forgets: bool) -> Vec<BridgeStrike> {
+    let mut strikes = vec![
+        BridgeStrike::Kill(NEAR),
+        BridgeStrike::Stop(NEAR),
+        BridgeStrike::Freeze(NEAR),
+        BridgeStrike::Freeze(FAR),
+        BridgeStrike::Link(State::Cut),
+        BridgeStrike::Link(State::Silent),
+        BridgeStrike::Link(State::Slow),
+    ];
+    if !far_forgets {
+        strikes.extend([BridgeStrike::Kill(FAR), BridgeStrike::Stop(FAR)]);
+    }
+    strikes
+}
+
+/// Writes the configuration of the near broker.
+fn write_bridge(path: &Path, arguments: &BridgeArguments, publishers: u16, link: u16) -> Result<(), Failure> {
+    let mut lines = Vec::new();
+    if arguments.both {
+        lines.extend(["t", "c", "r"].map(|kind| format!("\"{kind}/# both 2\"")));
+    } else {
+        for publisher in 0..publishers {
+            let direction = if side_of(usize::from(publisher)) == NEAR { "out" } else { "in" };
+            lines.extend(["t", "c", "r"].map(|kind| format!("\"{kind}/{publisher}/# {direction} 2\"")));
+        }
+    }
+    lines.extend(["\"w/out out\"".to_owned(), "\"w/in in\"".to_owned()]);
+    let text = format!(
+        "[[bridge]]\nname = \"torture\"\nbroker = \"mqtt://127.0.0.1:{link}\"\nkeep_alive = \"5s\"\nwindow = {}\n\
+         client_id = \"torture-bridge\"\ntopics = [\n    {}\n]\n",
+        arguments.window,
+        lines.join(",\n    ")
+    );
+    std::fs::write(path, text).map_err(Failure::file("writing", path))
+}
+
+impl BridgeRun {
+    /// One round. False when the bridge does not carry any more, so that nothing can follow.
+    fn play(&mut self) -> Result<bool, Failure> {
+        let load = self.settings.load.as_millis() as u64;
+        let before = Duration::from_millis(self.rng.within(load / 10..load + 1));
+        self.load(before)?;
+        let strike = self.strikes[self.rng.index(self.strikes.len())];
+        let away = if strike == BridgeStrike::Link(State::Silent) { SILENT } else { AWAY };
+        let away = Duration::from_millis(self.rng.within(away));
+        self.strike(strike, away)?;
+        let after = Duration::from_millis(self.rng.within(load / 10..load + 1));
+        self.load(after)?;
+        let goes_on = if self.rng.chance(60) { self.look()? } else { true };
+        if self.settings.verbose {
+            let findings = &self.world.ledger.findings;
+            eprintln!(
+                "round {:>4} {:<14} {:>5} ms sent {:>8} delivered {:>8} found {:>6}",
+                self.round,
+                format!("{strike:?}"),
+                away.as_millis(),
+                findings.totals.sent,
+                findings.totals.delivered,
+                findings.total()
+            );
+        }
+        Ok(goes_on)
+    }
+
+    fn strike(&mut self, strike: BridgeStrike, away: Duration) -> Result<(), Failure> {
+        let back_at = Instant::now() + away;
+        match strike {
+            BridgeStrike::Kill(side) => {
+                // A bridge keeps nothing: messages under way when its process ended may come twice.
+                self.world.ledger.keeps_once &= side != NEAR;
+                self.members[side].kill(back_at)?;
+            }
+            BridgeStrike::Stop(side) => {
+                self.world.ledger.keeps_once &= side != NEAR;
+                self.members[side].stop(back_at)?;
+            }
+            BridgeStrike::Freeze(side) => self.members[side].freeze(back_at)?,
+            BridgeStrike::Link(state) => self.link.strike(state, back_at),
+        }
+        let clock = self.world.ledger.tick();
+        self.world.ledger.trace.mark(clock, format!("round {}: {strike:?} for {away:?}", self.round));
+        Ok(())
+    }
+
+    fn load(&mut self, time: Duration) -> Result<(), Failure> {
+        self.world.wake();
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            self.world.turn(Mood::Load)?;
+            self.tend()?;
+        }
+        Ok(())
+    }
+
+    /// Starts the brokers and opens the link when they are due.
+    fn tend(&mut self) -> Result<(), Failure> {
+        tend(&mut self.members, &mut self.link)
+    }
+
+    /// Waits until both brokers are there and the bridge carries both ways. False when that takes longer than a start
+    /// may.
+    fn heal(&mut self) -> Result<bool, Failure> {
+        let begun = Instant::now();
+        let limit = self.settings.start_limit;
+        let is_whole = |rounds: &Self| rounds.members.iter().all(Member::is_running) && rounds.link.is_open();
+        while !is_whole(self) && begun.elapsed() < limit {
+            self.world.turn(if self.round == 0 { Mood::Over } else { Mood::Load })?;
+            self.tend()?;
+        }
+        let out = checks::crosses(&mut self.world, "w/out", NEAR, FAR, limit)?;
+        if !out || !checks::crosses(&mut self.world, "w/in", FAR, NEAR, limit)? {
+            let text = format!("round {}: the bridge does not carry after {:?}", self.round, begun.elapsed());
+            let said = self.output();
+            self.world.ledger.findings.add(Finding::Restart, text, vec![said]);
+            return Ok(false);
+        }
+        let totals = &mut self.world.ledger.findings.totals;
+        totals.starts += 1;
+        totals.slowest_heal_ms = totals.slowest_heal_ms.max(begun.elapsed().as_millis() as u64);
+        Ok(true)
+    }
+
+    /// Waits until the bridge carries, lets everything finish, and settles the accounts.
+    fn look(&mut self) -> Result<bool, Failure> {
+        if !self.heal()? {
+            return Ok(false);
+        }
+        self.world.wake();
+        let patience = self.settings.patience;
+        let (members, link) = (&mut self.members, &mut self.link);
+        accounts::settle(&mut self.world, self.round, patience, &mut || tend(members, link).map(|()| false))?;
+        for side in [NEAR, FAR] {
+            let name = format!("visitor-{}", self.world.ledger.tick());
+            if !checks::retained(&mut self.world, name, Some(side), self.settings.start_limit, patience)? {
+                let text = format!("round {}: a new client gets no retained values at side {side}", self.round);
+                self.world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
+            }
+        }
+        for member in &mut self.members {
+            if std::mem::take(&mut member.gave_up) > 0 {
+                let text = format!("round {}: the {} broker ended without a signal", self.round, member.name);
+                self.world.ledger.findings.add(Finding::Restart, text, Vec::new());
+            }
+        }
+        let clock = self.world.ledger.tick();
+        self.world.ledger.trace.mark(clock, format!("round {}: accounts settled", self.round));
+        // The messages under way when the bridge ended have come by now.
+        self.world.ledger.keeps_once = true;
+        Ok(true)
+    }
+
+    fn output(&mut self) -> String {
+        let said: Vec<String> = self.members.iter_mut().map(Member::output).collect();
+        said.join(" ")
+    }
+}
+
+fn tend(members: &mut [Member; 2], link: &mut Link) -> Result<(), Failure> {
+    let now = Instant::now();
+    link.tend(now);
+    members.iter_mut().try_for_each(|member| member.tend(now))
+}
