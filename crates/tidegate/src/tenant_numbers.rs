@@ -94,7 +94,9 @@ pub(crate) fn settle_again(config: &Config, known: &[String], agree: Option<&Agr
 /// The configuration with the tenants of these names.
 fn with_names(config: &Config, names: Vec<String>) -> Config {
     let tenants = names.into_iter().map(|name| of_name(config, name)).collect();
-    Config { tenants, ..config.clone() }
+    let mut config = config.clone();
+    config.tenants = tenants;
+    config
 }
 
 /// The tenant of this name, or one of it that nobody belongs to.
