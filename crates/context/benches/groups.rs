@@ -67,10 +67,10 @@ fn main() {
         }
         let took = began.elapsed();
         let applying = Instant::now();
-        let changes: usize =
+        let applied: usize =
             changed.iter().map(|change| members.apply(change).map_or(0, |changes| changes.len())).sum();
         println!(
-            "round {round}: {NODES} nodes x {groups} groups: {:.2} s, {:.1} us per context, {:.2} million rules/s, {} advertised, {changes} applied in {:.2} s",
+            "round {round}: {NODES} nodes x {groups} groups: {:.2} s, {:.1} us per context, {:.2} million rules/s, {} advertised, {applied} applied in {:.2} s",
             took.as_secs_f64(),
             took.as_secs_f64() * 1e6 / f64::from(NODES),
             f64::from(NODES) * f64::from(groups) / took.as_secs_f64() / 1e6,

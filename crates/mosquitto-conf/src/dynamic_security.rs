@@ -185,7 +185,9 @@ fn bearers(plugin: &Plugin) -> Vec<(Bearer, Vec<String>)> {
         }
         groups.sort_by_key(|(priority, group)| (Reverse(*priority), group.groupname.clone()));
         let mut roles = sorted(&client.roles);
-        groups.iter().for_each(|(_, group)| roles.extend(sorted(&group.roles)));
+        for (_, group) in &groups {
+            roles.extend(sorted(&group.roles));
+        }
         if client.clientid.is_empty() {
             alike.entry(roles).or_default().insert(client.username.clone());
         } else {

@@ -41,8 +41,8 @@ fn a_bound_client_may_do_nothing_with_another_id() {
         &rules(&made.rules)[..6],
         [
             r##"allow = true; users = ["gauge"]; clients = ["gauge-1"]; actions = ["receive"]; topics = ["#", "$SYS/#"]"##,
-            r##"allow = false; users = ["gauge"]; clients = ["gauge-1"]; actions = ["publish"]; topics = ["plant/secret"]"##,
-            r##"allow = true; users = ["gauge"]; clients = ["gauge-1"]; actions = ["publish"]; topics = ["plant/${username}/#"]"##,
+            r#"allow = false; users = ["gauge"]; clients = ["gauge-1"]; actions = ["publish"]; topics = ["plant/secret"]"#,
+            r#"allow = true; users = ["gauge"]; clients = ["gauge-1"]; actions = ["publish"]; topics = ["plant/${username}/#"]"#,
             r##"allow = false; users = ["gauge"]; clients = ["gauge-1"]; actions = ["publish"]; topics = ["#", "$SYS/#"]"##,
             r##"allow = false; users = ["gauge"]; clients = ["gauge-1"]; actions = ["subscribe"]; topics = ["#", "$SYS/#"]"##,
             r##"allow = false; users = ["gauge"]; topics = ["#", "$SYS/#"]"##,
@@ -58,7 +58,7 @@ fn roles_of_groups_come_behind_those_of_the_client() {
     let topics: Vec<&str> = of_admin.iter().filter_map(|rule| rule.split("topics = ").nth(1)).collect();
     assert_eq!(
         topics,
-        [r##"["$CONTROL/#"]"##, r#"["plant/secret"]"#, r##"["plant/${username}/#"]"##, r##"["#", "$SYS/#"]"##]
+        [r#"["$CONTROL/#"]"#, r#"["plant/secret"]"#, r#"["plant/${username}/#"]"#, r##"["#", "$SYS/#"]"##]
     );
     assert!(rules(&made.rules).iter().any(|rule| rule.contains("anonymous = true") && rule.contains("eq #")));
 }

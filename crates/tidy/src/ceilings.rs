@@ -30,25 +30,24 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
     ceiling("engine::Desk", 102),
-    ceiling("engine::Engine", 410),
+    ceiling("engine::Engine", 413),
     ceiling("engine::WireReader", 50),
     ceiling("fleet::Manager", 116),
     ceiling("lab::Core", 86),
     ceiling("lab::Target", 46),
-    ceiling("node::Links", 41),
-    ceiling("node::NodeHandle", 86),
-    ceiling("node::Shard", 144),
-    ceiling("tidegate::BrokerStatus", 42),
-    ceiling("tidegate::Config", 130),
+    ceiling("node::NodeHandle", 88),
+    ceiling("node::Shard", 133),
+    ceiling("tidegate::BrokerStatus", 49),
+    ceiling("tidegate::Config", 143),
 ];
 
 /// Crates whose top-level modules import each other in circles.
 pub const CIRCLES: &[Ceiling] = &[
     ceiling("acl", 11),
-    ceiling("admin", 2),
     ceiling("auth", 2),
     ceiling("bus", 14),
     ceiling("conformance", 6),
+    ceiling("console", 2),
     ceiling("dns", 4),
     ceiling("engine", 24),
     ceiling("lab", 7),
@@ -57,7 +56,7 @@ pub const CIRCLES: &[Ceiling] = &[
     ceiling("mqtt", 6),
     ceiling("node", 18),
     ceiling("store", 10),
-    ceiling("tidegate", 24),
+    ceiling("tidegate", 25),
     ceiling("torture", 2),
 ];
 
@@ -102,5 +101,5 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "now",
         "wire",
     ],
-    count: 217,
+    count: 219,
 }];

@@ -205,31 +205,31 @@ pub trait Provider: Send {
     /// When the provider does not answer; no resource may then count as absent.
     fn list(&mut self) -> Result<Vec<Resource>, ProviderError>;
 
-    /// Begins to take a resource away, or goes on with it.
-    ///
     /// Begins or continues to remove a resource.
-    /// When it cannot be taken away now; asking again may help.
+    ///
+    /// # Errors
+    /// When it cannot be removed now; asking again may help.
     fn release(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
 
-    /// Begins to take a dead resource away, or goes on with it. Nothing that it does or has stored is needed: it is not
-    /// asked to end in order where it can be ended at once.
     /// Begins or continues to remove a dead resource. Its pending work and stored state are not needed: it is killed
     /// where that is possible.
+    ///
+    /// # Errors
     /// As of [`release`](Self::release).
     fn discard(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
         self.release(name)
     }
 
-    /// Begins to end a resource, or goes on with it, and keeps what it has stored: allocating it again starts it on
-    /// that.
     /// Begins or continues to end a resource, and keeps its stored state: allocating it again starts it on that.
+    ///
+    /// # Errors
     /// As of [`release`](Self::release).
     fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
 
-    /// Begins to end a resource, or goes on with it, and keeps what it has stored where nothing starts it again: it is
-    /// then no longer listed. The manager asks for it where it names resources itself.
     /// Begins or continues to end a resource, and keeps its stored state where it is not started again: it is then no
     /// longer listed. The manager calls this for resources that it names itself.
+    ///
+    /// # Errors
     /// As of [`release`](Self::release).
     fn set_aside(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
         Err(ProviderError::NotSetAside(name.clone()))
@@ -241,9 +241,9 @@ pub trait Provider: Send {
         None
     }
 
-    /// All resources with what they do and, when asked for everything, how much CPU and memory they use.
-    ///
     /// All resources with their conditions and, for [`Look::Everything`], their CPU and memory.
+    ///
+    /// # Errors
     /// As of [`list`](Self::list).
     fn observe(&mut self, look: Look) -> Result<Vec<Observed>, ProviderError>;
 }

@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use tidegate_auth::FleetAsker;
 use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, release_program_pages};
 
 use crate::access::{self, Names, Tenancy};
@@ -85,12 +86,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let asker = crate::orchestrator::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
     let tenancy = Tenancy::of(config).agreeing(agree);
-    let authentication =
-        authentication::is_needed(config).then(|| Authentication::start(config, tenancy.clone(), asker));
-    let authentication = authentication.transpose()?.map(Arc::new);
-    if let Some(authentication) = &authentication {
-        status.asks(Arc::clone(authentication));
-    }
+    let authentication = start_authentication(config, &tenancy, asker, &status)?;
     status.serves(tenancy.clone());
     let mut settings = node_settings(config, &tenancy, access, (authentication.clone(), door.clone()), brokers);
     settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
@@ -133,6 +129,21 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     }
     let exit = stop(node, console, mirrored, config, end)?;
     if end == End::Astray { Err(astray(cluster.as_ref())) } else { Ok(exit) }
+}
+
+/// The chain of providers, if the configuration needs one.
+fn start_authentication(
+    config: &Config,
+    tenancy: &Tenancy,
+    asker: FleetAsker,
+    status: &BrokerStatus,
+) -> Result<Option<Arc<Authentication>>, String> {
+    let started = authentication::is_needed(config).then(|| Authentication::start(config, tenancy.clone(), asker));
+    let started = started.transpose()?.map(Arc::new);
+    if let Some(authentication) = &started {
+        status.asks(Arc::clone(authentication));
+    }
+    Ok(started)
 }
 
 /// What a node says at its end that did not serve what it should.

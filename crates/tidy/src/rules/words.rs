@@ -151,15 +151,19 @@ fn parse(text: &str) -> BTreeMap<String, Counts> {
     text.lines().filter_map(row).collect()
 }
 
+fn has_extension(path: &str, extension: &str) -> bool {
+    std::path::Path::new(path).extension().is_some_and(|found| found == extension)
+}
+
 /// The area that a file counts for.
 fn area(file: &File) -> Option<String> {
     let path = file.path.as_str();
     let is_ours = path.ends_with("crates/tidy/src/rules/words.rs");
     if let Some(rest) = path.strip_prefix("crates/") {
         let name = rest.split('/').next()?;
-        return (path.ends_with(".rs") && !is_ours).then(|| format!("crates/{name}"));
+        return (has_extension(path, "rs") && !is_ours).then(|| format!("crates/{name}"));
     }
-    let page = path.ends_with(".md");
+    let page = has_extension(path, "md");
     if page && path.starts_with("docs/") {
         return Some("docs".to_owned());
     }

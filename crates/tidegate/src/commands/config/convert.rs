@@ -62,9 +62,13 @@ fn convert_security(args: &ConvertArgs, theirs: &TheirFile) -> Exit {
     };
     let folder = args.output.as_deref().unwrap_or_else(|| Path::new("."));
     let (users, rules) = (folder.join("users"), folder.join("rules.toml"));
+    // A string of JSON is one of TOML, too.
+    let quoted = |path: &Path| serde_json::Value::from(path.display().to_string()).to_string();
     let toml = format!(
-        "# Converted from {}.\n\n[[auth]]\nkind = \"password-file\"\nfile = {:?}\n\n[access]\nrules_file = {:?}\n",
-        theirs.name, users, rules
+        "# Converted from {}.\n\n[[auth]]\nkind = \"password-file\"\nfile = {}\n\n[access]\nrules_file = {}\n",
+        theirs.name,
+        quoted(&users),
+        quoted(&rules)
     );
     let Security { lines, left_out, .. } = security;
     let conversion = Conversion { toml, lines, notes: Vec::new(), left_out };
