@@ -363,7 +363,7 @@ fn what_is_wrong_with_a_fleet_is_told_before_anything_runs() {
     let api = fleet.folder.write("api.toml", &head.replace("[sla]", &format!("api_port = {port}\n[sla]")));
     told(&["up", &api], 1, &[&format!("127.0.0.1:{port}"), "`fleet.api_port`"]);
     let dns = fleet.folder.write("dns.toml", &format!("{head}[dns]\nname = \"a.example\"\nlisten = \"nowhere\"\n"));
-    told(&["up", &dns], 2, &["dns.toml:6:10", "nobody can listen"]);
+    told(&["up", &dns], 2, &["dns.toml:6:10", "cannot be listened on"]);
     let ports = fleet.folder.write("ports.toml", &format!("{head}[brokers]\nports = \"30-20\"\n"));
     told(&["up", &ports], 2, &["FIRST <= LAST", "30 comes after 20"]);
 }

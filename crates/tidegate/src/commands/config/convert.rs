@@ -76,13 +76,17 @@ fn convert_security(args: &ConvertArgs, theirs: &TheirFile) -> Exit {
     complain(summary(&theirs.name, &conversion));
     let exit = if left_out { Exit::LeftOut } else { Exit::Ok };
     if let Some(folder) = &args.output {
-        let written = fs::create_dir_all(folder)
-            .and_then(|()| write_new(&users, &security.users))
-            .and_then(|()| write_new(&rules, &security.rules))
-            .and_then(|()| write_new(&folder.join("tidegate.toml"), &conversion.toml));
-        if let Err(error) = written {
-            report(&format_args!("cannot write to {}: {error}", folder.display()));
+        let configuration = folder.join("tidegate.toml");
+        let files = [(&users, &security.users), (&rules, &security.rules), (&configuration, &conversion.toml)];
+        if let Err(error) = fs::create_dir_all(folder) {
+            report(&format_args!("cannot make {}: {error}", folder.display()));
             return Exit::Failure;
+        }
+        for (path, text) in files {
+            if let Err(error) = write_new(path, text) {
+                report(&format_args!("cannot write {}: {error}", path.display()));
+                return Exit::Failure;
+            }
         }
         return if args.json { print_and_exit(&json(&conversion, exit), exit) } else { exit };
     }
@@ -175,8 +179,7 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(mut file) => file.write_all(text.as_bytes()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let text = format!("{} is there already; delete it first, or choose another name", path.display());
-            Err(io::Error::new(error.kind(), text))
+            Err(io::Error::new(error.kind(), "it is there already; delete it first, or choose another name"))
         }
         Err(error) => Err(error),
     }
