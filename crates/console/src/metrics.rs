@@ -72,7 +72,7 @@ pub struct Metric {
     pub name: &'static str,
     /// How it behaves.
     pub kind: Kind,
-    /// What it says, in one sentence.
+    /// Its meaning, in one sentence.
     pub help: &'static str,
     /// The names of its labels.
     pub labels: &'static [&'static str],

@@ -14,9 +14,9 @@ use tidegate_admin::{COMMAND_HEADER, Reloaded};
 
 use crate::api::{Access, Control, json, reload_everywhere};
 
-/// Whoever can change a running broker. Asked on a thread that may wait.
+/// The service that can change a running broker. Asked on a thread that may wait.
 pub trait Operations: Send + Sync + 'static {
-    /// Reads the configuration anew and puts it in force as a whole or not at all.
+    /// Reads the configuration again and puts it in force as a whole or not at all.
     fn reload(&self) -> Reloaded;
 }
 

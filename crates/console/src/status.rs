@@ -16,7 +16,7 @@ pub enum Phase {
     Stopping,
 }
 
-/// What a broker's event loops and listeners have counted.
+/// Counters of a broker's event loops and listeners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shell {
     /// Turns of event loops.
@@ -123,14 +123,14 @@ pub struct AdmissionStatus {
     pub events_suppressed: u64,
 }
 
-/// What became of clients that were asked who they are. All zero where nobody is.
+/// Outcomes of clients that were asked who they are. All zero where no client is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Logins {
     /// Let in.
     pub allowed: u64,
     /// Refused.
     pub refused: u64,
-    /// Refused because nobody could find out in time.
+    /// Refused because no provider answered in time.
     pub unavailable: u64,
     /// Answered from memory.
     pub cache_hits: u64,
@@ -179,7 +179,7 @@ impl StoreCondition {
 /// What outlives the process, and how it is kept. All bytes are bytes of files unless they say otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreNumbers {
-    /// What it can do.
+    /// Its condition.
     pub condition: StoreCondition,
     /// Bytes of the journal that are in use.
     pub journal_bytes: u64,
@@ -285,7 +285,7 @@ pub struct CoreNumbers {
     pub left_out: [(&'static str, u64); 9],
 }
 
-/// How a node stands in its cluster.
+/// The state of a node in its cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterNumbers {
     /// Whether it is a member now.
@@ -324,7 +324,7 @@ pub struct ClusterNumbers {
     pub failover_ms: u64,
 }
 
-/// What a tenant has, by the numbers of [`Holding`](tidegate_engine::Holding).
+/// The holdings of a tenant, by the numbers of [`Holding`](tidegate_engine::Holding).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantNumbers {
     /// Its name in the configuration.
@@ -400,7 +400,7 @@ pub struct Status {
     pub shell: Shell,
     /// Who was let in.
     pub admission: AdmissionStatus,
-    /// What became of clients that were asked who they are.
+    /// Outcomes of clients that were asked who they are.
     pub logins: Logins,
     /// The homes of clients, where this is an orchestrator.
     pub homes: Option<HomesNumbers>,
@@ -431,7 +431,7 @@ pub struct Status {
 #[error("the broker did not answer in time")]
 pub struct Unavailable;
 
-/// Whoever can say how a broker is. The binary implements it over its node.
+/// A source of the broker's state. The binary implements it over its node.
 pub trait StatusSource: Send + Sync + 'static {
     /// Where the broker is in its life. Never waits.
     fn phase(&self) -> Phase;

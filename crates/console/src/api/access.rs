@@ -1,4 +1,4 @@
-//! Who may use the API: whoever has the token, or without one whoever is on this machine and no web page.
+//! Who may use the API: clients with the token, or without one clients on this machine that are no web page.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use axum::response::Response;
 
 use super::answers::refusal;
 
-/// Shortest token, bytes. What is shorter can be guessed.
+/// Shortest token, bytes. A shorter one can be guessed.
 pub const MIN_TOKEN_LEN: usize = 16;
 
 /// A token is refused.

@@ -47,10 +47,10 @@ pub enum ControlError {
     /// The broker does not answer.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// What was asked for makes no sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
-    /// What was asked for is not possible at the moment.
+    /// The request is not possible at the moment.
     #[error("{0}")]
     Refused(String),
 }
@@ -161,7 +161,7 @@ pub trait Control: crate::status::StatusSource {
     /// Pauses a pipeline, or has it go on.
     ///
     /// # Errors
-    /// When there is none of the name.
+    /// When no pipeline has the name.
     fn pause_pipeline(&self, name: &str, paused: bool) -> Result<(), ControlError> {
         let _ = paused;
         Err(ControlError::Invalid(format!("there is no pipeline `{name}`")))
@@ -176,7 +176,7 @@ pub trait Control: crate::status::StatusSource {
     /// Adds a broker to the fleet, or changes one.
     ///
     /// # Errors
-    /// When the name or the address is none, another broker has the address, or this is no orchestrator.
+    /// When the name or the address is invalid, another broker has the address, or this is no orchestrator.
     fn set_broker(&self, name: &str, settings: &BrokerAddress) -> Result<(), ControlError>;
 
     /// Gives a broker of the fleet nothing any more.
@@ -188,7 +188,7 @@ pub trait Control: crate::status::StatusSource {
     /// Takes a broker out of the fleet.
     ///
     /// # Errors
-    /// When it owes messages and is not forced, or there is none of the name.
+    /// When it owes messages and is not forced, or no broker has the name.
     fn remove_broker(&self, name: &str, force: bool) -> Result<(), ControlError>;
 
     /// Begins to send clients elsewhere.

@@ -45,15 +45,19 @@ pub(super) static METRICS: &[Metric] = &[
     one("tidegate_store_table_entries", "Entries of the store's table when it was last written.", |it, out| {
         out.one(of(it, |store| store.table_entries));
     }),
-    one("tidegate_stored_messages", "Messages that wait in the store alone, behind what is in memory.", |it, out| {
+    one("tidegate_stored_messages", "Messages that wait in the store alone, behind the ones in memory.", |it, out| {
         out.one(of(it, |_| it.status.gauges.stored_messages));
     }),
     one("tidegate_stored_bytes", "Bytes of those, as they will cost in memory.", |it, out| {
         out.one(of(it, |_| it.status.gauges.stored_bytes));
     }),
-    total("tidegate_store_batches_total", "Batches committed; each is what one turn of a shard wrote.", |it, out| {
-        out.one(of(it, |store| store.batches));
-    }),
+    total(
+        "tidegate_store_batches_total",
+        "Batches committed; each has the writes of one turn of a shard.",
+        |it, out| {
+            out.one(of(it, |store| store.batches));
+        },
+    ),
     total("tidegate_store_operations_total", "Entries put and deleted by those batches.", |it, out| {
         out.one(of(it, |store| store.operations));
     }),
@@ -63,7 +67,7 @@ pub(super) static METRICS: &[Metric] = &[
     total("tidegate_store_written_bytes_total", "Bytes written into the journal.", |it, out| {
         out.one(of(it, |store| store.written_bytes));
     }),
-    total("tidegate_store_syncs_total", "Times that the disk was told to keep what was written.", |it, out| {
+    total("tidegate_store_syncs_total", "Times that the disk was synced after writes.", |it, out| {
         out.one(of(it, |store| store.syncs));
     }),
     Metric {

@@ -323,7 +323,7 @@ pub(super) static METRICS: &[Metric] = &[
         "tidegate_logins_total",
         Counter,
         &["outcome"],
-        "Clients that were asked who they are, by what became of them; `unavailable` could not be found out in time.",
+        "Clients that were asked who they are, by outcome; `unavailable` could not be found out in time.",
         |it, out| {
             out.add(&["allowed"], it.status.logins.allowed);
             out.add(&["refused"], it.status.logins.refused);
