@@ -81,7 +81,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Fleet(crate::commands::fleet::FleetCommand),
     Core(Box<core::Args>),
-    Hub(Box<hub::Args>),
+    Hub(Box<hub::HubArgs>),
     Lab(lab::Args),
     Up(Box<up::Args>),
     Manager(Box<manager::Args>),

@@ -72,8 +72,8 @@ section! {
         bus_key: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// How user and password are proved to Kafka.
         bus_sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
-        /// Whether a node with a data directory keeps its store on the bus, too, as the section `mirror` does by
-        /// itself, so that the others go on with it when the node dies. Without it what a dead node had begins anew.
+        /// Whether a node with a data directory keeps its store on the bus, too, as the section `mirror` does alone, so
+        /// that other nodes continue with it when the node dies. Without it a dead node's partitions begin empty.
         mirror: bool = true, in Kind::Boolean;
         /// Where other nodes reach this one, `ADDRESS:PORT`. Without it a free port on the address of the first
         /// listener.
@@ -83,15 +83,15 @@ section! {
         relay: Option<String> = None, in Kind::Text { max_len: 256 };
         /// Where other nodes are: their word is taken for where a client is.
         networks: Networks = Networks::local(), in Kind::Networks;
-        /// The address that other nodes are told, where that of `listen` is none (`0.0.0.0`) or is translated on the
-        /// way.
+        /// The address that other nodes use, where they cannot use that of `listen` (`0.0.0.0`, or it is translated on
+        /// the way).
         advertise: Option<String> = None, in Kind::Text { max_len: 256 };
         /// Where clients reach this node, `HOST:PORT`, for `redirect`. Without it the address of the first listener.
         client_address: Option<String> = None, in Kind::Text { max_len: 512 };
         /// How clients get to their home when that is another node.
         redirect: Redirect = Redirect::Off, in Kind::OneOf(<Redirect as Words>::WORDS);
         /// A file with the secret by which nodes know each other, at least 16 bytes, the same on all. Without it they
-        /// agree on one by the bus, and whoever may read the bus can pose as a node.
+        /// agree on one by the bus, and every reader of the bus can pose as a node.
         secret_file: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// How links between nodes are encrypted. Give all nodes the same. Clients that are handed over to their home by
         /// `relay` are not covered.
