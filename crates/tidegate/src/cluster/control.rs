@@ -182,7 +182,7 @@ impl Control {
             Event::AdvertStored(outcome) => {
                 self.stored = self.storing.take().filter(|_| outcome.is_ok());
                 if let Err(error) = outcome {
-                    tracing::warn!(%error, "the cluster could not be told of this node; it is tried again");
+                    tracing::warn!(%error, "the record of this node could not be stored for the cluster; it is tried again");
                 }
             }
             Event::Arrived(id) => {
@@ -346,8 +346,8 @@ impl Control {
         }
     }
 
-    /// Whether the table is one that an earlier life has followed, or still means the life before this one: nobody has
-    /// taken its place. What is in force stays so, without a lease, and clients wait for the next table.
+    /// Whether the table is one that an earlier life has followed, or still means the life before this one: no node has
+    /// taken its place. The table in force stays so, without a lease, and clients wait for the next one.
     fn awaits_next_life(&self) -> bool {
         if self.table.epoch <= self.followed {
             return true;
@@ -432,7 +432,9 @@ impl Control {
         let done = Box::new(move |outcome| drop(events.send(Event::AdvertStored(outcome))));
         match self.logs.bus.append(&self.logs.adverts, append, done) {
             Ok(()) => self.storing = Some(self.own.clone()),
-            Err(error) => tracing::warn!(%error, "the cluster cannot be told of this node; it is tried again"),
+            Err(error) => {
+                tracing::warn!(%error, "the record of this node cannot be stored for the cluster; it is tried again")
+            }
         }
     }
 

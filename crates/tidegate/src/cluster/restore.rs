@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fetched_stores_go_to_a_directory_that_no_other_user_can_write() {
+    fn fetched_stores_go_to_a_directory_of_this_user_alone() {
         let folder = std::env::temp_dir().join(format!("tidegate-restore-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let (own, open, link) = (folder.join("own"), folder.join("open"), folder.join("link"));

@@ -1,5 +1,5 @@
-//! Looks each second whether the shards serve what the table gives this node, on a thread of its own: whichever other
-//! thread of the cluster hangs, this one sees what follows from it.
+//! Looks each second whether the shards serve the partitions that the table gives this node, on a thread of its own:
+//! if any other thread of the cluster hangs, this one sees the effect.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
