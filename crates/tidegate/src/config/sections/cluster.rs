@@ -63,8 +63,8 @@ section! {
         bus_replicas: u8 = 0, in Kind::Integer(Range::of(1, 5).or_zero("3 where the bus has at least three servers, else 1"));
         /// Whether the bus has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`.
         bus_tls: bool = false, in Kind::Boolean;
-        /// A file (PEM) of authorities that the certificates of the bus come from: for NATS beside those that the
-        /// system trusts, for Kafka in their place.
+        /// A file (PEM) of authorities that the certificates of the bus come from: for NATS beside the system's, for
+        /// Kafka in their place.
         bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// A file (PEM) with the certificate that this node shows to the bus, and those between it and an authority.
         bus_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
@@ -99,11 +99,11 @@ section! {
         /// With `tls = "files"`: a file (PEM) of authorities that the certificates of nodes come from.
         tls_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// With `tls = "files"`: a file (PEM) with the certificate of this node, and those between it and an authority. It
-        /// is shown to nodes that connect, and to those that are connected to.
+        /// is shown to both sides of a link.
         tls_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// With `tls = "files"`: the file (PEM) with its key, not encrypted.
         tls_key: Option<String> = None, in Kind::Text { max_len: 4096 };
-        /// How long a node may be silent on the bus before others take over what it works. A node that does not reach
+        /// How long a node may be silent on the bus before others take over its partitions. A node that does not reach
         /// the bus for so long acknowledges nothing until it is known who serves its clients. `"auto"` is 10 s, and 30
         /// s on Kafka, which is away for up to 16 s when one of its brokers dies; see
         /// [the bus](bus.md#several-servers). Give all nodes the same.
@@ -112,11 +112,11 @@ section! {
         /// shares even again. Longer than what lies between two nodes of a rolling restart. 0 does so at once.
         settle: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
         /// How long clients stay connected, behind the lease, to a node that does not reach the bus. Pings are
-        /// answered, and what they publish waits. Beyond it who has published something is told that nobody serves it.
-        /// 0 ends all connections with the lease.
+        /// answered, and published messages wait. Beyond it clients with waiting messages are disconnected with a
+        /// reason. 0 ends all connections with the lease.
         patience: Duration = Duration::from_secs(3600), in Kind::Duration(Range::of(0, 24 * HOUR));
-        /// How long a node that is stopped may take to hand over what it works. What is not handed over by then is
-        /// lost, or waits in its data directory.
+        /// How long a node that is stopped may take to hand over its partitions. Partitions not handed over by then are
+        /// lost, or wait in its data directory.
         leave_timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
     }
 }
