@@ -46,7 +46,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
 /// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows, until the broker starts anew.
+    /// Only grows, until the broker restarts.
     Counter,
     /// Goes up and down.
     Gauge,

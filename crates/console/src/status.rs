@@ -43,7 +43,7 @@ pub struct Shell {
     pub tls_handshakes: u64,
     /// Lists of revoked certificates in use.
     pub crls: u64,
-    /// Of these, those that are older than their own next update.
+    /// Of these, the ones older than their own next update.
     pub crls_outdated: u64,
     /// When the first of them is outdated, seconds since 1970; 0 without any.
     pub crl_next_update: u64,
@@ -55,7 +55,7 @@ pub struct Shell {
     pub tls_refused_full: u64,
     /// Clients relayed to their home, an orchestrator elsewhere.
     pub relayed: u64,
-    /// Of these, those that have ended.
+    /// Of these, the ended ones.
     pub relays_ended: u64,
     /// Clients refused because their home could not be reached.
     pub relays_failed: u64,
@@ -90,7 +90,7 @@ pub struct QuicCounters {
     pub datagrams_in: u64,
     /// System calls that sent datagrams.
     pub sends: u64,
-    /// Of these, those that the socket did not take at once.
+    /// Of these, the ones that the socket did not take at once.
     pub sends_blocked: u64,
     /// Datagrams handed to the shard of their connection.
     pub passed_on: u64,
@@ -240,7 +240,7 @@ pub struct HomesNumbers {
     pub given_up: u64,
 }
 
-/// What a gateway of mobile nodes and the services beside it have done; each is described with its metric.
+/// Counters of a gateway of mobile nodes and the services beside it; each is described with its metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreNumbers {
     /// Active gateways in the last list of the manager of points of access.

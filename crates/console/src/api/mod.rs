@@ -1,6 +1,6 @@
 //! The admin API below `/api/v1/`: what people and scripts ask and tell a running broker.
 //!
-//! Requests, answers and paths are those of [`tidegate_admin`].
+//! [`tidegate_admin`] has the requests, answers and paths.
 //!
 //! Answers are JSON; an error is `{"error": TEXT}`. [`Access`] says who may ask.
 
@@ -61,7 +61,7 @@ impl From<InvalidRequest> for ControlError {
     }
 }
 
-/// Whoever can be asked and told more than its numbers. Every call is made on a thread that may wait, for a bounded
+/// The service that answers questions and takes commands. Every call is made on a thread that may wait, for a bounded
 /// time.
 pub trait Control: crate::status::StatusSource {
     /// What happened lately to a subject.
@@ -107,7 +107,7 @@ pub trait Control: crate::status::StatusSource {
     /// As of [`Self::ban`] and [`Self::unban`].
     fn change_ban(&self, record: &BanRecord) -> Result<BanChanged, ControlError>;
 
-    /// Takes in changes of bans by other members. One that is refused is told in the log.
+    /// Takes in changes of bans by other members. A refused one is logged.
     fn take_bans(&self, records: &[BanRecord]) {
         for record in records {
             if let Err(error) = self.change_ban(record) {
@@ -145,7 +145,7 @@ pub trait Control: crate::status::StatusSource {
         None
     }
 
-    /// How it stands in its cluster, as JSON, where it is a node of one.
+    /// Its state in its cluster, as JSON, where it is a node of one.
     fn cluster(&self) -> Option<serde_json::Value> {
         None
     }

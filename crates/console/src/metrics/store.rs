@@ -12,7 +12,7 @@ pub(super) static METRICS: &[Metric] = &[
         name: "tidegate_store_state",
         kind: Gauge,
         labels: &["state"],
-        help: "1 for what the store is and 0 for what it is not; unless it is `ok`, new messages and sessions are refused.",
+        help: "1 for the state of the store and 0 for the other states; unless it is `ok`, new messages and sessions are refused.",
         read: |it, out| {
             if let Some(store) = it.status.store {
                 for condition in StoreCondition::ALL {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_one_of_three_and_without_a_store_nothing_is_said() {
+    fn the_state_is_one_of_three_and_absent_without_a_store() {
         let numbers = StoreNumbers { condition: StoreCondition::Full, journal_bytes: 7, ..Default::default() };
         let text = exposition(&status(Some(numbers)));
         for expected in [

@@ -7,7 +7,7 @@ use super::Kind::{Counter, Gauge};
 use super::{Metric, Reading, Samples};
 use crate::status::TenantNumbers;
 
-/// Tenants of which there are samples at most: as many as a configuration may have.
+/// Most tenants that have samples: as many as a configuration may have.
 const MAX_TENANTS: usize = 1024;
 
 /// Every metric of tenants, in the order in which they are written.
