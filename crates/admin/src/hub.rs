@@ -29,7 +29,7 @@ impl Request for PausePipeline {
     }
 }
 
-/// `POST /api/v1/hub/{name}/resume`: a paused pipeline goes on.
+/// `POST /api/v1/hub/{name}/resume`: a paused pipeline resumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResumePipeline {
     /// The pipeline.

@@ -1,4 +1,4 @@
-//! What a node says of itself.
+//! The record in which a node describes itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::{RecordError, Table};
 /// Where a node can be reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addresses {
-    /// By the other nodes, for what they say to each other: `ADDRESS:PORT`.
+    /// By the other nodes, for their links: `ADDRESS:PORT`.
     pub cluster: String,
     /// By the other nodes, for clients that they relay: `ADDRESS:PORT`.
     pub relay: String,
@@ -19,14 +19,14 @@ pub struct Addresses {
     pub admin: String,
 }
 
-/// What a node says of itself; the latest word counts.
+/// The record in which a node describes itself; the latest one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advert {
     /// Which life of the node says so.
     pub life: u64,
     /// Which process says so: greater with each start of the node, and the same for all lives of one process.
     pub incarnation: u64,
-    /// The life that this one certainly has ended: the process's own former one, or that of whoever had the same store.
+    /// The life that this one certainly has ended: the process's own former one, or the life that had the same store.
     pub after: Option<u64>,
     /// Where it is.
     pub addresses: Addresses,
@@ -36,7 +36,7 @@ pub struct Advert {
     pub arrived: BTreeSet<u64>,
     /// Moves that this node cannot do its part of.
     pub refused: BTreeSet<u64>,
-    /// What it acknowledges is on the bus of the cluster before: others can go on with it.
+    /// It writes messages to the bus of the cluster before it acknowledges them: other nodes can take them over.
     #[serde(default)]
     pub kept: bool,
     /// The newest table that this node knows, where it is not in the log of tables: the bus has lost it.
@@ -64,7 +64,7 @@ impl Advert {
     /// Reads a record.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the bytes are no advert.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
         Ok(serde_json::from_slice(bytes)?)
     }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use crate::table::MOVES_PER_TABLE;
 use crate::{Move, Table};
 
-/// Partitions that move at once from one node to another: while they move, nobody serves them.
+/// Partitions that move at once from one node to another: while they move, no node serves them.
 pub const MOVE_AT_ONCE: usize = 8;
 
-/// Begins moves from nodes that have more than their share to those that have less; with `is_even` false only from those
-/// that leave. A node takes part in one move at a
-/// time. What a node has that is not there now stays until it is back, or dead.
+/// Begins moves from nodes that have more than their share to nodes that have less; with `is_even` false only from
+/// nodes that leave. A node takes part in one move at a time. The partitions of an absent node stay until it is back,
+/// or dead.
 pub(crate) fn plan(next: &mut Table, willing: &[String], leaving: &[String], is_even: bool, epoch: u64) {
     if willing.is_empty() {
         return;
@@ -34,8 +34,8 @@ fn load(table: &Table, name: &str) -> usize {
     table.of(name).len() + count(|it| &it.to) - count(|it| &it.from)
 }
 
-/// What each of those that may have something should have: as many as the others, and one more where there is most
-/// already.
+/// The number of partitions that each node should have: as many as the others, and one more at the nodes that already
+/// have most.
 fn shares(table: &Table, willing: &[String], leaving: &[String]) -> BTreeMap<String, usize> {
     let total: usize = willing.iter().chain(leaving).map(|name| load(table, name)).sum();
     let (each, more) = (total / willing.len().max(1), total % willing.len().max(1));
@@ -44,7 +44,7 @@ fn shares(table: &Table, willing: &[String], leaving: &[String]) -> BTreeMap<Str
     by_load.into_iter().enumerate().map(|(rank, name)| (name.clone(), each + usize::from(rank < more))).collect()
 }
 
-/// The move from whoever has most too many to whoever has most too few, of those who take part in none.
+/// The move from the node with most too many to the node with most too few, among nodes that take part in no move.
 fn widest(table: &Table, shares: &BTreeMap<String, usize>, gives: impl Fn(&str) -> bool) -> Option<Move> {
     let idle = |name: &&String| table.moves.iter().all(|it| it.from != **name && it.to != **name);
     let by = |over: fn(usize, usize) -> usize, may: &dyn Fn(&str) -> bool| {
@@ -54,7 +54,7 @@ fn widest(table: &Table, shares: &BTreeMap<String, usize>, gives: impl Fn(&str) 
     };
     let (from, surplus) = by(usize::saturating_sub, &gives)?;
     let (to, room) = by(|has, share| share.saturating_sub(has), &|_| true)?;
-    // What is still to be fetched cannot be sent.
+    // Partitions still to be fetched cannot be sent.
     let is_whole = |partition: &u16| table.home(*partition).is_some_and(|home| home.former.is_empty());
     let whole = table.of(&from).into_iter().filter(is_whole);
     let partitions: Vec<u16> = whole.take(surplus.min(room).min(MOVE_AT_ONCE)).collect();

@@ -15,7 +15,7 @@ use ended::has_ended;
 pub struct Sighting {
     /// Which life of the node it is.
     pub life: u64,
-    /// It has been this life for at least a lease by the leader's clock: an earlier one has ended, whoever it was.
+    /// It has been this life for at least a lease by the leader's clock: an earlier one has ended, of any process.
     pub settled: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// What a node that is a member says of itself.
+    /// The advert of a node that is a member.
     pub(crate) fn present(&self, name: &str) -> Option<&Advert> {
         let advert = self.adverts.get(name)?;
         self.members.get(name).filter(|member| member.life == advert.life).map(|_| advert)
@@ -64,7 +64,7 @@ pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {
     Some(next)
 }
 
-/// What has arrived as a whole is at home there.
+/// Makes the receiver of a move the home of the partitions that have arrived as a whole.
 fn commit_arrived(next: &mut Table, seen: &Seen, epoch: u64) {
     let has_arrived = |id: u64, to: &str, lives: &BTreeMap<String, u64>| {
         let same = |advert: &&Advert| lives.get(to) == Some(&advert.life);
@@ -81,7 +81,7 @@ fn commit_arrived(next: &mut Table, seen: &Seen, epoch: u64) {
     }
 }
 
-/// What was fetched need not be kept by who had it.
+/// The former homes of a fetched partition need not keep it.
 fn note_restored(next: &mut Table, seen: &Seen) {
     for (partition, home) in (0..).zip(&mut next.homes) {
         let Some(home) = home.as_mut().filter(|home| !home.former.is_empty()) else { continue };
@@ -125,11 +125,11 @@ fn take_note_of_lives(next: &mut Table, table: &Table, seen: &Seen) {
 /// A move ends when one of its nodes is another than at its beginning, or cannot go on.
 fn cancel_moves(next: &mut Table, table: &Table, seen: &Seen) {
     let lives = next.lives.clone();
-    let goes_on = |name: &str, id: u64| {
+    let continues = |name: &str, id: u64| {
         let same = table.lives.get(name).is_some_and(|life| lives.get(name) == Some(life));
         same && !seen.present(name).is_some_and(|advert| advert.refused.contains(&id))
     };
-    next.moves.retain(|it| goes_on(&it.from, it.id) && goes_on(&it.to, it.id));
+    next.moves.retain(|it| continues(&it.from, it.id) && continues(&it.to, it.id));
 }
 
 /// The nodes of the table that are there and say something of themselves.
@@ -140,7 +140,7 @@ fn present(next: &Table, seen: &Seen, says: impl Fn(&Advert) -> bool) -> Vec<Str
     next.lives.keys().filter(is_meant).cloned().collect()
 }
 
-/// Partitions of nobody, and of those who are no more, go to where there is least.
+/// Partitions without a node, and partitions of dead nodes, go to the nodes that have fewest.
 fn give_orphans(next: &mut Table, seen: &Seen, willing: &[String], epoch: u64) {
     let mut load: BTreeMap<String, usize> = willing.iter().map(|name| (name.clone(), next.of(name).len())).collect();
     for partition in 0..crate::PARTITIONS {

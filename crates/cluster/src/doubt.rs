@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// For how long the address of a node has to refuse connections until the node counts as ended. One that is started
-/// again at once needs about as long, and goes on with what it has.
+/// again at once needs about as long, and continues with its sessions.
 pub const DOUBT_LIMIT: Duration = Duration::from_secs(1);
 
-/// What is seen of another node.
+/// The state of another node, as seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// There is a session with it.
     Linked,
-    /// There is none, and the system at its address refuses connections: no process listens there.
+    /// There is no session, and the system at its address refuses connections: no process listens there.
     Refused,
-    /// There is none, and nothing is known: it accepts, or nothing answers.
+    /// There is no session, and nothing is known: it accepts, or nothing answers.
     Silent,
 }
 
-/// What is known of one node.
+/// The knowledge about one node.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     incarnation: u64,
@@ -26,7 +26,7 @@ struct Known {
     refused_since: Option<Duration>,
 }
 
-/// Which nodes have ended, by what is seen of them. A node with which there was no session says nothing by a refusal: its
+/// Which nodes have ended, by their signs. A node with which there was no session says nothing by a refusal: its
 /// address may be wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Doubts {
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(doubts.ended(at(10)), BTreeMap::new());
         assert_eq!(doubts.ended(at(11)), BTreeMap::from([("b".to_owned(), 7)]));
         doubts.look(at(12), "b", 7, Sign::Silent);
-        assert_eq!(doubts.ended(at(30)), BTreeMap::new(), "somebody answers");
+        assert_eq!(doubts.ended(at(30)), BTreeMap::new(), "the node answers");
     }
 
     #[test]

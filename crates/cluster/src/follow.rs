@@ -1,4 +1,4 @@
-//! A node's part: what it does when a table comes.
+//! A node's part: the steps that it takes when a table comes.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,28 @@ use crate::{Former, Home, PARTITIONS, Table};
 /// How a partition stands with a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing is known in this life yet: what is here may be old.
+    /// Nothing is known in this life yet: the sessions here may be old.
     Unknown,
-    /// Another node has it, or nobody.
+    /// Another node has it, or no node.
     Elsewhere,
     /// It is served here, since this epoch.
     Here {
         /// As in [`crate::Home`].
         since: u64,
     },
-    /// It is to be served here since this epoch, when what a dead node had is fetched.
+    /// It is to be served here since this epoch, when the dead node's image of it is fetched.
     Restoring {
         /// As in [`crate::Home`].
         since: u64,
-        /// What is here of it was served here since this epoch, and may be what has to be fetched.
+        /// The image here was served here since this epoch, and may be the one to fetch.
         aside: Option<u64>,
     },
-    /// Another node has it, and may not have fetched what is here of it since this epoch.
+    /// Another node has it. It may not have fetched the image that is here since this epoch.
     Aside {
         /// Since when it was served here.
         since: u64,
     },
-    /// It is here, served by nobody, and goes to another node by this move.
+    /// It is here, served by no node, and goes to another node by this move.
     Leaving {
         /// The move.
         id: u64,
@@ -42,12 +42,12 @@ pub enum Standing {
     },
 }
 
-/// What a node has to do, in this order.
+/// The steps of a node, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Remove what is here of them: they live elsewhere, or what is here is old.
+    /// Remove their images: they live elsewhere, or the images are old.
     Forget(Vec<u16>),
-    /// Serve nobody of them any more and send their images.
+    /// Stop serving them and send their images.
     Send {
         /// The move.
         id: u64,
@@ -65,16 +65,16 @@ pub enum Step {
         /// From this node.
         from: String,
     },
-    /// A move was called off: what is here is served again.
+    /// A move was called off: the partitions here are served again.
     Resume(Vec<u16>),
-    /// A move has come to its end: what has arrived is served.
+    /// A move has come to its end: the partitions that arrived are served.
     TakeOver {
         /// The move.
         id: u64,
         /// Of these partitions.
         partitions: Vec<u16>,
     },
-    /// What is here from an earlier life is served again.
+    /// The partitions of an earlier life are served again.
     Keep(Vec<u16>),
     /// Fetch what dead nodes had of them, from the first of these that had them; then [`Follower::restored`].
     Restore {
@@ -87,7 +87,7 @@ pub enum Step {
     Begin {
         /// These partitions.
         partitions: Vec<u16>,
-        /// Somebody has served them before, and what was there is lost.
+        /// A node has served them before, and its sessions are lost.
         lost: bool,
     },
 }
@@ -108,14 +108,14 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A life that begins. `remembered` is what the earlier one served last, and since which epoch, as far as it is
-    /// still there.
+    /// A life that begins. `remembered` has the partitions that the earlier one served last, and since which epoch, as
+    /// far as they are still there.
     pub fn new(name: &str, life: u64, remembered: BTreeMap<u16, u64>) -> Self {
         let standings = vec![Standing::Unknown; usize::from(PARTITIONS)];
         Self { name: name.to_owned(), life, standings, remembered, arrived: BTreeMap::new(), epoch: 0, member: false }
     }
 
-    /// With what has come to an earlier life by moves of which it did not see the end.
+    /// With partitions that came to an earlier life by moves whose end it did not see.
     #[must_use]
     pub fn with_arrivals(self, arrived: BTreeMap<u16, u64>) -> Self {
         Self { arrived, ..self }
@@ -128,7 +128,7 @@ impl Follower {
         self.arrived.extend(here.into_iter().map(|partition| (partition, id)));
     }
 
-    /// What has come as a whole and is not known to be served here, by which move, for a next life.
+    /// Partitions that have come as a whole and are not known to be served here, by which move, for a next life.
     pub fn arrivals(&self) -> BTreeMap<u16, u64> {
         let is_open = |partition: u16, by: u64| {
             let standing = self.standing(partition);
@@ -162,7 +162,7 @@ impl Follower {
         (0..PARTITIONS).filter_map(|partition| Some((partition, self.held(partition, None)?))).collect()
     }
 
-    /// What a dead node had of a partition is here. Says whether it is served now: not, when another table has come
+    /// A dead node's image of a partition is here. Says whether it is served now: not, when another table has come
     /// meanwhile.
     pub fn restored(&mut self, partition: u16, since: u64) -> bool {
         let Some(standing) = self.standings.get_mut(usize::from(partition)) else { return false };
@@ -174,7 +174,7 @@ impl Follower {
     }
 
     /// Partitions of the last table that are here as a whole although it says that they are to be fetched, and since
-    /// when: whoever leads has to hear of them, also from a life that has not fetched them itself.
+    /// when. The leader needs them, also from a life that has not fetched them itself.
     pub fn fetched(&self, table: &Table) -> BTreeMap<u16, u64> {
         let is_here = |partition: u16| {
             let home = table.home(partition).filter(|home| home.node == self.name && !home.former.is_empty())?;
@@ -184,7 +184,7 @@ impl Follower {
         if self.member { (0..PARTITIONS).filter_map(is_here).collect() } else { BTreeMap::new() }
     }
 
-    /// Since when what is here of a partition was served here, or was to be.
+    /// Since when the image of a partition was served here, or was to be.
     fn held(&self, partition: u16, home: Option<&Home>) -> Option<u64> {
         match self.standing(partition) {
             Standing::Here { since } | Standing::Leaving { since, .. } | Standing::Aside { since } => Some(since),
@@ -206,7 +206,7 @@ impl Follower {
         home.former.iter().find(|it| it.node == self.name && it.by == Some(id)).map(|it| it.since)
     }
 
-    /// A table has come; what is to be done. One that is not newer is passed over.
+    /// The steps for a table that has come. One that is not newer is passed over.
     pub fn take(&mut self, table: &Table) -> Vec<Step> {
         if table.epoch <= self.epoch {
             return Vec::new();
@@ -214,8 +214,8 @@ impl Follower {
         self.epoch = table.epoch;
         self.member = table.lives.get(&self.name) == Some(&self.life);
         if !self.member {
-            // Another life of this name is meant, or none. What is here stays until it is known whether it is still
-            // worth something.
+            // Another life of this name is meant, or none. The images here stay until it is known whether they are
+            // still worth something.
             return Vec::new();
         }
         let mut plan = Plan::default();
@@ -252,7 +252,7 @@ impl Follower {
         }
     }
 
-    /// Whether what is here since an epoch may have to be fetched by the home.
+    /// Whether the home may have to fetch the image that is here since an epoch.
     fn is_former(&self, home: Option<&Home>, since: u64) -> bool {
         home.is_some_and(|home| home.former.iter().any(|it| it.node == self.name && it.since == since))
     }
@@ -292,7 +292,7 @@ impl Follower {
     }
 }
 
-/// What is to be done, put together.
+/// The steps, put together.
 #[derive(Default)]
 struct Plan {
     forget: Vec<u16>,

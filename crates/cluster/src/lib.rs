@@ -1,8 +1,8 @@
 //! Which node of a cluster works which partition.
 //!
 //! All of it is pure: no clock, no bus, no socket. One node, the *leader*, looks at who lives ([`Seen`]) and says by
-//! [`decide`] which [`Table`] comes next; every node reads the tables in their order and learns from a [`Follower`]
-//! what it has to do. What carries tables, who leads, and what an image of a partition is, is somebody else's.
+//! [`decide`] which [`Table`] comes next; every node reads the tables in their order and gets its steps from a
+//! [`Follower`]. The transport of tables, the choice of the leader and the images of partitions are the caller's.
 //! `docs/cluster.md` tells the whole of it.
 //!
 //! Three things hold whatever dies, is late or comes back (`tests/simulation.rs`):

@@ -1,22 +1,22 @@
-//! What the leader does when the bus has lost the log of tables: the newest table that any node knows goes on.
+//! When the bus has lost the log of tables, the leader continues from the newest table that any node knows.
 
 use crate::{Seen, Table, decide};
 
-/// What is known of a log of tables that may be lost.
+/// The knowledge about a log of tables that may be lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Logged<'a> {
     /// The newest table that this node knows, wherever from.
     pub own: &'a Table,
     /// The epoch of the newest table that is in the log; 0 for none.
     pub epoch: u64,
-    /// Whether nodes have had time to say what they know, and those that are not there to come back: they may have what
-    /// nobody else has.
+    /// Whether nodes have had time to report their tables, and absent nodes to come back: they may have the newest
+    /// table.
     pub has_waited: bool,
-    /// Whether those that are there have had time to say what they know since the log was lost.
+    /// Whether the nodes that are there have had time to report their tables since the log was lost.
     pub has_heard: bool,
 }
 
-/// What comes next of a log of tables.
+/// The next step for a log of tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing: all is as it should be.
@@ -27,7 +27,7 @@ pub enum Next {
     Table(Box<Table>),
 }
 
-/// The next table of a log, which goes on from the newest one that any node knows.
+/// The next table of a log, which continues from the newest one that any node knows.
 pub fn next(logged: &Logged<'_>, seen: &Seen) -> Next {
     let known = seen.adverts.values().filter_map(|advert| advert.known.as_deref());
     let newest = known.chain([logged.own]).max_by_key(|table| table.epoch).unwrap_or(logged.own);
@@ -39,7 +39,7 @@ pub fn next(logged: &Logged<'_>, seen: &Seen) -> Next {
     if !(logged.has_waited || absent.is_empty() && logged.has_heard) {
         return Next::Awaits(absent);
     }
-    // What was on its way is lost with the log of images; the old homes have all of it.
+    // Partitions on their way are lost with the log of images; the old homes have all of them.
     let mut base = newest.clone();
     base.moves.clear();
     let mut next = decide(&base, seen).unwrap_or(base);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_started_after_a_lost_log_keep_what_they_have() {
+    fn nodes_started_after_a_lost_log_keep_their_partitions() {
         let (table, followers) = settled();
         let (nothing, mut steps) = (Table::default(), Vec::new());
         let all = [("a", 11, Some(1), Some(&table)), ("b", 12, Some(2), None), ("c", 13, Some(3), None)];
@@ -138,7 +138,7 @@ mod tests {
         assert!(made.of("b").is_empty() && made.epoch == table.epoch + 1);
         let all = [("a", 1, None, None), ("b", 2, None, None), ("c", 3, None, None)];
         let deaf = Logged { has_heard: false, ..lost };
-        assert_eq!(next(&deaf, &seen(&all)), Next::Awaits(Vec::new()), "somebody may know a newer one");
+        assert_eq!(next(&deaf, &seen(&all)), Next::Awaits(Vec::new()), "a node may know a newer one");
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub const PARTITIONS: u16 = 64;
 /// Layout of a table as bytes; others are refused.
 const VERSION: u32 = 1;
 
-/// Why a record of a cluster's logs is none.
+/// Why a record of a cluster's logs is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// Not JSON, or not of this kind.
@@ -24,10 +24,10 @@ pub enum RecordError {
     Partitions(usize),
 }
 
-/// Moves that may begin with one table, so that each has an id of its own, greater than those of earlier tables.
+/// Moves that may begin with one table, so that each has an id of its own, greater than any of earlier tables.
 pub(crate) const MOVES_PER_TABLE: u64 = 256;
 
-/// Most nodes that are remembered of those who died one after the other before a partition was restored.
+/// Most dead nodes that are remembered for a partition: they died one after the other before it was restored.
 const MAX_FORMER: usize = 8;
 
 /// Who worked a partition before its home, and is dead.
@@ -46,7 +46,7 @@ pub struct Former {
 pub struct Home {
     /// The node's name.
     pub node: String,
-    /// The epoch since which it does. What a node remembers of a partition since another epoch is not what is served.
+    /// The epoch since which it does. An image that a node remembers since another epoch is not the one served.
     pub since: u64,
     /// The move by which it came; none where it began with nothing.
     pub by: Option<u64>,
@@ -56,7 +56,7 @@ pub struct Home {
     pub former: Vec<Former>,
 }
 
-/// Partitions on their way from one node to another. Nobody serves them meanwhile.
+/// Partitions on their way from one node to another. No node serves them meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
     /// Never used twice.
@@ -106,7 +106,7 @@ impl Table {
     /// Reads a record.
     ///
     /// # Errors
-    /// When it is none of this version.
+    /// When it is no table of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
         let table: Self = serde_json::from_slice(bytes)?;
         if table.version != VERSION {
@@ -123,7 +123,7 @@ impl Table {
         self.homes.get(usize::from(partition))?.as_ref()
     }
 
-    /// The partitions of a node, those that move away among them.
+    /// The partitions of a node, including partitions that move away.
     pub fn of(&self, node: &str) -> Vec<u16> {
         (0..).zip(&self.homes).filter(|(_, home)| is_at(home.as_ref(), node)).map(|(partition, _)| partition).collect()
     }
@@ -150,7 +150,7 @@ impl Table {
         }
     }
 
-    /// Gives the partition of a dead node to another one, which has to fetch what was there. `is_kept` says whether the
+    /// Gives the partition of a dead node to another one, which has to fetch its image. `is_kept` says whether the
     /// dead one has left it on the bus.
     pub(crate) fn inherit(&mut self, partition: u16, node: &str, since: u64, is_kept: bool) {
         let before = self.homes.get_mut(usize::from(partition)).and_then(Option::take);

@@ -12,17 +12,17 @@ use crate::Table;
 pub const DIFFERENCE_LIMIT: Duration = Duration::from_secs(2);
 /// A difference is given at least this time to pass before the node ends.
 pub const SHORTEST_BOUND: Duration = Duration::from_secs(10);
-/// Time between two looks that counts at most. In what is longer the process stood still, and could mend nothing.
+/// Time between two looks that counts at most. In a longer time the process stood still, and could mend nothing.
 const LONGEST_STEP: Duration = Duration::from_secs(2);
 
-/// What a node sees of itself at one time.
+/// A node's view of itself at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight<'a> {
     /// The node's name.
     pub name: &'a str,
     /// The newest table that it knows.
     pub table: &'a Table,
-    /// Whether its lease is good: without one it has to serve nobody.
+    /// Whether its lease is good: without one it has to serve no client.
     pub has_lease: bool,
     /// Whether it fetches what dead nodes had, which takes as long as it takes.
     pub is_fetching: bool,
@@ -30,7 +30,7 @@ pub struct Sight<'a> {
     pub serves: Option<&'a BTreeSet<u16>>,
 }
 
-/// What follows from a look.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Partitions that the node should serve and does not.
@@ -43,7 +43,7 @@ pub struct Verdict {
     pub ends: bool,
 }
 
-/// Compares what a node should serve with what it serves.
+/// Compares the partitions that a node should serve with those it serves.
 #[derive(Clone, Debug)]
 pub struct Watchdog {
     bound: Duration,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_serves_what_it_should_is_right() {
+    fn a_node_that_serves_its_partitions_is_right() {
         let (table, serves) = (table(), BTreeSet::from([0, 1]));
         assert_eq!(first(&mut Watchdog::new(LEASE), &sight(&table, &serves), |it| *it != Verdict::default()), None);
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_that_passes_begins_anew() {
+    fn a_difference_that_passes_restarts_its_bound() {
         let (table, all, none) = (table(), BTreeSet::from([0, 1]), BTreeSet::new());
         let mut watchdog = Watchdog::new(LEASE);
         for second in 0..100 {

@@ -1,8 +1,8 @@
 //! Nodes that die, return, stop for a while and are cut off, a bus that is late, and two leaders at once: seeded, over
 //! the shipped code.
 //!
-//! What is checked is what clients would notice: whoever acknowledges something for a partition has all that was
-//! acknowledged for it before, unless it was said that the partition begins anew.
+//! The checks are about effects that clients would notice: a node that acknowledges a message for a partition has all
+//! messages acknowledged for it before, unless a table said that the partition begins with nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -18,7 +18,7 @@ use tidegate_cluster::{
 const TICK: Duration = Duration::from_millis(100);
 const LEASE: u64 = 100;
 const BEAT: u64 = 25;
-/// Ticks between two looks of a node at what it serves.
+/// Ticks between two looks of a node at its shards.
 const LOOK: u64 = 10;
 /// For how long nodes have to stay as they are before shares are made even, in ticks.
 const SETTLE: u64 = 50;
@@ -69,18 +69,18 @@ struct Node {
     /// Tables that it has read, and the newest.
     read: usize,
     table: Table,
-    /// What is there of partitions.
+    /// The content of partitions.
     content: Content,
     arrived: BTreeSet<u64>,
     leaving: bool,
-    /// What it fetches of dead nodes, and what it has fetched.
+    /// The images of dead nodes that it fetches or has fetched.
     restoring: Vec<Restoring>,
     restored: BTreeMap<u16, u64>,
     /// Its claim to the log of tables, and how many tables there were before.
     claim: Option<(u64, usize)>,
     sightings: BTreeMap<String, (u64, u64)>,
     settling: Settling,
-    /// The bus takes nothing of what it acknowledges any more: another node has claimed its log.
+    /// The bus takes no more of its records: another node has claimed its log.
     fenced: bool,
     /// When its process has ended.
     died_at: u64,
@@ -88,7 +88,7 @@ struct Node {
     refuses_until: u64,
 }
 
-/// A fetch of what dead nodes had, which takes its time.
+/// A fetch of dead nodes' images, which takes its time.
 struct Restoring {
     at: u64,
     partitions: Vec<u16>,
@@ -115,22 +115,22 @@ struct World {
     adverts: BTreeMap<String, Vec<(u64, Advert)>>,
     images: Vec<Image>,
     acknowledged: Vec<Vec<u64>>,
-    began_anew: usize,
+    begun_empty: usize,
     written: u64,
     seed: u64,
-    /// A fault: what has ended for shards stays so until the next table.
+    /// A fault: ended shards stay ended until the next table.
     latches: bool,
-    /// How often a node has ended by itself, since it did not serve what it should.
+    /// How often a node has ended its process, since it did not serve its partitions.
     ended: usize,
     /// Whether nodes say of others that they have ended.
     accuses: bool,
     settle: u64,
-    /// How long a fetch of what a dead node had takes at most.
+    /// How long a fetch of a dead node's images takes at most.
     fetches_within: u64,
-    /// Partitions that a node which keeps nothing has fetched and serves, and of which no table says so yet. If it dies,
-    /// they are fetched again without what it has acknowledged.
+    /// Partitions that a node which keeps nothing has fetched and serves, before a table says so. If it dies, they are
+    /// fetched again without the messages that it has acknowledged.
     unkept: BTreeSet<u16>,
-    /// Since when each partition is served by nobody, and for how long that was at most.
+    /// Since when each partition is served by no node, and for how long that was at most.
     served_at: Vec<u64>,
     longest_gap: u64,
 }
@@ -152,7 +152,7 @@ impl World {
             adverts: BTreeMap::new(),
             images: Vec::new(),
             acknowledged: vec![Vec::new(); usize::from(PARTITIONS)],
-            began_anew: 0,
+            begun_empty: 0,
             written: 0,
             seed,
             latches: false,
@@ -203,7 +203,7 @@ impl World {
         world
     }
 
-    /// A process begins, or goes on as another life.
+    /// A process begins, or continues as another life.
     fn begin_life(&mut self, index: usize, after: Option<u64>) {
         self.lives += 1;
         let (life, now) = (self.lives, self.now);
@@ -281,14 +281,14 @@ impl World {
         let node = &mut self.nodes[index];
         let Some((_, asked)) = node.answer.take_if(|(at, _)| *at <= now) else { return };
         node.lease_until = asked + LEASE;
-        // Shards of which a table of this life is in force are told, and a lease that never ended goes on.
+        // Shards that follow a table of this life are notified, and a lease that never ended continues.
         if node.follower.is_member() && node.lease_until > now {
             node.shards_until = node.lease_until;
             node.shards_ended &= latches;
         }
     }
 
-    /// Compares what a node should serve with what it serves. One that goes astray for too long is started again.
+    /// Compares a node's table with its shards. One that goes astray for too long is started again.
     fn look(&mut self, index: usize) {
         let now = self.now;
         let node = &mut self.nodes[index];
@@ -311,7 +311,7 @@ impl World {
         }
     }
 
-    /// Shows that a node lives, and buries those that do not.
+    /// Shows that a node lives, and buries dead nodes.
     fn beat(&mut self, index: usize) {
         let now = self.now;
         if self.nodes[index].next_beat > now {
@@ -365,7 +365,7 @@ impl World {
             Step::Begin { partitions, lost } => {
                 for partition in partitions {
                     assert!(node.content.insert(partition, Vec::new()).is_none(), "seed {}: not forgotten", self.seed);
-                    self.began_anew += usize::from(lost);
+                    self.begun_empty += usize::from(lost);
                     self.acknowledged[usize::from(partition)].clear();
                 }
             }
@@ -382,7 +382,7 @@ impl World {
         }
     }
 
-    /// Fetches what dead nodes had. One that keeps what it acknowledges on the bus has there what it remembers to have.
+    /// Fetches dead nodes' images. A node with its store on the bus has there all that it remembers to have.
     fn restore(&mut self, index: usize) {
         let now = self.now;
         let due: Vec<Restoring> = self.nodes[index].restoring.extract_if(.., |it| it.at <= now).collect();
@@ -400,7 +400,7 @@ impl World {
                     is_there.then(|| node.content.get(&partition).cloned().unwrap())
                 });
                 if left.is_none() || self.unkept.remove(&partition) {
-                    self.began_anew += 1;
+                    self.begun_empty += 1;
                     self.acknowledged[usize::from(partition)] = left.clone().unwrap_or_default();
                 }
                 let node = &mut self.nodes[index];
@@ -432,7 +432,7 @@ impl World {
         self.images = left;
     }
 
-    /// Whoever thinks that it leads decides; the log takes what its newest owner appends.
+    /// A node that thinks it leads decides; the log takes what its newest owner appends.
     fn lead(&mut self, index: usize) {
         if self.now % 5 != index as u64 % 5 {
             return;
@@ -469,7 +469,7 @@ impl World {
         }
     }
 
-    /// What a node would decide by.
+    /// The facts that a node would decide by.
     fn seen(&self, index: usize) -> Seen {
         let (now, node) = (self.now, &self.nodes[index]);
         let since = |name: &String| node.sightings.get(name).map_or(now, |(_, since)| *since);
@@ -526,7 +526,7 @@ impl World {
     /// Acknowledges something for each partition that is served.
     fn serve(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        // What is acknowledged by a node that keeps its store on the bus is there first.
+        // A node that keeps its store on the bus writes a message there before it acknowledges it.
         if node.shards_ended || node.fenced || node.durable && node.cut_until > self.now {
             return;
         }
@@ -546,7 +546,7 @@ impl World {
             self.written += 1;
             own.push(self.written);
             all.push(self.written);
-            // What was long ago says no more.
+            // Old messages prove nothing more.
             if all.len() > 8 {
                 own.drain(..4);
                 all.drain(..4);
@@ -596,13 +596,13 @@ impl World {
             let served = (0..PARTITIONS).filter(|partition| node.follower.serves(*partition)).count();
             assert_eq!(served, usize::from(PARTITIONS) / NODES, "seed {}: {}", self.seed, node.name);
             let state = (node.shards_ended, node.verdict);
-            assert_eq!(state, (false, Verdict::default()), "seed {}: {} serves nobody", self.seed, node.name);
+            assert_eq!(state, (false, Verdict::default()), "seed {}: {} serves no client", self.seed, node.name);
         }
     }
 }
 
 #[test]
-fn nobody_acknowledges_what_it_does_not_have_and_in_the_end_all_is_served() {
+fn nodes_acknowledge_only_messages_they_have_and_all_is_served() {
     for seed in 0..10 {
         let mut world = World::new(seed);
         for _ in 0..80 {
@@ -611,11 +611,11 @@ fn nobody_acknowledges_what_it_does_not_have_and_in_the_end_all_is_served() {
             world.run(pause);
         }
         world.settle();
-        assert_eq!(world.ended, 0, "seed {seed}: a node had to end by itself");
+        assert_eq!(world.ended, 0, "seed {seed}: a node had to end its process");
     }
 }
 
-/// Stops of about a lease, and nothing else: whoever wakes serves again, without having to end.
+/// Stops of about a lease, and nothing else: a node that wakes serves again, without having to end.
 #[test]
 fn nodes_that_stand_still_for_about_their_lease_serve_again() {
     let mut ended = 0;
@@ -632,14 +632,14 @@ fn nodes_that_stand_still_for_about_their_lease_serve_again() {
             world.run(stop + pause);
         }
         world.settle();
-        assert!(latches || world.ended == 0, "seed {seed}: a node had to end by itself");
+        assert!(latches || world.ended == 0, "seed {seed}: a node had to end its process");
         ended += world.ended;
     }
     assert!(ended > 0, "where renewals are not taken, the watchdog ends the node");
 }
 
 #[test]
-fn whatever_happens_to_nodes_that_keep_what_they_have_on_the_bus_nothing_is_lost() {
+fn nodes_that_keep_their_store_on_the_bus_lose_nothing() {
     let mut died_in_turn = false;
     for seed in 200..206 {
         let mut world = World::new(seed);
@@ -651,7 +651,7 @@ fn whatever_happens_to_nodes_that_keep_what_they_have_on_the_bus_nothing_is_lost
         }
         world.settle();
         died_in_turn |= world.tables.iter().flat_map(|table| &table.homes).flatten().any(|home| home.former.len() > 1);
-        assert_eq!(world.began_anew, 0, "seed {seed}");
+        assert_eq!(world.begun_empty, 0, "seed {seed}");
     }
     assert!(died_in_turn, "a node died that had not fetched all of another one");
 }
@@ -672,11 +672,11 @@ fn nodes_that_join_and_leave_in_good_order_lose_nothing() {
             world.run(pause);
         }
         world.settle();
-        assert_eq!(world.began_anew, 0, "seed {seed}");
+        assert_eq!(world.begun_empty, 0, "seed {seed}");
     }
 }
 
-/// A world of nodes that keep what they have on the bus and have come to even shares.
+/// A world of nodes that keep their store on the bus and have come to even shares.
 fn durable(seed: u64) -> World {
     let mut world = World::new(seed);
     world.nodes.iter_mut().for_each(|node| node.durable = true);
@@ -685,14 +685,14 @@ fn durable(seed: u64) -> World {
     world
 }
 
-/// For how long some partition is served by nobody when a node dies.
+/// For how long some partition is served by no node when a node dies.
 fn gap(seed: u64, index: usize, accuses: bool) -> u64 {
     let mut world = durable(seed);
     (world.accuses, world.longest_gap, world.fetches_within) = (accuses, 0, 5);
     (world.nodes[index].alive, world.nodes[index].died_at) = (false, world.now);
     world.run(5 * LEASE);
     assert!(!world.tables.last().unwrap().lives.contains_key(&world.nodes[index].name));
-    assert_eq!(world.began_anew, 0, "seed {seed}");
+    assert_eq!(world.begun_empty, 0, "seed {seed}");
     world.longest_gap
 }
 
@@ -700,7 +700,7 @@ fn gap(seed: u64, index: usize, accuses: bool) -> u64 {
 fn a_dead_node_is_replaced_long_before_its_lease_ends() {
     for (seed, index) in (0..2).flat_map(|seed| (0..NODES).map(move |index| (seed, index))) {
         let (early, late) = (gap(seed, index, true), gap(seed, index, false));
-        // Ten ticks until all are sure; the rest is what words and tables take to be read.
+        // Ten ticks until all are sure; the rest is the time to read words and tables.
         assert!(early <= LEASE * 7 / 10, "seed {seed}: {early} ticks without node {index}");
         assert!(late >= LEASE - BEAT, "seed {seed}: {late} ticks without node {index}");
     }
@@ -724,9 +724,9 @@ fn who_is_wrongly_taken_for_dead_loses_nothing() {
         }
         world.settle();
         given_up += world.tables.iter().filter(|table| !table.given_up.is_empty()).count();
-        assert_eq!((world.began_anew, world.ended), (0, 0), "seed {seed}");
+        assert_eq!((world.begun_empty, world.ended), (0, 0), "seed {seed}");
     }
-    assert!(given_up > 0, "somebody was given up");
+    assert!(given_up > 0, "a node was given up");
 }
 
 /// How often partitions get another home while all nodes are stopped and started again in turn, and whether each of them
@@ -755,7 +755,7 @@ fn rolling_restart(seed: u64, settle: u64) -> (usize, bool) {
         }
     }
     world.settle();
-    assert_eq!(world.began_anew, 0, "seed {seed}");
+    assert_eq!(world.begun_empty, 0, "seed {seed}");
     (moves, only_leaving)
 }
 
@@ -764,7 +764,7 @@ fn a_rolling_restart_moves_only_what_stopping_nodes_have() {
     for seed in 400..403 {
         let (at_once, _) = rolling_restart(seed, 0);
         let (settled, only_leaving) = rolling_restart(seed, 10 * LEASE);
-        assert!(only_leaving, "seed {seed}: partitions of a node that goes on were moved");
+        assert!(only_leaving, "seed {seed}: partitions of a node that keeps running were moved");
         assert!(settled < at_once, "seed {seed}: {settled} moves, {at_once} without waiting");
     }
 }

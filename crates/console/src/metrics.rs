@@ -46,7 +46,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
 /// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows, until the broker starts anew.
+    /// Only grows, until the broker restarts.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -72,7 +72,7 @@ pub struct Metric {
     pub name: &'static str,
     /// How it behaves.
     pub kind: Kind,
-    /// What it says, in one sentence.
+    /// Its meaning, in one sentence.
     pub help: &'static str,
     /// The names of its labels.
     pub labels: &'static [&'static str],

@@ -1,6 +1,6 @@
 //! What can be asked of a running broker over HTTP, and who may ask.
 //!
-//! Whoever has the token of `admin.token_file` may, from anywhere. Without it only this machine may: the connection comes from loopback, the request names a loopback host, and it has a header
+//! A client with the token of `admin.token_file` may, from anywhere. Without it only this machine may: the connection comes from loopback, the request names a loopback host, and it has a header
 //! that no web page of another origin can send. So neither the network nor a page in a browser on this machine can ask.
 
 use std::fmt;
@@ -14,9 +14,9 @@ use tidegate_admin::{COMMAND_HEADER, Reloaded};
 
 use crate::api::{Access, Control, json, reload_everywhere};
 
-/// Whoever can change a running broker. Asked on a thread that may wait.
+/// The service that can change a running broker. Asked on a thread that may wait.
 pub trait Operations: Send + Sync + 'static {
-    /// Reads the configuration anew and puts it in force as a whole or not at all.
+    /// Reads the configuration again and puts it in force as a whole or not at all.
     fn reload(&self) -> Reloaded;
 }
 
@@ -108,11 +108,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_may_and_no_web_page() {
+    fn no_other_client_may_and_no_web_page() {
         assert!(!asked("192.0.2.1:5", &[("host", "127.0.0.1"), (COMMAND_HEADER, "reload")]));
         assert!(!asked("127.0.0.1:5", &[("host", "127.0.0.1")]));
         assert!(!asked("127.0.0.1:5", &[("host", "127.0.0.1"), (COMMAND_HEADER, "stop")]));
-        // A name that leads to loopback is what a rebound DNS name looks like.
+        // A rebound DNS name leads to loopback.
         assert!(!asked("127.0.0.1:5", &[("host", "evil.example"), (COMMAND_HEADER, "reload")]));
         assert!(!asked("127.0.0.1:5", &[("host", "127.0.0.1.evil.example:80"), (COMMAND_HEADER, "reload")]));
         assert!(!asked("127.0.0.1:5", &[(COMMAND_HEADER, "reload")]));

@@ -14,7 +14,7 @@ const SCRIPT: &str = include_str!("page/console.js");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Whether somebody would rather read HTML than text: a browser says so, `curl` does not.
+/// Whether the client prefers HTML to text: a browser says so, `curl` does not.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     let accepted = headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
     accepted.split(',').any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/html"))

@@ -1,5 +1,5 @@
 //! The places of connections: when all are taken, the one that keeps the console waiting for longest is closed. So
-//! nobody who opens connections and says nothing, or reads nothing, keeps health and metrics from being answered.
+//! no client that opens connections and says nothing, or reads nothing, keeps health and metrics from being answered.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -5,7 +5,7 @@ use std::fs;
 /// Clock ticks per second in `/proc`: fixed at 100 in Linux's interface to programs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What `/proc/self` says; `None` for what it does not.
+/// The values of `/proc/self`; `None` for missing ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Process {
     pub(crate) resident_bytes: Option<u64>,

@@ -20,7 +20,7 @@ use crate::status::{Phase, StatusSource};
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What somebody who looks around is told of; `/api/v1/reload` is only asked for.
+/// The paths that the index lists.
 const PATHS: [&str; 12] = [
     "/metrics",
     "/healthz",
@@ -60,14 +60,14 @@ pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access, operations: Of
 pub(crate) fn text(status: StatusCode, content_type: &'static str, body: impl Into<String>) -> Response {
     let headers = [
         (header::CONTENT_TYPE, content_type),
-        // What is answered holds for this moment, and is only to be read as what it says it is.
+        // An answer holds for this moment, and only its declared type counts.
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     (status, headers, body.into()).into_response()
 }
 
-/// A page for a browser, the paths for whoever asks by hand.
+/// A page for a browser, the paths for other clients.
 async fn index(headers: HeaderMap) -> Response {
     if page::is_wanted(&headers) {
         return page::html();

@@ -26,7 +26,7 @@ const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
 /// Time for the answer under way when a connection's life is over.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 
-/// Threads for what waits for shards; further requests wait for one of these. Idle, they end after [`WORKER_REST`].
+/// Threads for requests that wait for shards; further requests wait for one of these. Idle, they end after [`WORKER_REST`].
 const WORKERS: usize = 4;
 /// See [`WORKERS`].
 const WORKER_REST: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ const WORKER_REST: Duration = Duration::from_secs(5);
 /// Pause after the system had no file left for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Bounds of what the console takes.
+/// Bounds of the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at once, at least 1. A further one takes the place of the one that has been waited for longest: for

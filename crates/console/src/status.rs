@@ -16,7 +16,7 @@ pub enum Phase {
     Stopping,
 }
 
-/// What a broker's event loops and listeners have counted.
+/// Counters of a broker's event loops and listeners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shell {
     /// Turns of event loops.
@@ -43,7 +43,7 @@ pub struct Shell {
     pub tls_handshakes: u64,
     /// Lists of revoked certificates in use.
     pub crls: u64,
-    /// Of these, those that are older than their own next update.
+    /// Of these, the ones older than their own next update.
     pub crls_outdated: u64,
     /// When the first of them is outdated, seconds since 1970; 0 without any.
     pub crl_next_update: u64,
@@ -55,7 +55,7 @@ pub struct Shell {
     pub tls_refused_full: u64,
     /// Clients relayed to their home, an orchestrator elsewhere.
     pub relayed: u64,
-    /// Of these, those that have ended.
+    /// Of these, the ended ones.
     pub relays_ended: u64,
     /// Clients refused because their home could not be reached.
     pub relays_failed: u64,
@@ -90,7 +90,7 @@ pub struct QuicCounters {
     pub datagrams_in: u64,
     /// System calls that sent datagrams.
     pub sends: u64,
-    /// Of these, those that the socket did not take at once.
+    /// Of these, the ones that the socket did not take at once.
     pub sends_blocked: u64,
     /// Datagrams handed to the shard of their connection.
     pub passed_on: u64,
@@ -123,14 +123,14 @@ pub struct AdmissionStatus {
     pub events_suppressed: u64,
 }
 
-/// What became of clients that were asked who they are. All zero where nobody is.
+/// Outcomes of clients that were asked who they are. All zero where no client is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Logins {
     /// Let in.
     pub allowed: u64,
     /// Refused.
     pub refused: u64,
-    /// Refused because nobody could find out in time.
+    /// Refused because no provider answered in time.
     pub unavailable: u64,
     /// Answered from memory.
     pub cache_hits: u64,
@@ -179,7 +179,7 @@ impl StoreCondition {
 /// What outlives the process, and how it is kept. All bytes are bytes of files unless they say otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreNumbers {
-    /// What it can do.
+    /// Its condition.
     pub condition: StoreCondition,
     /// Bytes of the journal that are in use.
     pub journal_bytes: u64,
@@ -240,7 +240,7 @@ pub struct HomesNumbers {
     pub given_up: u64,
 }
 
-/// What a gateway of mobile nodes and the services beside it have done; each is described with its metric.
+/// Counters of a gateway of mobile nodes and the services beside it; each is described with its metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreNumbers {
     /// Active gateways in the last list of the manager of points of access.
@@ -285,7 +285,7 @@ pub struct CoreNumbers {
     pub left_out: [(&'static str, u64); 9],
 }
 
-/// How a node stands in its cluster.
+/// The state of a node in its cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterNumbers {
     /// Whether it is a member now.
@@ -324,7 +324,7 @@ pub struct ClusterNumbers {
     pub failover_ms: u64,
 }
 
-/// What a tenant has, by the numbers of [`Holding`](tidegate_engine::Holding).
+/// The holdings of a tenant, by the numbers of [`Holding`](tidegate_engine::Holding).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantNumbers {
     /// Its name in the configuration.
@@ -400,7 +400,7 @@ pub struct Status {
     pub shell: Shell,
     /// Who was let in.
     pub admission: AdmissionStatus,
-    /// What became of clients that were asked who they are.
+    /// Outcomes of clients that were asked who they are.
     pub logins: Logins,
     /// The homes of clients, where this is an orchestrator.
     pub homes: Option<HomesNumbers>,
@@ -431,7 +431,7 @@ pub struct Status {
 #[error("the broker did not answer in time")]
 pub struct Unavailable;
 
-/// Whoever can say how a broker is. The binary implements it over its node.
+/// A source of the broker's state. The binary implements it over its node.
 pub trait StatusSource: Send + Sync + 'static {
     /// Where the broker is in its life. Never waits.
     fn phase(&self) -> Phase;

@@ -1,4 +1,4 @@
-//! The board and the alarms in `deploy/monitoring` ask for what there is.
+//! The board and the alarms in `deploy/monitoring` use existing metrics.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -39,7 +39,7 @@ fn metrics(query: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// What a query asks for, and is not there.
+/// Metrics of a query that do not exist.
 fn unknown(query: &str) -> Vec<String> {
     let grouped =
         query.split(" by (").skip(1).filter_map(|rest| rest.split(')').next()).flat_map(|list| list.split(", "));

@@ -1,13 +1,13 @@
 //! The hub: messages of topics to files, databases, buses and services, acknowledged end to end.
 //!
 //! - `core` is a pipeline without any I/O: which message waits for which sink, batches, retries, acknowledgements.
-//! - `steps` is what becomes of a message on its way: SQL and CEL; `format` reads payloads, `message` and `record` are
-//!   what goes in and what comes out.
+//! - `steps` makes a record of a message, by SQL and CEL; `format` reads payloads, `message` is the input and `record`
+//!   the output.
 //! - `sinks` has a file for each kind of sink, behind one trait.
 //! - `run` puts pipelines on threads: one with the session at the broker and the core, one for each lane of a sink.
 //!
-//! What a pipeline guarantees is the session's: a message is acknowledged to the broker when all sinks have it, so
-//! that until then the broker keeps it, whichever process dies.
+//! The guarantee of a pipeline comes from its session: a message is acknowledged to the broker when all sinks have it.
+//! Until then the broker keeps it, even if the broker, the hub or the sink dies.
 
 mod core;
 mod format;

@@ -1,10 +1,10 @@
-//! What goes to a sink.
+//! The records that go to a sink.
 
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-/// What a pipeline made of a message.
+/// The result of a pipeline's steps for one message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// The id of the message.
@@ -41,7 +41,7 @@ impl Record {
         self.fields.iter().cloned().collect()
     }
 
-    /// What a sink with topics sends: the payload as it came, or the fields as JSON.
+    /// The payload that a sink with topics sends: the one that came, or the fields as JSON.
     pub fn body(&self) -> Vec<u8> {
         self.original.clone().unwrap_or_else(|| self.json().into_bytes())
     }

@@ -28,7 +28,7 @@ fn record(id: u64) -> Arc<Record> {
     Arc::new(Record { id: id.to_string(), topic: format!("plant/{id}/temp"), fields, ..Record::default() })
 }
 
-/// What is in the stream: subjects and payloads.
+/// The content of the stream: subjects and payloads.
 fn stored(url: &str) -> Vec<(String, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

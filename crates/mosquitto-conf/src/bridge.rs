@@ -79,7 +79,7 @@ impl Bridge {
             ("start_type", "lazy" | "once") => {
                 Taken::changed("a bridge connects at the start, and again when it was cut")
             }
-            ("start_type", "manual") => self.close("a bridge that starts by hand would start by itself"),
+            ("start_type", "manual") => self.close("a bridge that starts by hand would start automatically"),
             ("notifications_local_only", "true" | "1") => {
                 self.set("notifications", Value::Truth(false), index);
                 Taken::changed("states are published to both brokers here, or to none: they are published to none")

@@ -1,7 +1,7 @@
 //! The file of Mosquitto's dynamic security plugin as users and access rules of ours.
 //!
-//! The plugin asks the roles of a client by their priority, then those of its groups by theirs, and in each role the
-//! rules of one kind by their priority. The first rule that matches decides, and the default of its kind where none
+//! The plugin asks the roles of a client by their priority, then the roles of its groups, and in each role the rules of
+//! one kind by their priority. The first rule that matches decides, and the default of its kind where none
 //! does. Ours are asked in the order of the file, so that each set of clients with the same roles gets them in the
 //! plugin's order, and the defaults behind.
 
@@ -16,14 +16,14 @@ use crate::{File, Outcome, Verdict};
 /// Most rules that an access rules file may have.
 const MAX_RULES: usize = 65_536;
 
-/// What a file of the plugin becomes.
+/// The files made from a file of the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Security {
+pub struct DynamicSecurity {
     /// The password file.
     pub users: String,
     /// The file of access rules, TOML.
     pub rules: String,
-    /// Each client and role with what became of it.
+    /// Each client and role with the outcome of its conversion.
     pub lines: Vec<Verdict>,
     /// Whether something was left out.
     pub left_out: bool,
@@ -130,9 +130,9 @@ struct Acl {
 ///
 /// # Errors
 /// When the text is no such file, or there would be too many rules.
-pub fn dynamic_security(file: &File) -> Result<Security, SecurityError> {
+pub fn dynamic_security(file: &File) -> Result<DynamicSecurity, SecurityError> {
     let plugin: Plugin = serde_json::from_str(&file.text).map_err(|error| SecurityError::Json(error.to_string()))?;
-    let mut made = Made { file, security: Security::default(), rules: 0 };
+    let mut made = Made { file, security: DynamicSecurity::default(), rules: 0 };
     made.users(&plugin);
     let _ = writeln!(made.security.rules, "# Converted from {}. The first rule that matches decides.", file.name);
     for (bearer, roles) in bearers(&plugin) {
@@ -210,7 +210,7 @@ fn sorted(roles: &[RoleOf]) -> Vec<String> {
 
 struct Made<'a> {
     file: &'a File,
-    security: Security,
+    security: DynamicSecurity,
     rules: usize,
 }
 
@@ -272,7 +272,7 @@ impl Made<'_> {
         self.security.lines.push(Verdict { file, line, key, value, outcome, why, becomes: Vec::new() });
     }
 
-    /// Writes the rules of one bearer: what it receives, publishes and subscribes to, then the defaults.
+    /// Writes the rules of one bearer: for receiving, publishing and subscribing, then the defaults.
     fn rules_of(&mut self, bearer: &Bearer, roles: &[&Role], defaults: &Defaults) {
         let conditions = bearer.conditions();
         let everything = ["#", "$SYS/#"].map(str::to_owned);
@@ -313,7 +313,7 @@ impl Made<'_> {
     }
 }
 
-/// What a rule of the plugin is about.
+/// The action that a rule of the plugin decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Publish,

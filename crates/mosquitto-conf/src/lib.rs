@@ -15,7 +15,7 @@ mod output;
 mod tls;
 mod values;
 
-pub use dynamic_security::{Security, SecurityError, dynamic_security};
+pub use dynamic_security::{DynamicSecurity, SecurityError, dynamic_security};
 pub use keys::{KEYS, Key, PREFIXES, key};
 
 use std::io;

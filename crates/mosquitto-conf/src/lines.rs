@@ -40,7 +40,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// All lines, those of included files after the line that includes them.
+    /// All lines. The lines of an included file follow the line that includes it.
     pub(crate) fn lines(&self) -> Vec<Line<'_>> {
         let mut all = Vec::new();
         let Some((main, others)) = self.files.split_first() else { return all };

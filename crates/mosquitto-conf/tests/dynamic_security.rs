@@ -51,7 +51,7 @@ fn a_bound_client_may_do_nothing_with_another_id() {
 }
 
 #[test]
-fn roles_of_groups_come_behind_those_of_the_client() {
+fn roles_of_groups_come_behind_roles_of_the_client() {
     let made = dynamic_security(&file(FILE)).unwrap();
     let of_admin: Vec<String> =
         rules(&made.rules).into_iter().filter(|rule| rule.contains("admin") && rule.contains("publish")).collect();

@@ -81,7 +81,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Fleet(crate::commands::fleet::FleetCommand),
     Core(Box<core::Args>),
-    Hub(Box<hub::Args>),
+    Hub(Box<hub::HubArgs>),
     Lab(lab::Args),
     Up(Box<up::Args>),
     Manager(Box<manager::Args>),
@@ -348,7 +348,7 @@ How flags, environment and file go together is in [configuration.md](configurati
     }
 
     #[test]
-    fn flags_become_settings_in_an_order_in_which_the_general_one_wins() {
+    fn general_flags_come_behind_specific_ones_and_win() {
         let arguments = ["tidegate", "--set", "log.level=debug", "-p", "1", "-l", "2", "--log", "warn"];
         let flags = Cli::parse_from(arguments).run.flags();
         let listen: Vec<&str> = flags.listen.iter().map(|(address, _)| address.as_str()).collect();

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_committed_is_counted_and_what_fails_is_named_until_it_works_again() {
+    fn commits_are_counted_and_failures_named_until_they_end() {
         let disk = SimulatedDisk::new(3);
         let mut store = opened(&disk, 0).stepped(Box::new(|_: u16, _: u64| {}));
         let status = store.status();

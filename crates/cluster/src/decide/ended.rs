@@ -1,7 +1,8 @@
 //! Whether a node has died before its lease has run out.
 //!
-//! The system refuses connections to an address whose process has ended. That is a sign and no proof, so a node is given
-//! up by it only where a fence follows: its store is on the bus, and whoever takes its partitions claims that log first.
+//! The system refuses connections to an address whose process has ended. That is a sign and no proof. So a node is given
+//! up by it only where a fence follows: its store is on the bus, and the node that takes its partitions first claims
+//! that log.
 
 use crate::{Seen, Table};
 
@@ -32,8 +33,8 @@ pub(crate) fn has_ended(table: &Table, seen: &Seen, name: &str) -> bool {
     witnesses.len() * 2 >= table.lives.len() && !witnesses.is_empty() && witnesses.iter().all(says_so)
 }
 
-/// Who leads in place of a node that has led and has ended, until the group has chosen another one: the first of those
-/// that are there. The log of tables is fenced, so a second leader costs nothing but a claim.
+/// The node that leads in place of a leader that has ended, until the group has chosen another one: the first node
+/// that is there. The log of tables is fenced, so a second leader costs nothing but a claim.
 pub fn deputy<'a>(table: &'a Table, seen: &Seen) -> Option<&'a str> {
     let leads = |name: &String| seen.present(name).is_some_and(|advert| advert.leads);
     let was_given_up = |name: &String| {
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minority_gives_nobody_up() {
+    fn a_minority_gives_no_node_up() {
         let (table, mut seen) = three();
         accuse(&mut seen, "c", "a", 1);
         accuse(&mut seen, "c", "b", 2);

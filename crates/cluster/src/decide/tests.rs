@@ -32,7 +32,7 @@ fn settle(mut table: Table, seen: &mut Seen) -> (Table, usize) {
 }
 
 #[test]
-fn the_first_node_gets_everything_and_newcomers_their_share_with_the_fewest_moves() {
+fn newcomers_get_their_share_with_the_fewest_moves() {
     let (one, moved) = settle(Table::default(), &mut seen(&[("a", 1)]));
     assert_eq!((counts(&one), moved), (vec![64], 0));
     let (two, moved) = settle(one, &mut seen(&[("a", 1), ("b", 2)]));
@@ -43,7 +43,7 @@ fn the_first_node_gets_everything_and_newcomers_their_share_with_the_fewest_move
 }
 
 #[test]
-fn the_partitions_of_the_dead_begin_anew_at_the_living_and_nothing_else_moves() {
+fn only_partitions_of_dead_nodes_move() {
     let (three, _) = settle(Table::default(), &mut seen(&[("a", 1), ("b", 2), ("c", 3)]));
     let next = decide(&three, &seen(&[("a", 1), ("c", 3)])).unwrap();
     assert_eq!((counts(&next), next.moves.len()), (vec![32, 32], 0));
@@ -55,13 +55,13 @@ fn the_partitions_of_the_dead_begin_anew_at_the_living_and_nothing_else_moves() 
 }
 
 #[test]
-fn whoever_is_not_seen_is_not_dead_before_the_leader_has_watched_for_a_lease() {
+fn an_unseen_node_is_not_dead_before_the_leader_watched_a_lease() {
     let (two, _) = settle(Table::default(), &mut seen(&[("a", 1), ("b", 2)]));
     assert_eq!(decide(&two, &Seen { may_bury: false, ..seen(&[("a", 1)]) }), None);
 }
 
 #[test]
-fn another_life_takes_its_place_when_the_earlier_one_has_ended_for_certain() {
+fn another_life_takes_its_place_when_the_earlier_one_has_ended() {
     let (two, _) = settle(Table::default(), &mut seen(&[("a", 1), ("b", 2)]));
     let mut seen = seen(&[("a", 1), ("b", 7)]);
     seen.members.get_mut("b").unwrap().settled = false;
@@ -71,7 +71,7 @@ fn another_life_takes_its_place_when_the_earlier_one_has_ended_for_certain() {
     seen.adverts.get_mut("b").unwrap().after = Some(2);
     let next = decide(&two, &seen).unwrap();
     assert_eq!((next.lives["b"], &next.homes), (7, &two.homes));
-    // Or when nobody of that name can have a lease any more.
+    // Or when no process of that name can have a lease any more.
     seen.adverts.get_mut("b").unwrap().after = None;
     seen.members.get_mut("b").unwrap().settled = true;
     assert_eq!(decide(&two, &seen).unwrap().lives["b"], 7);
@@ -89,7 +89,7 @@ fn a_node_that_leaves_gives_everything_away_first() {
     assert_eq!((counts(&table), moved), (vec![32, 0, 32], 21));
     let same = |partition: &u16| table.home(*partition) == three.home(*partition);
     assert!((0..PARTITIONS).all(|it| same(&it) || table.home(it).unwrap().by.is_some()));
-    // Alone it keeps what it has: there is nobody to give it to.
+    // Alone it keeps its partitions: there is no other node to give them to.
     let (one, _) = settle(Table::default(), &mut seen(&[("a", 1)]));
     let mut alone = seen(&[("a", 1)]);
     alone.adverts.get_mut("a").unwrap().leaving = true;
@@ -124,7 +124,7 @@ fn a_move_ends_by_its_arrival_or_is_called_off() {
     dies.adverts.get_mut("b").unwrap().arrived.insert(it.id);
     let next = decide(&moving, &dies).unwrap();
     assert!(it.partitions.iter().all(|p| next.home(*p).unwrap().by == Some(it.id)));
-    // Another life of the new home has not got what has arrived at the one before.
+    // Another life of the new home does not have the partitions that arrived at the one before.
     let mut other = calm(seen(&[("a", 1), ("b", 3)]));
     other.adverts.get_mut("b").unwrap().arrived.insert(it.id);
     let next = decide(&moving, &other).unwrap();

@@ -18,7 +18,7 @@ fn table(epoch: u64, home: Option<(&str, u64, Option<u64>)>, moves: &[(u64, &str
     table
 }
 
-/// What is to be done with partition 0 when these tables come one after the other.
+/// The steps for partition 0 when these tables come one after the other.
 fn last(tables: &[Table], remembered: &[(u16, u64)]) -> Vec<Step> {
     let mut follower = Follower::new("me", 1, remembered.iter().copied().collect());
     let mut steps = Vec::new();
@@ -31,11 +31,11 @@ fn last(tables: &[Table], remembered: &[(u16, u64)]) -> Vec<Step> {
 }
 
 #[test]
-fn what_an_earlier_life_has_served_last_is_kept_and_anything_older_is_not() {
+fn partitions_last_served_by_an_earlier_life_are_kept() {
     assert_eq!(last(&[table(5, Some(("me", 3, None)), &[])], &[(0, 3)]), [Step::Keep(vec![0])]);
-    let anew = Step::Begin { partitions: vec![0], lost: true };
+    let begins = Step::Begin { partitions: vec![0], lost: true };
     let mut follower = Follower::new("me", 1, BTreeMap::from([(0, 2)]));
-    assert_eq!(follower.take(&table(5, Some(("me", 3, None)), &[])).last(), Some(&anew));
+    assert_eq!(follower.take(&table(5, Some(("me", 3, None)), &[])).last(), Some(&begins));
     assert!(follower.serves(0) && !follower.serves(1));
     assert_eq!(follower.holdings(), BTreeMap::from([(0, 3)]));
 }
@@ -59,14 +59,14 @@ fn what_arrives_is_taken_over_by_its_own_move_alone() {
     let taken = table(4, Some(("me", 3, Some(9))), &[]);
     assert_eq!(last(&[comes.clone(), taken], &[]), [Step::TakeOver { id: 9, partitions: vec![0] }]);
     let orphan = table(4, Some(("me", 4, None)), &[]);
-    let anew = [Step::Forget(vec![0]), Step::Begin { partitions: vec![0], lost: true }];
-    assert_eq!(last(&[comes.clone(), orphan], &[]), anew);
+    let begins = [Step::Forget(vec![0]), Step::Begin { partitions: vec![0], lost: true }];
+    assert_eq!(last(&[comes.clone(), orphan], &[]), begins);
     let stays = table(4, Some(("you", 1, None)), &[]);
     assert_eq!(last(&[comes, stays], &[]), [Step::Forget(vec![0])]);
 }
 
 #[test]
-fn a_life_that_is_not_meant_serves_nothing_and_keeps_what_it_has() {
+fn a_life_that_is_not_meant_serves_nothing_and_keeps_images() {
     let mut follower = Follower::new("me", 2, BTreeMap::from([(0, 1)]));
     assert_eq!(follower.take(&table(1, Some(("me", 1, None)), &[])), []);
     assert!(!follower.is_member() && !follower.serves(0));

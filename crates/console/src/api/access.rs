@@ -1,4 +1,4 @@
-//! Who may use the API: whoever has the token, or without one whoever is on this machine and no web page.
+//! Who may use the API: clients with the token, or without one clients on this machine that are no web page.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use axum::response::Response;
 
 use super::answers::refusal;
 
-/// Shortest token, bytes. What is shorter can be guessed.
+/// Shortest token, bytes. A shorter one can be guessed.
 pub const MIN_TOKEN_LEN: usize = 16;
 
 /// A token is refused.
@@ -27,7 +27,7 @@ pub enum TokenError {
     Characters,
 }
 
-/// Who may ask for what. `/healthz` and `/readyz` are for everybody who reaches the console.
+/// The rights of clients. `/healthz` and `/readyz` are for everybody who reaches the console.
 #[derive(Clone, Default)]
 pub struct Access {
     token: Option<Arc<str>>,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_of_this_machine_need_no_token_and_web_pages_get_nothing() {
+    fn local_programs_need_no_token_and_web_pages_get_nothing() {
         let access = Access::local();
         for host in ["127.0.0.1:18083", "localhost:18083", "[::1]:18083", "127.0.0.1", "LOCALHOST"] {
             assert_eq!(code(access.check_api(&headers(&[("host", host)]))), 200, "{host}");
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_token_others_get_no_api_and_metrics_only_where_that_was_asked_for() {
+    fn without_a_token_others_get_only_metrics_if_configured() {
         for (open, expected) in [(true, 200), (false, 401)] {
             let access = Access::remote(open);
             assert_eq!(code(access.check_api(&headers(&[("host", "127.0.0.1")]))), 403);

@@ -4,7 +4,7 @@ use tidegate_engine::Reason;
 
 const PAGE: &str = include_str!("../../../../docs/reasons.md");
 
-/// What a person can do about a reason; empty where the page has none.
+/// The advice for a reason; empty where the page has none.
 pub(crate) fn advice(reason: Reason) -> &'static str {
     let number = reason.number().to_string();
     let mut rows = PAGE.lines().filter_map(|line| line.strip_prefix("| "));

@@ -21,7 +21,7 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
     (status, headers, text + "\n").into_response()
 }
 
-/// An answer that says what was wrong.
+/// An answer with the error.
 pub(crate) fn refusal(status: StatusCode, text: &str) -> Response {
     json(status, &Refusal { error: text.to_owned() })
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/cluster`: how a node stands in its cluster.
+//! `/api/v1/cluster`: the state of a node in its cluster.
 
 use std::sync::Arc;
 

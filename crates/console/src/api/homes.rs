@@ -56,7 +56,7 @@ pub trait Homes: Send + Sync {
     /// When they cannot be taken; then they are not here.
     fn arrive(&self, id: &str, parcel: &[u8]) -> Result<Arrived, ControlError>;
 
-    /// Takes in what came for them meanwhile, and serves them from now on.
+    /// Takes in the messages that came for them meanwhile, and serves them from now on.
     ///
     /// # Errors
     /// When they are not here.

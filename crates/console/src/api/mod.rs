@@ -1,6 +1,6 @@
 //! The admin API below `/api/v1/`: what people and scripts ask and tell a running broker.
 //!
-//! Requests, answers and paths are those of [`tidegate_admin`].
+//! [`tidegate_admin`] has the requests, answers and paths.
 //!
 //! Answers are JSON; an error is `{"error": TEXT}`. [`Access`] says who may ask.
 
@@ -47,10 +47,10 @@ pub enum ControlError {
     /// The broker does not answer.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// What was asked for makes no sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
-    /// What was asked for is not possible at the moment.
+    /// The request is not possible at the moment.
     #[error("{0}")]
     Refused(String),
 }
@@ -61,7 +61,7 @@ impl From<InvalidRequest> for ControlError {
     }
 }
 
-/// Whoever can be asked and told more than its numbers. Every call is made on a thread that may wait, for a bounded
+/// The service that answers questions and takes commands. Every call is made on a thread that may wait, for a bounded
 /// time.
 pub trait Control: crate::status::StatusSource {
     /// What happened lately to a subject.
@@ -107,7 +107,7 @@ pub trait Control: crate::status::StatusSource {
     /// As of [`Self::ban`] and [`Self::unban`].
     fn change_ban(&self, record: &BanRecord) -> Result<BanChanged, ControlError>;
 
-    /// Takes in changes of bans by other members. One that is refused is told in the log.
+    /// Takes in changes of bans by other members. A refused one is logged.
     fn take_bans(&self, records: &[BanRecord]) {
         for record in records {
             if let Err(error) = self.change_ban(record) {
@@ -145,7 +145,7 @@ pub trait Control: crate::status::StatusSource {
         None
     }
 
-    /// How it stands in its cluster, as JSON, where it is a node of one.
+    /// Its state in its cluster, as JSON, where it is a node of one.
     fn cluster(&self) -> Option<serde_json::Value> {
         None
     }
@@ -161,7 +161,7 @@ pub trait Control: crate::status::StatusSource {
     /// Pauses a pipeline, or has it go on.
     ///
     /// # Errors
-    /// When there is none of the name.
+    /// When no pipeline has the name.
     fn pause_pipeline(&self, name: &str, paused: bool) -> Result<(), ControlError> {
         let _ = paused;
         Err(ControlError::Invalid(format!("there is no pipeline `{name}`")))
@@ -176,7 +176,7 @@ pub trait Control: crate::status::StatusSource {
     /// Adds a broker to the fleet, or changes one.
     ///
     /// # Errors
-    /// When the name or the address is none, another broker has the address, or this is no orchestrator.
+    /// When the name or the address is invalid, another broker has the address, or this is no orchestrator.
     fn set_broker(&self, name: &str, settings: &BrokerAddress) -> Result<(), ControlError>;
 
     /// Gives a broker of the fleet nothing any more.
@@ -188,7 +188,7 @@ pub trait Control: crate::status::StatusSource {
     /// Takes a broker out of the fleet.
     ///
     /// # Errors
-    /// When it owes messages and is not forced, or there is none of the name.
+    /// When it owes messages and is not forced, or no broker has the name.
     fn remove_broker(&self, name: &str, force: bool) -> Result<(), ControlError>;
 
     /// Begins to send clients elsewhere.

@@ -29,7 +29,7 @@ pub(super) static METRICS: &[Metric] = &[
         name: "tidegate_bridge_dropped_total",
         kind: Counter,
         labels: &["bridge", "direction"],
-        help: "Messages that the broker at the other end has refused or can never take, and those of QoS 0 while it was not reached.",
+        help: "Messages that the broker at the other end has refused or can never take, and messages of QoS 0 while it was not reached.",
         read: |it, out| {
             each(it, out, |it| [("out", it.dropped_out), ("in", it.dropped_in)]);
         },
@@ -38,7 +38,7 @@ pub(super) static METRICS: &[Metric] = &[
         name: "tidegate_bridge_looped_total",
         kind: Counter,
         labels: &["bridge", "direction"],
-        help: "Messages that the bridge has not carried, because it had carried them before: bridges form a loop. Also those that have passed 16 bridges.",
+        help: "Messages that the bridge has not carried, because it had carried them before: bridges form a loop. Also messages that have passed 16 bridges.",
         read: |it, out| {
             each(it, out, |it| [("out", it.looped_out), ("in", it.looped_in)]);
         },

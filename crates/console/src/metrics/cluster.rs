@@ -9,7 +9,7 @@ pub(super) static METRICS: &[Metric] = &[
     one(
         "tidegate_cluster_member",
         Gauge,
-        "Whether the node is a member of its cluster; otherwise it serves nobody.",
+        "Whether the node is a member of its cluster; otherwise it serves no client.",
         |it, out| {
             out.one(of(it, |cluster| cluster.member.into()));
         },
@@ -62,7 +62,7 @@ pub(super) static METRICS: &[Metric] = &[
     one(
         "tidegate_cluster_failovers_total",
         Counter,
-        "Times that this node has taken over its share of what a dead node had.",
+        "Times that this node has taken over its share of a dead node's partitions.",
         |it, out| out.one(of(it, |cluster| cluster.failovers)),
     ),
     one(
@@ -74,7 +74,7 @@ pub(super) static METRICS: &[Metric] = &[
     one(
         "tidegate_cluster_memberships_lost_total",
         Counter,
-        "Times that the node did not reach the bus for a lease, and served nobody until it was back.",
+        "Times that the node did not reach the bus for a lease, and served no client until it was back.",
         |it, out| out.one(of(it, |cluster| cluster.lapses)),
     ),
     one(

@@ -44,7 +44,7 @@ pub(super) static METRICS: &[Metric] = &[
             each(it, out, |broker| broker.returned);
         },
     ),
-    counter("tidegate_fleet_resent_total", "Messages taken from a broker and dealt anew.", |it, out| {
+    counter("tidegate_fleet_resent_total", "Messages taken from a broker and dealt again.", |it, out| {
         each(it, out, |broker| broker.resent);
     }),
     counter("tidegate_fleet_received_total", "Messages received from a broker.", |it, out| {

@@ -23,7 +23,7 @@ pub(super) static METRICS: &[Metric] = &[
         name: "tidegate_hub_messages_total",
         kind: Counter,
         labels: &["pipeline", "outcome"],
-        help: "What became of messages of the pipeline.",
+        help: "Messages of the pipeline, by outcome.",
         read: |it, out| {
             for pipeline in &it.status.pipelines {
                 for (outcome, number) in [
@@ -52,7 +52,7 @@ pub(super) static METRICS: &[Metric] = &[
         name: "tidegate_hub_messages_held",
         kind: Gauge,
         labels: &["pipeline"],
-        help: "Messages that the pipeline works on and that are not acknowledged. Those that wait behind them are in the queue of its session.",
+        help: "Messages that the pipeline works on and that are not acknowledged. Further messages wait in the queue of its session.",
         read: |it, out| {
             for pipeline in &it.status.pipelines {
                 out.add(&[&pipeline.name], pipeline.held);

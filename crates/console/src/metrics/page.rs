@@ -48,7 +48,7 @@ with `mqtt_` count what the protocol knows, those with `tidegate_` what this bro
 | `type` | the packet type in lower case, `connect` to `auth` |
 | `version` | the version of the broker |
 
-| metric | type | labels | what it says |
+| metric | type | labels | meaning |
 | --- | --- | --- | --- |
 ";
 

@@ -1,4 +1,4 @@
-//! Metrics of QUIC. Where nobody listens for it, they are 0.
+//! Metrics of QUIC. Without a listener for it, they are 0.
 
 use super::Kind::Counter;
 use super::{Metric, Reading, Samples};

@@ -12,7 +12,7 @@ pub(super) static METRICS: &[Metric] = &[
         name: "tidegate_store_state",
         kind: Gauge,
         labels: &["state"],
-        help: "1 for what the store is and 0 for what it is not; unless it is `ok`, new messages and sessions are refused.",
+        help: "1 for the state of the store and 0 for the other states; unless it is `ok`, new messages and sessions are refused.",
         read: |it, out| {
             if let Some(store) = it.status.store {
                 for condition in StoreCondition::ALL {
@@ -45,15 +45,19 @@ pub(super) static METRICS: &[Metric] = &[
     one("tidegate_store_table_entries", "Entries of the store's table when it was last written.", |it, out| {
         out.one(of(it, |store| store.table_entries));
     }),
-    one("tidegate_stored_messages", "Messages that wait in the store alone, behind what is in memory.", |it, out| {
+    one("tidegate_stored_messages", "Messages that wait in the store alone, behind the ones in memory.", |it, out| {
         out.one(of(it, |_| it.status.gauges.stored_messages));
     }),
     one("tidegate_stored_bytes", "Bytes of those, as they will cost in memory.", |it, out| {
         out.one(of(it, |_| it.status.gauges.stored_bytes));
     }),
-    total("tidegate_store_batches_total", "Batches committed; each is what one turn of a shard wrote.", |it, out| {
-        out.one(of(it, |store| store.batches));
-    }),
+    total(
+        "tidegate_store_batches_total",
+        "Batches committed; each has the writes of one turn of a shard.",
+        |it, out| {
+            out.one(of(it, |store| store.batches));
+        },
+    ),
     total("tidegate_store_operations_total", "Entries put and deleted by those batches.", |it, out| {
         out.one(of(it, |store| store.operations));
     }),
@@ -63,7 +67,7 @@ pub(super) static METRICS: &[Metric] = &[
     total("tidegate_store_written_bytes_total", "Bytes written into the journal.", |it, out| {
         out.one(of(it, |store| store.written_bytes));
     }),
-    total("tidegate_store_syncs_total", "Times that the disk was told to keep what was written.", |it, out| {
+    total("tidegate_store_syncs_total", "Times that the disk was synced after writes.", |it, out| {
         out.one(of(it, |store| store.syncs));
     }),
     Metric {
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_one_of_three_and_without_a_store_nothing_is_said() {
+    fn the_state_is_one_of_three_and_absent_without_a_store() {
         let numbers = StoreNumbers { condition: StoreCondition::Full, journal_bytes: 7, ..Default::default() };
         let text = exposition(&status(Some(numbers)));
         for expected in [

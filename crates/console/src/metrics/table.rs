@@ -129,7 +129,7 @@ pub(super) static METRICS: &[Metric] = &[
         "mqtt_connections",
         Gauge,
         &[],
-        "Open connections, including those that have not sent CONNECT.",
+        "Open connections, including connections that have not sent CONNECT.",
         |it, out| out.add(&[], it.status.gauges.connections),
     ),
     metric("mqtt_sessions", Gauge, &["state"], "Sessions, by whether their client is connected.", |it, out| {
@@ -323,7 +323,7 @@ pub(super) static METRICS: &[Metric] = &[
         "tidegate_logins_total",
         Counter,
         &["outcome"],
-        "Clients that were asked who they are, by what became of them; `unavailable` could not be found out in time.",
+        "Clients that were asked who they are, by outcome; `unavailable` could not be found out in time.",
         |it, out| {
             out.add(&["allowed"], it.status.logins.allowed);
             out.add(&["refused"], it.status.logins.refused);
@@ -344,7 +344,7 @@ pub(super) static METRICS: &[Metric] = &[
         "tidegate_logins_unanswered_total",
         Counter,
         &["cause"],
-        "Clients for whom no provider was asked: too many waited, or they waited too long.",
+        "Clients without an answer of a provider: too many waited, or they waited too long.",
         |it, out| {
             out.add(&["queue_full"], it.status.logins.overflowed);
             out.add(&["late"], it.status.logins.late);
@@ -461,14 +461,14 @@ fn accept_failures(it: &Reading<'_>, out: &mut Samples<'_>) {
 
 fn connects(it: &Reading<'_>, out: &mut Samples<'_>) {
     out.add(&["accepted"], it.status.counters.connects_accepted);
-    // Reasons that are no fault at all refuse nobody; they have no series here.
+    // Reasons that are no fault at all refuse no client; they have no series here.
     let refused = it.status.counters.connects_refused;
     for reason in Reason::ALL.iter().filter(|reason| **reason != Reason::NormalDisconnect) {
         out.add(&[reason.label()], refused[reason.number()]);
     }
 }
 
-/// Milliseconds as seconds; what is longer than seven weeks is seven weeks.
+/// Milliseconds as seconds; seven weeks at most.
 fn seconds(milliseconds: u64) -> f64 {
     f64::from(u32::try_from(milliseconds).unwrap_or(u32::MAX)) / 1000.0
 }

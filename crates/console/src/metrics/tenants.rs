@@ -7,7 +7,7 @@ use super::Kind::{Counter, Gauge};
 use super::{Metric, Reading, Samples};
 use crate::status::TenantNumbers;
 
-/// Tenants of which there are samples at most: as many as a configuration may have.
+/// Most tenants that have samples: as many as a configuration may have.
 const MAX_TENANTS: usize = 1024;
 
 /// Every metric of tenants, in the order in which they are written.
@@ -17,7 +17,7 @@ pub(super) static METRICS: &[Metric] = &[
         kind: Gauge,
         labels: &["tenant", "kind"],
         help: "What each tenant has on all shards together: connections, sessions, subscriptions, retained messages. The \
-               default tenant has what is left of the broker's numbers.",
+               default tenant has the rest of the broker's numbers.",
         read: |it, out| each(it, out, |tenant, kind, out, labels| out.add(labels, tenant.counts[kind])),
     },
     Metric {
@@ -37,7 +37,7 @@ pub(super) static METRICS: &[Metric] = &[
         name: "tidegate_tenant_refused_total",
         kind: Counter,
         labels: &["tenant", "kind"],
-        help: "What was refused because the tenant has as much as it may have.",
+        help: "Requests refused because the tenant has as much as it may have.",
         read: |it, out| each(it, out, |tenant, kind, out, labels| out.add(labels, tenant.refused[kind])),
     },
 ];

@@ -1,4 +1,4 @@
-//! The console over a real socket: what it answers, and what it does not take.
+//! The console over a real socket: its answers and its limits.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -75,7 +75,7 @@ fn readiness_follows_the_broker_and_health_does_not() {
     }
     *fixture.broker.hindrance.lock().unwrap() = Some("the disk is full".to_owned());
     fixture.broker.phase.store(0, Ordering::Relaxed);
-    assert!(fixture.get("/readyz").ends_with("\r\n\r\nstarting: the disk is full\n"), "what a start waits for");
+    assert!(fixture.get("/readyz").ends_with("\r\n\r\nstarting: the disk is full\n"), "the reason of the wait");
     fixture.broker.phase.store(READY, Ordering::Relaxed);
     let answer = fixture.get("/readyz");
     assert!(code(&answer) == "503" && answer.ends_with("\r\n\r\nthe disk is full\n"), "{answer}");
@@ -137,9 +137,9 @@ fn a_head_that_never_ends_is_cut_off() {
     fixture.running.stop();
 }
 
-/// Nothing but room made for it lets health be answered here: those who say nothing may do so for an hour.
+/// Nothing but room made for it lets health be answered here: silent clients may stay for an hour.
 #[test]
-fn health_is_answered_whoever_holds_connections_open() {
+fn health_is_answered_while_clients_hold_connections_open() {
     for max_connections in [1, 3] {
         let limits = Limits { max_connections, header_timeout: Duration::from_secs(3600), ..Limits::default() };
         let fixture = Fixture::start(limits);
@@ -238,7 +238,7 @@ fn a_story_has_reason_text_and_advice() {
 }
 
 #[test]
-fn a_fleet_is_shown_and_changed_by_whoever_means_it() {
+fn a_fleet_is_shown_and_changed_on_command() {
     let fixture = Fixture::start(Limits::default());
     let path = "/api/v1/fleet/brokers/b-1";
     let body = r#"{"address": "mqtt://127.0.0.1:1884"}"#;
@@ -299,7 +299,7 @@ fn slow_clients_are_named_as_many_as_are_asked_for() {
 }
 
 #[test]
-fn clients_are_listed_as_many_as_are_asked_for_and_whether_there_are_more() {
+fn a_list_of_clients_has_the_limit_and_says_if_there_are_more() {
     let fixture = Fixture::start(Limits::default());
     let all = fixture.get("/api/v1/clients?containing=sensor");
     assert_eq!((code(&all), all.matches("sensor-").count()), ("200", 100), "{all}");
@@ -423,7 +423,7 @@ fn names_follow_the_conventions() {
     assert_eq!(names.len(), metrics::all().count());
 }
 
-/// Set `UPDATE_DOCS=1` to write the page anew.
+/// Set `UPDATE_DOCS=1` to write the page.
 #[test]
 fn the_page_of_metrics_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");

@@ -1,5 +1,5 @@
-//! A lane: what goes to one sink in one order. One batch of it is under way at a time; while it fails, the next ones
-//! wait behind it.
+//! A lane: the records that go to one sink in one order. One batch of it is under way at a time; while it fails, the
+//! next ones wait behind it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Default for Batching {
     }
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The sink keeps all of it.
@@ -45,7 +45,7 @@ pub(super) struct Item {
     pub(super) record: Arc<Record>,
 }
 
-/// What a settled batch means for messages.
+/// The messages that a settled batch settles.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
     /// The sink keeps these.

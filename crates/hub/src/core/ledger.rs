@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Ids of messages that all sinks have, and of which the broker does not know it; it sends no more at once.
+/// Ids of messages that all sinks have and that are not acknowledged to the broker; it sends no more at once.
 const MAX_SETTLED: usize = 65_536;
 
 /// A message that is not acknowledged.
@@ -21,7 +21,7 @@ struct Entry<D> {
     size: usize,
 }
 
-/// What is known of a message that comes.
+/// How a message that comes is known.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrival<D> {
     New,
@@ -130,8 +130,8 @@ impl<D> Ledger<D> {
         self.settled.insert(id);
     }
 
-    /// The connection has ended: no token of it is of use any more, and the broker sends again what it has not been
-    /// told of.
+    /// The connection has ended: no token of it is of use any more, and the broker sends the unacknowledged messages
+    /// again.
     pub(super) fn lose_connection(&mut self) {
         for entry in self.entries.values_mut() {
             entry.comes_again |= entry.token.take().is_some();

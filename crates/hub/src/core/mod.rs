@@ -41,8 +41,8 @@ pub struct CoreSettings {
     pub sinks: Vec<SinkPlan>,
     /// Where messages go that no sink takes; without it they are counted and logged.
     pub dead_letter: Option<Batching>,
-    /// Messages that are held at most; beyond it those of QoS 0 are dropped, which nobody keeps for later. The window
-    /// of the session bounds the others.
+    /// Messages that are held at most; beyond it messages of QoS 0 are dropped, which the broker does not keep. The
+    /// window of the session bounds the others.
     pub max_held: usize,
     /// The same in bytes.
     pub max_held_bytes: usize,
@@ -50,7 +50,7 @@ pub struct CoreSettings {
     pub seed: u64,
 }
 
-/// What has happened to messages.
+/// Counts of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
     /// Taken from the broker.
@@ -67,10 +67,10 @@ pub struct Numbers {
     pub dropped: u64,
 }
 
-/// What is to be done.
+/// An action that the caller has to carry out.
 #[derive(Debug)]
 pub enum Action<D> {
-    /// Brings these records to the sink of a lane, and says what became of them.
+    /// Brings these records to the sink of a lane, and reports the outcome.
     Send {
         /// The lane.
         lane: usize,
@@ -271,7 +271,7 @@ impl<D> Core<D> {
         self.actions.retain(|action| !matches!(action, Action::Acknowledge(_)));
     }
 
-    /// What is to be done next. Nothing until [`Self::deadline`], unless something comes.
+    /// The next action. Nothing until [`Self::deadline`], unless something comes.
     pub fn next_action(&mut self, now: u64) -> Option<Action<D>> {
         if let Some(action) = self.actions.pop_front() {
             return Some(action);
@@ -291,7 +291,7 @@ impl<D> Core<D> {
         if self.paused { None } else { self.lanes.iter().filter_map(Lane::deadline).min() }
     }
 
-    /// Begins no batch until it is told to; those that are under way come to their end.
+    /// Begins no batch while it is paused; batches under way come to their end.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
     }

@@ -79,7 +79,7 @@ fn a_batch_is_full_by_count_and_due_by_time() {
 }
 
 #[test]
-fn a_sink_that_is_away_is_tried_later_and_later_and_then_told_of() {
+fn a_sink_that_is_away_is_tried_later_and_later_and_reported() {
     let mut core = core(1, 1, 10, false, &StepSettings::default());
     core.take(0, 0, &message(1, 0), Some((1, 0)));
     let mut now = 5;
@@ -173,7 +173,7 @@ fn a_message_that_comes_again_is_not_taken_twice() {
 }
 
 #[test]
-fn without_room_messages_of_qos_0_are_dropped_and_others_are_not() {
+fn without_room_only_messages_of_qos_0_are_dropped() {
     let mut core = core(1, 1, 10, false, &StepSettings::default());
     core.settings.max_held = 2;
     for number in 0..4 {
@@ -212,7 +212,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A broker with a durable session, two sinks that note what they have, and a pipeline between them.
+/// A broker with a durable session, two sinks that note their records, and a pipeline between them.
 struct World {
     core: Core<Token>,
     lanes: usize,

@@ -9,8 +9,8 @@ use crate::core::Outcome;
 use crate::record::Record;
 use crate::sinks::{Sink, SinkError};
 
-/// A lane.
-pub(super) struct Lane {
+/// The thread of a lane.
+pub(super) struct LaneThread {
     pub(super) number: usize,
     pub(super) sink: Box<dyn Sink>,
     pub(super) batches: Receiver<Vec<Arc<Record>>>,
@@ -18,7 +18,7 @@ pub(super) struct Lane {
     pub(super) waker: Waker,
 }
 
-impl Lane {
+impl LaneThread {
     /// Works until its pipeline has ended.
     pub(super) fn run(mut self) {
         while let Ok(batch) = self.batches.recv() {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tidegate_client::TopicFilterBuf;
 use tidegate_client::net::{Address, Driver, SocketOptions, Waker};
 
-use self::lane::Lane;
+use self::lane::LaneThread;
 use self::source::{Orders, Source};
 use self::status::Snapshot;
 pub use self::status::{PipelineState, PipelineStatus};
@@ -24,7 +24,7 @@ use crate::sinks::{FileSinks, SinkSettings};
 use crate::steps::{StepSettings, Steps};
 use crate::time::wall_clock;
 
-/// Messages of a pipeline that are held at most, of which none but those of QoS 0 are dropped.
+/// Messages that a pipeline holds at most. Beyond it, only messages of QoS 0 are dropped.
 const MAX_HELD: usize = 20_000;
 /// The same in bytes.
 const MAX_HELD_BYTES: usize = 64 << 20;
@@ -57,11 +57,11 @@ pub struct SourceSettings {
 pub struct PipelineSettings {
     /// Its name.
     pub name: String,
-    /// Topic filters; those of the SELECT where there are none.
+    /// Topic filters; without any, the SELECT has them.
     pub from: Vec<TopicFilterBuf>,
     /// The session.
     pub source: SourceSettings,
-    /// What becomes of a message.
+    /// The steps that make records of messages.
     pub steps: StepSettings,
     /// Where records go.
     pub to: Vec<SinkSettings>,
@@ -158,7 +158,7 @@ impl Hub {
         self.pipelines.iter().map(of).collect()
     }
 
-    /// Pauses a pipeline, or has it go on: messages wait at the broker meanwhile. False when there is none of the name.
+    /// Pauses or resumes a pipeline: messages wait at the broker meanwhile. False when no pipeline has the name.
     pub fn pause(&self, name: &str, paused: bool) -> bool {
         let Some(pipeline) = self.pipelines.iter().find(|pipeline| pipeline.name == name) else { return false };
         pipeline.orders.paused.store(paused, Ordering::Release);
@@ -170,7 +170,7 @@ impl Hub {
         true
     }
 
-    /// Has all pipelines end what is under way and leave, within `grace`. Brokers keep the sessions.
+    /// Has all pipelines end their batches and disconnect, within `grace`. Brokers keep the sessions.
     pub fn stop(&self, grace: Duration) {
         self.stop.store(true, Ordering::Release);
         for pipeline in &self.pipelines {
@@ -178,12 +178,14 @@ impl Hub {
         }
         let ended = self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if ended.recv_timeout(grace) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("not all pipelines have ended within the time for stopping; what was under way comes again");
+            tracing::warn!(
+                "not all pipelines have ended within the time for stopping; unacknowledged messages come again"
+            );
         }
     }
 }
 
-/// What a pipeline shares with the others.
+/// State that a pipeline shares with the others.
 struct Shared {
     stop: Arc<AtomicBool>,
     subscribed: mpsc::Sender<()>,
@@ -227,7 +229,7 @@ fn start(settings: &PipelineSettings, files: &FileSinks, shared: Shared) -> Resu
         let before = places[..number].iter().filter(|other| *other == place).count();
         let opened = sink.open(files, before).map_err(|why| HubError::Sink { sink: sink.name.clone(), why })?;
         let (to_lane, batches) = mpsc::channel();
-        let lane = Lane { number, sink: opened, batches, outcomes: tell.clone(), waker: waker.clone() };
+        let lane = LaneThread { number, sink: opened, batches, outcomes: tell.clone(), waker: waker.clone() };
         let running = shared.running.clone();
         let work = move || {
             lane.run();

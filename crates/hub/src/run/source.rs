@@ -39,7 +39,7 @@ pub(super) struct Orders {
     pub(super) paused: AtomicBool,
 }
 
-/// What a source is made of.
+/// The parts of a source.
 pub(super) struct Parts {
     pub(super) name: String,
     pub(super) settings: SourceSettings,
@@ -53,7 +53,7 @@ pub(super) struct Parts {
     pub(super) snapshot: Arc<Mutex<Snapshot>>,
     pub(super) orders: Arc<Orders>,
     pub(super) stop: Arc<AtomicBool>,
-    /// Who is told, once, that the session has its subscriptions.
+    /// Receives one notification, when the session has its subscriptions.
     pub(super) subscribed: Option<Sender<()>>,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Source {
     failures_untold: u64,
 }
 
-/// What the client of a source is told.
+/// The options of a source's client.
 pub(super) fn options(settings: &SourceSettings) -> Options {
     let mut options = Options::new(settings.client_id.as_str());
     options.version = Version::V5;
@@ -107,7 +107,7 @@ impl Source {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Works until it is told to stop.
+    /// Works until `stop` is set.
     pub(super) fn run(mut self) {
         while !self.parts.stop.load(Ordering::Acquire) {
             self.parts.core.pause(self.parts.orders.paused.load(Ordering::Acquire));
@@ -260,7 +260,7 @@ impl Source {
         let refused: Vec<String> = refused.collect();
         if refused.is_empty() {
             if let Some(subscribed) = self.parts.subscribed.take() {
-                // Nobody may be waiting any more.
+                // The receiver may have given up.
                 let _ = subscribed.send(());
             }
         } else {
@@ -268,7 +268,7 @@ impl Source {
         }
     }
 
-    /// Waits before the next attempt; what is wrong is logged once.
+    /// Waits before the next attempt; the error is logged once.
     fn try_again(&mut self, why: &dyn Display) {
         self.connect_at = Some(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(PAUSE.1);
@@ -326,7 +326,7 @@ impl Source {
     /// Leaves the broker, which keeps the session.
     fn leave(&mut self) {
         self.act();
-        // Without a connection nobody has to be told.
+        // Without a connection there is no broker to notify.
         let _ = self.parts.driver.client().disconnect(Instant::now(), &DisconnectRequest::default());
         if let Err(error) = self.parts.driver.finish() {
             self.tell_trouble(&error);
@@ -334,7 +334,7 @@ impl Source {
     }
 }
 
-/// An error with what it comes from.
+/// An error with its causes.
 fn with_cause(error: &dyn Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {}", with_cause(cause)),

@@ -2,7 +2,7 @@
 
 use crate::core::Numbers;
 
-/// What a pipeline is about.
+/// The state of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipelineState {
     /// It has no connection to the broker.
@@ -11,7 +11,7 @@ pub enum PipelineState {
     Running,
     /// A sink is away: messages wait.
     Retrying,
-    /// Somebody has paused it: messages wait.
+    /// An operator has paused it: messages wait.
     Paused,
 }
 
@@ -32,11 +32,11 @@ impl PipelineState {
 pub struct PipelineStatus {
     /// Its name.
     pub name: String,
-    /// What it is about.
+    /// Its state.
     pub state: PipelineState,
-    /// What has happened to messages since the start of the process.
+    /// Counts of messages since the start of the process.
     pub numbers: Numbers,
-    /// Messages that it has and that are not acknowledged; those that wait at the broker are not among them.
+    /// Messages that it has and that are not acknowledged; messages that wait at the broker are not counted.
     pub held: usize,
     /// Age of the oldest of these, milliseconds.
     pub lag_ms: u64,

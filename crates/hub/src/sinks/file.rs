@@ -1,5 +1,5 @@
-//! A file of lines of JSON. A batch is written and synced before its messages are acknowledged. A file that is finished
-//! is renamed whole, so that whoever collects such files never sees half of one.
+//! A file of lines of JSON. A batch is written and synced before its messages are acknowledged. A finished file is
+//! renamed whole, so that a program that collects such files never sees half of one.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -38,7 +38,7 @@ impl FileSinks {
     }
 }
 
-/// A file, by itself or shared by several pipelines.
+/// A file of one pipeline, or shared by several.
 #[derive(Clone, Debug)]
 pub(super) struct FileSink(Arc<Mutex<Writer>>);
 
@@ -52,7 +52,7 @@ impl Sink for FileSink {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let written = writer.write(&lines);
         if written.is_err() {
-            // What was written of it is cut off when the file is opened again.
+            // The written part of the batch is cut off when the file is opened again.
             writer.open = None;
         }
         written.map_err(|error| SinkError::away(format_args!("{}: {error}", writer.settings.path.display())))
@@ -62,11 +62,11 @@ impl Sink for FileSink {
 #[derive(Debug)]
 struct Writer {
     settings: FileSettings,
-    open: Option<Open>,
+    open: Option<OpenFile>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenFile {
     file: File,
     /// Bytes of whole batches.
     len: u64,
@@ -91,7 +91,7 @@ impl Writer {
         Ok(())
     }
 
-    fn is_finished(&self, open: &Open, more: usize) -> bool {
+    fn is_finished(&self, open: &OpenFile, more: usize) -> bool {
         let FileSettings { rotate_bytes, rotate_time, .. } = self.settings;
         let is_full = rotate_bytes > 0 && open.len + more as u64 > rotate_bytes;
         let age = SystemTime::now().duration_since(open.begun).unwrap_or_default();
@@ -117,8 +117,8 @@ fn finished_name(path: &Path) -> PathBuf {
     std::iter::once(name("")).chain(numbered).find(|path| !path.exists()).unwrap_or_else(|| name("-last"))
 }
 
-/// Opens a file at the end of its last whole line. What stands behind it was never acknowledged.
-fn open(path: &Path) -> io::Result<Open> {
+/// Opens a file at the end of its last whole line. The bytes after it were never acknowledged.
+fn open(path: &Path) -> io::Result<OpenFile> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         fs::create_dir_all(directory)?;
     }
@@ -132,7 +132,7 @@ fn open(path: &Path) -> io::Result<Open> {
     }
     let metadata = file.metadata()?;
     let begun = if len == 0 { SystemTime::now() } else { metadata.created().or_else(|_| metadata.modified())? };
-    Ok(Open { file, len, begun })
+    Ok(OpenFile { file, len, begun })
 }
 
 fn sync_directory(path: &Path) -> io::Result<()> {

@@ -27,7 +27,7 @@ pub struct HttpSettings {
     pub secret: Option<Vec<u8>>,
     /// Time for an answer.
     pub timeout: Duration,
-    /// Authorities that are trusted; without a file those of the system.
+    /// Authorities that are trusted; without a file, the system's.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -140,7 +140,7 @@ mod tests {
         }
         assert_eq!(sink.write(&[record(1)]), Ok(()));
         server.join().unwrap();
-        assert!(matches!(sink.write(&[record(1)]), Err(SinkError::Away(_))), "nobody listens");
+        assert!(matches!(sink.write(&[record(1)]), Err(SinkError::Away(_))), "no server listens");
     }
 
     #[test]

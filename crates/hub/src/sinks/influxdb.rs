@@ -25,7 +25,7 @@ pub struct InfluxSettings {
     pub tags: Vec<String>,
     /// Time for an answer.
     pub timeout: Duration,
-    /// Authorities that are trusted; without a file those of the system.
+    /// Authorities that are trusted; without a file, the system's.
     pub ca_file: Option<PathBuf>,
 }
 

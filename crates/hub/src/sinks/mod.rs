@@ -38,8 +38,8 @@ impl SinkError {
     }
 }
 
-/// Where records go. It lives on a thread of its own and may block; what it opens, it opens with the first batch, and
-/// again after a failure.
+/// Where records go. It lives on a thread of its own and may block. It connects or opens its file with the first batch,
+/// and again after a failure.
 pub trait Sink: Send {
     /// Brings a batch where it belongs. Ok promises that all of it is kept there, whatever ends now: its messages are
     /// acknowledged to the broker. The same records may come again after a crash.
@@ -54,7 +54,7 @@ pub trait Sink: Send {
 pub struct SinkSettings {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: SinkKind,
     /// Batches and retries.
     pub batching: Batching,
@@ -62,7 +62,7 @@ pub struct SinkSettings {
     pub parallel: usize,
 }
 
-/// What a sink is.
+/// The kind of a sink, with its settings.
 #[derive(Clone, Debug)]
 pub enum SinkKind {
     /// Lines of JSON.

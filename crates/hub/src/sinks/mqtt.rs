@@ -62,7 +62,7 @@ impl MqttSink {
     }
 
     /// A new client, with nothing left of a batch that failed: that comes again.
-    fn begin_anew(&mut self) -> Result<(), SinkError> {
+    fn restart(&mut self) -> Result<(), SinkError> {
         self.driver = driver(&self.settings).map_err(SinkError::away)?;
         self.connected = false;
         Ok(())
@@ -93,7 +93,7 @@ impl MqttSink {
         }
     }
 
-    /// Takes what has happened since the last batch: the broker may have closed the connection.
+    /// Takes the events since the last batch: the broker may have closed the connection.
     fn look(&mut self) -> Result<(), SinkError> {
         while let Ok(Step::Event(event)) = self.driver.next(Some(Instant::now() + Duration::from_millis(1))) {
             if let Event::Disconnected(why) = event {
@@ -106,7 +106,7 @@ impl MqttSink {
     fn publish(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
         let deadline = Instant::now() + self.settings.timeout;
         if self.connected && self.look().is_err() {
-            self.begin_anew()?;
+            self.restart()?;
         }
         if !self.connected {
             self.connect(deadline)?;
@@ -166,7 +166,7 @@ impl Sink for MqttSink {
     fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
         let outcome = self.publish(batch);
         if outcome.is_err() {
-            self.begin_anew()?;
+            self.restart()?;
         }
         outcome
     }

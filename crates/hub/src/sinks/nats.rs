@@ -1,5 +1,5 @@
-//! A stream of `JetStream`: each record is published with its id, by which the server drops what comes a second time, and
-//! the batch is done when the stream has acknowledged all of it.
+//! A stream of `JetStream`: each record is published with its id, by which the server drops duplicates. The batch is
+//! done when the stream has acknowledged all of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl NatsSink {
         if !allowed(&settings.subject) {
             return Err(format!("`{}` is no subject", settings.subject));
         }
-        // The client answers pings by itself, so it needs a thread of its own.
+        // The client answers pings in the background, so it needs a thread of its own.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-nats").build();
         Ok(Self { settings: settings.clone(), runtime: runtime.map_err(|error| error.to_string())?, context: None })
     }
@@ -57,7 +57,7 @@ async fn connect(settings: &NatsSettings) -> Result<jetstream::Context, SinkErro
     Ok(context)
 }
 
-/// The subject of a topic: levels with points between them, and `_` for what subjects have no place for.
+/// The subject of a topic: levels with points between them, and `_` for characters that subjects may not have.
 fn subject(prefix: &str, topic: &str) -> String {
     let level = |level: &str| {
         let fits = |one: char| if ". *>\t\r\n".contains(one) || one.is_control() { '_' } else { one };

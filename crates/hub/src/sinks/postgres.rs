@@ -37,10 +37,10 @@ pub(super) struct PostgresSink {
     /// The table in quotes.
     table: String,
     timeout: Duration,
-    open: Option<Open>,
+    open: Option<Connection>,
 }
 
-struct Open {
+struct Connection {
     client: Client,
     columns: BTreeSet<String>,
 }
@@ -60,7 +60,7 @@ impl PostgresSink {
         Ok(Self { config, table, timeout: settings.timeout, open: None })
     }
 
-    fn open(&mut self, rows: &[Map<String, Value>]) -> Result<&mut Open, SinkError> {
+    fn open(&mut self, rows: &[Map<String, Value>]) -> Result<&mut Connection, SinkError> {
         let open = match self.open.take() {
             Some(open) => open,
             None => connect(&self.config, &self.table, self.timeout, rows)?,
@@ -77,7 +77,7 @@ impl PostgresSink {
             if open.columns.contains(field) || open.columns.len() >= MAX_COLUMNS {
                 continue;
             }
-            // Of which type it is, only a value can tell.
+            // Only a value tells the type of the column.
             let Some(kind) = values.find_map(kind) else { continue };
             let add = format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {} {kind}", quoted(field));
             open.client.batch_execute(&add).map_err(|error| judge(&error))?;
@@ -111,7 +111,12 @@ impl PostgresSink {
     }
 }
 
-fn connect(config: &Config, table: &str, timeout: Duration, rows: &[Map<String, Value>]) -> Result<Open, SinkError> {
+fn connect(
+    config: &Config,
+    table: &str,
+    timeout: Duration,
+    rows: &[Map<String, Value>],
+) -> Result<Connection, SinkError> {
     let mut client = config.connect(NoTls).map_err(|error| SinkError::Away(with_cause(&error)))?;
     let limit = format!("SET statement_timeout = {}", timeout.as_millis());
     client.batch_execute(&limit).map_err(|error| judge(&error))?;
@@ -125,7 +130,7 @@ fn connect(config: &Config, table: &str, timeout: Duration, rows: &[Map<String, 
     client.batch_execute(&create).map_err(|error| judge(&error))?;
     let describe = client.prepare(&format!("SELECT * FROM {table} LIMIT 0")).map_err(|error| judge(&error))?;
     let columns = describe.columns().iter().map(|column| column.name().to_owned()).collect();
-    Ok(Open { client, columns })
+    Ok(Connection { client, columns })
 }
 
 /// A name in quotes, within the 63 bytes of the server.

@@ -12,7 +12,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use super::SinkError;
 
-/// Bytes of an answer that are read: enough to say why it is none.
+/// Bytes of an answer that are read: enough to report why it is invalid.
 const MAX_ANSWER: u64 = 64 << 10;
 /// Characters of it that are repeated.
 const SHOWN: usize = 200;
@@ -26,20 +26,20 @@ pub(super) struct Server {
     timeout: Duration,
 }
 
-/// What a server is asked with.
+/// Settings of the requests to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerSettings {
     pub(super) url: String,
     pub(super) headers: Vec<(String, String)>,
     pub(super) timeout: Duration,
-    /// Authorities that are trusted; without a file those of the system.
+    /// Authorities that are trusted; without a file, the system's.
     pub(super) ca_file: Option<PathBuf>,
 }
 
 impl Server {
     pub(super) fn new(settings: ServerSettings) -> Result<Self, String> {
         let ServerSettings { url, headers, timeout, ca_file } = settings;
-        // What is asked for may hold a token.
+        // The query may hold a token.
         let shown = url.split('?').next().unwrap_or_default();
         let uri: ureq::http::Uri = url.parse().map_err(|_| format!("`{shown}` is no URL"))?;
         let tls = match uri.scheme_str() {
@@ -66,7 +66,7 @@ impl Server {
         Ok(Self { agent, url, headers, timeout })
     }
 
-    /// Posts a body. Done at 2xx; what a retry does not help is refused, all else is tried again.
+    /// Posts a body. Done at 2xx; errors that a retry does not mend are refusals, all others are tried again.
     pub(super) fn post(&self, content_type: &str, more: &[(&str, &str)], body: &[u8]) -> Result<(), SinkError> {
         let mut request = self.agent.post(&self.url).config().timeout_global(Some(self.timeout)).build();
         for (name, value) in &self.headers {
@@ -78,7 +78,7 @@ impl Server {
         let response = request.header("content-type", content_type).send(body).map_err(SinkError::away)?;
         let status = response.status().as_u16();
         if (200..300).contains(&status) {
-            // Read to its end, so that the connection can be used again; what it says does not matter.
+            // Read to its end, so that the connection can be used again; its content does not matter.
             let _ = std::io::copy(&mut response.into_body().into_reader().take(MAX_ANSWER), &mut std::io::sink());
             return Ok(());
         }

@@ -44,12 +44,12 @@ impl Cel {
         self.with(environment, row, Expression::truth)
     }
 
-    /// What it gives.
+    /// Its result.
     pub(super) fn json(&self, environment: &Environment<'_>, row: Option<&Value>) -> Result<Value, String> {
         self.with(environment, row, Expression::json)
     }
 
-    /// What it gives, as text.
+    /// Its result, as text.
     pub(super) fn text(&self, environment: &Environment<'_>, row: Option<&Value>) -> Result<String, String> {
         Ok(match self.json(environment, row)? {
             Value::String(text) => text,

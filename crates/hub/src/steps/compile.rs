@@ -1,4 +1,4 @@
-//! From an expression of SQL to what is evaluated for each message.
+//! From an expression of SQL to the nodes that are evaluated for each message.
 
 use serde_json::Value;
 use sqlparser::ast::{
@@ -77,7 +77,7 @@ pub(super) fn compile(expr: &Expr, depth: usize) -> Result<Node, StepError> {
     })
 }
 
-/// Functions, also those that SQL writes in words of their own.
+/// Functions, also the ones that have a syntax of their own in SQL.
 fn called(expr: &Expr, depth: usize) -> Result<Node, StepError> {
     let inner = |expr: &Expr| compile(expr, depth + 1);
     Ok(match expr {
@@ -116,7 +116,7 @@ fn negate(negated: bool, node: Node) -> Node {
     if negated { Node::Not(Box::new(node)) } else { node }
 }
 
-/// A name that stands by itself.
+/// A name without a path.
 fn field(expr: &Expr, name: &str) -> Result<Node, StepError> {
     if name == "payload" {
         return Ok(Node::Payload);
@@ -205,7 +205,7 @@ fn function(expr: &Expr, call: &Call, depth: usize) -> Result<Node, StepError> {
         _ => return Err(refuse(expr, format!("`{name}` takes values alone"))),
     };
     if call.over.is_some() || call.filter.is_some() {
-        return Err(refuse(expr, "windows are not understood: a message is looked at by itself"));
+        return Err(refuse(expr, "windows are not understood: each message is evaluated alone"));
     }
     function.check(arguments.len()).map_err(|said| refuse(expr, said))?;
     Ok(Node::Call(function, arguments))

@@ -90,7 +90,7 @@ impl Function {
         Err(format!("`{}` takes {wanted} values, not {count}", names[0]))
     }
 
-    /// What it gives. Null as the first value gives null, but where that is what the function is for.
+    /// Its result. Null as the first value gives null, except in functions that exist to handle null.
     pub(super) fn call(self, values: Vec<Value>, environment: &Environment<'_>) -> Result<Value, String> {
         match self {
             Self::Coalesce => return Ok(values.into_iter().find(|value| !value.is_null()).unwrap_or_default()),

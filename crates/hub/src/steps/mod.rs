@@ -1,5 +1,5 @@
-//! Steps of a pipeline: what becomes of a message on its way to the sinks. All of it is pure: a message and the time go
-//! in, a record comes out, or nothing, or why not.
+//! Steps of a pipeline: they make a record of a message, for the sinks. They are pure: the input is a message and the
+//! time, the output a record, nothing, or an error.
 //!
 //! First `filter`, then `sql`, then `set`; at last `topic` and `key` are computed.
 
@@ -63,7 +63,7 @@ impl At {
 /// Why a step is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepError {
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// Where, if that is known.
     pub at: Option<At>,
@@ -87,7 +87,7 @@ impl fmt::Display for StepError {
 
 impl std::error::Error for StepError {}
 
-/// What a pipeline does, as text.
+/// The steps of a pipeline, as text.
 #[derive(Clone, Debug, Default)]
 pub struct StepSettings {
     /// How payloads are read.
@@ -161,7 +161,7 @@ impl Steps {
         self.sql.as_ref().map_or(&[], Sql::from)
     }
 
-    /// What they make of a message: nothing when it does not go on. `now` is in Unix milliseconds.
+    /// The record of a message; nothing when a step drops it. `now` is in Unix milliseconds.
     ///
     /// # Errors
     /// In words, when the message cannot be computed with.

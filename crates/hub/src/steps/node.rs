@@ -1,5 +1,5 @@
-//! Evaluation of expressions of SQL. Null stands for what is not there; computed with, it gives null, and a condition
-//! that is null does not hold.
+//! Evaluation of expressions of SQL. A missing value is null. A computation with null gives null, and a condition that
+//! is null does not hold.
 
 use std::cell::OnceCell;
 use std::cmp::Ordering;
@@ -90,7 +90,7 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// What it gives.
+    /// Its result.
     ///
     /// # Errors
     /// In words, when types do not fit, a number is divided by 0, or the payload is not of its format.
@@ -258,7 +258,7 @@ pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
-/// A number, also one that stands in text.
+/// A number, also from a text.
 pub(super) fn number_of(value: &Value) -> Result<f64, String> {
     let number = match value {
         Value::Number(number) => number.as_f64(),
@@ -315,7 +315,7 @@ fn arithmetic(op: Binary, left: &Value, right: &Value) -> Result<Value, String> 
     }
 }
 
-/// `%` stands for any text, `_` for any one character. Steps are at most the product of both lengths.
+/// `%` matches any text, `_` any one character. Steps are at most the product of both lengths.
 fn is_like(text: &str, pattern: &str, ignores_case: bool) -> bool {
     let characters = |text: &str| -> Vec<char> {
         if ignores_case { text.to_lowercase().chars().collect() } else { text.chars().collect() }

@@ -1,8 +1,7 @@
 //! SQL as a step: `SELECT payload.temp AS temp, clientid FROM 'plant/+/temp' WHERE payload.temp > 30`.
 //!
-//! The text is read by `sqlparser`; what it means is in [`compile`](super::compile) and [`node`](super::node). Names are
-//! resolved when it is read, so that a name that stands for nothing is an error of the configuration and not of each
-//! message.
+//! The text is read by `sqlparser`; its meaning is in [`compile`](super::compile) and [`node`](super::node). Names are
+//! resolved when it is read, so that an unknown name is an error of the configuration and not of each message.
 
 use serde_json::{Map, Value};
 use sqlparser::ast::{
@@ -31,7 +30,7 @@ pub(crate) struct Sql {
     condition: Option<Node>,
 }
 
-/// What stands between SELECT and FROM.
+/// An entry between SELECT and FROM.
 #[derive(Debug)]
 enum Column {
     /// `*`.
@@ -79,8 +78,8 @@ impl Sql {
             return Err(StepError::new("it must be one SELECT"));
         };
         if has_more || has_clauses(select) {
-            let what = "a message is looked at by itself: only SELECT, FROM and WHERE are understood";
-            return Err(StepError::new(what).at(At::of(query.span())));
+            let message = "each message is evaluated alone: only SELECT, FROM and WHERE are understood";
+            return Err(StepError::new(message).at(At::of(query.span())));
         }
         let columns: Result<Vec<_>, _> = select.projection.iter().map(column).collect();
         let condition = select.selection.as_ref().map(|condition| compile(condition, 0)).transpose()?;
@@ -92,7 +91,7 @@ impl Sql {
         &self.from
     }
 
-    /// The row that it makes of a message; nothing when the message is none of its topics or does not fulfil WHERE.
+    /// The row that it makes of a message; nothing when FROM does not match its topic or it does not fulfil WHERE.
     ///
     /// # Errors
     /// In words, when the message cannot be computed with.

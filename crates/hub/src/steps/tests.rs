@@ -142,7 +142,7 @@ fn cel_filters_sets_and_routes() {
     let record = steps.run(&message("t", &json!({ "temp": 40.0 })), 0).unwrap().unwrap();
     assert_eq!((record.topic.as_str(), record.key.as_str()), ("out/pump-7", "pump-7"));
     assert_eq!((&record.object()["temp_f"], &record.object()["twice"]), (&json!(104.0), &json!(208.0)));
-    assert_eq!(record.original, None, "the fields are what goes on");
+    assert_eq!(record.original, None, "the sinks get the fields");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_bad_expression_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_payload_that_is_not_of_its_format_is_an_error_where_it_is_looked_into() {
+fn a_payload_not_of_its_format_fails_where_fields_are_read() {
     let mut bad = message("t", &json!(0));
     bad.payload = b"{".to_vec();
     let run = |sql: &str| {
@@ -170,7 +170,7 @@ fn a_payload_that_is_not_of_its_format_is_an_error_where_it_is_looked_into() {
 }
 
 #[test]
-fn each_step_shows_what_it_gave() {
+fn each_step_shows_its_result() {
     let settings = StepSettings {
         sql: Some("SELECT payload.a AS a FROM 't'".into()),
         set: vec!["b = row.a + 1".into()],

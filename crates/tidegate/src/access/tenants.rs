@@ -285,7 +285,7 @@ default = 'allow'
     }
 
     #[test]
-    fn what_is_harder_to_claim_wins_and_what_is_exact_beats_what_is_not() {
+    fn the_claim_that_is_harder_to_make_wins_and_exact_names_win() {
         let all = Traits {
             listener: "acme-tcp",
             sni: Some("a.bolt.example"),

@@ -146,7 +146,7 @@ fn users_come_in_with_their_passwords_and_nobody_else() {
 }
 
 #[test]
-fn somebody_without_a_name_comes_in_where_that_is_allowed_and_a_wrong_name_never_does() {
+fn anonymous_clients_may_enter_where_allowed_wrong_names_never() {
     let folder = Folder::new("anonymous");
     let door = start(&with_users("allow_anonymous = true", &folder.users(&["ann"])));
     assert_eq!(user(&decide(&door, None, None)), Comes::WithoutName);

@@ -1,4 +1,4 @@
-//! Where a node of a cluster listens, and what it tells others of that.
+//! Where a node of a cluster listens, and the addresses that it tells others.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -105,7 +105,7 @@ pub(super) fn listen(config: &Config) -> Result<SocketAddr, String> {
     Ok(SocketAddr::new(first.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |at| at.ip()), 0))
 }
 
-/// What is in the file with the secret.
+/// The content of the file with the secret.
 pub(super) fn secret(config: &Config) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
     let Some(path) = &config.cluster.secret_file else { return Ok(None) };
     let text = fs::read(path).map(Zeroizing::new).map_err(|error| format!("cluster.secret_file {path}: {error}"))?;
@@ -129,7 +129,7 @@ pub(crate) fn with_relay(config: Config) -> Result<Config, String> {
     Ok(crate::orchestrator::with_relay_at(config, address, networks))
 }
 
-/// What others are told of where this node is.
+/// The addresses of this node for others.
 pub(super) fn advertised(config: &Config, node: &Node, admin: Option<String>) -> Result<Addresses, String> {
     let bound = node.handle().cluster_address().ok_or("the node does not listen for others")?;
     // The listener for clients that are handed over is the last one.
@@ -143,7 +143,7 @@ pub(super) fn advertised(config: &Config, node: &Node, admin: Option<String>) ->
             parse(&format!("{host}:{}", at.port())).ok_or_else(|| format!("cluster.advertise: `{host}` has no address"))
         }
         None if at.ip().is_unspecified() => Err(format!(
-            "other nodes cannot be told to use {at}: say by cluster.advertise which address of this machine they reach"
+            "other nodes cannot use {at}: say by cluster.advertise which address of this machine they reach"
         )),
         None => Ok(at),
     };

@@ -16,15 +16,15 @@ use super::logs::Logs;
 use super::memory::Memory;
 use super::parts::Collector;
 use super::status::{Shared, Standpoint};
-use super::view::{Told, tell};
+use super::view::{TableView, tell};
 use super::work::{TableWork, Work};
 
-/// The group that all nodes are in; whoever has its one partition leads.
+/// The group that all nodes are in; the member with its one partition leads.
 const GROUP: &str = "cluster-nodes";
 /// Longest time between two looks at everything.
 const TICK: Duration = Duration::from_millis(250);
 
-/// What the thread is told.
+/// An event for the thread.
 pub(super) enum Event {
     /// There may be something to read, or the membership has changed.
     Woken,
@@ -97,7 +97,7 @@ pub(super) struct Control {
     words: Following,
     images: Following,
     collector: Collector,
-    told: Option<(Told, u64)>,
+    told: Option<(TableView, u64)>,
     /// Processes of other nodes that have ended, by name and incarnation.
     ended: BTreeMap<String, u64>,
     /// Records in the cluster's logs that are none of its own.
@@ -173,7 +173,7 @@ impl Control {
         }
     }
 
-    /// Says whether it goes on.
+    /// Says whether the thread continues.
     fn handle(&mut self, event: Event) -> bool {
         match event {
             Event::Woken => {}
@@ -182,7 +182,7 @@ impl Control {
             Event::AdvertStored(outcome) => {
                 self.stored = self.storing.take().filter(|_| outcome.is_ok());
                 if let Err(error) = outcome {
-                    tracing::warn!(%error, "the cluster could not be told of this node; it is tried again");
+                    tracing::warn!(%error, "the record of this node could not be stored for the cluster; it is tried again");
                 }
             }
             Event::Arrived(id) => {
@@ -204,7 +204,7 @@ impl Control {
     }
 
     /// Renews the lease, or begins a new life when the membership was lost, for however short a time: others may work
-    /// by now what was worked here.
+    /// by now the partitions of this node.
     fn keep_membership(&mut self) {
         let Some(life) = &mut self.life else { return self.begin_life() };
         let now = Instant::now();
@@ -214,7 +214,7 @@ impl Control {
             (Some(tenure), Some((number, _))) if tenure.number == number => {}
             (None, None) => return,
             _ => {
-                tracing::warn!("the node has lost its membership of the cluster: it serves nobody until it is back");
+                tracing::warn!("the node has lost its membership of the cluster: it serves no client until it is back");
                 let before = life.membership.incarnation();
                 self.former = Some(before);
                 // One that no table has ever had has served nothing.
@@ -346,8 +346,8 @@ impl Control {
         }
     }
 
-    /// Whether the table is one that an earlier life has followed, or still means the life before this one: nobody has
-    /// taken its place. What is in force stays so, without a lease, and clients wait for the next table.
+    /// Whether the table is one that an earlier life has followed, or still means the life before this one: no node has
+    /// taken its place. The table in force stays so, without a lease, and clients wait for the next one.
     fn awaits_next_life(&self) -> bool {
         if self.table.epoch <= self.followed {
             return true;
@@ -432,7 +432,9 @@ impl Control {
         let done = Box::new(move |outcome| drop(events.send(Event::AdvertStored(outcome))));
         match self.logs.bus.append(&self.logs.adverts, append, done) {
             Ok(()) => self.storing = Some(self.own.clone()),
-            Err(error) => tracing::warn!(%error, "the cluster cannot be told of this node; it is tried again"),
+            Err(error) => {
+                tracing::warn!(%error, "the record of this node cannot be stored for the cluster; it is tried again")
+            }
         }
     }
 
@@ -472,7 +474,7 @@ fn leases(membership: &Membership) -> BTreeMap<String, Duration> {
     members.filter_map(|member| Some((member.name.to_string(), member.lease?))).collect()
 }
 
-/// Tells of a record that is none of the cluster's.
+/// Logs a record that is invalid.
 fn passed_over(strange: &Tally, record: &Record, error: &RecordError) {
     if let Some(times) = strange.note() {
         tracing::warn!(position = %record.position, %error, times, "a record of the cluster was passed over");

@@ -19,14 +19,14 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long an address may take to accept or refuse a connection.
 const ANSWER_LIMIT: Duration = Duration::from_millis(300);
 
-/// Begins to look, until what is returned is dropped.
+/// Begins to look, until the returned sender is dropped.
 ///
 /// # Errors
 /// In words for people, when the system gives no thread.
 pub(super) fn begin(shared: Arc<Shared>, events: Sender<Event>) -> Result<Sender<()>, String> {
-    let (goes_on, ended) = channel();
+    let (keeps_on, ended) = channel();
     let begun = Builder::new().name("cluster-doubt".into()).spawn(move || run(&shared, &events, &ended));
-    begun.map(|_| goes_on).map_err(|error| format!("cannot start a thread for the cluster: {error}"))
+    begun.map(|_| keeps_on).map_err(|error| format!("cannot start a thread for the cluster: {error}"))
 }
 
 fn run(shared: &Shared, events: &Sender<Event>, ended: &Receiver<()>) {

@@ -23,7 +23,7 @@ pub(super) struct Following {
 #[derive(Default)]
 pub(super) struct Taken {
     pub(super) records: Vec<Record>,
-    /// What is read next.
+    /// The position that is read next.
     pub(super) next: Position,
     /// The log is read from its beginning once more: it may be another one than before.
     pub(super) is_anew: bool,
@@ -60,7 +60,7 @@ impl Following {
                     tracing::warn!(%error, log = %place, "cannot be read on; it is read again");
                     self.reader = None;
                     all.is_gone = matches!(error, BusError::Unknown(_));
-                    // What was trimmed is gone, and the rest can be read at once. What else is wrong stays so for a
+                    // Trimmed records are gone, and the rest can be read at once. Another error lasts for a
                     // while.
                     if !matches!(error, BusError::Trimmed { .. }) {
                         self.rest();

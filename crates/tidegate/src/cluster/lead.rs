@@ -1,4 +1,4 @@
-//! The node that leads: whoever has the one partition of the cluster's group, and the log of tables.
+//! The node that leads: it has the one partition of the cluster's group, and the log of tables.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
@@ -10,11 +10,11 @@ use tidegate_cluster::{Advert, Logged, Next, Seen, Settling, Sighting, Table, de
 use super::control::Event;
 use super::logs::Logs;
 
-/// The key of the table in its log, of which the latest record stays.
+/// The key of the table in its log. The latest record of the key stays.
 const KEY: &str = "table";
 /// How long nothing is moved after a move has failed.
 const REST: Duration = Duration::from_secs(5);
-/// How long nodes that are there have to say what they know of a log of tables that was lost.
+/// How long nodes that are there have to report their tables after the log of tables was lost.
 const HEARD_AFTER: Duration = Duration::from_secs(3);
 /// For how many leases nodes are waited for that are not there when the log of tables was lost.
 const AWAITED_LEASES: u32 = 3;
@@ -30,10 +30,10 @@ pub(super) struct Leader {
     waiting: bool,
     /// Since when each member has been the life that it is.
     sightings: BTreeMap<String, (u64, Instant)>,
-    /// Moves that somebody could not do, as far as they are known.
+    /// Moves that a node could not do, as far as they are known.
     refused: usize,
     rest_until: Option<Instant>,
-    /// Images may be on the bus that nobody needs any more.
+    /// Images may be on the bus that no node needs any more.
     images: bool,
     /// Whether this node leads in place of one that has ended, until the group has chosen another.
     deputizes: bool,
@@ -171,7 +171,10 @@ impl Leader {
             Next::Nothing => None,
             Next::Table(table) => {
                 if self.lost_since.take().is_some() {
-                    tracing::warn!(epoch = table.epoch, "the table of the cluster goes on from what nodes know");
+                    tracing::warn!(
+                        epoch = table.epoch,
+                        "the table of the cluster continues from the newest one that nodes know"
+                    );
                 }
                 Some(*table)
             }
@@ -180,7 +183,7 @@ impl Leader {
                     self.lost_since = Some(now);
                     tracing::warn!(
                         ?nodes,
-                        "the bus has lost the table of the cluster: it is made of what nodes know, and these are waited for; start them"
+                        "the bus has lost the table of the cluster: it is made from the tables of nodes, and these nodes are waited for; start them"
                     );
                 }
                 None
@@ -208,7 +211,7 @@ impl Leader {
     }
 }
 
-/// Nothing moves: whatever images are on the bus, nobody needs them.
+/// Nothing moves: no node needs the images on the bus.
 fn trim_images(logs: &Logs) {
     let (bus, place) = (logs.bus.clone(), logs.images.clone());
     let trim = move |bounds: Result<tidegate_bus::Bounds, BusError>| {

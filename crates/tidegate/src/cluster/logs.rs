@@ -19,7 +19,7 @@ use crate::status::BrokerStatus;
 const LOOK: Duration = Duration::from_millis(200);
 /// Bytes of a secret that is made up.
 const SECRET_BYTES: usize = 32;
-/// What a log of the cluster's own records may hold; their latest ones are all that is kept.
+/// The most records of a log of the cluster's own; only their latest ones are kept.
 const SMALL_RECORDS: u64 = 100_000;
 const SMALL_BYTES: u64 = 16 * 1024 * 1024;
 /// Names of tenants that are read at once.
@@ -38,7 +38,7 @@ pub(super) struct Logs {
     /// Images of partitions that move.
     pub(super) images: Place,
     secret: Place,
-    /// Names of tenants; the number of a tenant is the place of its first record among those of different names.
+    /// Names of tenants; the number of a tenant is the place of its first record among records of different names.
     tenants: Place,
     /// The names that were agreed on last.
     tenant_names: Arc<Mutex<Vec<String>>>,
@@ -65,7 +65,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
     })
 }
 
-/// What comes of something on the bus.
+/// The outcome of a request to the bus.
 type Outcome<T> = Result<Receiver<Result<T, BusError>>, BusError>;
 
 fn begin<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Outcome<T> {
@@ -168,8 +168,8 @@ impl Logs {
         ]
     }
 
-    /// Makes the logs again that the servers have lost, with the secret and the names of tenants. Nothing is waited for: what is not made is
-    /// found missing again.
+    /// Makes the logs again that the servers have lost, with the secret and the names of tenants. Nothing is waited
+    /// for: a log that is not made is found missing again.
     pub(super) fn make_again(&self) {
         for spec in self.specs() {
             let (logs, is_secret) = (self.clone(), spec.name == self.secret.log);
@@ -240,8 +240,8 @@ impl Logs {
         let _ = self.bus.bounds(&self.tenants, Box::new(append));
     }
 
-    /// The names of all tenants of the cluster in the order of their numbers. Those of `wanted` that it does not have are
-    /// added behind the others.
+    /// The names of all tenants of the cluster in the order of their numbers. Names of `wanted` that it does not have
+    /// are added behind the others.
     pub(super) fn agree_on_tenants(
         &self,
         wanted: &[String],
@@ -308,7 +308,7 @@ mod tests {
     use crate::config::value::Lease;
 
     #[test]
-    fn nodes_on_kafka_have_a_longer_lease_unless_they_are_told_one() {
+    fn nodes_on_kafka_have_a_longer_lease_unless_it_is_configured() {
         let mut config = Config::default();
         let lease = |config: &Config| (lease(config).as_secs(), settings(config).lease.as_secs());
         config.cluster.bus = Some("kafka://h".to_owned());
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_made_is_asked_for_again_and_nothing_else() {
+    fn only_logs_that_were_not_made_are_asked_for_again() {
         let asked = RefCell::new(Vec::new());
         let create = |spec: LogSpec, done: Done<()>| {
             let is_again = asked.borrow().contains(&spec.name);

@@ -1,4 +1,4 @@
-//! What a node remembers of its cluster over a restart, in a file of its data directory.
+//! A node's memory of its cluster over a restart, in a file of its data directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,16 +15,16 @@ const FILE: &str = "cluster.json";
 /// Version of its layout; others are refused.
 const VERSION: u64 = 1;
 
-/// What is remembered.
+/// The remembered state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// The last life. Whoever has the data directory knows that it has ended.
+    /// The last life. The owner of the data directory knows that it has ended.
     pub(super) life: Option<u64>,
     /// The partitions that are in the store as they were served last, and since which epoch.
     pub(super) holdings: BTreeMap<u16, u64>,
     /// The partitions that are in the store as they have come by a move whose end this node has not seen, and by which.
     pub(super) arrived: BTreeMap<u16, u64>,
-    /// The newest table that this node knows: where the bus loses it, the cluster goes on from there.
+    /// The newest table that this node knows: where the bus loses it, the cluster continues from there.
     pub(super) table: Option<Table>,
 }
 
@@ -64,20 +64,20 @@ pub(super) struct MemoryFile {
 }
 
 impl MemoryFile {
-    /// The file of a data directory, and of the log that has what is in it.
+    /// The file of a data directory, and of the log with its content.
     pub(super) fn of(directory: Option<&str>, mirror: Option<Arc<MirrorDisk>>) -> Self {
         Self { path: directory.map(|directory| Path::new(directory).join(FILE)), mirror }
     }
 
-    /// Whether nothing can be saved any more, since another process has what is on the bus.
+    /// Whether nothing can be saved any more, since another process owns the log on the bus.
     pub(super) fn is_another_s(&self) -> bool {
         self.mirror.as_ref().is_some_and(|mirror| mirror.lost().is_some())
     }
 
-    /// What was saved last.
+    /// The memory that was saved last.
     ///
     /// # Errors
-    /// When there is a file that cannot be read: what a node may serve is not to be guessed.
+    /// When there is a file that cannot be read: the node must not guess its partitions.
     pub(super) fn load(&self) -> Result<Memory, String> {
         let Some(path) = &self.path else { return Ok(Memory::default()) };
         let text = match fs::read_to_string(path) {
@@ -87,7 +87,7 @@ impl MemoryFile {
         };
         let value: Option<Value> = serde_json::from_str(&text).ok();
         let damaged =
-            || format!("{} is damaged, or of another version; without it the node begins anew", path.display());
+            || format!("{} is damaged, or of another version; without it the node begins empty", path.display());
         value.as_ref().and_then(Memory::from_json).ok_or_else(damaged)
     }
 

@@ -1,7 +1,7 @@
-//! A node of a cluster: carries the tables of `tidegate-cluster` over the bus, and does to the node what they ask for.
+//! A node of a cluster: carries the tables of `tidegate-cluster` over the bus, and carries out their steps on the node.
 //!
 //! Four threads. `control` speaks to the bus: it renews the lease, reads tables, says what this node is, and decides
-//! where this node leads. `work` does to the shards what a table asks for, in its order, which may take a while.
+//! where this node leads. `work` carries out the steps of a table on the shards, in order, which may take a while.
 //! `watch` compares what the shards serve with the table, and `doubt` looks whether other nodes still run.
 //! docs/cluster.md tells the whole of it.
 
@@ -51,7 +51,7 @@ const AGREEMENT_PATIENCE: Duration = Duration::from_secs(30);
 /// How often a start that waits for the cluster says so.
 const STILL_WAITING: Duration = Duration::from_secs(10);
 
-/// What a node of a cluster has before it runs.
+/// The state of a node of a cluster before it runs.
 pub(crate) struct Joining {
     logs: Logs,
     name: NodeName,
@@ -60,9 +60,9 @@ pub(crate) struct Joining {
     redirect: bool,
 }
 
-/// Why nothing goes on.
+/// Why the node has not joined.
 pub(crate) enum NotJoined {
-    /// It was told to stop.
+    /// It got a signal to stop.
     Stopped,
     /// In words for people.
     Failed(String),
@@ -77,7 +77,7 @@ impl From<String> for NotJoined {
 /// Reaches the bus, and agrees with the other nodes on a secret where none is configured. Waits for the bus.
 ///
 /// # Errors
-/// When something of the configuration cannot be used, or the process is told to stop meanwhile.
+/// When something of the configuration cannot be used, or the process gets a signal to stop meanwhile.
 pub(crate) fn join(
     config: &Config,
     status: &BrokerStatus,
@@ -95,7 +95,7 @@ pub(crate) fn join(
     } else {
         if !listen.ip().is_loopback() {
             tracing::warn!(
-                "nodes know each other by a secret that is on the bus: whoever may read the bus can pose as one; set cluster.secret_file"
+                "nodes know each other by a secret that is on the bus: every reader of the bus can pose as one; set cluster.secret_file"
             );
         }
         logs.agree_on_secret(&mut || signals.stop_is_asked())?
@@ -125,12 +125,12 @@ impl Joining {
         })
     }
 
-    /// What the node is told of the cluster.
+    /// The cluster settings of the node.
     pub(crate) fn settings(&self) -> ClusterSettings {
         self.settings.clone()
     }
 
-    /// Nobody is served before there is a table with this node in it.
+    /// No client is served before there is a table with this node in it.
     pub(crate) fn homes_at_start(&self) -> Arc<NodeHomes> {
         let table = EngineHomes {
             homes: [Home::Nowhere; PARTITIONS as usize],
@@ -145,7 +145,7 @@ impl Joining {
     /// Becomes a member, now that the node runs.
     ///
     /// # Errors
-    /// In words for people, when the system gives no thread or what was remembered cannot be read.
+    /// In words for people, when the system gives no thread or the memory file cannot be read.
     pub(crate) fn begin(
         self,
         config: &Config,
@@ -158,13 +158,13 @@ impl Joining {
         let memory = MemoryFile::of(directory, mirrored.map(Mirrored::disk));
         let mut remembered = memory.load()?;
         if mirrored.is_some_and(|mirrored| !mirrored.was_here()) {
-            // What has come from the bus does not say that who had it last has ended.
+            // A memory that comes from the bus does not say that its last owner has ended.
             remembered.life = None;
         }
         let kept = mirrored.is_some() && crate::mirror::is_for_cluster(config);
         if !kept {
             tracing::warn!(
-                todo = what_keeps(config, mirrored.is_some()),
+                todo = advice_to_keep(config, mirrored.is_some()),
                 "what this node has of sessions and retained messages is lost to the cluster when it dies"
             );
         }
@@ -191,7 +191,7 @@ pub(crate) struct ClusterNode {
     shared: Arc<Shared>,
     events: Sender<Event>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// What is served here, and whether others run, is looked at until these are dropped.
+    /// The threads that watch served partitions and other nodes run until these are dropped.
     watch: Mutex<Option<[Sender<()>; 2]>>,
 }
 
@@ -207,9 +207,8 @@ impl ClusterNode {
         ClusterApi(Arc::clone(&self.shared))
     }
 
-    /// Waits until clients are served, whoever they are: until the node is a member, follows the table, is linked to
-    /// the others, and all partitions have their homes. Returns whether that is so; not when the process is told to
-    /// stop.
+    /// Waits until all clients are served: until the node is a member, follows the table, is linked to the others, and
+    /// all partitions have their homes. Returns whether that is so; not when the process gets a signal to stop.
     pub(crate) fn wait_until_ready(&self, signals: &mut BrokerSignals) -> bool {
         let mut told = Instant::now();
         while let Some(hindrance) = self.shared.hindrance() {
@@ -225,7 +224,7 @@ impl ClusterNode {
         true
     }
 
-    /// Why the process ends by itself, if it does: it did not serve what it should.
+    /// Why the process ends on its own account, if it does: it did not serve its partitions.
     pub(crate) fn astray(&self) -> Option<&str> {
         self.shared.astray()
     }
@@ -258,12 +257,12 @@ impl ClusterNode {
     }
 }
 
-/// What would keep what a node has when it dies.
-fn what_keeps(config: &Config, is_mirrored: bool) -> &'static str {
+/// How to keep the store of a node when it dies.
+fn advice_to_keep(config: &Config, is_mirrored: bool) -> &'static str {
     if config.store.directory.is_none() {
         "give it a data directory: --data DIR, or store.directory"
     } else if is_mirrored {
-        "let mirror.bus, mirror.prefix and mirror.name be those of the cluster, or leave the section [mirror] out"
+        "let mirror.bus, mirror.prefix and mirror.name be the cluster's, or leave the section [mirror] out"
     } else if !config.cluster.mirror {
         "set cluster.mirror to true"
     } else {
@@ -271,8 +270,8 @@ fn what_keeps(config: &Config, is_mirrored: bool) -> &'static str {
     }
 }
 
-/// Waits before something is looked at again that tells nobody when it changes: other nodes.
-#[expect(clippy::disallowed_methods, reason = "what is waited for is in other processes, and no event announces it")]
+/// Waits before the next look at other nodes, which send no event when they change.
+#[expect(clippy::disallowed_methods, reason = "the state is in other processes, and no event announces it")]
 fn pause(length: Duration) {
     std::thread::sleep(length);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use tidegate_bus::{Append, Record};
 
-/// Bytes of a part: well below what a bus takes at once.
+/// Bytes of a part: well below the limit of a bus.
 const PART: usize = 256 * 1024;
 /// Bytes that a move may take; more is refused, and the partitions stay.
 pub(super) const MAX_BYTES: usize = 192 * 1024 * 1024;
@@ -15,12 +15,12 @@ const PARTS: &str = "Parts";
 const INDEX: &str = "Part";
 const KIND: &str = "Kind";
 
-/// What is in a parcel.
+/// The content of a parcel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// The images of the partitions.
     Images,
-    /// What has come for them since, to the old home alone.
+    /// Messages that have come for them since, to the old home alone.
     Rest,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Those of this move are wanted.
+    /// The parts of this move are wanted.
     pub(super) fn expect(&mut self, id: u64) {
         for kind in Kind::ALL {
             self.expected.entry((id, kind)).or_default();

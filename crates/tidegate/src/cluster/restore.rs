@@ -1,5 +1,5 @@
-//! Goes on with what a dead node had: its store is on the bus, is fenced and fetched, and what it owed is taken in
-//! here.
+//! Takes over a dead node's partitions: its store is on the bus, is fenced and fetched, and its sessions and messages
+//! are taken in here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder};
@@ -20,7 +20,7 @@ use super::work::{set_of, without_retained};
 
 /// How long the bus may refuse until it counts as having nothing.
 const REFUSALS: Duration = Duration::from_secs(60);
-/// The directory in which what is fetched is for a while, within the data directory where there is one.
+/// The directory that holds fetched stores for a while, within the data directory where there is one.
 const SCRATCH: &str = "taken-over";
 
 /// Partitions, since which epoch each is at home here, and who may have left it, the latest first.
@@ -38,10 +38,10 @@ pub(super) struct Task {
     pub(super) due: Instant,
 }
 
-/// What came of a task.
+/// The outcome of a task.
 #[derive(Debug, Default)]
 pub(super) struct Restored {
-    /// What was taken in.
+    /// Sessions taken in.
     pub(super) sessions: u64,
     pub(super) messages: u64,
     pub(super) retained: u64,
@@ -99,11 +99,11 @@ fn remove(directory: &Path) {
     if directory.exists()
         && let Err(error) = fs::remove_dir_all(directory)
     {
-        tracing::warn!(directory = %directory.display(), %error, "what was fetched of a dead node cannot be removed");
+        tracing::warn!(directory = %directory.display(), %error, "the fetched store of a dead node cannot be removed");
     }
 }
 
-/// Makes the directory for what is fetched, or finds it made. What is in it is taken in, so it has to be this user's
+/// Makes the directory for fetched stores, or finds it made. Its content is taken in, so it has to be this user's
 /// alone.
 fn make_private(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
@@ -130,12 +130,12 @@ impl Restorer {
             Some(directory) => Path::new(directory).join(SCRATCH),
             None => std::env::temp_dir().join(format!("tidegate-{SCRATCH}-{}", std::process::id())),
         };
-        // What a process left that was killed while it fetched.
+        // Remains of a process that was killed while it fetched.
         remove(&scratch);
         Self { name, node, bus, engine, scratch, is_among_others: directory.is_none() }
     }
 
-    /// Does a task. `own` is what is here by this node's own memory.
+    /// Does a task. `own` is this node's own memory of its partitions.
     pub(super) fn restore(&self, task: &Task, own: &Memory) -> Result<Restored, Hindrance> {
         let mut missing: Vec<u16> = task.partitions.keys().copied().collect();
         let mut restored = Restored::default();
@@ -148,7 +148,7 @@ impl Restorer {
                 former.is_some_and(|former| has(memory, *partition, former))
             };
             if *node == self.name {
-                // It was never given away: nobody has fetched it since.
+                // It was never given away: no node has fetched it since.
                 missing.retain(|partition| !had(own, partition));
                 continue;
             }
@@ -156,7 +156,7 @@ impl Restorer {
                 Ok(place) => place,
                 Err(Hindrance::Refused(why)) if task.began.elapsed() < REFUSALS => return Err(Hindrance::Passing(why)),
                 Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
-                    tracing::error!(node, why, "what a dead node had cannot be fetched");
+                    tracing::error!(node, why, "the store of a dead node cannot be fetched");
                     continue;
                 }
                 Err(passing) => return Err(passing),
@@ -183,7 +183,7 @@ impl Restorer {
             tracing::info!(node, records = report.records, bytes = report.bytes, "the store of a dead node is fetched");
             let memory = MemoryFile::of(directory.to_str(), None).load().map_err(Hindrance::Lasting)?;
             let disk = RealDisk::create(&directory).map_err(|error| Hindrance::Passing(error.to_string()))?;
-            // Nobody needs these files after this process.
+            // No process needs these files after this one.
             let durability = Durability::Relaxed { window: Duration::from_secs(60) };
             let settings = tidegate_store::Settings { durability, ..tidegate_store::Settings::default() };
             let opened = tidegate_store::open(std::sync::Arc::new(disk), settings, keep_all())
@@ -193,7 +193,7 @@ impl Restorer {
         open().inspect_err(|_| remove(&directory))
     }
 
-    /// Takes in what a dead node had of partitions.
+    /// Takes in a dead node's images of partitions.
     fn take(&self, node: &str, place: &Place, partitions: &[u16], restored: &mut Restored) -> Result<(), Hindrance> {
         if partitions.is_empty() {
             return Ok(());
@@ -218,7 +218,7 @@ impl Restorer {
         Ok(())
     }
 
-    /// Bans hold where somebody has banned: whoever was kept out there is kept out here.
+    /// Takes in the dead node's bans: clients that were banned there are banned here.
     fn take_bans(&self, place: &Place) -> Result<usize, tidegate_node::PlaceError> {
         let now = self.node.now();
         let here = self.node.admission().bans(now);
@@ -247,7 +247,7 @@ impl Restorer {
     }
 }
 
-/// Whether what a node remembers to have of a partition is what it had last.
+/// Whether the image of a partition that a node remembers is its last one.
 fn has(memory: &Memory, partition: u16, former: &Former) -> bool {
     let came = former.by.is_some() && memory.arrived.get(&partition).copied() == former.by;
     came || memory.holdings.get(&partition) == Some(&former.since)
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_fetched_goes_to_a_directory_that_nobody_else_can_write() {
+    fn fetched_stores_go_to_a_directory_of_this_user_alone() {
         let folder = std::env::temp_dir().join(format!("tidegate-restore-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let (own, open, link) = (folder.join("own"), folder.join("open"), folder.join("link"));

@@ -1,4 +1,4 @@
-//! How a node stands in its cluster: for both of its threads, and for the console.
+//! The state of a node in its cluster: for both of its threads, and for the console.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use tidegate_console::ClusterNumbers;
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{LinkState, NodeHandle};
 
-/// What is counted about moves.
+/// Counters of moves.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     moved_out: AtomicU64,
@@ -27,7 +27,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// So many partitions wait for what a dead node had.
+    /// So many partitions wait for a dead node's images.
     pub(super) fn set_restoring(&self, partitions: usize) {
         self.restoring.store(partitions as u64, Ordering::Relaxed);
     }
@@ -90,7 +90,7 @@ struct State {
     lease: Option<(u64, Instant)>,
     in_force: InForce,
     standpoint: Standpoint,
-    /// What the last look at what is served has found.
+    /// The verdict of the last look at the served partitions.
     watched: Verdict,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// Whether nothing has hindered the node once.
     was_ready: AtomicBool,
-    /// Why the process ends, once it has served for too long what it should not, or not what it should.
+    /// Why the process ends, once it has served the wrong partitions for too long.
     astray: OnceLock<String>,
 }
 
@@ -167,7 +167,7 @@ impl Shared {
         self.state().standpoint = standpoint;
     }
 
-    /// What the node should serve, and what is known of that: table, whether there is a lease, whether it fetches.
+    /// The partitions that the node should serve: the table, whether there is a lease, whether it fetches.
     pub(super) fn meant(&self) -> (Table, bool, bool) {
         let state = self.state();
         let is_fetching = self.counters.restoring.load(Ordering::Relaxed) > 0;
@@ -183,7 +183,7 @@ impl Shared {
         self.astray.set(why).is_ok()
     }
 
-    /// Why the process ends by itself, if it does.
+    /// Why the process ends on its own account, if it does.
     pub(super) fn astray(&self) -> Option<&str> {
         self.astray.get().map(String::as_str)
     }
@@ -266,7 +266,7 @@ impl Shared {
     }
 }
 
-/// What a node serves that it should not, or the other way round.
+/// The partitions that a node serves and should not, or the other way round.
 pub(super) fn describe(verdict: &Verdict) -> String {
     format!(
         "it does not serve {} partitions that the table of its cluster gives it, and serves {} that the table does not give it",
@@ -274,7 +274,7 @@ pub(super) fn describe(verdict: &Verdict) -> String {
     )
 }
 
-/// A lease as it is told.
+/// A lease in milliseconds.
 fn lease_ms(lease: &Duration) -> u64 {
     u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
 }
@@ -349,7 +349,7 @@ impl ClusterApi {
         })
     }
 
-    /// What is counted.
+    /// The counters.
     pub(crate) fn numbers(&self) -> ClusterNumbers {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.0.counters;

@@ -1,4 +1,4 @@
-//! A table as the node is told it.
+//! A table in the form that the node gets.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,9 +10,9 @@ use tidegate_node::{ClusterView, NodeHomes, NodeName, PeerNode};
 
 const _: () = assert!(CLUSTER_PARTITIONS == PARTITIONS, "a cluster shares out what engines have");
 
-/// What the node is told of a table.
+/// The node's view of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct TableView {
     /// Who else there is, and who works what.
     pub(super) view: ClusterView,
     /// Whose clients are served where.
@@ -24,14 +24,14 @@ pub(super) struct Told {
     pub(super) redirect: bool,
 }
 
-impl Told {
-    /// What MQTT 5 clients are told to use instead when they belong to that node.
+impl TableView {
+    /// The server reference for MQTT 5 clients that belong to that node.
     pub(super) fn reference_of(&self, node: &str) -> Option<&str> {
         let at = self.names.iter().position(|name| name == node)?;
         self.references.get(at).map(String::as_str).filter(|reference| !reference.is_empty())
     }
 
-    /// What shards are told, with the lease as it is now.
+    /// The table for shards, with the lease as it is now.
     pub(super) fn homes(&self, lease_until: Millis, patience_ms: u64) -> NodeHomes {
         let references = self.references.clone();
         let table = Homes { homes: self.homes, references, redirect: self.redirect, lease_until, patience_ms };
@@ -39,16 +39,17 @@ impl Told {
     }
 }
 
-/// Makes of a table what the node `own` is told. One that is no member is told of nobody, and serves nobody.
+/// Makes the view of the node `own` from a table. The view of a node that is no member has no other nodes and no
+/// partitions.
 pub(super) fn tell(
     own: &str,
     table: &Table,
     follower: &Follower,
     adverts: &BTreeMap<String, Advert>,
     redirect: bool,
-) -> Told {
+) -> TableView {
     let mut view = ClusterView { epoch: table.epoch, ..ClusterView::alone() };
-    let mut told = Told {
+    let mut told = TableView {
         view: view.clone(),
         homes: [Home::Nowhere; PARTITIONS as usize],
         names: table.lives.keys().cloned().collect(),
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_told_who_is_where_and_serves_its_own() {
+    fn a_member_knows_who_is_where_and_serves_its_own() {
         let (mut table, adverts) = of_two();
         table.moves.push(Move { id: 1, partitions: vec![0], from: "a".into(), to: "b".into() });
         let mut follower = Follower::new("a", 1, BTreeMap::new());
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_no_member_is_told_of_nobody_and_serves_nobody() {
+    fn a_node_that_is_no_member_knows_no_nodes_and_serves_none() {
         let (table, adverts) = of_two();
         let mut follower = Follower::new("a", 2, BTreeMap::new());
         let _ = follower.take(&table);

@@ -1,5 +1,5 @@
-//! Looks each second whether the shards serve what the table gives this node, on a thread of its own: whichever other
-//! thread of the cluster hangs, this one sees what follows from it.
+//! Looks each second whether the shards serve the partitions that the table gives this node, on a thread of its own:
+//! if any other thread of the cluster hangs, this one sees the effect.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use super::status::{Shared, describe};
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Begins to look, until what is returned is dropped.
+/// Begins to look, until the returned sender is dropped.
 ///
 /// # Errors
 /// In words for people, when the system gives no thread.
 pub(super) fn begin(shared: Arc<Shared>) -> Result<Sender<()>, String> {
-    let (goes_on, ended) = channel();
+    let (keeps_on, ended) = channel();
     let watch = move || run(&shared, &ended);
     let begun = Builder::new().name("cluster-watch".into()).spawn(watch);
-    begun.map(|_| goes_on).map_err(|error| format!("cannot start a thread for the cluster: {error}"))
+    begun.map(|_| keeps_on).map_err(|error| format!("cannot start a thread for the cluster: {error}"))
 }
 
 fn run(shared: &Shared, ended: &Receiver<()>) {
@@ -53,10 +53,10 @@ fn look(shared: &Shared, watchdog: &mut Watchdog, now: Duration) -> Verdict {
     watchdog.look(now, &Sight { name: shared.name(), table: &table, has_lease, is_fetching, serves: serves.as_ref() })
 }
 
-/// Has the process stop as if somebody had asked for it, so that there is one way to stop.
+/// Has the process stop as by a signal from outside, so that there is one way to stop.
 fn end() {
     if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
-        tracing::error!(%error, "the node cannot be stopped, and does not serve what it should");
+        tracing::error!(%error, "the node cannot be stopped, and does not serve its partitions");
     }
 }
 

@@ -21,38 +21,38 @@ use super::parts::Kind;
 use super::pause;
 use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
 use super::status::Shared;
-use super::view::Told;
+use super::view::TableView;
 pub(super) use moves::without_retained;
 use moves::{Arriving, CUT_PAUSE, Departing};
 
-/// Pause before it is tried again to fetch what a dead node had.
+/// Pause before the next attempt to fetch a dead node's partitions.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a table that is not in force everywhere is put in force again.
 const FORCE_PAUSE: Duration = Duration::from_millis(100);
 /// Longest wait of a thread that has nothing to do.
 const IDLE: Duration = Duration::from_secs(3_600);
 
-/// What is to be done.
+/// A task of the thread.
 pub(super) enum Work {
-    /// A table has come, or it has become known where somebody is.
+    /// A table has come, or the address of a node has become known.
     Table(Box<TableWork>),
     /// Something has come by a move.
     TakeIn { id: u64, kind: Kind, parcel: Vec<u8> },
 }
 
-/// What a table asks for.
+/// The work for a table.
 pub(super) struct TableWork {
     pub(super) steps: Vec<Step>,
-    pub(super) told: Told,
+    pub(super) told: TableView,
     /// The life for which it is asked.
     pub(super) life: u64,
-    /// What is here when the steps are done.
+    /// The state to remember when the steps are done.
     pub(super) memory: Memory,
-    /// What is to be fetched of dead nodes, and since which epoch it is at home here.
+    /// The partitions to fetch from dead nodes, and since which epoch they are at home here.
     pub(super) restoring: BTreeMap<u16, u64>,
-    /// What is here and served by nobody, since it moves, or is not all here.
+    /// The partitions here that no node serves, since they move, or are not all here.
     pub(super) held: Partitions,
-    /// What is served here.
+    /// The partitions served here.
     pub(super) served: Partitions,
 }
 
@@ -82,12 +82,12 @@ struct Worker {
     saved: Option<Memory>,
     shared: Arc<Shared>,
     events: Sender<Event>,
-    /// What is to come, by move.
+    /// Arriving partitions, by move.
     arriving: BTreeMap<u64, Arriving>,
-    /// What was sent and is not complete, by move.
+    /// Departing partitions that are not complete, by move.
     departing: BTreeMap<u64, Departing>,
     restorer: Restorer,
-    /// What is to be fetched of dead nodes.
+    /// Partitions to fetch from dead nodes.
     tasks: VecDeque<Task>,
     /// The life of the last table.
     life: u64,
@@ -108,7 +108,7 @@ impl Worker {
             let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
             let received = inbox.recv_timeout(wait);
             if self.memory.is_another_s() {
-                // What is here belongs to others now. The process is about to end for it, and says so.
+                // The partitions here belong to others now. The process is about to end for it, and says so.
                 return;
             }
             match received {
@@ -121,17 +121,17 @@ impl Worker {
         }
     }
 
-    /// Takes note of what is to be fetched of dead nodes, and forgets what is no more.
+    /// Notes the partitions to fetch from dead nodes, and forgets obsolete tasks.
     fn plan_to_restore(&mut self, work: &TableWork) {
         if self.life != work.life {
-            // The new life says itself what it misses.
+            // The new life names its missing partitions itself.
             (self.life, self.tasks) = (work.life, VecDeque::new());
         }
         for task in &mut self.tasks {
             task.partitions.retain(|partition, (since, _)| work.restoring.get(partition) == Some(since));
         }
         self.tasks.retain(|task| !task.partitions.is_empty());
-        // What comes from the same nodes is fetched at once.
+        // Partitions of the same nodes are fetched at once.
         let mut together: BTreeMap<Vec<String>, Wanted> = BTreeMap::new();
         for step in &work.steps {
             let Step::Restore { partitions, former } = step else { continue };
@@ -141,13 +141,13 @@ impl Worker {
         }
         let (began, living) = (Instant::now(), work.told.names.iter().cloned().collect::<BTreeSet<_>>());
         for (nodes, partitions) in together {
-            tracing::warn!(partitions = partitions.len(), ?nodes, "going on with what a dead node had");
+            tracing::warn!(partitions = partitions.len(), ?nodes, "taking over the partitions of a dead node");
             self.tasks.push_back(Task { partitions, nodes, living: living.clone(), began, due: began });
         }
         self.shared.counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
     }
 
-    /// Fetches what is due, one task of it.
+    /// Carries out one fetch that is due.
     fn restore(&mut self) {
         let now = Instant::now();
         let Some(at) = self.tasks.iter().position(|task| task.due <= now) else { return };
@@ -156,12 +156,12 @@ impl Worker {
         let restored = match self.restorer.restore(&task, &own) {
             Ok(restored) => restored,
             Err(Hindrance::Passing(why)) => {
-                tracing::warn!(why, "what a dead node had is not here yet; it is tried again");
+                tracing::warn!(why, "the partitions of a dead node are not here yet; it is tried again");
                 task.due = Instant::now() + RESTORE_PAUSE;
                 return self.tasks.push_back(task);
             }
             Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
-                tracing::error!(why, "what a dead node had cannot be taken in");
+                tracing::error!(why, "the partitions of a dead node cannot be taken in");
                 self.forget(Restorer::set(&task));
                 Restored { lost: task.partitions.keys().copied().collect(), ..Restored::default() }
             }
@@ -172,7 +172,7 @@ impl Worker {
         memory.holdings.extend(&since);
         self.remember(&memory);
         if self.saved.as_ref() != Some(&memory) {
-            // Nobody may take it for restored before it is remembered.
+            // No node may take it for restored before it is remembered.
             task.due = Instant::now() + RESTORE_PAUSE;
             return self.tasks.push_back(task);
         }
@@ -182,28 +182,36 @@ impl Worker {
         counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
         let Restored { sessions, messages, retained, bans, lost } = restored;
         let partitions = task.partitions.len();
-        tracing::info!(partitions, sessions, messages, retained, bans, ms, "what a dead node had is served here");
+        tracing::info!(
+            partitions,
+            sessions,
+            messages,
+            retained,
+            bans,
+            ms,
+            "the partitions of a dead node are served here"
+        );
         if !lost.is_empty() {
             tell_lost(lost.len());
         }
         let _ = self.events.send(Event::Restored { life: self.life, partitions: since });
     }
 
-    /// Does what a table asks for. A shard that does not answer hangs or ends, and the node with it.
+    /// Carries out the work for a table. A shard that does not answer hangs or ends, and the node with it.
     fn follow(&mut self, work: &TableWork) {
         for step in &work.steps {
             if let Step::Forget(partitions) = step {
                 self.forget(set_of(partitions));
             }
         }
-        // What is remembered is there: what arrived is in the store since before it was said to have arrived.
+        // Remembered partitions are there: arrived ones were in the store before they were said to have arrived.
         self.remember(&work.memory);
         for step in &work.steps {
             self.take_note(step);
         }
         self.plan_to_restore(work);
-        // A shard may be late with its answer, mostly since the process stood still. Until all have answered it is not
-        // known what is served, and the lease is not renewed.
+        // A shard may be late with its answer, mostly since the process stood still. Until all have answered the
+        // served partitions are not known, and the lease is not renewed.
         while let Err(error) = self.put_in_force(work) {
             self.complain(&error, "the table of the cluster is not in force everywhere; it is tried again");
             if self.memory.is_another_s() || self.shared.astray().is_some() {
@@ -238,11 +246,13 @@ impl Worker {
         }
         match self.memory.save(memory) {
             Ok(()) => self.saved = Some(memory.clone()),
-            Err(error) => self.complain(&error, "cannot remember what is worked here: a restart would begin it anew"),
+            Err(error) => {
+                self.complain(&error, "cannot remember the partitions worked here: a restart would begin them empty")
+            }
         }
     }
 
-    /// Tells of what does not go as it should. A process whose place was taken is about to end for that, and says so:
+    /// Logs a failure. A process whose place was taken is about to end for that, and says so:
     /// one error is enough.
     fn complain(&self, error: &dyn Error, what: &'static str) {
         if self.memory.is_another_s() {
@@ -278,7 +288,7 @@ impl Worker {
     }
 
     fn put_in_force(&mut self, work: &TableWork) -> Result<(), tidegate_node::NoAnswer> {
-        // Before the table, so that the clients of what leaves hear a reason of their own.
+        // Before the table, so that the clients of leaving partitions get a reason of their own.
         for step in &work.steps {
             if let Step::Send { partitions, to, .. } = step {
                 let reference = work.told.reference_of(to);
@@ -298,6 +308,6 @@ impl Worker {
 fn tell_lost(partitions: usize) {
     tracing::warn!(
         partitions,
-        "partitions begin anew here: sessions and retained messages that their last node had are lost"
+        "partitions begin empty here: sessions and retained messages that their last node had are lost"
     );
 }

@@ -40,7 +40,7 @@ const GOODBYES: Duration = Duration::from_secs(1);
 /// How long a signal may wait while the store is opened.
 const STOP_IS_SEEN_WITHIN: Duration = Duration::from_millis(100);
 
-/// Runs the broker until it is told to stop.
+/// Runs the broker until it gets a signal to stop.
 pub(crate) fn run(sources: &ConfigArgs) -> Exit {
     let config = match super::config::load(sources) {
         Ok(config) => config,
@@ -61,8 +61,8 @@ pub(crate) fn run(sources: &ConfigArgs) -> Exit {
     })
 }
 
-/// From the first open socket to the last closed one. What goes wrong at the start is an error in words for people;
-/// what happens later is logged.
+/// From the first open socket to the last closed one. A failure at the start is an error in words for people; later
+/// ones are logged.
 fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, String> {
     // Before anything is there to be stopped, so that no signal finds it half done.
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
@@ -77,7 +77,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         Err(NotJoined::Failed(why)) => return Err(why),
     };
     let Some(Kept { store, mirrored }) = open_store(config, &status, &mut signals)? else { return Ok(Exit::Ok) };
-    // A reload compares with what was written; everything else needs the numbers that tenants have.
+    // A reload compares with the written configuration; everything else needs the numbers that tenants have.
     let written = config;
     let agree = joining.as_ref().map(Joining::tenant_agreement);
     let (config, door) = &settle(written, mirrored.as_ref(), agree.as_deref())?;
@@ -122,7 +122,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     pipelines.stop(config.shutdown.grace);
     drop(core);
     match &cluster {
-        // Nobody takes anything from a node that cannot keep it.
+        // No node takes partitions from a node that cannot keep them.
         Some(cluster) if end != End::Asked => cluster.end(),
         Some(cluster) => cluster.leave(config.cluster.leave_timeout),
         None => {}
@@ -146,7 +146,7 @@ fn start_authentication(
     Ok(started)
 }
 
-/// What a node says at its end that did not serve what it should.
+/// The last words of a node that did not serve its partitions.
 fn astray(cluster: Option<&ClusterNode>) -> String {
     cluster.and_then(ClusterNode::astray).unwrap_or_default().to_owned()
 }
@@ -154,15 +154,15 @@ fn astray(cluster: Option<&ClusterNode>) -> String {
 /// Why a broker ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// Somebody has asked for it.
+    /// An operator has asked for it.
     Asked,
     /// Nothing can be kept any more: mostly another process has its files.
     Lost,
-    /// The node of a cluster does not serve what it should, and begins anew.
+    /// The node of a cluster does not serve its partitions, and has to start again.
     Astray,
 }
 
-/// Waits until the broker is to stop, and has it read its configuration anew meanwhile. Says why it stops.
+/// Waits until the broker is to stop, and has it read its configuration again meanwhile. Says why it stops.
 fn wait_for_the_end(
     signals: &mut BrokerSignals,
     operations: &BrokerOperations,
@@ -188,7 +188,7 @@ fn wait_for_the_end(
 }
 
 /// Opens the store; `None` when a signal stops the broker before that is done. A store on a bus that is away takes half
-/// a minute to fail, and a large one its time to be read. What is given up in the middle is what a crash would leave.
+/// a minute to fail, and a large one its time to be read. A start given up in the middle leaves the same state as a crash.
 fn open_store(
     config: &Config,
     status: &Arc<BrokerStatus>,
@@ -209,7 +209,7 @@ fn open_store(
     }
 }
 
-/// Starts the node, with what its store has kept and the brokers of its fleet.
+/// Starts the node, with the content of its store and the brokers of its fleet.
 fn start_node(
     config: &Config,
     settings: NodeSettings,
@@ -270,7 +270,7 @@ fn stop(
     Ok(if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure })
 }
 
-/// The parts that take a new configuration while the broker runs. Those that may refuse it come before those that
+/// The parts that take a new configuration while the broker runs. Parts that may refuse it come before parts that
 /// cannot.
 fn reloadable(
     config: &Config,
@@ -299,13 +299,13 @@ fn reloadable(
     parts
 }
 
-/// Tells what is open, and what is not.
+/// Logs the open and the closed doors.
 fn tell_of_doors(config: &Config, has_rules: bool) {
     warn_of_open_listeners(config);
     tell_of_guarded_addresses(config, has_rules);
 }
 
-/// What was asked for by name is still worth a line in the log.
+/// A listener that is open by an explicit setting is still worth a line in the log.
 fn warn_of_open_listeners(config: &Config) {
     let open = config.listeners.iter().filter(|listener| !listener.address.is_local() && !config.asks_who(listener));
     for listener in open {
@@ -314,7 +314,7 @@ fn warn_of_open_listeners(config: &Config) {
     }
 }
 
-/// A publisher of MQTT 3 cannot be told that its message to a group was refused, so whoever starts the broker is.
+/// A publisher of MQTT 3 gets no refusal of its message to a group, so the log warns at the start.
 fn tell_of_guarded_addresses(config: &Config, has_rules: bool) {
     if config.addresses.enabled && config.addresses.guarded && !has_rules {
         tracing::info!(

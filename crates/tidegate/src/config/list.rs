@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_read_from_every_source_and_written_so_that_it_reads_the_same() {
+    fn a_list_from_any_source_reads_the_same_after_writing() {
         let paths = |texts: &[&str]| Paths(texts.iter().map(PathBuf::from).collect());
         let cases = [
             (Raw::Text("a,b".into()), paths(&["a,b"]), "\"a,b\""),

@@ -369,7 +369,7 @@ fn what_the_broker_has_is_divided_between_shards() {
 }
 
 #[test]
-fn the_store_takes_a_share_of_the_memory_that_there_is_or_what_is_configured() {
+fn the_store_takes_a_share_of_the_memory_or_the_configured_size() {
     const MIB: u64 = 1024 * 1024;
     let config = from_file("").unwrap();
     assert_eq!(config.store_memory(Some(1024 * MIB)), (64 * MIB, 64 * MIB));

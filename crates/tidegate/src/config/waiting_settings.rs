@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_listener_may_take_is_divided_between_the_shards_and_what_a_client_may_send_is_not() {
+    fn rates_of_listeners_are_divided_between_shards() {
         let text = "[[listener]]\naddress = \"127.0.0.1:0\"\nmax_message_rate = 10\nmax_total_message_rate = 100\n\
                     max_total_byte_rate = \"4KiB\"\n";
         let settings = load(text).unwrap().engine_settings(4);

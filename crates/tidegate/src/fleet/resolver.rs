@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_name_and_one_that_is_not_found_does_not_concern_another() {
+    fn names_resolve_without_blocking_and_do_not_affect_each_other() {
         let (release, held) = channel::<()>();
         let mut resolver = Resolver::with(move |name| {
             let _ = held.recv();

@@ -14,7 +14,7 @@ use super::parcel::Parcel;
 use super::state::{Arriving, read_partitions, remember};
 use super::view::{owed_entry, refused};
 
-/// How long brokers may take to hold the filters of those who arrive.
+/// How long brokers may take to hold the filters of arriving sessions.
 const FILTERS_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pause before it is looked again whether they do.
 const FILTERS_PAUSE: Duration = Duration::from_millis(2);
@@ -22,7 +22,7 @@ const FILTERS_PAUSE: Duration = Duration::from_millis(2);
 const MAX_ID: usize = 256;
 
 impl HomesKeeper {
-    /// Takes partitions in and holds them, once brokers give them what is published.
+    /// Takes partitions in and holds them, once brokers give them published messages.
     pub(super) fn take_in(&self, id: &str, parcel: &[u8]) -> Result<Arrived, ControlError> {
         let invalid = || ControlError::Invalid("the body is no parcel of partitions of this version".to_owned());
         let parcel = Parcel::read(parcel).ok_or_else(invalid)?;
@@ -61,7 +61,7 @@ impl HomesKeeper {
                 tracing::info!(
                     from,
                     partitions = all.iter().count(),
-                    "partitions have come, and wait for what is left of them"
+                    "partitions have come, and wait for the rest of their messages"
                 );
                 Ok(Arrived { owed })
             }
@@ -106,7 +106,9 @@ impl HomesKeeper {
         let deadline = Instant::now() + FILTERS_TIMEOUT;
         while !self.brokers_know()? {
             if Instant::now() > deadline {
-                return Err(refused("the brokers do not hold the filters of those who come; is one of them slow?"));
+                return Err(refused(
+                    "the brokers do not hold the filters of the arriving sessions; is one of them slow?",
+                ));
             }
             super::pause(FILTERS_PAUSE);
         }
@@ -126,7 +128,7 @@ impl HomesKeeper {
         }))
     }
 
-    /// Takes in what came for the partitions at their old place, and serves them from now on.
+    /// Takes in the messages that came for the partitions at their old place, and serves them from now on.
     pub(super) fn complete_arrival(&self, id: &str, rest: &[u8]) -> Result<MoveStatus, ControlError> {
         let invalid = || ControlError::Invalid("the body is no parcel of this version".to_owned());
         let parcel = Parcel::read(rest).ok_or_else(invalid)?;
@@ -201,7 +203,7 @@ impl HomesKeeper {
         Ok(MoveState::GivenUp)
     }
 
-    /// Forgets what has come by a move, which is never taken in again.
+    /// Forgets the partitions of a move, which is never taken in again.
     pub(super) fn give_up(&self, id: &str, partitions: Partitions) -> Result<(), ControlError> {
         let no_answer = |_| ControlError::Unavailable(tidegate_console::Unavailable);
         self.change(|state| {

@@ -1,8 +1,7 @@
 //! Partitions leave: the old place's part of a move.
 //!
-//! It keeps its copy, and serves nobody, until the new place has said that it serves them; whoever is asked after a
-//! crash, exactly one of both has everything. What nobody knows (the other side does not answer) is asked for until it
-//! does.
+//! It keeps its copy, and serves no client, until the new place has said that it serves them. After a crash, exactly
+//! one of both has everything. If the outcome is not known (the other side does not answer), it asks until it is.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -27,15 +26,15 @@ use super::view::{owed_entry, refused};
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause before it is looked again whether they have come.
 const LOAD_PAUSE: Duration = Duration::from_millis(5);
-/// How long brokers may take to hand out what they had when the new place was known to them.
+/// How long brokers may take to hand out their earlier messages when the new place is known to them.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pause before it is looked again whether they have.
 const SETTLE_PAUSE: Duration = Duration::from_millis(2);
-/// Pause before somebody who does not answer is asked again.
+/// Pause before a place that does not answer is asked again.
 const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
 /// Part of a parcel that messages may take as they are reckoned in memory.
 const MAX_BYTES: u64 = MAX_PARCEL as u64 / 2;
-/// How long another orchestrator may take for a step: what was moved has to be in its store.
+/// How long another orchestrator may take for a step: the moved partitions have to be in its store.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How far moving everything is.
@@ -46,7 +45,7 @@ pub(super) struct Progress {
     pub(super) last_error: String,
 }
 
-/// What is to be moved.
+/// The partitions to move.
 struct Order {
     partitions: Partitions,
     to: String,
@@ -76,7 +75,7 @@ fn stays(error: impl std::fmt::Display) -> Failure {
 }
 
 impl HomesKeeper {
-    /// Moves what a request names.
+    /// Moves the partitions of a request.
     pub(super) fn move_named(self: &Arc<Self>, request: &MovePartitions) -> Result<Moved, ControlError> {
         let order = read_order(request)?;
         if let Some(epoch) = request.epoch {
@@ -132,7 +131,7 @@ impl HomesKeeper {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.running = false;
         if let Err(error) = outcome {
-            tracing::warn!(%error, "not everything could be moved; what has not moved is served here as before");
+            tracing::warn!(%error, "not everything could be moved; the other partitions are served here as before");
             progress.last_error = error.to_string();
         }
         drop(progress);
@@ -192,7 +191,7 @@ impl HomesKeeper {
         }
     }
 
-    /// The steps, each of which may be the last.
+    /// The steps. Each may be the last.
     fn leave(
         &self,
         order: &Order,
@@ -251,7 +250,7 @@ impl HomesKeeper {
             if began.elapsed() > SETTLE_TIMEOUT {
                 let seconds = SETTLE_TIMEOUT.as_secs();
                 return Err(Failure::Stays(format!(
-                    "a broker has not handed out within {seconds} s what it had for here: GET /api/v1/fleet says what is in flight and unreturned"
+                    "a broker has not handed out its messages for here within {seconds} s: GET /api/v1/fleet shows the messages in flight and unreturned"
                 )));
             }
             settling = left;
@@ -276,14 +275,14 @@ impl HomesKeeper {
         }
     }
 
-    /// What was owed before has to be owed after. Retained messages are copied and not moved, and do not count.
+    /// Messages owed before have to be owed after. Retained messages are copied and not moved, and do not count.
     fn compare(&self, before: &[(PartitionId, Owed)], after: &Arrived) -> Result<(), Failure> {
         for (partition, owed) in before {
             let expected = Some(owed_entry(&Owed { retained: 0, ..*owed }));
             let found = after.owed.get(&partition.0).copied();
             if expected != found {
                 self.counters.mismatches.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(partition = partition.0, owed_before = ?expected, owed_after = ?found, "a move would lose what is owed; the partition stays");
+                tracing::error!(partition = partition.0, owed_before = ?expected, owed_after = ?found, "a move would lose owed messages; the partition stays");
                 return Err(Failure::Stays(format!(
                     "partition {}: {expected:?} was owed before, {found:?} after",
                     partition.0
@@ -341,8 +340,8 @@ impl HomesKeeper {
         Ok(false)
     }
 
-    /// Ends a move with a place that is gone for good, as whoever sets tables says: what was to leave stays, as it was
-    /// when it was held, and what has come without its rest is given up.
+    /// Ends a move with a place that is gone for good, as the setter of the table says: partitions that were to leave
+    /// stay, as they were when they were held, and partitions that have come without their rest are given up.
     pub(super) fn end_moves_with(&self, gone: &[String]) -> Result<(), ControlError> {
         let (leaving, arriving) = {
             let state = self.state();
@@ -363,7 +362,7 @@ impl HomesKeeper {
             tracing::warn!(
                 from = arriving.from,
                 partitions = arriving.partitions.iter().count(),
-                "partitions were coming from a place that is gone for good, and did not all come; what has come is given up"
+                "partitions were coming from a place that is gone for good, and did not all come; the arrived ones are given up"
             );
             self.give_up(&arriving.id, arriving.partitions)?;
         }
@@ -381,7 +380,7 @@ impl HomesKeeper {
                 let Err(error) = keeper.resolve(&leaving) else { return };
                 drop(step);
                 if !told {
-                    tracing::warn!(to = leaving.to, %error, "a move was left between two steps; its partitions are served by nobody until the other side answers");
+                    tracing::warn!(to = leaving.to, %error, "a move was left between two steps; its partitions are not served until the other side answers");
                 }
                 told = true;
                 super::pause(RESOLVE_PAUSE);
@@ -392,7 +391,7 @@ impl HomesKeeper {
         }
     }
 
-    /// Gives the table to all other places. Whoever does not take it learns of it from the manager.
+    /// Gives the table to all other places. A place that does not take it gets it from the manager.
     pub(super) fn tell_others(&self) {
         let (Some(table), lease_until) = ({
             let state = self.state();

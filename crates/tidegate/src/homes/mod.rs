@@ -30,7 +30,7 @@ use self::table::Table;
 pub(crate) use self::view::{HomesApi, owed_entry};
 use crate::config::Config;
 
-/// What is counted about homes.
+/// Counters of homes.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     /// Partitions that went to others.
@@ -52,14 +52,14 @@ pub(super) struct Counters {
 pub(crate) struct HomesKeeper {
     name: String,
     redirect: bool,
-    /// The least time that brokers are given to deliver what they had, beyond what they confirm.
+    /// The least time for brokers to deliver their messages, beyond the confirmed ones.
     settle: Duration,
     token: Option<String>,
     file: StateFile,
     /// Copies left by a move to here that was given up because this process ended.
     left_behind: Partitions,
     state: Mutex<State>,
-    /// Held from a look at the state until what came of it is on the disk and in the state.
+    /// Held from a look at the state until its change is on the disk and in the state.
     writing: Mutex<()>,
     /// Held while a move from here or to here takes a step.
     step: Mutex<()>,
@@ -69,10 +69,10 @@ pub(crate) struct HomesKeeper {
 }
 
 impl HomesKeeper {
-    /// Takes up what was remembered, and what the configuration says.
+    /// Takes up the remembered state and the configuration.
     ///
     /// # Errors
-    /// In words for people, when what was remembered cannot be read.
+    /// In words for people, when the remembered state cannot be read.
     pub(crate) fn open(config: &Config) -> Result<Arc<Self>, String> {
         let orchestrator = &config.orchestrator;
         let file = StateFile::of(config.store.directory.as_deref());
@@ -83,7 +83,7 @@ impl HomesKeeper {
         settle_table(&mut state, &orchestrator.name, config.peers().map_err(|error| error.to_string())?);
         let mut left_behind = Partitions::NONE;
         if let Some(arriving) = state.arriving.take() {
-            // What came for it since is not known any more: its sender still has everything.
+            // Messages that came for it since are not known any more: its sender still has everything.
             state::remember(&mut state.given_up, &arriving.id);
             left_behind = arriving.partitions;
         }
@@ -108,7 +108,7 @@ impl HomesKeeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is remembered, on the disk first. Whoever only looks does not wait for the disk.
+    /// Changes the remembered state, on the disk first. Readers do not wait for the disk.
     fn change(&self, change: impl FnOnce(&mut State)) -> Result<(), ControlError> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = self.state().clone();
@@ -124,13 +124,13 @@ impl HomesKeeper {
         self.node.get().ok_or(ControlError::Unavailable(Unavailable))
     }
 
-    /// What a node is started with, before it has a clock of its own.
+    /// The homes at the start of a node, before it has a clock of its own.
     pub(crate) fn at_start(&self) -> Option<Arc<NodeHomes>> {
         let state = self.state().clone();
         self.for_node(&state, Clock::start().now())
     }
 
-    /// The node runs: what was left between two steps is brought to its end.
+    /// The node runs: a move left between two steps is brought to its end.
     pub(crate) fn begin(self: &Arc<Self>, node: NodeHandle) {
         if let Err(error) = node.forget_partitions(self.left_behind) {
             tracing::error!(%error, "copies that a move has left behind could not be removed");
@@ -152,13 +152,13 @@ impl HomesKeeper {
     /// Puts the table as it is now in force.
     fn apply(&self) -> Result<(), ControlError> {
         let node = self.node()?;
-        // It asks for the addresses of names: nobody waits for that to see the state.
+        // It resolves names: readers of the state do not wait for that.
         let state = self.state().clone();
         let homes = self.for_node(&state, node.now());
         node.set_homes(homes.as_ref()).map_err(|_| ControlError::Unavailable(Unavailable))
     }
 
-    /// What shards are told.
+    /// The homes for shards.
     fn for_node(&self, state: &State, now: Now) -> Option<Arc<NodeHomes>> {
         let table = state.table.as_ref()?;
         let leaving = state.leaving.as_ref().filter(|it| !it.gone).map_or(Partitions::NONE, |it| it.partitions);
@@ -204,22 +204,22 @@ impl HomesKeeper {
         self.apply()
     }
 
-    /// Says and counts that partitions begin anew here: what their last place had for them is not here.
+    /// Logs and counts partitions that begin empty here: the sessions of their last place are not here.
     fn note_taken_anew(&self, before: &State, table: &Table) {
         let Some(known) = &before.table else { return };
-        let anew = table.at(&self.name).without(known.at(&self.name));
-        let number = anew.iter().count() as u64;
+        let taken = table.at(&self.name).without(known.at(&self.name));
+        let number = taken.iter().count() as u64;
         if number > 0 {
             self.counters.taken_anew.fetch_add(number, Ordering::Relaxed);
             tracing::warn!(
                 partitions = number,
                 epoch = table.epoch,
-                "partitions begin anew here: sessions that their last place had are not here"
+                "partitions begin empty here: sessions that their last place had are not here"
             );
         }
     }
 
-    /// What is counted.
+    /// The counters.
     pub(crate) fn numbers(&self) -> HomesNumbers {
         let state = self.state();
         let here =
@@ -269,7 +269,7 @@ fn check_epoch(state: &State, table: &Table) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// The table at the start: what was remembered, unless the configuration names other places.
+/// The table at the start: the remembered one, unless the configuration names other places.
 fn settle_table(state: &mut State, name: &str, peers: Vec<Place>) {
     if peers.is_empty() {
         return;
@@ -296,13 +296,13 @@ fn settle_table(state: &mut State, name: &str, peers: Vec<Place>) {
     state.table = Some(Table::by_hash(epoch, places));
 }
 
-/// Waits before something is looked at again that tells nobody when it changes: brokers, and orchestrators elsewhere.
-#[expect(clippy::disallowed_methods, reason = "what is waited for is in another process, and no event announces it")]
+/// Waits before the next look at brokers and other orchestrators, which send no event when they change.
+#[expect(clippy::disallowed_methods, reason = "the state is in another process, and no event announces it")]
 fn pause(length: Duration) {
     std::thread::sleep(length);
 }
 
-/// Where a place takes relayed clients, found anew with each table.
+/// Where a place takes relayed clients, resolved again with each table.
 fn relay_of(place: &Place) -> Option<SocketAddr> {
     if place.relay.is_empty() {
         return None;

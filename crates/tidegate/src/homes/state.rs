@@ -24,7 +24,7 @@ pub(super) struct Leaving {
     pub(super) id: String,
     pub(super) to: String,
     pub(super) partitions: Partitions,
-    /// The new place serves them; what is left to do is to forget them here.
+    /// The new place serves them; they only have to be forgotten here.
     pub(super) gone: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Arriving {
     pub(super) partitions: Partitions,
 }
 
-/// What is remembered.
+/// The remembered state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) table: Option<Table>,
@@ -162,10 +162,10 @@ impl StateFile {
         Self(directory.map(|directory| Path::new(directory).join(STATE_FILE)))
     }
 
-    /// What was saved last.
+    /// The state that was saved last.
     ///
     /// # Errors
-    /// When there is a file that cannot be read: who serves what is not to be guessed.
+    /// When there is a file that cannot be read: an orchestrator must not guess its partitions.
     pub(super) fn load(&self) -> io::Result<State> {
         let Some(path) = &self.0 else { return Ok(State::default()) };
         let text = match fs::read_to_string(path) {

@@ -1,4 +1,4 @@
-//! What is wrong with pipelines and sinks before anything is started.
+//! Errors in pipelines and sinks, before anything is started.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the admin API is told of pipelines, and tells them.
+//! The admin API's view of pipelines, and its commands to them.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl HubApi {
         self.0.status()
     }
 
-    /// Pauses a pipeline or has it go on; false when there is none of the name.
+    /// Pauses or resumes a pipeline; false when no pipeline has the name.
     pub(crate) fn pause(&self, name: &str, paused: bool) -> bool {
         self.0.pause(name, paused)
     }
@@ -34,14 +34,14 @@ impl HubApi {
 /// Sessions of pipelines that are looked at.
 const MAX_SESSIONS: usize = 1_000;
 
-/// How the pipelines of a broker do, with what waits for them in the queues of their sessions.
+/// The state of a broker's pipelines, with the queues of their sessions.
 ///
 /// # Errors
 /// When the broker does not answer.
 pub(crate) fn status_of(broker: &BrokerStatus) -> Result<Value, ControlError> {
     let Some(pipelines) = broker.pipelines() else { return Ok(Value::Object(Map::new())) };
     let query = ClientQuery { containing: CLIENT_PREFIX.to_owned(), after: None, limit: MAX_SESSIONS, filters: 0 };
-    // A hub by itself has no node: what waits at its broker, that one knows.
+    // A hub without a broker has no node: its broker knows the queue.
     let sessions = match broker.node() {
         Ok(node) => node.clients(&query).map_err(|_| Unavailable)?,
         Err(_) => Vec::new(),

@@ -41,7 +41,7 @@ pub(crate) fn with_door(mut config: Config) -> Result<(Config, Option<Door>), St
         topic_alias_maximum_out: 0,
         ..Listener::default()
     });
-    // Its keys are of chance, and this process tells nobody.
+    // Its keys are random, and this process gives them to no client.
     let keys = RandomState::new();
     let words: Vec<String> = (0..PASSWORD_WORDS).map(|word| format!("{:016x}", keys.hash_one(word))).collect();
     let password = words.concat();
@@ -54,7 +54,7 @@ impl Door {
         listener == self.listener
     }
 
-    /// Lets a pipeline in, with all rights, and nobody else.
+    /// Lets only a pipeline in, with all rights.
     pub(crate) fn decide(&self, request: &AuthRequest) -> Verdict {
         let given = request.password.as_deref().unwrap_or_default();
         // As long as the password in any case, so that time does not tell how much of it is right.

@@ -1,4 +1,4 @@
-//! Pipelines in the broker: what the configuration says of them, how they come in, and those that run.
+//! Pipelines in the broker: their configuration, how they come in, and the running ones.
 //!
 //! Each is a session of the broker with a client id that no client can have. It comes in by a listener of its own at
 //! loopback, with a password that only this process knows.
@@ -34,8 +34,8 @@ const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(30);
 pub(crate) struct Pipelines(Option<Arc<Hub>>);
 
 impl Pipelines {
-    /// Starts those that the configuration names, and waits until each has its subscriptions: what the broker
-    /// acknowledges from then on, they get.
+    /// Starts the pipelines of the configuration, and waits until each has its subscriptions: from then on, they get
+    /// each message that the broker acknowledges.
     ///
     /// # Errors
     /// In words for people, when messages would not be kept, a file cannot be read, or a pipeline cannot subscribe.
@@ -58,7 +58,7 @@ impl Pipelines {
         Ok(Self(Some(hub)))
     }
 
-    /// Ends what is under way, within `grace`.
+    /// Ends the batches under way, within `grace`.
     pub(crate) fn stop(&self, grace: Duration) {
         if let Some(hub) = &self.0 {
             hub.stop(grace);

@@ -35,10 +35,10 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// The way of a process of its own to a broker. `member` is its name among those that share the work.
+    /// The way of a process of its own to a broker. `member` is its name among the hubs that share the work.
     ///
     /// # Errors
-    /// In words, when the address is none or TLS cannot be set up.
+    /// In words, when the address is invalid or TLS cannot be set up.
     pub(crate) fn to(broker: &str, ca: Option<&str>, member: &str) -> Result<Self, String> {
         let place = BrokerAddress::of_parts(Some("broker"), broker).map_err(|error| error.to_string())?;
         let (address, socket) = socket_of(&place, ca)?;
@@ -55,7 +55,7 @@ impl Way {
 }
 
 impl Pipeline {
-    /// What becomes of a message.
+    /// The steps for a message.
     pub(crate) fn step_settings(&self) -> StepSettings {
         StepSettings {
             format: self.format,
@@ -80,7 +80,7 @@ impl Pipeline {
 }
 
 impl Config {
-    /// All that pipelines are told.
+    /// All settings of pipelines.
     ///
     /// # Errors
     /// In words for people, when a file cannot be read.

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_flood_the_first_lines_are_told_then_one_a_minute_with_how_many_were_left_out() {
+    fn a_flood_is_cut_to_its_first_lines_and_one_count_a_minute() {
         let mut lines = Lines::new();
         // 6,000 a minute, for five minutes.
         let told = lines.flood(0, 5 * 6_000);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_flood_all_is_told_again_and_nothing_that_was_left_out_is_forgotten() {
+    fn after_a_flood_all_lines_and_the_count_of_the_omitted_come() {
         let mut lines = Lines::new();
         assert_eq!(lines.flood(0, LINES + 50).len() as u64, LINES);
         assert_eq!(lines.at(60_000), Some(Told { untold: 50, is_last: true }), "it may go on");

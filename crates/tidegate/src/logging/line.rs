@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_how_many_before_it_are_not_told_and_that_further_ones_are_not() {
+    fn a_line_counts_the_omitted_lines_and_announces_further_ones() {
         let line = |told, format| logged_with(told, format, || tracing::info!(count = 3, "again"));
         let told = Told { untold: 7, is_last: true };
         assert_eq!(

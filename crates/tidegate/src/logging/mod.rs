@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_end_are_told_in_part_and_all_of_them_to_whoever_looks_closely() {
+    fn floods_of_lines_are_limited_but_not_at_debug_level() {
         let limit = limit::LINES as usize;
         assert_eq!(lines(LogLevel::Info, limit::LINES), (limit, limit));
         assert_eq!(lines(LogLevel::Info, 3 * limit::LINES), (limit, limit), "each kind has its own limit");

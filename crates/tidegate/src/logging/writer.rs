@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_reader_that_sleeps_and_what_is_lost_is_counted() {
+    fn a_sleeping_reader_blocks_no_thread_and_lost_lines_count() {
         let (writer, opener, taken) = gated();
         // Beside the queue the thread holds one batch, which each of these lines fills.
         let line = "x".repeat(BATCH);

@@ -69,7 +69,7 @@ impl Drop for File {
 }
 
 #[test]
-fn what_has_changed_is_named_with_what_needs_a_restart_until_it_is_restarted() {
+fn changes_and_settings_that_need_a_restart_are_named() {
     let file = File::new("[log]\nlevel = 'info'\n[queue]\nmax_messages = 10\n");
     let part = Part::default();
     let reloader = file.reloader(&[&part]);

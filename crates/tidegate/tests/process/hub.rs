@@ -162,7 +162,7 @@ fn a_broker_without_a_store_refuses_pipelines_that_need_one() {
 }
 
 #[test]
-fn messages_wait_for_a_sink_that_is_away_and_for_a_paused_pipeline() {
+fn messages_wait_for_an_absent_sink_and_for_a_paused_pipeline() {
     let (folder, server) = (Folder::new(), Server::start());
     server.status.store(503, Ordering::Release);
     let config = folder.write(

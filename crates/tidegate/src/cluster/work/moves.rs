@@ -1,4 +1,4 @@
-//! Both sides of a move: images, what has come since, and what becomes of them.
+//! Both sides of a move: images, the messages that came since, and their end.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ impl Worker {
         let _ = self.events.send(Event::Refused(id));
     }
 
-    /// Sends the images of what leaves.
+    /// Sends the images of leaving partitions.
     pub(super) fn send(&mut self, id: u64, partitions: Partitions, to: &str) -> Result<(), String> {
         let began = Instant::now();
         let images = self.images(id, partitions)?;
@@ -98,7 +98,7 @@ impl Worker {
         }
     }
 
-    /// Sends what has come for those who leave, where all nodes send to the new home by now.
+    /// Sends the messages that came for leaving partitions, where all nodes send to the new home by now.
     pub(super) fn send_rests(&mut self) {
         let ids: Vec<u64> = self.departing.keys().copied().collect();
         for id in ids {
@@ -130,7 +130,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Takes in what has come by a move that is still under way, and says so when it was all.
+    /// Takes in a parcel of a move that is still under way, and says so when it was the last one.
     pub(super) fn take_in(&mut self, id: u64, kind: Kind, parcel: &[u8]) {
         let Some(arriving) = self.arriving.get(&id) else { return };
         let (expected, taken_in) = (arriving.partitions, arriving.taken_in);
@@ -147,7 +147,7 @@ impl Worker {
                 }
             }
             (Ok(()), Kind::Rest) => {
-                // Before anybody hears of it: when this node dies, others look here for what it was sent.
+                // Before any node knows of it: when this node dies, others look here for the partitions.
                 let mut memory = self.saved.clone().unwrap_or_default();
                 memory.arrived.extend(expected.iter().map(|partition| (partition.0, id)));
                 self.remember(&memory);
@@ -170,7 +170,7 @@ impl Worker {
         let partitions: Vec<PartitionId> = list("partitions").iter().filter_map(partition).collect();
         let named: Partitions = partitions.iter().copied().collect();
         if named != expected || partitions.len() != parcel.pieces.len() {
-            return Err("what has come is not what was to come".to_owned());
+            return Err("the parcel does not have the expected partitions".to_owned());
         }
         let owed_before: BTreeMap<PartitionId, Value> = partitions.iter().copied().zip(list("owed")).collect();
         let images = partitions.into_iter().zip(parcel.pieces.clone());
@@ -190,16 +190,16 @@ impl Worker {
     fn complete(&self, id: u64, parcel: &[u8]) -> Result<(), String> {
         let parcel = read_parcel(parcel)?;
         let messages = self.node.finish_transfer(id, parcel.pieces).map_err(|error| error.to_string())?;
-        tracing::debug!(messages, "what came for them meanwhile was delivered");
+        tracing::debug!(messages, "the messages that came meanwhile were delivered");
         Ok(())
     }
 }
 
 fn read_parcel(parcel: &[u8]) -> Result<Parcel, String> {
-    Parcel::read(parcel).ok_or_else(|| "what has come is no parcel of this version".to_owned())
+    Parcel::read(parcel).ok_or_else(|| "the bytes are no parcel of this version".to_owned())
 }
 
-/// What is owed to sessions. Of retained messages a newer one may be here already.
+/// The messages owed to sessions. Of retained messages a newer one may be here already.
 pub(in crate::cluster) fn without_retained(owed: Owed) -> Value {
     json!(owed_entry(&Owed { retained: 0, ..owed }))
 }

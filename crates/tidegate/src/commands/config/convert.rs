@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use tidegate_mosquitto_conf::{
-    Conversion, File as TheirFile, NotMosquitto, Outcome, Security, Verdict, dynamic_security,
+    Conversion, DynamicSecurity, File as TheirFile, NotMosquitto, Outcome, Verdict, dynamic_security,
 };
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
@@ -70,7 +70,7 @@ fn convert_security(args: &ConvertArgs, theirs: &TheirFile) -> Exit {
         quoted(&users),
         quoted(&rules)
     );
-    let Security { lines, left_out, .. } = security;
+    let DynamicSecurity { lines, left_out, .. } = security;
     let conversion = Conversion { toml, lines, notes: Vec::new(), left_out };
     complain(table(&conversion.lines));
     complain(summary(&theirs.name, &conversion));

@@ -69,7 +69,7 @@ fn read(text: &str) -> Result<Message, String> {
     })
 }
 
-/// What a pipeline makes of a message.
+/// The results of a pipeline's steps for a message.
 fn attempt(pipeline: &Pipeline, message: &Message) -> Value {
     let mut tried = json!({ "pipeline": pipeline.name, "to": pipeline.to.0 });
     let steps = match Steps::new(&pipeline.step_settings()) {

@@ -1,4 +1,4 @@
-//! `tidegate hub`: pipelines beside a broker, and questions to those that run.
+//! `tidegate hub`: pipelines beside a broker, and questions to running pipelines.
 
 mod attempt;
 mod serve;
@@ -6,7 +6,7 @@ mod serve;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use tidegate_admin::{GetHub, PausePipeline, ResumePipeline};
@@ -27,23 +27,23 @@ Examples:
 
 More: docs/hub.md.";
 
-/// Run pipelines beside a broker, and ask for those that run: topics to files, databases, buses and services
-#[derive(Clone, Debug, ClapArgs)]
+/// Run pipelines beside a broker, and ask for their statuses: topics to files, databases, buses and services
+#[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct Args {
+pub(crate) struct HubArgs {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<HubAction>,
 
     /// The broker whose messages are taken: mqtt://[USER[:PASSWORD]@]HOST:PORT, or mqtts://
     #[arg(long, value_name = "ADDRESS")]
     broker: Option<String>,
 
-    /// A file (PEM) of the authorities that the broker's certificate comes from [default: those of the system]
+    /// A file (PEM) of the authorities that the broker's certificate comes from [default: the system's]
     #[arg(long, value_name = "FILE")]
     broker_ca: Option<String>,
 
-    /// The name of this process among those that share the work; it keeps its messages while it is away [default: the
-    /// name of the machine]
+    /// The name of this process among the hubs that share the work; it keeps its messages while it is away [default:
+    /// the name of the machine]
     #[arg(long, value_name = "NAME")]
     member: Option<String>,
 
@@ -51,9 +51,9 @@ pub(crate) struct Args {
     run: ConfigArgs,
 }
 
-/// What is asked.
+/// The command of an operator.
 #[derive(Clone, Debug, Subcommand)]
-enum Action {
+enum HubAction {
     /// How pipelines do
     Status {
         /// Print JSON: an object from pipeline to its numbers
@@ -93,20 +93,20 @@ enum Action {
     },
 }
 
-/// Does what is asked for.
-pub(crate) fn run(args: &Args) -> Exit {
+/// Runs pipelines, or the command of an operator.
+pub(crate) fn run(args: &HubArgs) -> Exit {
     let done = match &args.action {
         None => return serve::run(args),
-        Some(Action::Try { file, message, pipeline, json }) => {
+        Some(HubAction::Try { file, message, pipeline, json }) => {
             return attempt::run(file, message, pipeline.as_deref(), *json);
         }
-        Some(Action::Status { json, admin }) => {
+        Some(HubAction::Status { json, admin }) => {
             admin.send(&GetHub).map(|answer| if *json { json_line(&answer) } else { table(&answer) })
         }
-        Some(Action::Pause { name, admin }) => {
+        Some(HubAction::Pause { name, admin }) => {
             admin.send(&PausePipeline { name: name.clone() }).map(|_| format!("paused {}\n", shown(name)))
         }
-        Some(Action::Resume { name, admin }) => {
+        Some(HubAction::Resume { name, admin }) => {
             admin.send(&ResumePipeline { name: name.clone() }).map(|_| format!("resumed {}\n", shown(name)))
         }
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_hub::Hub;
 
-use super::Args;
+use super::HubArgs;
 use crate::admin::{self, Admin};
 use crate::config::Config;
 use crate::config::source::Source;
@@ -15,8 +15,8 @@ use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 use tidegate_terminal::{Exit, report};
 
-/// Runs until it is told to stop.
-pub(super) fn run(args: &Args) -> Exit {
+/// Runs until it gets a signal to stop.
+pub(super) fn run(args: &HubArgs) -> Exit {
     let Some(broker) = &args.broker else {
         let what = if args.run.bus.is_some() {
             "pipelines take messages from a broker, and none from a bus yet: name one with --broker mqtt://HOST:PORT"

@@ -63,8 +63,8 @@ section! {
         bus_replicas: u8 = 0, in Kind::Integer(Range::of(1, 5).or_zero("3 where the bus has at least three servers, else 1"));
         /// Whether the bus has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`.
         bus_tls: bool = false, in Kind::Boolean;
-        /// A file (PEM) of authorities that the certificates of the bus come from: for NATS beside those that the
-        /// system trusts, for Kafka in their place.
+        /// A file (PEM) of authorities that the certificates of the bus come from: for NATS beside the system's, for
+        /// Kafka in their place.
         bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// A file (PEM) with the certificate that this node shows to the bus, and those between it and an authority.
         bus_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
@@ -72,8 +72,8 @@ section! {
         bus_key: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// How user and password are proved to Kafka.
         bus_sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
-        /// Whether a node with a data directory keeps its store on the bus, too, as the section `mirror` does by
-        /// itself, so that the others go on with it when the node dies. Without it what a dead node had begins anew.
+        /// Whether a node with a data directory keeps its store on the bus, too, as the section `mirror` does alone, so
+        /// that other nodes continue with it when the node dies. Without it a dead node's partitions begin empty.
         mirror: bool = true, in Kind::Boolean;
         /// Where other nodes reach this one, `ADDRESS:PORT`. Without it a free port on the address of the first
         /// listener.
@@ -83,15 +83,15 @@ section! {
         relay: Option<String> = None, in Kind::Text { max_len: 256 };
         /// Where other nodes are: their word is taken for where a client is.
         networks: Networks = Networks::local(), in Kind::Networks;
-        /// The address that other nodes are told, where that of `listen` is none (`0.0.0.0`) or is translated on the
-        /// way.
+        /// The address that other nodes use, where they cannot use that of `listen` (`0.0.0.0`, or it is translated on
+        /// the way).
         advertise: Option<String> = None, in Kind::Text { max_len: 256 };
         /// Where clients reach this node, `HOST:PORT`, for `redirect`. Without it the address of the first listener.
         client_address: Option<String> = None, in Kind::Text { max_len: 512 };
         /// How clients get to their home when that is another node.
         redirect: Redirect = Redirect::Off, in Kind::OneOf(<Redirect as Words>::WORDS);
         /// A file with the secret by which nodes know each other, at least 16 bytes, the same on all. Without it they
-        /// agree on one by the bus, and whoever may read the bus can pose as a node.
+        /// agree on one by the bus, and every reader of the bus can pose as a node.
         secret_file: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// How links between nodes are encrypted. Give all nodes the same. Clients that are handed over to their home by
         /// `relay` are not covered.
@@ -99,11 +99,11 @@ section! {
         /// With `tls = "files"`: a file (PEM) of authorities that the certificates of nodes come from.
         tls_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// With `tls = "files"`: a file (PEM) with the certificate of this node, and those between it and an authority. It
-        /// is shown to nodes that connect, and to those that are connected to.
+        /// is shown to both sides of a link.
         tls_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// With `tls = "files"`: the file (PEM) with its key, not encrypted.
         tls_key: Option<String> = None, in Kind::Text { max_len: 4096 };
-        /// How long a node may be silent on the bus before others take over what it works. A node that does not reach
+        /// How long a node may be silent on the bus before others take over its partitions. A node that does not reach
         /// the bus for so long acknowledges nothing until it is known who serves its clients. `"auto"` is 10 s, and 30
         /// s on Kafka, which is away for up to 16 s when one of its brokers dies; see
         /// [the bus](bus.md#several-servers). Give all nodes the same.
@@ -112,11 +112,11 @@ section! {
         /// shares even again. Longer than what lies between two nodes of a rolling restart. 0 does so at once.
         settle: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
         /// How long clients stay connected, behind the lease, to a node that does not reach the bus. Pings are
-        /// answered, and what they publish waits. Beyond it who has published something is told that nobody serves it.
-        /// 0 ends all connections with the lease.
+        /// answered, and published messages wait. Beyond it clients with waiting messages are disconnected with a
+        /// reason. 0 ends all connections with the lease.
         patience: Duration = Duration::from_secs(3600), in Kind::Duration(Range::of(0, 24 * HOUR));
-        /// How long a node that is stopped may take to hand over what it works. What is not handed over by then is
-        /// lost, or waits in its data directory.
+        /// How long a node that is stopped may take to hand over its partitions. Partitions not handed over by then are
+        /// lost, or wait in its data directory.
         leave_timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
     }
 }

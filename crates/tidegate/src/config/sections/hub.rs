@@ -17,7 +17,7 @@ const MAX_TEXT: usize = 4096;
 /// Longest expression, bytes.
 const MAX_EXPRESSION: usize = 8192;
 
-/// What a sink is.
+/// The kind of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SinkType {
     /// Lines of JSON.
@@ -59,7 +59,7 @@ section! {
     "sink" [repeated = true] => Sink, SINK {
         /// Its name, in `pipeline.to`, logs and `hub status`. No two may have the same one.
         name: String = String::new(), in Kind::Name { empty: true };
-        /// What it is.
+        /// Its kind.
         kind: SinkType = SinkType::File, in Kind::OneOf(<SinkType as Words>::WORDS);
         /// The file (`file`), relative to where the broker is started.
         path: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
@@ -70,7 +70,7 @@ section! {
         table: String = String::new(), in Kind::Text { max_len: 128 };
         /// The topic of all records (`mqtt`); empty is that of each record.
         topic: String = String::new(), in Kind::Text { max_len: 65_535 };
-        /// QoS of what is published (`mqtt`).
+        /// QoS of published messages (`mqtt`).
         qos: u8 = 1, in Kind::Integer(Range::of(1, 2));
         /// Whether it is published with RETAIN (`mqtt`).
         retain: bool = false, in Kind::Boolean;
@@ -96,7 +96,7 @@ section! {
         username: Option<String> = None, in Kind::Text { max_len: 1024 };
         /// A file whose first line is the password (`mqtt`).
         password_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
-        /// A file (PEM) of the authorities that are trusted (`http`, `influxdb`, `mqtt`); without it those of the system.
+        /// A file (PEM) of the authorities that are trusted (`http`, `influxdb`, `mqtt`); without it, the system's.
         ca: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// Size at which a file is finished and renamed (`file`).
         rotate_size: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("never"));
@@ -131,7 +131,7 @@ pub(crate) enum Keep {
 words! {
     Keep {
         Keep::Disk => "disk", "in the store: the broker refuses to start without `--data`";
-        Keep::Memory => "memory", "in memory where there is no store: what waits is lost with the process";
+        Keep::Memory => "memory", "in memory where there is no store: waiting messages are lost with the process";
     }
 }
 
@@ -141,7 +141,7 @@ section! {
     "pipeline" [repeated = true] => Pipeline, PIPELINE {
         /// Its name, in logs, metrics and `hub status`. No two may have the same one.
         name: String = String::new(), in Kind::Name { empty: true };
-        /// Topic filters; empty is what `sql` names behind FROM.
+        /// Topic filters; when empty, `sql` names them behind FROM.
         from: Texts = Texts::default(), in Kind::Texts;
         /// How payloads are read, where a step looks into them.
         format: Format = Format::Json, in Kind::OneOf(<Format as Words>::WORDS);
@@ -149,12 +149,12 @@ section! {
         filter: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
         /// `SELECT FIELDS FROM 'FILTER' WHERE CONDITION`, as rules of EMQX are written. The second step.
         sql: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
-        /// Fields that are added or replaced, each `NAME = EXPRESSION` (CEL); `row` is what there is so far. The third
+        /// Fields that are added or replaced, each `NAME = EXPRESSION` (CEL); `row` is the result so far. The third
         /// step.
         set: Texts = Texts::default(), in Kind::Texts;
         /// The topic of records (CEL), for sinks that have topics; empty is that of the message.
         topic: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
-        /// The key of records (CEL): those of one key stay in order. Empty is the topic of the message.
+        /// The key of records (CEL): records of one key stay in order. Empty is the topic of the message.
         key: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
         /// The sinks, by name. A message is acknowledged when all have it.
         to: Texts = Texts::default(), in Kind::Texts;

@@ -43,7 +43,7 @@ fn take(truck: &mut Node) -> String {
 }
 
 #[test]
-fn what_is_acknowledged_to_applications_and_by_them_outlives_a_node_that_is_killed() {
+fn acknowledgements_of_applications_outlive_a_killed_node() {
     let mut cluster = core::core();
     let application = Application::open(&cluster.bus.address(), &Topic::APPLICATIONS);
     // One at home at each node; all of them are known, and away.

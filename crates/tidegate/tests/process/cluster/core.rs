@@ -52,7 +52,7 @@ fn until_in_group(cluster: &Cluster, by: usize, node: &mut Node) {
 }
 
 #[test]
-fn what_is_addressed_finds_a_node_of_a_cluster_wherever_it_comes_back() {
+fn addressed_messages_find_a_mobile_node_wherever_it_returns() {
     let mut cluster = core();
     let list = |cluster: &Cluster, has_c: bool| {
         let listed = |name: &str, list: &str| list.contains(&format!("\"name\":\"{name}\""));

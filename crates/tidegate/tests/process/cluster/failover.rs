@@ -31,7 +31,7 @@ fn retained(cluster: &Cluster, which: usize, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn what_a_killed_node_has_acknowledged_is_fetched_from_the_others_once_and_from_nobody_when_it_is_back() {
+fn others_deliver_a_killed_node_s_messages_once() {
     let mut cluster = Cluster::durable(3, "2s");
     let ids: Vec<String> =
         [A, B, C, C, C].iter().zip(0..).map(|(at, n)| cluster.id_at(*at, &format!("s{n}"))).collect();
@@ -92,7 +92,7 @@ fn a_killed_node_is_replaced_before_its_lease_ends() {
 }
 
 #[test]
-fn a_second_death_before_and_after_the_first_is_made_good_loses_nothing() {
+fn a_second_death_around_the_first_takeover_loses_nothing() {
     let mut cluster = Cluster::durable(3, "2s");
     let ids: Vec<String> = [A, B, C, C].iter().zip(0..).map(|(at, n)| cluster.id_at(*at, &format!("s{n}"))).collect();
     for id in &ids {
@@ -111,7 +111,7 @@ fn a_second_death_before_and_after_the_first_is_made_good_loses_nothing() {
 }
 
 #[test]
-fn what_is_published_for_a_dead_node_s_clients_is_acknowledged_when_they_will_have_it_or_not_at_all() {
+fn messages_for_a_dead_node_are_acknowledged_when_they_are_safe() {
     let mut cluster = Cluster::durable(3, "3s");
     let id = cluster.id_at(C, "keeps");
     cluster.subscribe(A, &id);
@@ -130,7 +130,7 @@ fn what_is_published_for_a_dead_node_s_clients_is_acknowledged_when_they_will_ha
 }
 
 #[test]
-fn without_a_copy_on_the_bus_what_a_dead_node_had_begins_anew_and_is_counted() {
+fn without_a_copy_a_dead_node_s_partitions_begin_empty() {
     let mut cluster = Cluster::with_lease(2, "1s");
     assert_eq!(kill(&mut cluster, B), (0, 32));
 }

@@ -12,7 +12,7 @@ use crate::homes::pause;
 const PUBACK: u8 = 0x40;
 
 #[test]
-fn the_partitions_of_a_node_that_is_killed_begin_anew_at_the_others() {
+fn the_partitions_of_a_killed_node_begin_empty_at_the_others() {
     let mut cluster = Cluster::with_lease(3, "2s");
     let (stays, dies) = (cluster.id_at(A, "stays"), cluster.id_at(C, "dies"));
     cluster.subscribe(B, &stays);
@@ -45,7 +45,7 @@ fn stands_still(process: u32) -> bool {
 }
 
 #[test]
-fn a_node_that_stood_still_for_longer_than_its_lease_acknowledges_nothing() {
+fn a_node_frozen_for_longer_than_its_lease_acknowledges_nothing() {
     let cluster = Cluster::with_lease(2, "2s");
     let id = cluster.id_at(B, "victim");
     let mut client = connect(cluster.port(B), &id).unwrap();
@@ -95,7 +95,7 @@ fn suspend_until_replaced(cluster: &mut Cluster, which: &[usize], by: usize) -> 
 }
 
 #[test]
-fn nodes_whose_places_were_taken_end_with_advice_and_when_they_are_started_again_nobody_has_missed_anything() {
+fn nodes_without_their_places_end_with_advice_and_lose_nothing() {
     // Who has nothing to hand over, and whose clients are served elsewhere, takes none of this time.
     let patient = ["cluster.leave_timeout=1h", "shutdown.grace=1h"];
     let mut cluster = Cluster::durable_with(3, "2s", &patient);
@@ -183,7 +183,7 @@ fn a_node_whose_log_another_process_has_taken_ends_at_once() {
 }
 
 #[test]
-fn clients_stay_connected_while_the_bus_is_away_for_less_than_a_lease() {
+fn clients_stay_connected_while_the_bus_is_away_within_a_lease() {
     let mut cluster = Cluster::with_lease(2, "8s");
     let id = cluster.id_at(B, "patient");
     let mut client = connect(cluster.port(A), &id).unwrap();
@@ -204,13 +204,13 @@ fn clients_stay_connected_while_the_bus_is_away_for_less_than_a_lease() {
 }
 
 #[test]
-fn clients_stay_connected_while_nats_is_away_for_longer_than_a_lease_and_nothing_acknowledged_is_lost() {
+fn clients_stay_connected_while_nats_is_away_beyond_a_lease() {
     let mut cluster = Cluster::durable(2, "2s");
     super::outage::outlast(&mut cluster, 4_000);
 }
 
 #[test]
-fn a_node_that_keeps_nothing_goes_on_as_well_when_the_bus_is_back() {
+fn a_node_that_keeps_nothing_also_resumes_when_the_bus_is_back() {
     let mut cluster = Cluster::with_lease(2, "2s");
     super::outage::outlast(&mut cluster, 4_000);
 }

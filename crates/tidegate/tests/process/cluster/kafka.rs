@@ -153,7 +153,7 @@ impl Drop for Kafka {
 }
 
 #[test]
-fn nodes_on_kafka_are_one_broker_through_a_join_a_stop_and_a_death() {
+fn nodes_on_kafka_are_one_broker_through_join_stop_and_death() {
     let mut cluster = Cluster::of(2, "6s", Some(Folder::new()), Box::new(Kafka::start()), &[]);
     super::moves::join_and_stop(&mut cluster);
     let ids = [A, C].map(|home| cluster.id_at(home, "keeps"));
@@ -177,7 +177,7 @@ fn nodes_on_kafka_are_one_broker_through_a_join_a_stop_and_a_death() {
 }
 
 #[test]
-fn clients_stay_connected_while_kafka_is_killed_for_longer_than_a_lease_and_nothing_acknowledged_is_lost() {
+fn clients_stay_connected_while_kafka_is_away_beyond_a_lease() {
     let mut cluster = Cluster::of(2, "10s", Some(Folder::new()), Box::new(Kafka::start()), &[]);
     super::outage::outlast(&mut cluster, 12_000);
 }
@@ -185,7 +185,7 @@ fn clients_stay_connected_while_kafka_is_killed_for_longer_than_a_lease_and_noth
 /// What `[cluster]` says of a bus is what it is spoken to with: by the nodes' groups and tables, and by their stores.
 #[cfg(feature = "kafka-tls")]
 #[test]
-fn nodes_speak_to_kafka_over_tls_with_a_certificate_and_a_password() {
+fn nodes_reach_kafka_over_tls_with_certificate_and_password() {
     let kafka = Kafka::start_safe();
     let file = |name: &str| kafka.folder.file(name);
     let (ca, certificate, key) = (file("ca.pem"), file("node.pem"), file("node.key"));

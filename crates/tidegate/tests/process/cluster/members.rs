@@ -13,7 +13,7 @@ fn nodes_with_encrypted_links_are_one_broker() {
 }
 
 #[test]
-fn what_is_owed_moves_to_a_node_that_joins_and_away_from_one_that_stops() {
+fn queues_move_to_a_joining_node_and_away_from_a_stopping_one() {
     let mut cluster = Cluster::start(2);
     let ids: Vec<String> = (0..24).map(|number| format!("keeps-{number}")).collect();
     for (number, id) in ids.iter().enumerate() {

@@ -7,7 +7,7 @@ use super::{A, B, C, Cluster, NAMES, connect, until};
 use crate::broker::command;
 
 #[test]
-fn what_is_published_at_one_node_reaches_subscribers_of_all_and_only_where_it_is_wanted() {
+fn messages_cross_only_to_nodes_with_subscribers() {
     let cluster = Cluster::start(3);
     let mut readers = Vec::new();
     for which in [A, B, C] {

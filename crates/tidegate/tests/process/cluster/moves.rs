@@ -103,7 +103,7 @@ fn read_packet(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 #[test]
-fn nothing_is_missed_while_a_node_joins_and_another_one_is_stopped() {
+fn nothing_is_missed_while_a_node_joins_and_another_stops() {
     join_and_stop(&mut Cluster::start(2));
 }
 

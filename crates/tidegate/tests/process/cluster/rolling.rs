@@ -38,7 +38,7 @@ fn clients(cluster: &Cluster, round: usize) -> Vec<Client> {
 }
 
 #[test]
-fn a_rolling_restart_disconnects_only_clients_of_the_stopped_node() {
+fn a_rolling_restart_disconnects_only_the_node_s_own_clients() {
     let mut cluster = Cluster::durable_with(3, "10s", &["cluster.settle=1h"]);
     let keeps: Vec<String> = [A, B, C].iter().map(|home| cluster.id_at(*home, "keeps")).collect();
     for id in &keeps {

@@ -74,7 +74,7 @@ fn a_move_to_a_place_that_is_gone_for_good_ends_where_it_is() {
 }
 
 #[test]
-fn a_kill_at_any_moment_of_a_move_leaves_one_owner_with_everything() {
+fn a_kill_at_any_moment_of_a_move_leaves_one_owner_with_all() {
     let mut fleet = Fleet::start();
     let mut owners = BTreeSet::new();
     for (round, delay) in [5, 60, 205, 215, 225, 240].into_iter().enumerate() {
