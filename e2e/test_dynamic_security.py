@@ -35,12 +35,14 @@ SECURITY = {
         client("bound", "sensor", clientid="bound-1"),
         client("nothing"),
         client("careful", "careful"),
+        client("literal", "literal"),
     ],
     "groups": [{"groupname": "operators", "roles": [{"rolename": "reads", "priority": 1}, {"rolename": "sensor", "priority": 2}],
                 "clients": [{"username": "both"}]}],
     "roles": [
         {"rolename": "sensor", "acls": [acl("publishClientSend", "plant/#"), acl("publishClientSend", "plant/secret", False, 5)]},
         {"rolename": "reads", "acls": [acl("subscribePattern", "plant/#"), acl("subscribeLiteral", "#")]},
+        {"rolename": "literal", "acls": [acl("subscribePattern", "plant/#", priority=9), acl("subscribeLiteral", "plant/a", False)]},
         {"rolename": "careful", "acls": [acl("subscribePattern", "plant/#"), acl("subscribePattern", "plant/secret/#", False, 3)]},
     ],
 }
@@ -94,7 +96,7 @@ class DynamicSecurity(unittest.TestCase):
         self.addCleanup(ours.close)
         theirs = Mosquitto(folder, security)
         self.addCleanup(theirs.close)
-        for user, client_id in (("writer", "w"), ("reader", "r"), ("both", "b"), ("bound", "bound-1"), ("nothing", "n")):
+        for user, client_id in (("writer", "w"), ("reader", "r"), ("both", "b"), ("bound", "bound-1"), ("nothing", "n"), ("literal", "l")):
             with self.subTest(user):
                 self.assertEqual(rights(ours, user, client_id), rights(theirs, user, client_id))
         # A denied filter denies wider ones, too.

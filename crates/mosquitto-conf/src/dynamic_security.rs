@@ -284,7 +284,8 @@ impl Made<'_> {
         for (wanted, default) in kinds {
             for role in roles {
                 let mut acls: Vec<&Acl> = role.acls.iter().filter(|acl| kind(acl) == Some(wanted)).collect();
-                acls.sort_by_key(|acl| Reverse(acl.priority));
+                // The plugin looks for a literal filter before all patterns, whatever their priorities.
+                acls.sort_by_key(|acl| (!is_literal(acl), Reverse(acl.priority)));
                 for acl in acls {
                     self.rule(&conditions, wanted, acl.allow, &[topic_of(acl)]);
                 }
@@ -342,8 +343,16 @@ fn kind(acl: &Acl) -> Option<Kind> {
 
 /// The topic of a rule in our words.
 fn topic_of(acl: &Acl) -> String {
-    let topic = acl.topic.replace("%u", "${username}").replace("%c", "${clientid}");
-    if acl.acltype == "subscribeLiteral" { format!("eq {topic}") } else { topic }
+    // The plugin compares literal filters as they stand.
+    if is_literal(acl) {
+        return format!("eq {}", acl.topic);
+    }
+    acl.topic.replace("%u", "${username}").replace("%c", "${clientid}")
+}
+
+/// True for a rule about a subscription to exactly one filter.
+fn is_literal(acl: &Acl) -> bool {
+    acl.acltype == "subscribeLiteral"
 }
 
 /// A text in quotes, as TOML and JSON have it.

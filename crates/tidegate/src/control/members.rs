@@ -11,6 +11,8 @@ use tidegate_node::{AskError, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEven
 use crate::operations::BrokerOperations;
 use crate::status::BrokerStatus;
 
+/// Questions that give a node the bans of this one, with those that it was too busy for: a minute of pauses.
+const MAX_BAN_ATTEMPTS: u32 = 240;
 /// Time that other nodes have for an answer.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// The same for a reload, which reads files.
@@ -109,12 +111,14 @@ pub(crate) fn answer_others(
 /// Gives a node that was not linked all bans of operators, and their ends; it does the same.
 fn send_bans(status: &BrokerStatus, members: &LinkedMembers, name: &NodeName) {
     let Ok(records) = status.ban_records() else { return };
+    let mut attempts = 0;
     for request in MemberRequest::of_bans(records, BANS_BYTES) {
         loop {
+            attempts += 1;
             match members.ask_one(name, &request) {
                 Ok(_) => break,
                 // It has just started.
-                Err(AskError::Busy) => pause(),
+                Err(AskError::Busy) if attempts < MAX_BAN_ATTEMPTS => pause(),
                 // It is sent all when it is linked again.
                 Err(error) => {
                     tracing::debug!(node = %name, %error, "a node did not get the bans of this one");

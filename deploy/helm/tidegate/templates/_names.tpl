@@ -21,6 +21,11 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 
+{{/* The Secret with the token of the admin API. */}}
+{{- define "tidegate.adminSecret" -}}
+{{ .Values.admin.existingSecret | default (printf "%s-admin" (include "tidegate.name" .)) }}
+{{- end -}}
+
 {{/* Which part of the release clients connect to. */}}
 {{- define "tidegate.edge" -}}
 {{- if eq .Values.mode "fleet" -}}orchestrator{{- else if eq .Values.mode "mobile" -}}gateway{{- else -}}broker{{- end -}}
@@ -101,7 +106,7 @@ initContainers:
 - name: configuration
   configMap: {name: {{ include "tidegate.name" . }}}
 - name: admin-token
-  secret: {secretName: {{ include "tidegate.name" . }}-admin}
+  secret: {secretName: {{ include "tidegate.adminSecret" . }}}
 {{- if .Values.auth.existingSecret }}
 - name: passwords
   secret: {secretName: {{ .Values.auth.existingSecret }}, defaultMode: 0440}
