@@ -433,7 +433,7 @@ impl Control {
         match self.logs.bus.append(&self.logs.adverts, append, done) {
             Ok(()) => self.storing = Some(self.own.clone()),
             Err(error) => {
-                tracing::warn!(%error, "the record of this node cannot be stored for the cluster; it is tried again")
+                tracing::warn!(%error, "the record of this node cannot be stored for the cluster; it is tried again");
             }
         }
     }

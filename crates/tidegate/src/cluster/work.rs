@@ -247,7 +247,7 @@ impl Worker {
         match self.memory.save(memory) {
             Ok(()) => self.saved = Some(memory.clone()),
             Err(error) => {
-                self.complain(&error, "cannot remember the partitions worked here: a restart would begin them empty")
+                self.complain(&error, "cannot remember the partitions worked here: a restart would begin them empty");
             }
         }
     }
