@@ -254,6 +254,13 @@ impl Observers {
         true
     }
 
+    /// Puts a publisher that waits again before all others; false if it does not wait.
+    fn put_back(&mut self, id: ObserverId, key: ConnectionKey) -> bool {
+        let Some(it) = self.all.get_mut(&id).filter(|it| it.waiting.back() == Some(&key)) else { return false };
+        it.waiting.rotate_right(1);
+        true
+    }
+
     /// The name of an observer.
     pub(crate) fn name(&self, id: ObserverId) -> Option<&str> {
         self.all.get(&id).map(|it| &*it.observer.name)
@@ -370,11 +377,15 @@ impl Engine {
 
     /// Lets publishers go on that wait for an observer, each after the other, while it has room.
     fn release_observed(&mut self, now: Now, id: ObserverId) {
-        while let Some(it) = self.observers.all.get_mut(&id)
-            && it.has_room(0)
-            && let Some(key) = it.waiting.pop_front()
-        {
+        let waiting = self.observers.all.get(&id).map_or(0, |it| it.waiting.len());
+        for _ in 0..waiting {
+            let Some(it) = self.observers.all.get_mut(&id).filter(|it| it.has_room(0)) else { return };
+            let Some(key) = it.waiting.pop_front() else { return };
             self.unpark(now, key);
+            // Its message needs more room than there is: it stays the first.
+            if self.observers.put_back(id, key) {
+                return;
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! Whoever sends asks with a user property. The broker adds where receipts go as another one, so that all there is to
 //! know travels with the message: to other shards, into the store, and back.
 
+use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::publish::publishing::Publishing;
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -29,7 +30,7 @@ const GOES_TO: &str = "receipt-to";
 const NUMBER: &str = "receipt-id";
 /// What only the broker says. From anybody else it is left out of messages to addresses: whoever could say where
 /// receipts go would have the broker publish where it may not publish itself.
-pub(crate) const SET_BY_BROKER: &[&str] = &[GOES_TO, NUMBER];
+pub(crate) const SET_BY_BROKER: &[&str] = &[GOES_TO, NUMBER, ORIGIN_PROPERTY];
 /// Identifier of the property Correlation Data.
 const CORRELATION_DATA: u8 = 0x09;
 

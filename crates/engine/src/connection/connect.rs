@@ -22,6 +22,7 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::Home;
+use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::session::{FilterList, Session, Standing, Will};
 use crate::settings::{Authentication, Holding};
 use crate::telling::reason::Reason;
@@ -349,7 +350,7 @@ impl Connecting<'_> {
         if is_address(&self.desk.settings, will.topic.as_str()) {
             will.properties.copy_forwardable_without(SET_BY_BROKER, &mut forwarded);
         } else {
-            will.properties.copy_forwardable(&mut forwarded);
+            will.properties.copy_forwardable_without(&[ORIGIN_PROPERTY], &mut forwarded);
         }
         let message = Publication::new(
             tenant,

@@ -119,7 +119,14 @@ impl Connecting<'_> {
         if session.identity != identity {
             session.identity = identity;
             session.rights_epoch = 0;
-            if session.subscriptions() > 0 {
+            let connection = session.connection;
+            let has_subscriptions = session.subscriptions() > 0;
+            // What the rules allowed the client as somebody else does not hold any more.
+            let extra = connection.and_then(|key| self.desk.connections.get_mut(key)?.extra.as_mut());
+            if let Some(extra) = extra {
+                extra.allowed = None;
+            }
+            if has_subscriptions {
                 self.index.change_rights();
             }
         }

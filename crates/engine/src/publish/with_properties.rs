@@ -47,12 +47,11 @@ impl Engine {
         if tenant == TenantId::UPLINK {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
-            properties.copy_forwardable_without(&[PROPERTY], forwarded);
+            properties.copy_forwardable_without(&[PROPERTY, ORIGIN_PROPERTY], forwarded);
             self.uplinks.next_message_id(now, &self.desk, session, raw.retain).append(forwarded);
-        } else if is_for_hub && !self.cache.traits(slot).is_address {
-            properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
         } else if !self.cache.traits(slot).is_address {
-            properties.copy_forwardable(forwarded);
+            // A pipeline that is added later may read what is retained or queued now, and believes an origin.
+            properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
         } else {
             properties.copy_forwardable_without(SET_BY_BROKER, forwarded);
             unknown_receipts = asks_for_unknown_receipts(&properties);

@@ -112,3 +112,23 @@ fn nobody_else_has_a_client_id_of_the_hub() {
         assert_eq!(world.asked().client_id, session(), "it waits for its verdict although nobody else is asked");
     });
 }
+
+#[test]
+fn an_origin_in_a_will_is_left_out() {
+    everywhere_with(with_hub, |world| {
+        let hub = pipeline(world);
+        let will = message("plant/a/temp", "gone").user(ORIGIN_PROPERTY, "id 1 somebody");
+        world.connect(v5("thief").will(will)).lose();
+        assert_eq!(hub.expect_message().user_properties, []);
+    });
+}
+
+#[test]
+fn an_origin_is_left_out_where_no_pipeline_has_the_topic_yet() {
+    everywhere_with(with_hub, |world| {
+        let hub = pipeline(world);
+        let publisher = world.connect(v5("thief"));
+        publisher.publish(message("elsewhere", "1").qos1().user(ORIGIN_PROPERTY, "id 1 somebody"));
+        assert_eq!(hub.expect_message().user_properties, []);
+    });
+}

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use tidegate_engine::{
-    Delay, Durability, InnerPublication, LogEvent, Millis, ObservedTicket, Observer, ObserverError, ObserverId,
-    ObserverPolicy, ObserverWindow, PrincipalKind, Reason, Settings, TenantId,
+    Access, Delay, Durability, InnerPublication, LogEvent, Millis, ObservedTicket, Observer, ObserverError, ObserverId,
+    ObserverPolicy, ObserverWindow, PrincipalKind, Reason, Settings, Subject, TenantId,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
-use tidegate_mqtt::{PacketType, ReasonCode};
+use tidegate_mqtt::{PacketType, QoS, ReasonCode};
 
 use crate::harness::*;
 
@@ -245,6 +245,67 @@ fn a_repeated_qos_2_message_is_observed_again_and_delivered_once() {
         confirm(world, second[0].0, second[0].2.ticket, None);
         assert_eq!(back.expect_answer(PacketType::PubRec, id), ReasonCode::Success);
         assert_eq!(subscriber.payloads(), ["x"]);
+    });
+}
+
+/// Topics that begin with "secret" are nobody's.
+#[derive(Debug)]
+struct NoSecrets;
+
+impl Access for NoSecrets {
+    fn may_publish(&self, _: Subject<'_>, topic: &str, _: QoS, _: bool) -> bool {
+        !topic.starts_with("secret")
+    }
+
+    fn may_subscribe(&self, _: Subject<'_>, _: &str, _: QoS, _: bool) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_repetition_with_a_forbidden_topic_is_not_observed() {
+    everywhere(|world| {
+        observe(world, &observer("#", 10, ObserverPolicy::Refuse));
+        for shard in 0..world.shards() {
+            world.engine(shard, |engine, _| engine.set_access(Some(Box::new(NoSecrets))));
+        }
+        let publisher = world.connect(v5("p").lasting());
+        let id = publisher.send_publish(message("open", "x").qos2()).unwrap();
+        assert_eq!(world.take_observed().len(), 1);
+        publisher.lose();
+        let back = world.connect(v5("p").lasting());
+        back.send_publish(message("secret", "forged").qos2().dup().id(id.get()));
+        assert_eq!(confirm_all(world), Vec::<String>::new());
+        assert_eq!(back.expect_answer(PacketType::PubRec, id), ReasonCode::Success);
+    });
+}
+
+#[test]
+fn a_waiting_message_that_does_not_fit_stays_the_first() {
+    everywhere(|world| {
+        observe(world, &observer("t", 10, ObserverPolicy::Hold));
+        let publishers = [0, 1, 2, 3].map(|number| world.connect(v5(&format!("p{number}"))));
+        let sizes = [500, 250, 450, 100];
+        for (publisher, size) in publishers.iter().zip(sizes) {
+            publisher.send_publish(message("t", "x".repeat(size)).qos1());
+        }
+        let mut observed = Vec::new();
+        // The second of two gives too little room for the third publisher.
+        let first = world.take_observed();
+        for (shard, _, told) in first.iter().rev() {
+            observed.push(told.payload.len());
+            confirm(world, *shard, told.ticket, None);
+        }
+        while observed.len() < sizes.len() {
+            let next = world.take_observed();
+            assert!(!next.is_empty(), "all of them come: {observed:?}");
+            for (shard, _, told) in next {
+                observed.push(told.payload.len());
+                confirm(world, shard, told.ticket, None);
+            }
+        }
+        observed.sort_unstable();
+        assert_eq!(observed, [100, 250, 450, 500]);
     });
 }
 

@@ -62,14 +62,28 @@ pub struct PeerQuestion {
     session: SessionId,
     number: u64,
     links: LinksSender,
+    is_answered: bool,
 }
 
 impl PeerQuestion {
     /// Answers it. An answer that is longer than [`MAX_QUESTION_BYTES`] or empty is not sent; the asking node is told
     /// that there is none.
-    pub fn answer(self, body: Vec<u8>) {
-        let Self { session, number, links, .. } = self;
-        links.send(ToLinks::Answer { session, number, body });
+    pub fn answer(mut self, body: Vec<u8>) {
+        self.send(body);
+    }
+
+    fn send(&mut self, body: Vec<u8>) {
+        self.is_answered = true;
+        self.links.send(ToLinks::Answer { session: self.session, number: self.number, body });
+    }
+}
+
+/// A question that is dropped has no answer: the asking node is told, and the place of the question is free.
+impl Drop for PeerQuestion {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.send(Vec::new());
+        }
     }
 }
 
@@ -175,6 +189,7 @@ impl Links {
                     session: id,
                     number,
                     links: links.clone(),
+                    is_answered: false,
                 })),
             };
         if taken {

@@ -9,6 +9,8 @@ use super::sections::{Listener, StoreDurability};
 use super::source::Source;
 use super::value::Problem;
 use super::{Config, MAX_LISTENERS, address_settings, tls_settings, waiting_settings};
+use crate::hub::HUB_LISTENER;
+use crate::orchestrator::RELAY_LISTENER;
 use crate::orchestrator::same_place;
 
 /// Checks a configuration whose single keys are right.
@@ -111,6 +113,11 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
     };
     if before.iter().any(|other| other.name == listener.name) {
         let text = format!("two listeners have the name `{}`", listener.name);
+        findings.push(Problem::new(text), listener_source(config, index, "name"));
+    }
+    if [RELAY_LISTENER, HUB_LISTENER].contains(&&*listener.name) {
+        let text =
+            format!("the name `{}` is the broker's own: it marks a listener whose clients are trusted", listener.name);
         findings.push(Problem::new(text), listener_source(config, index, "name"));
     }
     if before.iter().any(|other| meet(&other.address, &listener.address)) {

@@ -281,6 +281,14 @@ fn two_listeners_cannot_be_one() {
 }
 
 #[test]
+fn names_of_trusted_listeners_are_reserved() {
+    for name in ["relay", "tidegate-hub"] {
+        let said = from_file(&format!("[[listener]]\nname = \"{name}\"\n")).unwrap_err();
+        assert!(said.contains("is the broker's own"), "{said}");
+    }
+}
+
+#[test]
 fn listeners_are_bounded_in_number() {
     let addresses: Vec<String> = (0..=MAX_LISTENERS).map(|number| format!("{}", 20_000 + number)).collect();
     let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();

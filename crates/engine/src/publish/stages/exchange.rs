@@ -14,7 +14,9 @@ impl Engine {
             return Step::Done;
         }
         if exchange.doubtful {
-            return self.publish_again(exchange, it);
+            // The packet may say something else than the first under its identifier.
+            let allowed = self.check_rights(it);
+            return if allowed == Step::Continue { self.publish_again(exchange, it) } else { allowed };
         }
         if self.wait_for_exchange(it, id, exchange) { Step::Done } else { Step::Continue }
     }

@@ -9,7 +9,8 @@ use crate::publish::inbound::Inbound;
 
 impl Engine {
     /// Answers it, unless its answer waits already. Observers are told again, since it is not known what they have
-    /// confirmed to an earlier connection.
+    /// confirmed to an earlier connection: if the publisher may publish what the packet says, which may be another
+    /// message than the first under its identifier.
     #[cold]
     pub(super) fn answer_repetition(&mut self, it: &Inbound<'_>) -> Step {
         let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
@@ -17,7 +18,7 @@ impl Engine {
             return Step::Done;
         }
         let mut waits = 0;
-        if !self.observers_of(it).is_empty() {
+        if !self.observers_of(it).is_empty() && self.check_rights(it) == Step::Continue {
             let room = self.check_observers(it);
             if room != Step::Continue {
                 return room;
