@@ -115,8 +115,9 @@ fn the_first_stage_that_finds_a_fault_answers() {
             // A repetition has the properties of the first packet.
             continue;
         }
-        // Observers are told a repetition, too.
-        let observed = Some(Fault::ObserverFull).filter(|full| faults.contains(full));
+        // Observers are told a repetition, too, if its publisher may still publish it.
+        let is_told = faults.contains(&Fault::ObserverFull) && !faults.contains(&Fault::Denied);
+        let observed = Some(Fault::ObserverFull).filter(|_| is_told);
         let first = faults.first().copied();
         let decides = if first == Some(Fault::Repeated) { observed.or(first) } else { first };
         assert_eq!(publish_with(&faults), answer_of(decides), "{faults:?}");
