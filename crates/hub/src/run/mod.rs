@@ -20,7 +20,7 @@ use self::source::{Orders, Source};
 use self::status::Snapshot;
 pub use self::status::{PipelineState, PipelineStatus};
 use crate::core::{Core, CoreSettings, SinkPlan};
-use crate::sinks::{FileSinks, SinkSettings};
+use crate::sinks::{FileSinks, Place, SinkSettings};
 use crate::steps::{StepSettings, Steps};
 use crate::time::wall_clock;
 
@@ -227,7 +227,9 @@ fn start(settings: &PipelineSettings, files: &FileSinks, shared: Shared) -> Resu
     for (number, place) in places.iter().enumerate() {
         let sink = sinks[*place];
         let before = places[..number].iter().filter(|other| *other == place).count();
-        let opened = sink.open(files, before).map_err(|why| HubError::Sink { sink: sink.name.clone(), why })?;
+        let dead_letters = *place == settings.to.len();
+        let at = Place { pipeline: &settings.name, lane: before, dead_letters };
+        let opened = sink.open(files, &at).map_err(|why| HubError::Sink { sink: sink.name.clone(), why })?;
         let (to_lane, batches) = mpsc::channel();
         let lane = LaneThread { number, sink: opened, batches, outcomes: tell.clone(), waker: waker.clone() };
         let running = shared.running.clone();
