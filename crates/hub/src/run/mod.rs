@@ -3,6 +3,8 @@
 mod lane;
 mod source;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::io;
@@ -46,6 +48,9 @@ pub struct SourceSettings {
     pub share: Option<String>,
     /// Whether retained messages are taken when the session begins.
     pub retained: bool,
+    /// Whether the broker says who published a message. Elsewhere a publisher can say anything in
+    /// [`ORIGIN_PROPERTY`](crate::ORIGIN_PROPERTY), so it is dropped there.
+    pub origins: bool,
     /// Messages that the broker sends without an acknowledgement.
     pub window: u16,
     /// Seconds that the broker keeps the session while the hub is away.

@@ -204,8 +204,9 @@ impl Source {
     /// The message as a pipeline sees it.
     fn own(&mut self, message: tidegate_client::Message) -> Message {
         let mut properties = message.properties;
-        let at = properties.user_properties.iter().position(|(name, _)| name == ORIGIN_PROPERTY);
-        let origin = at.and_then(|at| Origin::parse(&properties.user_properties.remove(at).1));
+        let mut stated = properties.user_properties.iter().filter(|(name, _)| name == ORIGIN_PROPERTY);
+        let origin = stated.next().filter(|_| self.parts.settings.origins).and_then(|(_, text)| Origin::parse(text));
+        properties.user_properties.retain(|(name, _)| name != ORIGIN_PROPERTY);
         let lasting_id = origin.is_some();
         let (id, timestamp, client_id) = if let Some(Origin { id, timestamp, client_id }) = origin {
             (id, timestamp, Some(client_id))
