@@ -11,6 +11,7 @@ use crate::sinks::{FileSettings, SinkKind};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const SUBSCRIBE: u8 = 8;
+const DISCONNECT: u8 = 14;
 
 /// The type of the next packet, and what follows its head.
 fn packet(stream: &mut TcpStream) -> (u8, Vec<u8>) {
@@ -89,4 +90,27 @@ fn an_origin_is_believed_only_at_the_door_of_the_broker() {
     let forged = line_of_a_stated_origin(false);
     assert!(forged["clientid"].is_null() && forged["id"] != "id", "{forged}");
     assert!(forged.get("user_properties").is_none(), "{forged}");
+}
+
+#[test]
+fn a_subscription_that_is_refused_is_asked_for_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = folder("refused");
+    let hub = Hub::start(&[pipeline(&listener, true, &folder.join("lines"))]).unwrap();
+    for _ in 0..2 {
+        let mut stream = accept(&listener, 0x87);
+        assert_eq!(packet(&mut stream).0, DISCONNECT);
+    }
+    let refused = Instant::now();
+    let error = hub.status()[0].error.clone().unwrap_or_default();
+    assert!(error.contains("refuses a subscription: t: "), "{error}");
+    let stream = accept(&listener, 1);
+    assert!(refused.elapsed() > Duration::from_millis(300), "each pause is longer");
+    assert!(hub.wait_until_subscribed(Instant::now() + PATIENCE));
+    while hub.status()[0].error.is_some() {
+        std::thread::yield_now();
+    }
+    drop((stream, listener));
+    hub.stop(PATIENCE);
+    std::fs::remove_dir_all(folder).unwrap();
 }
