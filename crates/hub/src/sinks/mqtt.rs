@@ -228,7 +228,8 @@ mod tests {
 
     use super::*;
 
-    /// A broker that gives these reason codes to the messages that come, and gives their topics.
+    /// A broker that gives these reason codes to the messages that come, and gives their topics. With the ones that
+    /// PUBACK cannot have it ends the connection.
     fn serve(codes: Vec<u8>) -> (Address, JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -246,6 +247,10 @@ mod tests {
                             let end = 2 + usize::from(body[1]);
                             topics.push(String::from_utf8(body[2..end].to_vec()).unwrap());
                             let code = codes.next().unwrap();
+                            if matches!(code, 0x8b | 0x95) {
+                                stream.write_all(&[0xe0, 1, code]).unwrap();
+                                break;
+                            }
                             stream.write_all(&[0x40, 3, body[end], body[end + 1], code]).unwrap();
                         }
                         _ => break,
@@ -278,17 +283,27 @@ mod tests {
 
     #[test]
     fn only_a_code_that_blames_the_record_is_a_refusal() {
-        let (address, _broker) = serve(vec![0x97, 0x80, 0x83, 0x87, 0x91, 0x90, 0x99, 0]);
+        let (address, _broker) = serve(vec![0x97, 0x80, 0x83, 0x87, 0x91, 0x8b, 0x90, 0x99, 0x95, 0]);
         let mut sink = sink(address);
-        for _ in 0..5 {
+        for _ in 0..6 {
             let outcome = sink.write(&[record("a")]);
             assert!(matches!(outcome, Err(SinkError::Away(_))), "{outcome:?}");
         }
-        for _ in 0..2 {
+        for _ in 0..3 {
             let outcome = sink.write(&[record("a")]);
             assert!(matches!(outcome, Err(SinkError::Refused(_))), "{outcome:?}");
         }
         assert_eq!(sink.write(&[record("a")]), Ok(()));
+    }
+
+    #[test]
+    fn a_broker_that_lacks_a_feature_blames_no_record() {
+        assert!(matches!(unsendable(&PublishError::RetainNotSupported), SinkError::Away(_)));
+        let cause = UndeliveredCause::NotSendable(PublishError::QosNotSupported { maximum: QoS::AtMostOnce });
+        assert!(matches!(undelivered(&cause), SinkError::Away(_)));
+        assert!(matches!(undelivered(&UndeliveredCause::SessionLost), SinkError::Away(_)));
+        let topic = TopicNameBuf::new("a/#").unwrap_err();
+        assert!(matches!(unsendable(&PublishError::InvalidTopic(topic)), SinkError::Refused(_)));
     }
 
     #[test]
