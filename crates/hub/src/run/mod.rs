@@ -197,6 +197,20 @@ struct Shared {
     running: mpsc::Sender<Infallible>,
 }
 
+fn core_settings(settings: &PipelineSettings) -> CoreSettings {
+    let plan = |sink: &SinkSettings| SinkPlan {
+        lanes: if sink.kind.has_lanes() { sink.parallel } else { 1 },
+        batching: sink.batching,
+    };
+    CoreSettings {
+        sinks: settings.to.iter().map(plan).collect(),
+        dead_letter: settings.dead_letter.as_ref().map(|sink| sink.batching),
+        max_held: MAX_HELD,
+        max_held_bytes: MAX_HELD_BYTES,
+        seed: wall_clock(),
+    }
+}
+
 fn start(settings: &PipelineSettings, files: &FileSinks, shared: Shared) -> Result<Pipeline, HubError> {
     let pipeline = || settings.name.clone();
     let failed = |source| HubError::System { pipeline: pipeline(), source };
@@ -206,20 +220,7 @@ fn start(settings: &PipelineSettings, files: &FileSinks, shared: Shared) -> Resu
     if from.is_empty() {
         return Err(wrong("it has no topics: set `from`".to_owned()));
     }
-    let plan = |sink: &SinkSettings| SinkPlan {
-        lanes: if sink.kind.has_lanes() { sink.parallel } else { 1 },
-        batching: sink.batching,
-    };
-    let core = Core::new(
-        steps,
-        CoreSettings {
-            sinks: settings.to.iter().map(plan).collect(),
-            dead_letter: settings.dead_letter.as_ref().map(|sink| sink.batching),
-            max_held: MAX_HELD,
-            max_held_bytes: MAX_HELD_BYTES,
-            seed: wall_clock(),
-        },
-    );
+    let core = Core::new(steps, core_settings(settings));
     let driver = Driver::new(source::options(&settings.source), settings.source.address.clone(), {
         settings.source.socket.clone()
     });
