@@ -10,9 +10,13 @@ use std::time::Duration;
 
 use serde_json::json;
 use server::Nats;
-use tidegate_hub::{Batching, FileSinks, NatsSettings, Record, Sink, SinkError, SinkKind, SinkSettings};
+use tidegate_hub::{Batching, FileSinks, NatsSettings, Place, Record, Sink, SinkError, SinkKind, SinkSettings};
 
 fn sink(url: String) -> Box<dyn Sink> {
+    sink_of(url, Place { pipeline: "hot", ..Place::default() })
+}
+
+fn sink_of(url: String, place: Place<'_>) -> Box<dyn Sink> {
     let kind = SinkKind::Nats(NatsSettings {
         url,
         stream: "READINGS".into(),
@@ -20,7 +24,7 @@ fn sink(url: String) -> Box<dyn Sink> {
         timeout: Duration::from_secs(60),
     });
     let settings = SinkSettings { name: "bus".into(), kind, batching: Batching::default(), parallel: 1 };
-    settings.open(&FileSinks::default(), 0).unwrap()
+    settings.open(&FileSinks::default(), &place).unwrap()
 }
 
 fn record(id: u64) -> Arc<Record> {
@@ -55,6 +59,25 @@ fn a_batch_is_in_the_stream_once_however_often_it_comes() {
     sink(nats.address()).write(&batch).unwrap();
     let expected: Vec<_> = (0..3).map(|n| (format!("tidegate.plant.{n}.temp"), format!("{{\"n\":{n}}}"))).collect();
     assert_eq!(stored(&nats.address()), expected);
+}
+
+#[test]
+fn two_pipelines_and_dead_letters_share_a_stream() {
+    let nats = Nats::start();
+    let batch = [record(1)];
+    let hot = Place { pipeline: "hot", ..Place::default() };
+    for place in [hot, Place { pipeline: "cold", ..hot }, Place { dead_letters: true, ..hot }, hot] {
+        sink_of(nats.address(), place).write(&batch).unwrap();
+    }
+    assert_eq!(stored(&nats.address()).len(), 3);
+}
+
+#[test]
+fn a_record_that_is_too_large_is_refused_by_the_server() {
+    let nats = Nats::start();
+    let large = Record { topic: "t".into(), original: Some(vec![0; 2 << 20]), ..Record::default() };
+    let outcome = sink(nats.address()).write(&[Arc::new(large)]);
+    assert!(matches!(outcome, Err(SinkError::Refused(_))), "{outcome:?}");
 }
 
 #[test]

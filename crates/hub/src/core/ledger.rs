@@ -1,6 +1,6 @@
 //! Which messages are not acknowledged yet, and how many sinks each still waits for.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Ids of messages that all sinks have and that are not acknowledged to the broker; it sends no more at once.
 const MAX_SETTLED: usize = 65_536;
@@ -8,10 +8,11 @@ const MAX_SETTLED: usize = 65_536;
 /// A message that is not acknowledged.
 #[derive(Debug)]
 struct Entry<D> {
-    /// How to acknowledge it; nothing at QoS 0, or when the connection has ended since.
-    token: Option<D>,
-    /// Whether the broker will send it again.
-    comes_again: bool,
+    /// How to acknowledge its deliveries; none at QoS 0, or when the connection has ended since. There are several when
+    /// the broker sends it for several filters.
+    tokens: Vec<D>,
+    /// Deliveries that the broker will send again.
+    come_again: usize,
     /// Sinks that do not have it yet.
     pending: usize,
     /// Its id, where the broker knows it by it.
@@ -36,8 +37,8 @@ pub(super) enum Arrival<D> {
 pub(super) enum Confirmed<D> {
     /// Other sinks do not have it yet.
     Waits,
-    /// All have it: it is to be acknowledged, if it can be.
-    Done(Option<D>),
+    /// All have it: its deliveries are to be acknowledged.
+    Done(Vec<D>),
 }
 
 /// The ledger.
@@ -45,7 +46,8 @@ pub(super) enum Confirmed<D> {
 pub(super) struct Ledger<D> {
     entries: BTreeMap<u64, Entry<D>>,
     by_id: HashMap<String, u64>,
-    settled: HashSet<String>,
+    /// With the deliveries that the broker will send again.
+    settled: HashMap<String, usize>,
     settled_order: VecDeque<String>,
     next: u64,
     bytes: usize,
@@ -66,7 +68,7 @@ impl<D> Default for Ledger<D> {
         Self {
             entries: BTreeMap::new(),
             by_id: HashMap::new(),
-            settled: HashSet::new(),
+            settled: HashMap::new(),
             settled_order: VecDeque::new(),
             next: 0,
             bytes: 0,
@@ -75,15 +77,19 @@ impl<D> Default for Ledger<D> {
 }
 
 impl<D> Ledger<D> {
-    /// A message comes, perhaps again. The present token is the one that counts.
+    /// A message comes, perhaps again. Each token of this connection counts.
     pub(super) fn arrive(&mut self, id: Option<&str>, token: &mut Option<D>) -> Arrival<D> {
         let Some(id) = id else { return Arrival::New };
         if let Some(entry) = self.by_id.get(id).and_then(|number| self.entries.get_mut(number)) {
-            entry.comes_again = false;
-            entry.token = token.take();
+            entry.come_again = entry.come_again.saturating_sub(1);
+            entry.tokens.extend(token.take());
             return Arrival::Known;
         }
-        if self.settled.remove(id) {
+        if let Some(left) = self.settled.get_mut(id) {
+            *left -= 1;
+            if *left == 0 {
+                self.settled.remove(id);
+            }
             return Arrival::Settled(token.take());
         }
         Arrival::New
@@ -98,7 +104,8 @@ impl<D> Ledger<D> {
             self.by_id.insert(id.clone(), number);
         }
         let NewEntry { token, pending, id, timestamp, size } = new;
-        self.entries.insert(number, Entry { token, comes_again: false, pending, id, timestamp, size });
+        let tokens = token.into_iter().collect();
+        self.entries.insert(number, Entry { tokens, come_again: 0, pending, id, timestamp, size });
         number
     }
 
@@ -113,28 +120,29 @@ impl<D> Ledger<D> {
         self.bytes = self.bytes.saturating_sub(entry.size);
         if let Some(id) = entry.id {
             self.by_id.remove(&id);
-            if entry.comes_again {
-                self.remember(id);
+            if entry.come_again > 0 {
+                self.remember(id, entry.come_again);
             }
         }
-        Confirmed::Done(entry.token)
+        Confirmed::Done(entry.tokens)
     }
 
-    fn remember(&mut self, id: String) {
+    fn remember(&mut self, id: String, deliveries: usize) {
         if self.settled_order.len() >= MAX_SETTLED
             && let Some(oldest) = self.settled_order.pop_front()
         {
             self.settled.remove(&oldest);
         }
         self.settled_order.push_back(id.clone());
-        self.settled.insert(id);
+        self.settled.insert(id, deliveries);
     }
 
     /// The connection has ended: no token of it is of use any more, and the broker sends the unacknowledged messages
     /// again.
     pub(super) fn lose_connection(&mut self) {
         for entry in self.entries.values_mut() {
-            entry.comes_again |= entry.token.take().is_some();
+            entry.come_again += entry.tokens.len();
+            entry.tokens.clear();
         }
     }
 

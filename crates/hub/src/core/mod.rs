@@ -229,9 +229,9 @@ impl<D> Core<D> {
     }
 
     fn confirm(&mut self, entry: u64, delivered: bool) {
-        if let Confirmed::Done(token) = self.ledger.confirm(entry) {
+        if let Confirmed::Done(tokens) = self.ledger.confirm(entry) {
             self.numbers.delivered += u64::from(delivered);
-            self.actions.extend(token.map(Action::Acknowledge));
+            self.actions.extend(tokens.into_iter().map(Action::Acknowledge));
         }
     }
 

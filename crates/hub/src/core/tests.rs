@@ -173,6 +173,34 @@ fn a_message_that_comes_again_is_not_taken_twice() {
 }
 
 #[test]
+fn each_delivery_of_a_message_is_acknowledged() {
+    let mut core = core(1, 1, 10, false, &StepSettings::default());
+    // Retained, and by two filters: the broker counts each delivery until it is acknowledged.
+    core.take(0, 0, &message(1, 0), Some((1, 0)));
+    core.take(0, 0, &message(1, 0), Some((2, 0)));
+    assert_eq!(sent(&actions(&mut core, 5)), [(0, vec!["1".into()])]);
+    core.settle(6, 0, Outcome::Done);
+    assert_eq!(acknowledged(&actions(&mut core, 6)), [1, 2]);
+    assert_eq!(core.numbers().delivered, 1);
+}
+
+#[test]
+fn each_delivery_that_comes_again_is_acknowledged() {
+    let mut core = core(1, 1, 10, false, &StepSettings::default());
+    core.take(0, 0, &message(1, 0), Some((1, 0)));
+    core.take(0, 0, &message(1, 0), Some((2, 0)));
+    actions(&mut core, 5);
+    core.lose_connection();
+    core.take(6, 0, &message(1, 0), Some((1, 1)));
+    core.settle(7, 0, Outcome::Done);
+    assert!(matches!(actions(&mut core, 7)[..], [Action::Acknowledge((1, 1))]), "the others are of no use");
+    core.take(8, 0, &message(1, 0), Some((2, 1)));
+    assert!(matches!(actions(&mut core, 8)[..], [Action::Acknowledge((2, 1))]), "sinks have it");
+    core.take(9, 0, &message(1, 0), Some((3, 1)));
+    assert_eq!(core.numbers().taken, 2, "no more come of it, so this is a new one");
+}
+
+#[test]
 fn without_room_only_messages_of_qos_0_are_dropped() {
     let mut core = core(1, 1, 10, false, &StepSettings::default());
     core.settings.max_held = 2;

@@ -3,6 +3,8 @@
 mod lane;
 mod source;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::io;
@@ -20,7 +22,7 @@ use self::source::{Orders, Source};
 use self::status::Snapshot;
 pub use self::status::{PipelineState, PipelineStatus};
 use crate::core::{Core, CoreSettings, SinkPlan};
-use crate::sinks::{FileSinks, SinkSettings};
+use crate::sinks::{FileSinks, Place, SinkSettings};
 use crate::steps::{StepSettings, Steps};
 use crate::time::wall_clock;
 
@@ -46,6 +48,9 @@ pub struct SourceSettings {
     pub share: Option<String>,
     /// Whether retained messages are taken when the session begins.
     pub retained: bool,
+    /// Whether the broker says who published a message. Elsewhere a publisher can say anything in
+    /// [`ORIGIN_PROPERTY`](crate::ORIGIN_PROPERTY), so it is dropped there.
+    pub origins: bool,
     /// Messages that the broker sends without an acknowledgement.
     pub window: u16,
     /// Seconds that the broker keeps the session while the hub is away.
@@ -192,6 +197,20 @@ struct Shared {
     running: mpsc::Sender<Infallible>,
 }
 
+fn core_settings(settings: &PipelineSettings) -> CoreSettings {
+    let plan = |sink: &SinkSettings| SinkPlan {
+        lanes: if sink.kind.has_lanes() { sink.parallel } else { 1 },
+        batching: sink.batching,
+    };
+    CoreSettings {
+        sinks: settings.to.iter().map(plan).collect(),
+        dead_letter: settings.dead_letter.as_ref().map(|sink| sink.batching),
+        max_held: MAX_HELD,
+        max_held_bytes: MAX_HELD_BYTES,
+        seed: wall_clock(),
+    }
+}
+
 fn start(settings: &PipelineSettings, files: &FileSinks, shared: Shared) -> Result<Pipeline, HubError> {
     let pipeline = || settings.name.clone();
     let failed = |source| HubError::System { pipeline: pipeline(), source };
@@ -201,20 +220,7 @@ fn start(settings: &PipelineSettings, files: &FileSinks, shared: Shared) -> Resu
     if from.is_empty() {
         return Err(wrong("it has no topics: set `from`".to_owned()));
     }
-    let plan = |sink: &SinkSettings| SinkPlan {
-        lanes: if sink.kind.has_lanes() { sink.parallel } else { 1 },
-        batching: sink.batching,
-    };
-    let core = Core::new(
-        steps,
-        CoreSettings {
-            sinks: settings.to.iter().map(plan).collect(),
-            dead_letter: settings.dead_letter.as_ref().map(|sink| sink.batching),
-            max_held: MAX_HELD,
-            max_held_bytes: MAX_HELD_BYTES,
-            seed: wall_clock(),
-        },
-    );
+    let core = Core::new(steps, core_settings(settings));
     let driver = Driver::new(source::options(&settings.source), settings.source.address.clone(), {
         settings.source.socket.clone()
     });
@@ -227,7 +233,9 @@ fn start(settings: &PipelineSettings, files: &FileSinks, shared: Shared) -> Resu
     for (number, place) in places.iter().enumerate() {
         let sink = sinks[*place];
         let before = places[..number].iter().filter(|other| *other == place).count();
-        let opened = sink.open(files, before).map_err(|why| HubError::Sink { sink: sink.name.clone(), why })?;
+        let dead_letters = *place == settings.to.len();
+        let at = Place { pipeline: &settings.name, lane: before, dead_letters };
+        let opened = sink.open(files, &at).map_err(|why| HubError::Sink { sink: sink.name.clone(), why })?;
         let (to_lane, batches) = mpsc::channel();
         let lane = LaneThread { number, sink: opened, batches, outcomes: tell.clone(), waker: waker.clone() };
         let running = shared.running.clone();

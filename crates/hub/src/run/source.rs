@@ -68,6 +68,8 @@ pub(super) struct Source {
     pause: Duration,
     /// Why there is no connection, or no subscription.
     trouble: Option<String>,
+    /// Why the pipeline itself has ended the connection.
+    left: Option<String>,
     failures_told: Option<Instant>,
     failures_untold: u64,
 }
@@ -97,6 +99,7 @@ impl Source {
             connect_at: Some(Instant::now()),
             pause: PAUSE.0,
             trouble: None,
+            left: None,
             failures_told: None,
             failures_untold: 0,
         }
@@ -162,8 +165,6 @@ impl Source {
     fn take(&mut self, event: Event) {
         match event {
             Event::Connected(connected) => {
-                self.pause = PAUSE.0;
-                self.trouble = None;
                 let (pipeline, session) = (self.parts.name.as_str(), connected.session_present);
                 tracing::info!(pipeline, session, "pipeline connected");
                 self.subscribe();
@@ -172,6 +173,7 @@ impl Source {
                 self.parts.core.lose_connection();
                 let error = self.parts.driver.transport_error().filter(|_| why == Disconnected::TransportClosed);
                 let why = error.map_or_else(|| said(&why), |error| with_cause(error));
+                let why = self.left.take().unwrap_or(why);
                 self.try_again(&why);
             }
             Event::Subscribed(answer) => self.check(&answer),
@@ -204,8 +206,9 @@ impl Source {
     /// The message as a pipeline sees it.
     fn own(&mut self, message: tidegate_client::Message) -> Message {
         let mut properties = message.properties;
-        let at = properties.user_properties.iter().position(|(name, _)| name == ORIGIN_PROPERTY);
-        let origin = at.and_then(|at| Origin::parse(&properties.user_properties.remove(at).1));
+        let mut stated = properties.user_properties.iter().filter(|(name, _)| name == ORIGIN_PROPERTY);
+        let origin = stated.next().filter(|_| self.parts.settings.origins).and_then(|(_, text)| Origin::parse(text));
+        properties.user_properties.retain(|(name, _)| name != ORIGIN_PROPERTY);
         let lasting_id = origin.is_some();
         let (id, timestamp, client_id) = if let Some(Origin { id, timestamp, client_id }) = origin {
             (id, timestamp, Some(client_id))
@@ -249,7 +252,7 @@ impl Source {
         let subscriptions = self.parts.from.iter().filter_map(shared).map(|filter| (filter, options)).collect();
         let request = SubscribeRequest { subscriptions, ..SubscribeRequest::default() };
         if let Err(error) = self.parts.driver.client().subscribe(Instant::now(), &request) {
-            self.tell_trouble(&error);
+            self.reconnect(format!("the pipeline cannot subscribe: {error}"));
         }
     }
 
@@ -259,13 +262,22 @@ impl Source {
             codes.filter(|(_, code)| code.is_error()).map(|(filter, code)| format!("{filter}: {}", code.text()));
         let refused: Vec<String> = refused.collect();
         if refused.is_empty() {
+            self.pause = PAUSE.0;
+            self.trouble = None;
             if let Some(subscribed) = self.parts.subscribed.take() {
                 // The receiver may have given up.
                 let _ = subscribed.send(());
             }
         } else {
-            self.tell_trouble(&format_args!("the broker refuses a subscription: {}", refused.join(", ")));
+            self.reconnect(format!("the broker refuses a subscription: {}", refused.join(", ")));
         }
+    }
+
+    /// Ends the connection and comes again later: without its subscriptions a pipeline gets nothing.
+    fn reconnect(&mut self, why: String) {
+        self.left = Some(why);
+        // Where the connection has ended already, an event says so.
+        let _ = self.parts.driver.client().disconnect(Instant::now(), &DisconnectRequest::default());
     }
 
     /// Waits before the next attempt; the error is logged once.

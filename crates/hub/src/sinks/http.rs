@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ring::hmac;
 
+use super::place::Ids;
 use super::web::{Server, ServerSettings};
 use super::{Sink, SinkError};
 use crate::record::Record;
@@ -34,14 +35,15 @@ pub struct HttpSettings {
 pub(super) struct HttpSink {
     server: Server,
     key: Option<hmac::Key>,
+    ids: Ids,
 }
 
 impl HttpSink {
-    pub(super) fn new(settings: &HttpSettings) -> Result<Self, String> {
+    pub(super) fn new(settings: &HttpSettings, ids: Ids) -> Result<Self, String> {
         let HttpSettings { url, headers, timeout, ca_file, .. } = settings.clone();
         let server = Server::new(ServerSettings { url, headers, timeout, ca_file })?;
         let key = settings.secret.as_ref().map(|secret| hmac::Key::new(hmac::HMAC_SHA256, secret));
-        Ok(Self { server, key })
+        Ok(Self { server, key, ids })
     }
 }
 
@@ -51,7 +53,7 @@ impl Sink for HttpSink {
         let body = format!("[{}]", lines.join(","));
         let ends = (batch.first(), batch.last());
         let name = |record: Option<&Arc<Record>>| record.map(|record| record.id.clone()).unwrap_or_default();
-        let idempotency = format!("{}-{}-{}", name(ends.0), name(ends.1), batch.len());
+        let idempotency = self.ids.of(&format!("{}-{}-{}", name(ends.0), name(ends.1), batch.len()));
         let signature = self.key.as_ref().map(|key| {
             let mut text = String::from("sha256=");
             for byte in hmac::sign(key, body.as_bytes()).as_ref() {
@@ -75,6 +77,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::sinks::Place;
 
     /// A server that answers with these statuses, one after the other, and gives heads and bodies of the requests.
     fn serve(statuses: Vec<u16>) -> (String, JoinHandle<Vec<(String, String)>>) {
@@ -101,6 +104,10 @@ mod tests {
         (url, thread)
     }
 
+    fn ids() -> Ids {
+        Ids::new(&Place { pipeline: "hot", ..Place::default() }, "hook")
+    }
+
     fn record(number: u64) -> Arc<Record> {
         Arc::new(Record { id: format!("id{number}"), fields: vec![("n".into(), json!(number))], ..Record::default() })
     }
@@ -112,7 +119,7 @@ mod tests {
         let headers = vec![("authorization".to_owned(), "Bearer t".to_owned())];
         let timeout = Duration::from_secs(30);
         let settings = HttpSettings { url, headers, secret, timeout, ca_file: None };
-        HttpSink::new(&settings).unwrap().write(&[record(1), record(2)]).unwrap();
+        HttpSink::new(&settings, ids()).unwrap().write(&[record(1), record(2)]).unwrap();
         let (head, body) = server.join().unwrap().pop().unwrap();
         assert_eq!(body, r#"[{"n":1},{"n":2}]"#);
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, b"key"), body.as_bytes());
@@ -120,7 +127,7 @@ mod tests {
         for part in [
             &format!("x-tidegate-signature: sha256={hex}\r\n"),
             "authorization: bearer t\r\n",
-            "idempotency-key: id1-id2-2\r\n",
+            "idempotency-key: id1-id2-2/hot/hook\r\n",
             "content-type: application/json\r\n",
         ] {
             assert!(head.contains(part), "{head}");
@@ -131,7 +138,7 @@ mod tests {
     fn the_status_says_whether_a_batch_comes_again() {
         let (url, server) = serve(vec![500, 429, 401, 302, 400, 413, 200]);
         let settings = HttpSettings { url, timeout: Duration::from_secs(30), ..HttpSettings::default() };
-        let mut sink = HttpSink::new(&settings).unwrap();
+        let mut sink = HttpSink::new(&settings, ids()).unwrap();
         for _ in 0..4 {
             assert!(matches!(sink.write(&[record(1)]), Err(SinkError::Away(_))));
         }
@@ -148,7 +155,7 @@ mod tests {
         let new = |url: &str, header: &str| {
             let headers = vec![(header.to_owned(), "x".to_owned())];
             let settings = HttpSettings { url: url.to_owned(), headers, ..HttpSettings::default() };
-            HttpSink::new(&settings).map(|_| ()).unwrap_err()
+            HttpSink::new(&settings, ids()).map(|_| ()).unwrap_err()
         };
         assert!(new("ftp://h/", "a").contains("http://"));
         assert!(new("http://h/?token=t", "a b").contains("`a b`"));

@@ -12,10 +12,13 @@ use super::web::{Server, ServerSettings};
 use super::{Sink, SinkError};
 use crate::record::Record;
 
+/// Nanoseconds of a millisecond.
+const NANOSECONDS: u64 = 1_000_000;
+
 /// Which server, and the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InfluxSettings {
-    /// Where lines are posted, such as `http://127.0.0.1:8086/api/v2/write?org=o&bucket=b&precision=ms`.
+    /// Where lines are posted, such as `http://127.0.0.1:8086/api/v2/write?org=o&bucket=b&precision=ns`.
     pub url: String,
     /// Headers that are sent along, such as the one with the token.
     pub headers: Vec<(String, String)>,
@@ -38,8 +41,9 @@ pub(super) struct InfluxSink {
 impl InfluxSink {
     pub(super) fn new(settings: &InfluxSettings) -> Result<Self, String> {
         let InfluxSettings { url, headers, measurement, tags, timeout, ca_file } = settings.clone();
-        if !url.contains("precision=ms") {
-            return Err("times are in milliseconds: add `precision=ms` to the query of `url`".to_owned());
+        let mut parameters = url.split_once('?').map_or("", |(_, query)| query).split('&');
+        if !parameters.any(|parameter| matches!(parameter, "precision=ns" | "precision=n" | "precision=nanosecond")) {
+            return Err("times are in nanoseconds: the query of `url` needs `precision=ns`".to_owned());
         }
         Ok(Self { server: Server::new(ServerSettings { url, headers, timeout, ca_file })?, measurement, tags })
     }
@@ -73,9 +77,24 @@ impl InfluxSink {
         for tag in tags {
             let _ = write!(line, ",{tag}");
         }
-        let _ = write!(line, " {} {}", fields.join(","), record.timestamp);
+        let _ = write!(line, " {} {}", fields.join(","), nanoseconds(record));
         Some(line)
     }
+}
+
+/// The time of a point: the millisecond in which the broker took the message, and within it a place by the id. Points of
+/// one time and the same tags would overwrite each other; a message that comes again has the same time.
+fn nanoseconds(record: &Record) -> u64 {
+    let (source, number) = record.id.rsplit_once('-').unwrap_or((&record.id, ""));
+    // FNV-1a: the same in each version of the hub.
+    let hash = |text: &str| {
+        text.bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    };
+    // Messages of one source count up, so a million of them differ.
+    let number = number.parse().unwrap_or_else(|_| hash(number));
+    let place = (hash(source) % NANOSECONDS + number % NANOSECONDS) % NANOSECONDS;
+    record.timestamp.saturating_mul(NANOSECONDS).saturating_add(place)
 }
 
 /// Fields of objects under names with a point.
@@ -114,6 +133,8 @@ impl Sink for InfluxSink {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::json;
 
     use super::*;
@@ -121,7 +142,7 @@ mod tests {
     #[test]
     fn a_record_is_a_line_with_tags_and_fields() {
         let settings = InfluxSettings {
-            url: "http://h/write?precision=ms".into(),
+            url: "http://h/write?db=d&precision=ns".into(),
             measurement: "plant data".into(),
             tags: vec!["topic".into()],
             ..InfluxSettings::default()
@@ -132,10 +153,22 @@ mod tests {
             ("temp".to_owned(), json!(31)),
             ("payload".to_owned(), json!({ "f": 0.5, "ok": true, "none": null, "say": "a \"b\"" })),
         ];
-        let record = Record { fields, timestamp: 7, ..Record::default() };
-        let line = r#"plant\ data,topic=a\ b\,c temp=31.0,payload.f=0.5,payload.ok=true,payload.say="a \"b\"" 7"#;
+        let record = Record { id: "-12".to_owned(), fields, timestamp: 7, ..Record::default() };
+        let line = r#"plant\ data,topic=a\ b\,c temp=31.0,payload.f=0.5,payload.ok=true,payload.say="a \"b\"" 7656049"#;
         assert_eq!(sink.line(&record).unwrap(), line);
         assert_eq!(sink.line(&Record::default()), None);
-        assert!(InfluxSink::new(&InfluxSettings { url: "http://h/write".into(), ..settings }).is_err());
+        for url in ["http://h/write", "http://h/write?precision=ms", "http://h/precision=ns"] {
+            assert!(InfluxSink::new(&InfluxSettings { url: url.into(), ..settings.clone() }).is_err());
+        }
+    }
+
+    #[test]
+    fn points_of_one_millisecond_are_kept_apart() {
+        let time = |id: &str| nanoseconds(&Record { id: id.to_owned(), timestamp: 7, ..Record::default() });
+        let times: BTreeSet<u64> = (999_000..1_001_000).map(|number| time(&format!("00c0ffee-{number}"))).collect();
+        assert_eq!(times.len(), 2_000);
+        assert!(times.iter().all(|time| time / NANOSECONDS == 7), "the millisecond stays");
+        assert_eq!(time("00c0ffee-5"), time("00c0ffee-5"), "it comes again");
+        assert_ne!(time("00c0ffee-5"), time("00c0ffef-5"), "two shards count alone");
     }
 }

@@ -5,6 +5,7 @@ mod http;
 mod influxdb;
 mod mqtt;
 mod nats;
+mod place;
 mod postgres;
 mod web;
 
@@ -15,6 +16,7 @@ pub use self::http::HttpSettings;
 pub use self::influxdb::InfluxSettings;
 pub use self::mqtt::MqttSettings;
 pub use self::nats::NatsSettings;
+pub use self::place::Place;
 pub use self::postgres::PostgresSettings;
 use crate::core::Batching;
 use crate::record::Record;
@@ -87,17 +89,18 @@ impl SinkKind {
 }
 
 impl SinkSettings {
-    /// Makes the sink of one of its lanes, counted from 0. Nothing is opened yet.
+    /// Makes the sink of one lane of a pipeline. Nothing is opened yet.
     ///
     /// # Errors
     /// In words, when its settings are of no use or a file that they name cannot be read.
-    pub fn open(&self, files: &FileSinks, lane: usize) -> Result<Box<dyn Sink>, String> {
+    pub fn open(&self, files: &FileSinks, place: &Place<'_>) -> Result<Box<dyn Sink>, String> {
+        let ids = place::Ids::new(place, &self.name);
         Ok(match &self.kind {
             SinkKind::File(settings) => Box::new(files.open(settings)),
-            SinkKind::Http(settings) => Box::new(http::HttpSink::new(settings)?),
-            SinkKind::Mqtt(settings) => Box::new(mqtt::MqttSink::new(settings, lane)?),
-            SinkKind::Postgres(settings) => Box::new(postgres::PostgresSink::new(settings)?),
-            SinkKind::Nats(settings) => Box::new(nats::NatsSink::new(settings)?),
+            SinkKind::Http(settings) => Box::new(http::HttpSink::new(settings, ids)?),
+            SinkKind::Mqtt(settings) => Box::new(mqtt::MqttSink::new(settings, place.lane)?),
+            SinkKind::Postgres(settings) => Box::new(postgres::PostgresSink::new(settings, ids)?),
+            SinkKind::Nats(settings) => Box::new(nats::NatsSink::new(settings, ids)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
         })
     }

@@ -1,11 +1,15 @@
 //! Another broker: each record is published, and the batch is done when the broker has acknowledged all of it.
 
+use std::collections::HashSet;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_client::net::{Address, Driver, SocketOptions, Step};
-use tidegate_client::{Disconnected, Event, Options, Publish, PublishToken, QoS, TopicNameBuf, Version};
+use tidegate_client::{
+    Disconnected, Event, Options, Publish, PublishError, PublishToken, QoS, ReasonCode, TopicNameBuf, UndeliveredCause,
+    Version,
+};
 
 use super::{Sink, SinkError};
 use crate::record::Record;
@@ -40,6 +44,8 @@ pub(super) struct MqttSink {
     settings: MqttSettings,
     driver: Driver,
     connected: bool,
+    /// Ids of records that the broker has accepted out of batches that failed: these come again without them.
+    accepted: HashSet<String>,
 }
 
 impl MqttSink {
@@ -53,7 +59,7 @@ impl MqttSink {
             TopicNameBuf::new(topic.as_str()).map_err(|error| format!("the topic `{topic}`: {error}"))?;
         }
         let driver = driver(&settings).map_err(|error| error.to_string())?;
-        Ok(Self { settings, driver, connected: false })
+        Ok(Self { settings, driver, connected: false, accepted: HashSet::new() })
     }
 
     fn topic(&self, record: &Record) -> Result<TopicNameBuf, SinkError> {
@@ -111,30 +117,68 @@ impl MqttSink {
         if !self.connected {
             self.connect(deadline)?;
         }
-        let mut waiting: Vec<PublishToken> = Vec::with_capacity(batch.len());
-        for record in batch {
+        let mut waiting: Vec<(PublishToken, &str)> = Vec::with_capacity(batch.len());
+        for record in batch.iter().filter(|record| !self.accepted.contains(&record.id)) {
             let publish = Publish::new(self.topic(record)?, record.body())
                 .with_qos(self.settings.qos)
                 .with_retain(self.settings.retain);
             let token = self.driver.client().publish(Instant::now(), publish);
-            waiting.push(token.map_err(|error| SinkError::Refused(error.to_string()))?);
+            let token = token.map_err(|error| unsendable(&error))?;
+            waiting.push((token, &record.id));
         }
-        let mut refused = None;
+        let mut failed = None;
         while !waiting.is_empty() {
             match self.next_event(deadline)? {
                 Event::Published(published) => {
-                    waiting.retain(|token| *token != published.token);
+                    let Some(at) = waiting.iter().position(|(token, _)| *token == published.token) else { continue };
+                    let (_, id) = waiting.remove(at);
                     if published.reason_code.is_error() {
                         let why = published.reason_string.unwrap_or_else(|| published.reason_code.text().to_owned());
-                        refused = Some(format!("the broker refuses a message: {why}"));
+                        let error = judge(published.reason_code, format!("the broker refuses a message: {why}"));
+                        // While the broker refuses for a time, no record is to blame.
+                        if !matches!(failed, Some(SinkError::Away(_))) {
+                            failed = Some(error);
+                        }
+                    } else {
+                        self.accepted.insert(id.to_owned());
                     }
                 }
-                Event::Undelivered(it) => return Err(SinkError::Refused(it.cause.to_string())),
-                Event::Disconnected(why) => return Err(SinkError::Away(said(&why))),
+                Event::Undelivered(it) => return Err(undelivered(&it.cause)),
+                Event::Disconnected(why) => return Err(ended(&why)),
                 _ => {}
             }
         }
-        refused.map_or(Ok(()), |why| Err(SinkError::Refused(why)))
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Whether a record is to blame for a reason, which no retry mends.
+fn judge(code: ReasonCode, why: String) -> SinkError {
+    let blames_the_record =
+        matches!(code, ReasonCode::TopicNameInvalid | ReasonCode::PacketTooLarge | ReasonCode::PayloadFormatInvalid);
+    if blames_the_record { SinkError::Refused(why) } else { SinkError::Away(why) }
+}
+
+/// A record that cannot be sent is to blame, unless the broker does not take what the settings say.
+fn unsendable(error: &PublishError) -> SinkError {
+    match error {
+        PublishError::InvalidTopic(_) | PublishError::Encode(_) => SinkError::Refused(error.to_string()),
+        _ => SinkError::away(error),
+    }
+}
+
+fn undelivered(cause: &UndeliveredCause) -> SinkError {
+    match cause {
+        UndeliveredCause::NotSendable(error) => unsendable(error),
+        UndeliveredCause::SessionLost | UndeliveredCause::ConnectionLost => SinkError::away(cause),
+    }
+}
+
+/// Why the connection has ended while records were under way.
+fn ended(why: &Disconnected) -> SinkError {
+    match why {
+        Disconnected::ByServer(it) => judge(it.reason_code, said(why)),
+        _ => SinkError::Away(said(why)),
     }
 }
 
@@ -167,7 +211,113 @@ impl Sink for MqttSink {
         let outcome = self.publish(batch);
         if outcome.is_err() {
             self.restart()?;
+        } else {
+            for record in batch {
+                self.accepted.remove(&record.id);
+            }
         }
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread::JoinHandle;
+
+    use super::*;
+
+    /// A broker that gives these reason codes to the messages that come, and gives their topics. With the ones that
+    /// PUBACK cannot have it ends the connection.
+    fn serve(codes: Vec<u8>) -> (Address, JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let thread = std::thread::spawn(move || {
+            let (mut topics, mut codes) = (Vec::new(), codes.into_iter().peekable());
+            while codes.peek().is_some() {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut head = [0; 2];
+                while codes.peek().is_some() && stream.read_exact(&mut head).is_ok() {
+                    let mut body = vec![0; usize::from(head[1])];
+                    stream.read_exact(&mut body).unwrap();
+                    match head[0] >> 4 {
+                        1 => stream.write_all(&[0x20, 3, 0, 0, 0]).unwrap(),
+                        3 => {
+                            let end = 2 + usize::from(body[1]);
+                            topics.push(String::from_utf8(body[2..end].to_vec()).unwrap());
+                            let code = codes.next().unwrap();
+                            if matches!(code, 0x8b | 0x95) {
+                                stream.write_all(&[0xe0, 1, code]).unwrap();
+                                break;
+                            }
+                            stream.write_all(&[0x40, 3, body[end], body[end + 1], code]).unwrap();
+                        }
+                        _ => break,
+                    }
+                }
+            }
+            topics
+        });
+        (Address::Tcp { host: "127.0.0.1".into(), port }, thread)
+    }
+
+    fn sink(address: Address) -> MqttSink {
+        let settings = MqttSettings {
+            address,
+            socket: SocketOptions::default(),
+            client_id: "c".into(),
+            user_name: None,
+            password: None,
+            topic: None,
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            timeout: Duration::from_secs(30),
+        };
+        MqttSink::new(&settings, 0).unwrap()
+    }
+
+    fn record(id: &str) -> Arc<Record> {
+        Arc::new(Record { id: id.to_owned(), topic: id.to_owned(), ..Record::default() })
+    }
+
+    #[test]
+    fn only_a_code_that_blames_the_record_is_a_refusal() {
+        let (address, _broker) = serve(vec![0x97, 0x80, 0x83, 0x87, 0x91, 0x8b, 0x90, 0x99, 0x95, 0]);
+        let mut sink = sink(address);
+        for _ in 0..6 {
+            let outcome = sink.write(&[record("a")]);
+            assert!(matches!(outcome, Err(SinkError::Away(_))), "{outcome:?}");
+        }
+        for _ in 0..3 {
+            let outcome = sink.write(&[record("a")]);
+            assert!(matches!(outcome, Err(SinkError::Refused(_))), "{outcome:?}");
+        }
+        assert_eq!(sink.write(&[record("a")]), Ok(()));
+    }
+
+    #[test]
+    fn a_broker_that_lacks_a_feature_blames_no_record() {
+        assert!(matches!(unsendable(&PublishError::RetainNotSupported), SinkError::Away(_)));
+        let cause = UndeliveredCause::NotSendable(PublishError::QosNotSupported { maximum: QoS::AtMostOnce });
+        assert!(matches!(undelivered(&cause), SinkError::Away(_)));
+        assert!(matches!(undelivered(&UndeliveredCause::SessionLost), SinkError::Away(_)));
+        let topic = TopicNameBuf::new("a/#").unwrap_err();
+        assert!(matches!(unsendable(&PublishError::InvalidTopic(topic)), SinkError::Refused(_)));
+    }
+
+    #[test]
+    fn what_the_broker_has_accepted_is_not_published_again() {
+        // `b` is refused for a time, and `c` for ever.
+        let (address, broker) = serve(vec![0, 0x97, 0x99, 0, 0x99, 0x99, 0]);
+        let mut sink = sink(address);
+        let all = ["a", "b", "c"].map(record);
+        assert!(matches!(sink.write(&all), Err(SinkError::Away(_))));
+        assert!(matches!(sink.write(&all), Err(SinkError::Refused(_))));
+        assert_eq!(sink.write(&all[..2]), Ok(()));
+        assert!(matches!(sink.write(&all[2..]), Err(SinkError::Refused(_))));
+        assert!(sink.accepted.is_empty());
+        assert_eq!(sink.write(&all[..1]), Ok(()), "it is a new one");
+        assert_eq!(broker.join().unwrap(), ["a", "b", "c", "b", "c", "c", "a"]);
     }
 }

@@ -1,13 +1,16 @@
 //! A stream of `JetStream`: each record is published with its id, by which the server drops duplicates. The batch is
 //! done when the stream has acknowledged all of it.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::{self, stream};
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::{self, ErrorCode, stream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
+use super::place::Ids;
 use super::{Sink, SinkError};
 use crate::record::Record;
 
@@ -26,12 +29,13 @@ pub struct NatsSettings {
 
 pub(super) struct NatsSink {
     settings: NatsSettings,
+    ids: Ids,
     runtime: Runtime,
     context: Option<jetstream::Context>,
 }
 
 impl NatsSink {
-    pub(super) fn new(settings: &NatsSettings) -> Result<Self, String> {
+    pub(super) fn new(settings: &NatsSettings, ids: Ids) -> Result<Self, String> {
         let allowed = |text: &str| !text.is_empty() && !text.contains([' ', '*', '>', '\t']);
         if !allowed(&settings.stream) || settings.stream.contains('.') {
             return Err(format!("`{}` is no name of a stream", settings.stream));
@@ -41,7 +45,8 @@ impl NatsSink {
         }
         // The client answers pings in the background, so it needs a thread of its own.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-nats").build();
-        Ok(Self { settings: settings.clone(), runtime: runtime.map_err(|error| error.to_string())?, context: None })
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        Ok(Self { settings: settings.clone(), ids, runtime, context: None })
     }
 }
 
@@ -67,35 +72,43 @@ fn subject(prefix: &str, topic: &str) -> String {
     format!("{prefix}.{}", levels.join("."))
 }
 
+/// Whether a record is to blame: one that is too large for the server or the stream is so later, too.
+fn judge(error: &PublishError) -> SinkError {
+    let answer = error.source().and_then(|source| source.downcast_ref::<jetstream::Error>());
+    let too_large = error.kind() == PublishErrorKind::MaxPayloadExceeded
+        || answer.is_some_and(|answer| answer.error_code() == ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM);
+    if too_large { SinkError::Refused(error.to_string()) } else { SinkError::away(error) }
+}
+
 async fn publish(
     context: &jetstream::Context,
-    settings: &NatsSettings,
+    (settings, ids): (&NatsSettings, &Ids),
     batch: &[Arc<Record>],
 ) -> Result<(), SinkError> {
     let mut acknowledgements = Vec::with_capacity(batch.len());
     for record in batch {
         let mut headers = async_nats::HeaderMap::new();
-        headers.insert(async_nats::header::NATS_MESSAGE_ID, record.id.as_str());
+        headers.insert(async_nats::header::NATS_MESSAGE_ID, ids.of(&record.id).as_str());
         headers.insert("Mqtt-Topic", record.topic.replace(['\r', '\n'], " ").as_str());
         let subject = subject(&settings.subject, &record.topic);
         let sent = context.publish_with_headers(subject, headers, record.body().into()).await;
-        acknowledgements.push(sent.map_err(SinkError::away)?);
+        acknowledgements.push(sent.map_err(|error| judge(&error))?);
     }
     for acknowledgement in acknowledgements {
-        acknowledgement.await.map_err(SinkError::away)?;
+        acknowledgement.await.map_err(|error| judge(&error))?;
     }
     Ok(())
 }
 
 impl Sink for NatsSink {
     fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
-        let (settings, known) = (&self.settings, self.context.take());
+        let (settings, ids, known) = (&self.settings, &self.ids, self.context.take());
         let work = async {
             let context = match known {
                 Some(context) => context,
                 None => connect(settings).await?,
             };
-            publish(&context, settings, batch).await.map(|()| context)
+            publish(&context, (settings, ids), batch).await.map(|()| context)
         };
         let late = |_| SinkError::Away("the server does not answer".to_owned());
         self.context = Some(self.runtime.block_on(async { timeout(settings.timeout, work).await }).map_err(late)??);
@@ -111,5 +124,18 @@ mod tests {
     fn a_topic_becomes_a_subject() {
         assert_eq!(subject("tidegate", "plant/a/temp"), "tidegate.plant.a.temp");
         assert_eq!(subject("t", "/a.b/*/c d/>"), "t._.a_b._.c_d._");
+    }
+
+    #[test]
+    fn a_record_that_is_too_large_is_refused() {
+        let answer = |code: u64| {
+            let text = format!(r#"{{"code":400,"err_code":{code},"description":"x"}}"#);
+            let answer: jetstream::Error = serde_json::from_str(&text).unwrap();
+            judge(&PublishError::with_source(PublishErrorKind::Other, answer))
+        };
+        assert!(matches!(answer(10054), SinkError::Refused(_)));
+        assert!(matches!(answer(10077), SinkError::Away(_)), "the stream is full");
+        assert!(matches!(judge(&PublishError::new(PublishErrorKind::MaxPayloadExceeded)), SinkError::Refused(_)));
+        assert!(matches!(judge(&PublishError::new(PublishErrorKind::TimedOut)), SinkError::Away(_)));
     }
 }

@@ -1,5 +1,5 @@
-//! A table of `PostgreSQL`. Fields of a record are columns; `message_id` is the primary key, so that a message that comes
-//! again replaces its own row. A batch is one statement, and so all of it or nothing.
+//! A table of `PostgreSQL`. Fields of a record are columns; `message_id` is the primary key: the id of the message,
+//! with the pipeline and the sink, so that a message that comes again replaces its own row and no other. A batch is one statement, and so all of it or nothing.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -10,10 +10,11 @@ use postgres::types::Json;
 use postgres::{Client, Config, NoTls};
 use serde_json::{Map, Value};
 
+use super::place::Ids;
 use super::{Sink, SinkError};
 use crate::record::Record;
 
-/// The column of the message's id.
+/// The column of the id of a record.
 const ID: &str = "message_id";
 /// Silence after which the server is asked whether it is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -37,6 +38,7 @@ pub(super) struct PostgresSink {
     /// The table in quotes.
     table: String,
     timeout: Duration,
+    ids: Ids,
     open: Option<Connection>,
 }
 
@@ -46,7 +48,7 @@ struct Connection {
 }
 
 impl PostgresSink {
-    pub(super) fn new(settings: &PostgresSettings) -> Result<Self, String> {
+    pub(super) fn new(settings: &PostgresSettings, ids: Ids) -> Result<Self, String> {
         // The library does not repeat the URL, which may hold a password.
         let mut config =
             Config::from_str(&settings.url).map_err(|error| format!("the URL of the database: {error}"))?;
@@ -57,7 +59,13 @@ impl PostgresSink {
             return Err("it has no `table`".to_owned());
         }
         let table = settings.table.split('.').map(quoted).collect::<Vec<_>>().join(".");
-        Ok(Self { config, table, timeout: settings.timeout, open: None })
+        Ok(Self { config, table, timeout: settings.timeout, ids, open: None })
+    }
+
+    fn row(&self, record: &Record) -> Map<String, Value> {
+        let mut row = record.object();
+        row.insert(ID.to_owned(), Value::String(self.ids.of(&record.id)));
+        row
     }
 
     fn open(&mut self, rows: &[Map<String, Value>]) -> Result<&mut Connection, SinkError> {
@@ -166,15 +174,31 @@ fn with_cause(error: &dyn std::error::Error) -> String {
 
 impl Sink for PostgresSink {
     fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
-        let row = |record: &Arc<Record>| {
-            let mut row = record.object();
-            row.insert(ID.to_owned(), Value::String(record.id.clone()));
-            row
-        };
-        let outcome = self.insert(batch.iter().map(row).collect());
+        let rows = batch.iter().map(|record| self.row(record)).collect();
+        let outcome = self.insert(rows);
         if matches!(outcome, Err(SinkError::Away(_))) {
             self.open = None;
         }
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sinks::Place;
+
+    #[test]
+    fn the_key_of_a_row_names_the_pipeline_and_the_sink() {
+        let settings =
+            PostgresSettings { url: "postgres://h/d".into(), table: "t".into(), ..PostgresSettings::default() };
+        let key = |place: Place<'_>| {
+            let sink = PostgresSink::new(&settings, Ids::new(&place, "db")).unwrap();
+            sink.row(&Record { id: "a-1".into(), ..Record::default() })[ID].clone()
+        };
+        let hot = Place { pipeline: "hot", ..Place::default() };
+        assert_eq!(key(hot), "a-1/hot/db");
+        assert_eq!(key(Place { dead_letters: true, ..hot }), "a-1/hot/db/dead");
+        assert_eq!(key(Place { pipeline: "cold", ..hot }), "a-1/cold/db");
     }
 }

@@ -76,6 +76,7 @@ impl Door {
             user_name: Some(HUB_LISTENER.to_owned()),
             password: Some(self.password.clone().into_bytes()),
             shared: false,
+            origins: true,
             prefix: CLIENT_PREFIX.to_owned(),
             suffix: String::new(),
         })

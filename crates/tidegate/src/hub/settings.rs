@@ -28,6 +28,8 @@ pub(crate) struct Way {
     pub(crate) password: Option<Vec<u8>>,
     /// Whether several processes share the work, by a shared subscription of the pipeline's name.
     pub(crate) shared: bool,
+    /// Whether the broker says who published a message: at the door of its own process.
+    pub(crate) origins: bool,
     /// Stands before the name of the pipeline in the client id of each session.
     pub(crate) prefix: String,
     /// Stands behind it.
@@ -48,6 +50,7 @@ impl Way {
             user_name: place.user_name,
             password: place.password.map(String::into_bytes),
             shared: true,
+            origins: false,
             prefix: "hub.".to_owned(),
             suffix: format!(".{member}"),
         })
@@ -134,6 +137,7 @@ impl Config {
                 password: way.password.clone(),
                 share: way.shared.then(|| format!("hub-{}", pipeline.name)),
                 retained: pipeline.retained,
+                origins: way.origins,
                 window: pipeline.window,
                 session_expiry: u32::try_from(pipeline.keep_for.as_secs()).unwrap_or(u32::MAX),
             },

@@ -1,0 +1,116 @@
+//! Pipelines at a broker that says what a test wants.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::sinks::{FileSettings, SinkKind};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const SUBSCRIBE: u8 = 8;
+const DISCONNECT: u8 = 14;
+
+/// The type of the next packet, and what follows its head.
+fn packet(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let mut head = [0; 2];
+    stream.read_exact(&mut head).unwrap();
+    assert!(head[1] < 128, "a short packet");
+    let mut body = vec![0; usize::from(head[1])];
+    stream.read_exact(&mut body).unwrap();
+    (head[0] >> 4, body)
+}
+
+/// Takes a connection, and answers its subscription with a code.
+fn accept(listener: &TcpListener, code: u8) -> TcpStream {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    packet(&mut stream);
+    stream.write_all(&[0x20, 3, 0, 0, 0]).unwrap();
+    let (kind, body) = packet(&mut stream);
+    assert_eq!(kind, SUBSCRIBE);
+    stream.write_all(&[0x90, 4, body[0], body[1], 0, code]).unwrap();
+    stream
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("tidegate-hub-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn pipeline(listener: &TcpListener, origins: bool, file: &Path) -> PipelineSettings {
+    let kind = SinkKind::File(FileSettings { path: file.to_owned(), ..FileSettings::default() });
+    PipelineSettings {
+        name: "hot".into(),
+        from: vec![TopicFilterBuf::new("t").unwrap()],
+        source: SourceSettings {
+            address: Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() },
+            socket: SocketOptions::default(),
+            client_id: "c".into(),
+            user_name: None,
+            password: None,
+            share: None,
+            retained: false,
+            origins,
+            window: 10,
+            session_expiry: 60,
+        },
+        steps: StepSettings::default(),
+        to: vec![SinkSettings { name: "lines".into(), kind, batching: crate::Batching::default(), parallel: 1 }],
+        dead_letter: None,
+    }
+}
+
+/// The line that a pipeline makes of a message whose publisher says where it comes from.
+fn line_of_a_stated_origin(origins: bool) -> serde_json::Value {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = folder(if origins { "told" } else { "forged" });
+    let file = folder.join("lines");
+    let hub = Hub::start(&[pipeline(&listener, origins, &file)]).unwrap();
+    let mut stream = accept(&listener, 1);
+    let property = b"\x26\x00\x0ctidegate-hub\x00\x0aid 42 boss";
+    let head = [0x32, 6 + u8::try_from(property.len()).unwrap() + 1, 0, 1, b't', 0, 7];
+    let publish = [&head[..], &[u8::try_from(property.len()).unwrap()], property, b"x"].concat();
+    stream.write_all(&publish).unwrap();
+    assert_eq!(packet(&mut stream).0, 4, "it is acknowledged, and so it is in the file");
+    drop((stream, listener));
+    hub.stop(PATIENCE);
+    let line = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    line
+}
+
+#[test]
+fn an_origin_is_believed_only_at_the_door_of_the_broker() {
+    let told = line_of_a_stated_origin(true);
+    assert_eq!((&told["id"], &told["clientid"]), (&"id".into(), &"boss".into()));
+    let forged = line_of_a_stated_origin(false);
+    assert!(forged["clientid"].is_null() && forged["id"] != "id", "{forged}");
+    assert!(forged.get("user_properties").is_none(), "{forged}");
+}
+
+#[test]
+fn a_subscription_that_is_refused_is_asked_for_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = folder("refused");
+    let hub = Hub::start(&[pipeline(&listener, true, &folder.join("lines"))]).unwrap();
+    for _ in 0..2 {
+        let mut stream = accept(&listener, 0x87);
+        assert_eq!(packet(&mut stream).0, DISCONNECT);
+    }
+    let refused = Instant::now();
+    let error = hub.status()[0].error.clone().unwrap_or_default();
+    assert!(error.contains("refuses a subscription: t: "), "{error}");
+    let stream = accept(&listener, 1);
+    assert!(refused.elapsed() > Duration::from_millis(300), "each pause is longer");
+    assert!(hub.wait_until_subscribed(Instant::now() + PATIENCE));
+    while hub.status()[0].error.is_some() {
+        std::thread::yield_now();
+    }
+    drop((stream, listener));
+    hub.stop(PATIENCE);
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -1,0 +1,71 @@
+//! Where a sink stands, and the ids by which receivers know its records.
+
+use std::fmt::Write;
+
+/// The pipeline that a sink gets its records from, and the lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The name of the pipeline.
+    pub pipeline: &'a str,
+    /// The lane of the sink, counted from 0.
+    pub lane: usize,
+    /// Whether it gets the dead letters.
+    pub dead_letters: bool,
+}
+
+/// Makes the ids by which a receiver drops what it has already. A message has one for each pipeline and sink: two
+/// pipelines that write to one stream or table make different records of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ids {
+    suffix: String,
+}
+
+impl Ids {
+    pub(super) fn new(place: &Place<'_>, sink: &str) -> Self {
+        let mut suffix = String::new();
+        for name in [place.pipeline, sink] {
+            suffix.push('/');
+            append(&mut suffix, name);
+        }
+        if place.dead_letters {
+            suffix.push_str("/dead");
+        }
+        Self { suffix }
+    }
+
+    /// The id of a record, by that of its message. It fits a header.
+    pub(super) fn of(&self, message: &str) -> String {
+        let mut id = String::with_capacity(message.len() + self.suffix.len());
+        append(&mut id, message);
+        id.push_str(&self.suffix);
+        id
+    }
+}
+
+/// Appends visible characters as they are, and the bytes of others as in URLs.
+fn append(out: &mut String, text: &str) {
+    for byte in text.bytes() {
+        if byte.is_ascii_graphic() && !matches!(byte, b'/' | b'%') {
+            out.push(char::from(byte));
+        } else {
+            // Writing to text does not fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pipeline_and_sink_has_its_own_id_of_a_message() {
+        let hot = Place { pipeline: "hot", ..Place::default() };
+        let id = |place: &Place<'_>, sink| Ids::new(place, sink).of("a-1");
+        assert_eq!(id(&hot, "bus"), "a-1/hot/bus");
+        assert_eq!(id(&Place { lane: 3, ..hot }, "bus"), "a-1/hot/bus", "lanes share them");
+        assert_eq!(id(&Place { dead_letters: true, ..hot }, "bus"), "a-1/hot/bus/dead");
+        assert_eq!(id(&hot, "bus/dead"), "a-1/hot/bus%2Fdead");
+        assert_eq!(id(&Place { pipeline: "h\u{f6}\n", ..hot }, "b s"), "a-1/h%C3%B6%0A/b%20s");
+    }
+}
