@@ -121,7 +121,7 @@ impl Connecting<'_> {
             session.rights_epoch = 0;
             let connection = session.connection;
             let has_subscriptions = session.subscriptions() > 0;
-            // What the rules allowed the client as somebody else does not hold any more.
+            // The remembered permission belongs to the former identity.
             let extra = connection.and_then(|key| self.desk.connections.get_mut(key)?.extra.as_mut());
             if let Some(extra) = extra {
                 extra.allowed = None;

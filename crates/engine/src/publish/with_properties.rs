@@ -50,7 +50,7 @@ impl Engine {
             properties.copy_forwardable_without(&[PROPERTY, ORIGIN_PROPERTY], forwarded);
             self.uplinks.next_message_id(now, &self.desk, session, raw.retain).append(forwarded);
         } else if !self.cache.traits(slot).is_address {
-            // A pipeline that is added later may read what is retained or queued now, and believes an origin.
+            // A pipeline that is added later may read this message from a queue or retained, and believes its origin.
             properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
         } else {
             properties.copy_forwardable_without(SET_BY_BROKER, forwarded);

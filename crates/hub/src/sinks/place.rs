@@ -13,8 +13,8 @@ pub struct Place<'a> {
     pub dead_letters: bool,
 }
 
-/// Makes the ids by which a receiver drops what it has already. A message has one for each pipeline and sink: two
-/// pipelines that write to one stream or table make different records of it.
+/// Makes the ids by which a receiver drops a record that it has already. A message has one for each pipeline and sink:
+/// two pipelines that write to one stream or table make different records of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ids {
     suffix: String,

@@ -14,7 +14,7 @@ impl Engine {
             return Step::Done;
         }
         if exchange.doubtful {
-            // The packet may say something else than the first under its identifier.
+            // The packet may hold another message than the first with its identifier.
             let allowed = self.check_rights(it);
             return if allowed == Step::Continue { self.publish_again(exchange, it) } else { allowed };
         }

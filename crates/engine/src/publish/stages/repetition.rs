@@ -9,8 +9,8 @@ use crate::publish::inbound::Inbound;
 
 impl Engine {
     /// Answers it, unless its answer waits already. Observers are told again, since it is not known what they have
-    /// confirmed to an earlier connection: if the publisher may publish what the packet says, which may be another
-    /// message than the first under its identifier.
+    /// confirmed to an earlier connection. The publisher needs the right to publish the packet: it may hold another message
+    /// than the first with its identifier.
     #[cold]
     pub(super) fn answer_repetition(&mut self, it: &Inbound<'_>) -> Step {
         let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };
