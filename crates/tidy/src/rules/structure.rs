@@ -16,7 +16,7 @@ const METHODS: usize = 40;
 /// The file that the ceilings are in.
 const LIST: &str = "crates/tidy/src/ceilings.rs";
 
-/// Types with more functions than [`METHODS`], or than their ceiling.
+/// Types with more functions than `METHODS`, or than their ceiling.
 pub fn methods(sources: &Sources, ceilings: &[Ceiling]) -> Vec<Violation> {
     let counts: Vec<(String, usize)> = methods_by_type(sources)
         .into_iter()

@@ -34,7 +34,7 @@ pub(crate) struct HubArgs {
     #[command(subcommand)]
     action: Option<HubAction>,
 
-    /// The broker whose messages are taken: mqtt://[USER[:PASSWORD]@]HOST:PORT, or mqtts://
+    /// The broker whose messages are taken: mqtt://USER:PASSWORD@HOST:PORT, or mqtts://
     #[arg(long, value_name = "ADDRESS")]
     broker: Option<String>,
 
