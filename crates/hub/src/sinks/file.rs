@@ -113,8 +113,9 @@ fn finished_name(path: &Path) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy())).unwrap_or_default();
     let name = |more: &str| path.with_file_name(format!("{stem}-{stamp}{more}{extension}"));
-    let numbered = (2..1_000).map(|number| name(&format!("-{number}")));
-    std::iter::once(name("")).chain(numbered).find(|path| !path.exists()).unwrap_or_else(|| name("-last"))
+    // Sorted by name, files of one millisecond are in their order: `_` is behind `.`.
+    let numbered = (2..1_000).map(|number| name(&format!("_{number:03}")));
+    std::iter::once(name("")).chain(numbered).find(|path| !path.exists()).unwrap_or_else(|| name("_last"))
 }
 
 /// Opens a file at the end of its last whole line. The bytes after it were never acknowledged.
