@@ -227,7 +227,7 @@ fn retained_messages_wills_and_group_messages_are_observed_once() {
 }
 
 #[test]
-fn a_repeated_qos_2_message_is_observed_again_and_delivered_once() {
+fn a_repetition_at_qos_2_is_observed_again_and_sent_once() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s"));
         subscriber.subscribe("t", ExactlyOnce);

@@ -25,7 +25,8 @@ pub(super) fn run(args: &ConvertArgs) -> Exit {
         Ok(text) => text,
         Err(error) => {
             report(&format_args!("cannot read {}: {error}", args.file.display()));
-            return Exit::Failure;
+            // Bytes that are no text are no configuration.
+            return if error.kind() == io::ErrorKind::InvalidData { Exit::Usage } else { Exit::Failure };
         }
     };
     let name = args.file.display().to_string();
