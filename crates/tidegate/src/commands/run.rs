@@ -96,7 +96,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     }
     let node = start_node(config, settings, store, &status)?;
     if let Some(homes) = homes {
-        homes.begin(node.handle());
+        homes.begin(node.handle(), tenancy.clone());
         status.orchestrates(config.clone(), homes);
     }
     let admin = console.as_ref().map(|admin| admin.address.to_string());
