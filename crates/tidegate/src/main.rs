@@ -36,6 +36,7 @@ mod observer;
 mod operations;
 mod orchestrator;
 mod physical_memory;
+mod placement;
 mod reload;
 mod service_manager;
 mod signals;

@@ -30,6 +30,7 @@ use self::table::Table;
 pub(crate) use self::view::{HomesApi, owed_entry};
 use crate::access::Tenancy;
 use crate::config::Config;
+use crate::placement::Placement;
 
 /// Counters of homes.
 #[derive(Debug, Default)]
@@ -152,6 +153,14 @@ impl HomesKeeper {
     /// The names of tenants by their numbers, from 1 on.
     fn tenant_names(&self) -> Vec<String> {
         self.tenancy.get().map(Tenancy::names).unwrap_or_default()
+    }
+
+    /// Which work this orchestrator does: that of the partitions at home here, and all where there is no table.
+    pub(crate) fn placement(self: &Arc<Self>) -> Placement {
+        let keeper = Arc::clone(self);
+        Placement::of(move |partition| {
+            keeper.state().table.as_ref().is_none_or(|table| table.at(&keeper.name).has(partition))
+        })
     }
 
     fn has_table(&self) -> bool {
