@@ -96,7 +96,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         settings.homes = Some(joining.homes_at_start());
     }
     let node = start_node(config, settings, store, &status)?;
-    let mut placement = homes.map(|homes| orchestrate(config, &node, &tenancy, &status, homes)).unwrap_or_default();
+    let mut placement = homes.map(|homes| orchestrate(homes, config, &node, &tenancy, &status)).unwrap_or_default();
     let admin = console.as_ref().map(|admin| admin.address.to_string());
     let cluster = joining.map(|joining| joining.begin(config, &node, admin, mirrored.as_ref())).transpose()?;
     if let Some(cluster) = &cluster {
@@ -135,11 +135,11 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
 
 /// Begins to be an orchestrator. Returns which work it does.
 fn orchestrate(
+    homes: Arc<HomesKeeper>,
     config: &Config,
     node: &Node,
     tenancy: &Tenancy,
     status: &BrokerStatus,
-    homes: Arc<HomesKeeper>,
 ) -> Placement {
     homes.begin(node.handle(), tenancy.clone());
     let placement = homes.placement();
