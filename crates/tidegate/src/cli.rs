@@ -74,7 +74,7 @@ pub(crate) enum Command {
     /// Ask the access rules
     #[command(subcommand)]
     Acl(AclCommand),
-    /// Check, measure, export and import a data directory that no broker uses
+    /// Back up, check, measure, export and import a data directory
     #[command(subcommand)]
     Store(crate::commands::store::StoreCommand),
     /// Show the status, history and plan of a fleet, explain its decisions, simulate policies and make loads for them
