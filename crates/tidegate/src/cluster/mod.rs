@@ -40,9 +40,9 @@ use self::status::Shared;
 use crate::config::Config;
 use crate::config::sections::orchestrator::Redirect;
 use crate::mirror::Mirrored;
-use crate::signals::BrokerSignals;
 use crate::status::BrokerStatus;
 use crate::tenant_numbers::Agree;
+use tidegate_process::signals::BrokerSignals;
 
 /// Pause before it is looked again whether everything has been handed over.
 const LEAVE_PAUSE: Duration = Duration::from_millis(20);

@@ -11,10 +11,10 @@ use crate::cli::ConfigArgs;
 use crate::config::Config;
 use crate::config::source::Source;
 use crate::context::{Service, Services, start_services};
-use crate::logging::Log;
-use crate::service_manager;
-use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
+use tidegate_logging::Log;
+use tidegate_process::service_manager;
+use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, report};
 
 /// How often it is looked whether the services work, while they are waited for.

@@ -19,7 +19,6 @@ use crate::config::Config;
 use crate::durable::Kept;
 use crate::homes::HomesKeeper;
 use crate::hub::{Door, HUB_LISTENER, Pipelines};
-use crate::logging::Log;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
@@ -27,10 +26,11 @@ use crate::orchestrator::RELAY_LISTENER;
 use crate::reload::{
     AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloadable, Reloader, TenantSections, TlsFiles,
 };
-use crate::service_manager;
-use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 use crate::tenant_numbers::Agree;
+use tidegate_logging::Log;
+use tidegate_process::service_manager;
+use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, report};
 
 /// How long goodbyes may take of a broker whose place another has taken: it has nothing else to say, and its clients
@@ -217,7 +217,7 @@ fn start_node(
     status: &BrokerStatus,
 ) -> Result<Node, String> {
     if config.needs_development_certificate() {
-        crate::development::prepare().map_err(|error| error.to_string())?;
+        tidegate_certificates::development::prepare().map_err(|error| error.to_string())?;
     }
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),

@@ -12,7 +12,7 @@ use tidegate_store::RealDisk;
 use crate::authentication;
 use crate::hub::HUB_LISTENER;
 use crate::orchestrator::RELAY_LISTENER;
-use crate::physical_memory;
+use tidegate_process::physical_memory;
 
 use super::Config;
 use super::sections::{Listener, StoreDurability};

@@ -1,7 +1,7 @@
 //! How the memory that a broker may use is given out: the ceiling, and what of it is not for the shards.
 
 use crate::authentication;
-use crate::physical_memory;
+use tidegate_process::physical_memory;
 
 use super::Config;
 use super::address::AdminAddress;

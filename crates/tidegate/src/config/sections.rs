@@ -16,6 +16,7 @@ pub(crate) mod waiting;
 use std::time::Duration;
 
 use tidegate_engine::{OverflowPolicy, SharedStrategy};
+use tidegate_logging::{LogFormat, LogLevel};
 use tidegate_node::{
     ClientCertificates, DEFAULT_MAX_HANDSHAKES, IdentityField, IdentityRole, ListenAddress, OutdatedLists, TlsVersion,
 };
@@ -294,21 +295,6 @@ section! {
     }
 }
 
-/// How much is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogLevel {
-    /// What went wrong.
-    Error,
-    /// And what looks wrong.
-    Warn,
-    /// And who connects and disconnects.
-    Info,
-    /// And connections that never said who they are.
-    Debug,
-    /// And what only developers want to know.
-    Trace,
-}
-
 words! {
     LogLevel {
         LogLevel::Error => "error", "what went wrong";
@@ -317,15 +303,6 @@ words! {
         LogLevel::Debug => "debug", "and connections that never said who they are";
         LogLevel::Trace => "trace", "and what only developers want to know";
     }
-}
-
-/// How a line of the log is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object per line.
-    Json,
 }
 
 words! {

@@ -13,7 +13,7 @@ use tidegate_node::proxy_protocol::Network;
 use super::Config;
 use super::sections::Listener;
 use super::value::{Problem, words};
-use crate::development;
+use tidegate_certificates::development;
 
 words! {
     ClientCertificates {

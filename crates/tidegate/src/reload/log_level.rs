@@ -2,8 +2,8 @@
 
 use crate::config::Config;
 use crate::config::path::KeyPath;
-use crate::config::sections::LogLevel;
-use crate::logging::Log;
+use tidegate_logging::Log;
+use tidegate_logging::LogLevel;
 
 use super::{Prepared, Reloadable};
 

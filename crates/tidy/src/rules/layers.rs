@@ -46,9 +46,22 @@ const LAYERS: &[Layer] = &[
     Layer { name: "context", ours: &["panics", "bus"], tests: &[], others: None },
     Layer { name: "console", ours: &["admin", "engine"], tests: &[], others: None },
     Layer { name: "conformance", ours: &["mqtt"], tests: &[], others: None },
+    Layer { name: "process", ours: &["terminal"], tests: &[], others: None },
+    Layer { name: "logging", ours: &["panics", "terminal"], tests: &[], others: None },
+    Layer { name: "certificates", ours: &["node"], tests: &[], others: None },
+    Layer {
+        name: "mqtt-cli",
+        ours: &["mqtt", "client", "terminal", "process", "certificates"],
+        tests: &[],
+        others: None,
+    },
     Layer {
         name: "tidegate",
         ours: &[
+            "mqtt-cli",
+            "certificates",
+            "logging",
+            "process",
             "panics",
             "mqtt",
             "engine",

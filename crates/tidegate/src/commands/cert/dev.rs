@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 
-use super::authority::{Authority, Holder, Pair};
+use tidegate_certificates::authority::{Authority, Holder, Pair};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// What to make.

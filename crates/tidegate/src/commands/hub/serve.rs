@@ -9,10 +9,10 @@ use crate::admin::{self, Admin};
 use crate::config::Config;
 use crate::config::source::Source;
 use crate::hub::{HubApi, Way};
-use crate::logging::Log;
-use crate::service_manager;
-use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
+use tidegate_logging::Log;
+use tidegate_process::service_manager;
+use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, report};
 
 /// Runs until it gets a signal to stop.
