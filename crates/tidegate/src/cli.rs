@@ -7,7 +7,7 @@ use tidegate_mqtt_cli::{publish, request, subscribe};
 use tidegate_terminal::help::flowing;
 
 use crate::commands::{ban, clients, core, dns, drain, hub, kick, lab, manager, orchestrator, passwd, up, why};
-use crate::config::overrides::{Flags, split_setting};
+use tidegate_config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
 

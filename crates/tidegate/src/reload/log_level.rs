@@ -1,7 +1,7 @@
 //! How much is logged.
 
-use crate::config::Config;
-use crate::config::path::KeyPath;
+use tidegate_config::Config;
+use tidegate_config::path::KeyPath;
 use tidegate_logging::Log;
 use tidegate_logging::LogLevel;
 
