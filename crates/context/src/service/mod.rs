@@ -40,8 +40,8 @@ fn wall_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The number of a new life of a gateway: microseconds since 1970 at its start, of which the part below a millisecond
-/// is random: gateways that start in one millisecond need different numbers.
+/// The number of a new life of a gateway: microseconds since 1970 at its start, with a random part below a
+/// millisecond: gateways that start in one millisecond need different numbers.
 fn new_life() -> u64 {
     let random = RandomState::new().hash_one(std::process::id()) % 1_000;
     wall_ms().saturating_mul(1_000).saturating_add(random)
