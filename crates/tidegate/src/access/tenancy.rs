@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tidegate_engine::{ListenerId, TenantId, Tenants};
 use tidegate_node::{TenantCounts, TenantHoldings};
 
-use crate::config::Config;
 use crate::tenant_numbers::{self, Agree};
+use tidegate_config::Config;
 
 use super::tenants::{TenantMap, Traits};
 
@@ -142,8 +142,8 @@ impl Tenants for Tenancy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Inputs;
-    use crate::config::source::FileText;
+    use tidegate_config::Inputs;
+    use tidegate_config::source::FileText;
 
     fn config(tenants: &str) -> Config {
         let text =

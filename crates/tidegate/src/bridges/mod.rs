@@ -1,17 +1,13 @@
 //! Bridges to other brokers: what the configuration says of them, and those that run.
 
-mod check;
-mod settings;
-
 use std::time::{Duration, Instant};
 
 use tidegate_bridge::{Bridge, Side};
 use tidegate_console::BridgeNumbers;
 use tidegate_node::Node;
 
-pub(crate) use self::check::{check, check_files};
-use crate::config::Config;
 use crate::status::BrokerStatus;
+use tidegate_config::Config;
 
 /// The bridges of a broker.
 #[derive(Debug, Default)]

@@ -15,22 +15,23 @@ use crate::authentication::{self, Authentication};
 use crate::bridges::Bridges;
 use crate::cli::ConfigArgs;
 use crate::cluster::{ClusterNode, Joining, NotJoined};
-use crate::config::Config;
 use crate::durable::Kept;
 use crate::homes::HomesKeeper;
-use crate::hub::{Door, HUB_LISTENER, Pipelines};
-use crate::logging::Log;
+use crate::hub::{Door, Pipelines};
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
-use crate::orchestrator::RELAY_LISTENER;
 use crate::reload::{
     AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloadable, Reloader, TenantSections, TlsFiles,
 };
-use crate::service_manager;
-use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 use crate::tenant_numbers::Agree;
+use tidegate_config::Config;
+use tidegate_config::hub::HUB_LISTENER;
+use tidegate_config::orchestrator::RELAY_LISTENER;
+use tidegate_logging::Log;
+use tidegate_process::service_manager;
+use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, report};
 
 /// How long goodbyes may take of a broker whose place another has taken: it has nothing else to say, and its clients
@@ -83,7 +84,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let (config, door) = &settle(written, mirrored.as_ref(), agree.as_deref())?;
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
     let brokers = Brokers::default();
-    let asker = crate::orchestrator::asker(&config.orchestrator.name, brokers.clone());
+    let asker = crate::authentication::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
     let tenancy = Tenancy::of(config).agreeing(agree);
     let authentication = start_authentication(config, &tenancy, asker, &status)?;
@@ -138,7 +139,7 @@ fn start_authentication(
     asker: FleetAsker,
     status: &BrokerStatus,
 ) -> Result<Option<Arc<Authentication>>, String> {
-    let started = authentication::is_needed(config).then(|| Authentication::start(config, tenancy.clone(), asker));
+    let started = config.needs_authentication().then(|| Authentication::start(config, tenancy.clone(), asker));
     let started = started.transpose()?.map(Arc::new);
     if let Some(authentication) = &started {
         status.asks(Arc::clone(authentication));
@@ -217,7 +218,7 @@ fn start_node(
     status: &BrokerStatus,
 ) -> Result<Node, String> {
     if config.needs_development_certificate() {
-        crate::development::prepare().map_err(|error| error.to_string())?;
+        tidegate_certificates::development::prepare().map_err(|error| error.to_string())?;
     }
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
@@ -225,7 +226,7 @@ fn start_node(
     };
     let node = node.map_err(|error| error.to_string())?;
     crate::durable::tell_restored(&node);
-    crate::orchestrator::add_brokers(&node.handle(), config)?;
+    tidegate_config::orchestrator::add_brokers(&node.handle(), config)?;
     if let Some(store) = node.store_status() {
         status.keeps(store);
     }
@@ -240,8 +241,8 @@ fn settle(
     agree: Option<&Agree>,
 ) -> Result<(Config, Option<Door>), String> {
     let config = crate::mirror::settle(written, mirrored, agree)?;
-    let config = crate::orchestrator::with_relay(crate::orchestrator::with_name(&config)?)?;
-    crate::hub::with_door(crate::cluster::with_relay(config)?)
+    let config = tidegate_config::orchestrator::with_relay(tidegate_config::orchestrator::with_name(&config)?)?;
+    crate::hub::with_door(tidegate_config::cluster::with_relay(config)?)
 }
 
 /// Closes everything.

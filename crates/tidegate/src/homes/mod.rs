@@ -28,7 +28,7 @@ use self::leave::Progress;
 use self::state::{State, StateFile};
 use self::table::Table;
 pub(crate) use self::view::{HomesApi, owed_entry};
-use crate::config::Config;
+use tidegate_config::Config;
 
 /// Counters of homes.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl HomesKeeper {
         file.save(&state).map_err(|error| unreadable(&error))?;
         Ok(Arc::new(Self {
             name: orchestrator.name.clone(),
-            redirect: orchestrator.redirect == crate::config::sections::orchestrator::Redirect::V5,
+            redirect: orchestrator.redirect == tidegate_config::sections::orchestrator::Redirect::V5,
             settle: orchestrator.move_settle,
             token,
             file,
