@@ -28,6 +28,7 @@ mod hub;
 mod mirror;
 mod observer;
 mod operations;
+mod placement;
 mod reload;
 mod status;
 mod store_status;

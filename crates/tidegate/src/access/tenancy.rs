@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use tidegate_context::{level_of, name_of};
 use tidegate_engine::{ListenerId, TenantId, Tenants};
 use tidegate_node::{TenantCounts, TenantHoldings};
 
@@ -11,7 +12,8 @@ use tidegate_config::Config;
 
 use super::tenants::{TenantMap, Traits};
 
-/// The tenants in force, shared by all who ask. Asked a few times per connection, never per message.
+/// The tenants in force, shared by all who ask. Asked a few times per connection, and on an orchestrator for each message
+/// of a tenant.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenancy {
     /// Names of listeners by their numbers, which change with a restart only.
@@ -111,6 +113,11 @@ impl Tenancy {
         place.and_then(|place| self.in_force().names.get(place).cloned()).unwrap_or_default()
     }
 
+    /// The names of all tenants by their numbers, from 1 on.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.in_force().names.clone()
+    }
+
     /// What counts for all shards what tenants have.
     pub(crate) fn counts(&self) -> &Arc<TenantCounts> {
         &self.counts
@@ -136,6 +143,15 @@ impl Tenants for Tenancy {
     fn of_user(&self, listener: TenantId, user_name: &str) -> Option<TenantId> {
         let in_force = self.in_force();
         if in_force.by_user { in_force.map.of_user(listener, user_name) } else { None }
+    }
+
+    fn topic_level_of(&self, tenant: TenantId) -> Option<String> {
+        let name = self.name(tenant);
+        (!name.is_empty()).then(|| level_of(&name))
+    }
+
+    fn of_topic_level(&self, level: &str) -> Option<TenantId> {
+        self.named(&name_of(level)).filter(|tenant| *tenant != TenantId::DEFAULT)
     }
 }
 

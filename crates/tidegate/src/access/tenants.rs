@@ -208,7 +208,7 @@ default = 'allow'
         assert_eq!(resolve(&Traits { user_name: Some("acme-7"), ..NOBODY }), ACME);
         assert_eq!(resolve(&Traits { certificate_cn: Some("acme gateway"), ..NOBODY }), ACME);
         assert_eq!(resolve(&Traits { dictated: Some("bolt"), ..NOBODY }), BOLT);
-        let relayed = |settled| Some(RelayedTenant { tenant: BOLT, settled });
+        let relayed = |settled| Some(RelayedTenant { tenant: BOLT, settled, mark: 0 });
         assert_eq!(resolve(&Traits { relayed: relayed(false), ..NOBODY }), BOLT);
         assert_eq!(resolve(&Traits { relayed: relayed(false), user_name: Some("acme-7"), ..NOBODY }), ACME);
         assert_eq!(resolve(&Traits { relayed: relayed(true), user_name: Some("acme-7"), ..NOBODY }), BOLT);

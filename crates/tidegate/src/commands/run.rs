@@ -21,6 +21,7 @@ use crate::hub::{Door, Pipelines};
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
+use crate::placement::{Follower, Placement};
 use crate::reload::{
     AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloadable, Reloader, TenantSections, TlsFiles,
 };
@@ -96,31 +97,32 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         settings.homes = Some(joining.homes_at_start());
     }
     let node = start_node(config, settings, store, &status)?;
-    if let Some(homes) = homes {
-        homes.begin(node.handle());
-        status.orchestrates(config.clone(), homes);
-    }
+    let mut placement = homes.map(|homes| orchestrate(homes, config, &node, &tenancy, &status)).unwrap_or_default();
     let admin = console.as_ref().map(|admin| admin.address.to_string());
     let cluster = joining.map(|joining| joining.begin(config, &node, admin, mirrored.as_ref())).transpose()?;
     if let Some(cluster) = &cluster {
+        placement = cluster.api().placement();
         status.joins(cluster.api());
     }
     let has_rules = rules.is_some();
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules, mirrored.clone());
     let core = crate::context::start(config, &node, &status)?;
-    let pipelines = Pipelines::start(config, &node, door.as_ref(), &status)?;
+    let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     crate::control::answer_others(&status, &operations, &node.handle())?;
-    let bridges = Bridges::start(config, &node, &status)?;
+    let placed = Arc::new((Bridges::start(config, &node, placement, &status)?, pipelines));
     tell_of_doors(config, has_rules);
+    let mut follower = Follower::default();
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
+        follower = follow(&placed)?;
         tell_ready(&node, config, console.as_ref());
     }
     let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
-    bridges.stop(config.shutdown.grace);
-    pipelines.stop(config.shutdown.grace);
+    follower.stop();
+    placed.0.stop(config.shutdown.grace);
+    placed.1.stop(config.shutdown.grace);
     drop(core);
     match &cluster {
         // No node takes partitions from a node that cannot keep them.
@@ -130,6 +132,29 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     }
     let exit = stop(node, console, mirrored, config, end)?;
     if end == End::Astray { Err(astray(cluster.as_ref())) } else { Ok(exit) }
+}
+
+/// Begins to be an orchestrator. Returns which work it does.
+fn orchestrate(
+    homes: Arc<HomesKeeper>,
+    config: &Config,
+    node: &Node,
+    tenancy: &Tenancy,
+    status: &BrokerStatus,
+) -> Placement {
+    homes.begin(node.handle(), tenancy.clone());
+    let placement = homes.placement();
+    status.orchestrates(config.clone(), homes);
+    placement
+}
+
+/// Has bridges and pipelines run where their partitions are.
+fn follow(placed: &Arc<(Bridges, Pipelines)>) -> Result<Follower, String> {
+    let placed = Arc::clone(placed);
+    Follower::begin(move || {
+        placed.0.follow();
+        placed.1.follow();
+    })
 }
 
 /// The chain of providers, if the configuration needs one.
@@ -242,7 +267,9 @@ fn settle(
 ) -> Result<(Config, Option<Door>), String> {
     let config = crate::mirror::settle(written, mirrored, agree)?;
     let config = tidegate_config::orchestrator::with_relay(tidegate_config::orchestrator::with_name(&config)?)?;
-    crate::hub::with_door(tidegate_config::cluster::with_relay(config)?)
+    let (config, door) = crate::hub::with_door(config)?;
+    // A node tells others the address of its last listener.
+    Ok((tidegate_config::cluster::with_relay(config)?, door))
 }
 
 /// Closes everything.
