@@ -29,6 +29,7 @@ mod durable;
 mod fleet;
 mod homes;
 mod hub;
+mod kept_file;
 mod logging;
 mod mirror;
 mod mqtt_commands;

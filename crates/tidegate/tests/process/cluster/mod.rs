@@ -13,6 +13,7 @@ mod moves;
 mod outage;
 mod rolling;
 mod tenants;
+mod wiped;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -33,6 +34,11 @@ pub(crate) trait Bus {
     fn kill(&mut self);
 
     fn resume(&mut self);
+
+    /// It loses its disk while it is not running.
+    fn wipe(&mut self) {
+        unimplemented!("only a bus of one server is wiped")
+    }
 }
 
 impl Bus for Nats {
@@ -46,6 +52,10 @@ impl Bus for Nats {
 
     fn resume(&mut self) {
         Self::resume(self);
+    }
+
+    fn wipe(&mut self) {
+        Self::wipe(self);
     }
 }
 
