@@ -25,6 +25,7 @@ mod durable;
 mod fleet;
 mod homes;
 mod hub;
+mod kept_file;
 mod mirror;
 mod observer;
 mod operations;
