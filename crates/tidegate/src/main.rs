@@ -38,5 +38,8 @@ mod tenant_numbers;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if physical_memory::is_address_space_limited() {
+        tidegate_node::share_allocator_arena();
+    }
     commands::dispatch(cli::parse())
 }
