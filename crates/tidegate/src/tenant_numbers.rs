@@ -9,8 +9,8 @@ use std::path::Path;
 
 use tidegate_engine::Durability;
 
-use crate::config::Config;
-use crate::config::sections::tenant::Tenant;
+use tidegate_config::Config;
+use tidegate_config::sections::tenant::Tenant;
 
 /// The file in the directory of the store: a line for each number, from 1 on, with the name of its tenant.
 pub(crate) const NAME: &str = "tenants";

@@ -14,4 +14,5 @@ mod settled;
 mod settling;
 mod simulation;
 mod suspects;
+mod tenants;
 mod versions;

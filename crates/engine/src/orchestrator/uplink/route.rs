@@ -19,6 +19,7 @@ use crate::publish::deliver::Terms;
 use crate::publish::dispatch::Source;
 use crate::publish::is_own_topic;
 use crate::settings::SharedStrategy;
+use crate::settings::fleet_topics::at_brokers;
 use crate::topics::SubscriberOptions;
 
 /// Whether the fleet takes messages.
@@ -130,6 +131,9 @@ impl Publishing<'_> {
         publication: &Publication<'_>,
         session: Option<SessionKey>,
     ) {
+        let Some(topic) = at_brokers(&self.desk.settings, publication.tenant, publication.topic) else {
+            return self.route_inside(now, &mut publication.clone(), session);
+        };
         let mut properties = Vec::new();
         if let Ok(given) = PublishProperties::decode(publication.properties) {
             // A will may bring an id that its client has made up.
@@ -138,7 +142,7 @@ impl Publishing<'_> {
         self.uplinks.next_message_id(now, self.desk, session, publication.retain).append(&mut properties);
         let mut own = Publication::new(
             TenantId::UPLINK,
-            publication.topic,
+            &topic,
             publication.qos,
             publication.retain,
             &properties,
@@ -170,7 +174,7 @@ impl Uplinks {
 impl FleetConfig {
     /// Whether what the broker itself publishes goes to the fleet.
     pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
-        self.is_on() && publication.tenant == TenantId::DEFAULT && !is_own_topic(publication.topic)
+        self.is_on() && publication.tenant != TenantId::UPLINK && !is_own_topic(publication.topic)
     }
 }
 

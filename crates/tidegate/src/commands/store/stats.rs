@@ -8,8 +8,8 @@ use tidegate_store::Disk;
 use tidegate_store::inspect::{KindStats, StatsReport, stats};
 use tidegate_terminal::{Exit, print_and_exit};
 
-use crate::config::Config;
-use crate::physical_memory;
+use tidegate_config::Config;
+use tidegate_process::physical_memory;
 
 #[expect(clippy::needless_pass_by_value, reason = "each of these commands takes the disk that was opened for it")]
 pub(super) fn run(disk: Arc<dyn Disk>, directory: &Path) -> Exit {
