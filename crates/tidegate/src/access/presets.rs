@@ -7,7 +7,7 @@ use tidegate_node::{ConnectionFacts, IdentityRole, Presets, TlsFacts};
 
 use crate::access::Tenancy;
 use crate::access::tenants::{TenantMap, Traits};
-use crate::orchestrator::RELAY_LISTENER;
+use tidegate_config::orchestrator::RELAY_LISTENER;
 
 /// Longest client id that a packet can carry, bytes ([MQTT-1.5.4]).
 const CLIENT_ID_MAX: usize = u16::MAX as usize;
@@ -84,8 +84,8 @@ mod tests {
     use tidegate_node::{ClientCertificate, Identity, TlsVersion};
 
     use super::*;
-    use crate::config::source::FileText;
-    use crate::config::{Config, Inputs};
+    use tidegate_config::source::FileText;
+    use tidegate_config::{Config, Inputs};
 
     const TENANTS: &str = "\
 [[listener]]

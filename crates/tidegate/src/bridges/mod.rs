@@ -1,8 +1,5 @@
 //! Bridges to other brokers: what the configuration says of them, and those that run.
 
-mod check;
-mod settings;
-
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,10 +7,9 @@ use tidegate_bridge::{Bridge, BridgeSettings, Side};
 use tidegate_console::BridgeNumbers;
 use tidegate_node::Node;
 
-pub(crate) use self::check::{check, check_files};
-use crate::config::Config;
 use crate::placement::Placement;
 use crate::status::BrokerStatus;
+use tidegate_config::Config;
 
 /// How long a bridge may take to say farewell when it moves to another process.
 const HANDOVER: Duration = Duration::from_secs(5);

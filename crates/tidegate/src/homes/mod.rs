@@ -29,8 +29,8 @@ use self::state::{State, StateFile};
 use self::table::Table;
 pub(crate) use self::view::{HomesApi, owed_entry};
 use crate::access::Tenancy;
-use crate::config::Config;
 use crate::placement::Placement;
+use tidegate_config::Config;
 
 /// Counters of homes.
 #[derive(Debug, Default)]
@@ -93,7 +93,7 @@ impl HomesKeeper {
         file.save(&state).map_err(|error| unreadable(&error))?;
         Ok(Arc::new(Self {
             name: orchestrator.name.clone(),
-            redirect: orchestrator.redirect == crate::config::sections::orchestrator::Redirect::V5,
+            redirect: orchestrator.redirect == tidegate_config::sections::orchestrator::Redirect::V5,
             settle: orchestrator.move_settle,
             token,
             file,

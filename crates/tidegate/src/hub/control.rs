@@ -8,8 +8,8 @@ use tidegate_console::api::ControlError;
 use tidegate_engine::ClientQuery;
 use tidegate_hub::{Hub, PipelineStatus};
 
-use super::CLIENT_PREFIX;
 use crate::status::BrokerStatus;
+use tidegate_config::hub::CLIENT_PREFIX;
 
 /// The pipelines that run here, for the admin API and for metrics.
 #[derive(Clone, Debug, Default)]

@@ -3,10 +3,8 @@
 //! Each is a session of the broker with a client id that no client can have. It comes in by a listener of its own at
 //! loopback, with a password that only this process knows.
 
-mod check;
 mod control;
 mod door;
-mod settings;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,17 +14,12 @@ use tidegate_console::PipelineNumbers;
 use tidegate_hub::{Hub, PipelineStatus};
 use tidegate_node::Node;
 
-pub(crate) use self::check::check;
 pub(crate) use self::control::{HubApi, status_of};
-pub(crate) use self::door::{Door, HUB_LISTENER, with_door};
-pub(crate) use self::settings::Way;
-use crate::config::Config;
-use crate::config::sections::hub::Keep;
+pub(crate) use self::door::{Door, with_door};
 use crate::placement::Placement;
 use crate::status::BrokerStatus;
-
-/// What client ids of the hub begin with.
-pub(crate) const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;
+use tidegate_config::Config;
+use tidegate_config::hub::{CLIENT_PREFIX, Way};
 
 /// How long batches under way may take when pipelines move to another process.
 const HANDOVER: Duration = Duration::from_secs(5);
@@ -133,21 +126,6 @@ impl Placed {
             hub.stop(grace);
         }
     }
-}
-
-/// Whether messages of all pipelines are kept as they want it.
-///
-/// # Errors
-/// In words for people, with the pipeline that wants more.
-pub(crate) fn check_kept(config: &Config) -> Result<(), String> {
-    let has_store = config.durability() != tidegate_engine::Durability::Memory;
-    let wants = config.pipelines.iter().find(|pipeline| pipeline.keep == Keep::Disk && !has_store);
-    wants.map_or(Ok(()), |pipeline| {
-        Err(format!(
-            "pipeline `{}` keeps messages on disk, and the broker has no store: start it with --data DIR, or set `keep = \"memory\"` for the pipeline",
-            pipeline.name
-        ))
-    })
 }
 
 /// The numbers of pipelines, for metrics.
