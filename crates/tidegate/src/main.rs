@@ -25,6 +25,7 @@ mod durable;
 mod fleet;
 mod homes;
 mod hub;
+mod kept_file;
 mod mirror;
 mod observer;
 mod operations;
@@ -37,5 +38,8 @@ mod tenant_numbers;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if physical_memory::is_address_space_limited() {
+        tidegate_node::share_allocator_arena();
+    }
     commands::dispatch(cli::parse())
 }

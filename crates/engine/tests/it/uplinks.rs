@@ -8,6 +8,7 @@ mod lies;
 mod life;
 mod loss;
 mod order;
+mod packet_limits;
 mod retained;
 mod routing;
 mod settled;

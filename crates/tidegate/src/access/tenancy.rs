@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tidegate_context::{level_of, name_of};
 use tidegate_engine::{ListenerId, TenantId, Tenants};
+use tidegate_mirror::MirrorDisk;
 use tidegate_node::{TenantCounts, TenantHoldings};
 
 use crate::tenant_numbers::{self, Agree};
@@ -21,6 +22,17 @@ pub(crate) struct Tenancy {
     in_force: Arc<RwLock<Arc<InForce>>>,
     counts: Arc<TenantCounts>,
     agree: Option<Agreement>,
+    mirror: Option<KeptOnBus>,
+}
+
+/// Where the numbers of tenants are kept beside the directory of the store.
+#[derive(Clone)]
+struct KeptOnBus(Arc<MirrorDisk>);
+
+impl std::fmt::Debug for KeptOnBus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeptOnBus")
+    }
 }
 
 /// How numbers of new tenants are agreed on in a cluster.
@@ -65,12 +77,17 @@ impl Tenancy {
         let in_force = InForce::of(config, &listeners);
         let counts = Arc::new(TenantCounts::default());
         counts.set_quotas(&config.tenant_quotas());
-        Self { listeners, in_force: Arc::new(RwLock::new(Arc::new(in_force))), counts, agree: None }
+        Self { listeners, in_force: Arc::new(RwLock::new(Arc::new(in_force))), counts, agree: None, mirror: None }
     }
 
     /// The same on a node of a cluster, which gives new tenants numbers only together with the other nodes.
     pub(crate) fn agreeing(self, agree: Option<Arc<Agree>>) -> Self {
         Self { agree: agree.map(Agreement), ..self }
+    }
+
+    /// The same where the files of the store are on the bus, with the numbers of tenants.
+    pub(crate) fn kept_by(self, mirror: Option<Arc<MirrorDisk>>) -> Self {
+        Self { mirror: mirror.map(KeptOnBus), ..self }
     }
 
     /// Puts those of another configuration in force, for clients that come from now on.
@@ -85,7 +102,9 @@ impl Tenancy {
     /// # Errors
     /// In words for people: when the numbers of new ones cannot be kept.
     pub(crate) fn numbered(&self, config: &Config) -> Result<Config, String> {
-        tenant_numbers::settle_again(config, &self.in_force().names, self.agree.as_ref().map(|agreement| &*agreement.0))
+        let agree = self.agree.as_ref().map(|agreement| &*agreement.0);
+        let mirror = self.mirror.as_ref().map(|mirror| &*mirror.0);
+        tenant_numbers::settle_again(config, &self.in_force().names, agree, mirror)
     }
 
     /// Asks who belongs to which tenant.

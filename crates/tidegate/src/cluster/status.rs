@@ -107,7 +107,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// Whether nothing has hindered the node once.
     was_ready: AtomicBool,
-    /// Why the process ends, once it has served the wrong partitions for too long.
+    /// Why the process ends: it has served the wrong partitions for too long, or its tenants have other numbers.
     astray: OnceLock<String>,
 }
 

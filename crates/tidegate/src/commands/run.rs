@@ -87,7 +87,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let brokers = Brokers::default();
     let asker = crate::authentication::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
-    let tenancy = Tenancy::of(config).agreeing(agree);
+    let tenancy = Tenancy::of(config).agreeing(agree).kept_by(mirrored.as_ref().map(Mirrored::disk));
     let authentication = start_authentication(config, &tenancy, asker, &status)?;
     status.serves(tenancy.clone());
     let mut settings = node_settings(config, &tenancy, access, (authentication.clone(), door.clone()), brokers);
@@ -105,7 +105,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         status.joins(cluster.api());
     }
     let has_rules = rules.is_some();
-    let parts = reloadable(config, log, &node, &tenancy, authentication, rules, mirrored.clone());
+    let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
     let core = crate::context::start(config, &node, &status)?;
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
@@ -184,7 +184,7 @@ enum End {
     Asked,
     /// Nothing can be kept any more: mostly another process has its files.
     Lost,
-    /// The node of a cluster does not serve its partitions, and has to start again.
+    /// The node of a cluster does not serve its partitions, or has other numbers of tenants than the others.
     Astray,
 }
 
@@ -205,7 +205,7 @@ fn wait_for_the_end(
         tracing::info!("stopping, since nothing can be kept any more");
         End::Lost
     } else if cluster.and_then(ClusterNode::astray).is_some() {
-        tracing::info!("stopping, since the node does not serve what the table of its cluster gives it");
+        tracing::info!("stopping, since the node cannot work in its cluster as it is");
         End::Astray
     } else {
         tracing::info!(signal, "stopping");
@@ -265,7 +265,8 @@ fn settle(
     mirrored: Option<&Mirrored>,
     agree: Option<&Agree>,
 ) -> Result<(Config, Option<Door>), String> {
-    let config = crate::mirror::settle(written, mirrored, agree)?;
+    let mirror = mirrored.map(Mirrored::disk);
+    let config = crate::tenant_numbers::settle(written, agree, mirror.as_deref())?;
     let config = tidegate_config::orchestrator::with_relay(tidegate_config::orchestrator::with_name(&config)?)?;
     let (config, door) = crate::hub::with_door(config)?;
     // A node tells others the address of its last listener.
@@ -307,7 +308,6 @@ fn reloadable(
     tenancy: &Tenancy,
     authentication: Option<Arc<Authentication>>,
     rules: Option<Arc<tidegate_acl::Rules>>,
-    mirrored: Option<Mirrored>,
 ) -> Vec<Box<dyn Reloadable>> {
     let mut parts: Vec<Box<dyn Reloadable>> = vec![
         Box::new(TlsFiles::new(node.handle())),
@@ -318,9 +318,6 @@ fn reloadable(
         Box::new(LimitKeys::new(node.handle())),
         Box::new(LogLevels::new(log.clone())),
     ];
-    if let Some(mirrored) = mirrored {
-        parts.push(Box::new(mirrored));
-    }
     if let Some(authentication) = authentication {
         parts.push(Box::new(authentication::Providers::new(authentication, node.handle())));
     }

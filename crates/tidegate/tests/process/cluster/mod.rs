@@ -14,6 +14,7 @@ mod outage;
 mod placed;
 mod rolling;
 mod tenants;
+mod wiped;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -34,6 +35,11 @@ pub(crate) trait Bus {
     fn kill(&mut self);
 
     fn resume(&mut self);
+
+    /// It loses its disk while it is not running.
+    fn wipe(&mut self) {
+        unimplemented!("only a bus of one server is wiped")
+    }
 }
 
 impl Bus for Nats {
@@ -47,6 +53,10 @@ impl Bus for Nats {
 
     fn resume(&mut self) {
         Self::resume(self);
+    }
+
+    fn wipe(&mut self) {
+        Self::wipe(self);
     }
 }
 
