@@ -12,7 +12,6 @@
 
 mod access;
 mod admin;
-mod admin_client;
 mod authentication;
 mod bridges;
 mod cli;
@@ -22,8 +21,6 @@ mod context;
 mod control;
 mod drain;
 mod durable;
-mod fleet;
-mod homes;
 mod hub;
 mod mirror;
 mod observer;

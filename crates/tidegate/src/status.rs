@@ -19,10 +19,10 @@ use crate::authentication::Authentication;
 use crate::cluster::ClusterApi;
 use crate::context::{Lack, Services};
 use crate::drain::Drain;
-use crate::homes::HomesKeeper;
 use crate::hub::HubApi;
 use crate::store_status;
 use tidegate_config::Config;
+use tidegate_homes::HomesKeeper;
 
 /// The broker as the console sees it, before, while and after its node runs.
 #[derive(Debug)]

@@ -80,9 +80,22 @@ const LAYERS: &[Layer] = &[
         tests: &[],
         others: None,
     },
+    Layer { name: "admin-cli", ours: &["units", "admin", "terminal"], tests: &[], others: None },
+    Layer {
+        name: "fleet-cli",
+        ours: &["panics", "admin", "admin-cli", "fleet", "dns", "config", "logging", "process", "terminal"],
+        tests: &[],
+        others: None,
+    },
+    Layer { name: "homes", ours: &["admin", "console", "engine", "node", "config"], tests: &[], others: None },
+    Layer { name: "units", ours: &[], tests: &[], others: None },
     Layer {
         name: "tidegate",
         ours: &[
+            "units",
+            "homes",
+            "fleet-cli",
+            "admin-cli",
             "config",
             "mqtt-cli",
             "certificates",
