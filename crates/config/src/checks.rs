@@ -50,7 +50,7 @@ fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {
     config.source(&path).clone()
 }
 
-/// An orchestrator's brokers can be read, have names of their own, and its clients are all of one tenant.
+/// An orchestrator's brokers can be read, and have names of their own.
 fn check_orchestrator(config: &Config, findings: &mut Findings) {
     let source = || config.source_of("orchestrator", "brokers").clone();
     match config.fleet_brokers() {
@@ -81,10 +81,6 @@ fn check_orchestrator(config: &Config, findings: &mut Findings) {
     }
     if let Err(error) = config.relay_address() {
         findings.push(Problem::new(error.to_string()), config.source_of("orchestrator", "relay").clone());
-    }
-    if config.orchestrator.enabled && !config.tenants.is_empty() {
-        let text = "an orchestrator serves one tenant: run one orchestrator for each";
-        findings.push(Problem::new(text), config.source_of("orchestrator", "enabled").clone());
     }
 }
 

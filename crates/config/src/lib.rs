@@ -26,6 +26,7 @@ pub mod orchestrator;
 pub mod overrides;
 pub mod path;
 pub mod reference;
+pub mod reload;
 pub mod sections;
 pub mod show;
 pub mod source;

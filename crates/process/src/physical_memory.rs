@@ -14,6 +14,11 @@ pub fn available() -> Option<u64> {
     Some(within(least, &of_process))
 }
 
+/// Whether the address space of this process is limited (`ulimit -v`).
+pub fn is_address_space_limited() -> bool {
+    getrlimit(Resource::As).current.is_some()
+}
+
 /// No more than limits of the process (`ulimit -v`, `ulimit -d`) allow. Half of those is for the program, the stacks of its
 /// threads and what the allocator keeps.
 fn within(least: u64, limits: &[Option<u64>]) -> u64 {

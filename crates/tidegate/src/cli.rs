@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use tidegate_admin_cli::{ban, clients, drain, kick, reload, why};
+use tidegate_admin_cli::{ban, clients, drain, kick, why};
 use tidegate_fleet_cli::{dns, manager, up};
 use tidegate_mqtt_cli::{publish, request, subscribe};
 use tidegate_terminal::help::flowing;
@@ -75,7 +75,7 @@ pub(crate) enum Command {
     /// Ask the access rules
     #[command(subcommand)]
     Acl(AclCommand),
-    /// Check, measure, export and import a data directory that no broker uses
+    /// Back up, check, measure, export and import a data directory
     #[command(subcommand)]
     Store(crate::commands::store::StoreCommand),
     /// Show the status, history and plan of a fleet, explain its decisions, simulate policies and make loads for them

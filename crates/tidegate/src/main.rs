@@ -10,9 +10,7 @@
 //! - What is told and asked: `logging`, `observer`, `status`, `operations`, `control`, `drain`, `signals`,
 //!   `service_manager`; of the machine `physical_memory`, `control_groups`.
 
-mod access;
 mod admin;
-mod authentication;
 mod bridges;
 mod cli;
 mod cluster;
@@ -28,10 +26,12 @@ mod operations;
 mod reload;
 mod status;
 mod store_status;
-mod tenant_numbers;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if tidegate_process::physical_memory::is_address_space_limited() {
+        tidegate_node::share_allocator_arena();
+    }
     commands::dispatch(cli::parse())
 }

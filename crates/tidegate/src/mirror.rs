@@ -11,11 +11,8 @@ use signal_hook::consts::SIGTERM;
 use tidegate_bus::{Address, Bus};
 use tidegate_mirror::{Lost, MirrorDisk, MirrorStatus, OnLost, Settings};
 
-use crate::reload::{Prepared, Reloadable};
 use crate::status::BrokerStatus;
-use crate::tenant_numbers::{self, Agree};
 use tidegate_config::Config;
-use tidegate_config::path::KeyPath;
 
 /// How long a stop waits for the bus, beyond the time that clients have.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -134,18 +131,6 @@ impl Mirrored {
         self.was_here
     }
 
-    /// Carries what others have put beside the files of the store, if it is there.
-    ///
-    /// # Errors
-    /// In words for people.
-    fn carry(&self, config: &Config, name: &str) -> Result<(), String> {
-        let is_there = |directory: &String| Path::new(directory).join(name).exists();
-        if !config.store.directory.as_ref().is_some_and(is_there) {
-            return Ok(());
-        }
-        self.disk.carry(name).map_err(|error| format!("cannot keep {name} on the bus: {error}"))
-    }
-
     /// Sees to it that a stop does not wait for a bus that is away, beyond this time.
     ///
     /// # Errors
@@ -162,42 +147,6 @@ impl Mirrored {
         let watch = Builder::new().name("mirror-stop".into()).spawn(watch);
         let watch = watch.map_err(|error| format!("cannot start a thread for the stop: {error}"))?;
         Ok(Closing { mirrored: self, stopped, watch })
-    }
-}
-
-/// Gives tenants their numbers, which are on the bus before any key is that has one.
-///
-/// # Errors
-/// In words for people.
-pub(crate) fn settle(config: &Config, mirrored: Option<&Mirrored>, agree: Option<&Agree>) -> Result<Config, String> {
-    let settled = tenant_numbers::settle(config, agree)?;
-    match mirrored {
-        Some(mirrored) => mirrored.carry(&settled, tenant_numbers::NAME).map(|()| settled),
-        None => Ok(settled),
-    }
-}
-
-impl Reloadable for Mirrored {
-    fn name(&self) -> &'static str {
-        "numbers of tenants on the bus"
-    }
-
-    fn takes(&self, _: &KeyPath) -> bool {
-        false
-    }
-
-    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
-        // Numbers that are given are never taken back, so this does no harm when the rest is refused.
-        self.carry(new, tenant_numbers::NAME).map(|()| Box::new(Carried) as Box<dyn Prepared>)
-    }
-}
-
-/// They are there.
-struct Carried;
-
-impl Prepared for Carried {
-    fn commit(self: Box<Self>) -> Vec<String> {
-        Vec::new()
     }
 }
 

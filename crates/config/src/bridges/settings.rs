@@ -85,10 +85,14 @@ impl Bridge {
         }
     }
 
-    /// The client id at the other broker, different for bridges of one name on two machines.
-    fn remote_client_id(&self) -> String {
+    /// The client id at the other broker: different for bridges of one name on two machines, and the same on all nodes
+    /// of a cluster.
+    fn remote_client_id(&self, cluster: Option<&str>) -> String {
         if !self.client_id.is_empty() {
             return self.client_id.clone();
+        }
+        if let Some(cluster) = cluster {
+            return format!("{cluster}.{}", self.name);
         }
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let machine = machine.trim();
@@ -107,7 +111,7 @@ impl Bridge {
         TlsConnector::new(&options).map_err(|source| BridgeConfigError::Tls { bridge: self.name.clone(), source })
     }
 
-    fn remote(&self) -> Result<EndSettings, BridgeConfigError> {
+    fn remote(&self, cluster: Option<&str>) -> Result<EndSettings, BridgeConfigError> {
         let BrokerAddress { at, secure, user_name, password, .. } = self.place()?;
         let tls = if secure { Some(self.tls()?) } else { None };
         let (host, port) = (at.host, at.port);
@@ -116,7 +120,7 @@ impl Bridge {
         Ok(EndSettings {
             address,
             socket: SocketOptions { connect_timeout: CONNECT_TIMEOUT, tls, ..SocketOptions::default() },
-            client_id: self.remote_client_id(),
+            client_id: self.remote_client_id(cluster),
             username: self.username.clone().or(user_name),
             password: written.or(password.map(String::into_bytes)),
             keep_alive: u16::try_from(self.keep_alive.as_secs()).unwrap_or(u16::MAX),
@@ -127,7 +131,7 @@ impl Bridge {
     /// Reads all files that it names.
     pub fn check_files(&self) -> Result<(), BridgeConfigError> {
         let anywhere = Address::Unix { path: PathBuf::new() };
-        self.remote().and(self.local(anywhere)).map(drop)
+        self.remote(None).and(self.local(anywhere)).map(drop)
     }
 
     fn local(&self, address: Address) -> Result<EndSettings, BridgeConfigError> {
@@ -162,11 +166,12 @@ impl Config {
     /// # Errors
     /// When a file cannot be read. What can be known without files was looked at before.
     pub fn bridge_settings(&self, bridge: &Bridge, node: &Node) -> Result<BridgeSettings, BridgeConfigError> {
+        let cluster = Some(&*self.cluster.prefix).filter(|_| !self.cluster.name.is_empty());
         Ok(BridgeSettings {
             name: bridge.name.clone(),
             routes: bridge.routes()?,
             local: bridge.local(self.local_address(bridge, node)?)?,
-            remote: bridge.remote()?,
+            remote: bridge.remote(cluster)?,
             window: NonZeroU16::new(bridge.window).unwrap_or(NonZeroU16::MIN),
             session_expiry: u32::try_from(bridge.session_expiry.as_secs()).unwrap_or(u32::MAX),
             notifications: bridge.notifications,

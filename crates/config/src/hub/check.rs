@@ -148,11 +148,9 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
         let said = "`pipeline.on_full` must be \"block\", \"drop-oldest\", \"drop-newest\" or \"reject\"";
         found.push(("on_full", Problem::new(said)));
     }
-    for (other, is_on) in [("orchestrator", config.orchestrator.enabled), ("cluster", config.cluster.bus.is_some())] {
-        if is_on {
-            let problem = Problem::new(format!("a broker with [{other}] runs no pipelines"));
-            found.push(("name", problem.hint("run them beside it: tidegate hub -c FILE --broker mqtt://HOST:PORT")));
-        }
+    if config.passes_clients_through() {
+        let problem = Problem::new("a pipeline has no credentials for brokers that decide what each client may read");
+        found.push(("name", problem.hint("run it beside: tidegate hub -c FILE --broker mqtt://HOST:PORT")));
     }
     found
 }
@@ -235,7 +233,7 @@ mod tests {
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"x\"", "no sink `x`"),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"db\"\ndead_letter_topic = \"d\"", "one of both"),
             ("kind = \"postgres\"", "kind = \"postgre\"", "did you mean \"postgres\"?"),
-            ("[[sink]]", "[orchestrator]\nenabled = true\n[[sink]]", "tidegate hub"),
+            ("[[sink]]", "[orchestrator]\nenabled = true\nidentity = 'client'\n[[sink]]", "tidegate hub"),
         ] {
             let found = findings(&RIGHT.replacen(change, to, 1));
             assert!(found.contains(said), "{said}: {found}");

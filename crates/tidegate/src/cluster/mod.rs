@@ -15,6 +15,7 @@ mod memory;
 mod parts;
 mod restore;
 mod status;
+mod tenants;
 mod view;
 mod watch;
 mod work;
@@ -37,9 +38,9 @@ pub(crate) use self::status::ClusterApi;
 use self::status::Shared;
 use crate::mirror::Mirrored;
 use crate::status::BrokerStatus;
-use crate::tenant_numbers::Agree;
 use tidegate_config::Config;
 use tidegate_config::sections::orchestrator::Redirect;
+use tidegate_identity::tenant_numbers::Agree;
 use tidegate_process::signals::BrokerSignals;
 
 /// Pause before it is looked again whether everything has been handed over.
@@ -56,6 +57,19 @@ pub(crate) struct Joining {
     incarnation: u64,
     settings: ClusterSettings,
     redirect: bool,
+}
+
+/// What does not change while the node runs.
+struct Setup {
+    name: NodeName,
+    incarnation: u64,
+    redirect: bool,
+    lease: Duration,
+    /// How long nodes stay as they are before shares are made even.
+    settle: Duration,
+    addresses: Addresses,
+    /// Whether others find the store on the bus when this node dies.
+    kept: bool,
 }
 
 /// Why the node has not joined.
@@ -174,7 +188,7 @@ impl Joining {
         let (handle, told) = (node.handle(), events.clone());
         let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
         let (lease, settle) = (logs::lease(config), config.cluster.settle);
-        let setup = control::Setup { name, incarnation, redirect, lease, settle, addresses, kept };
+        let setup = Setup { name, incarnation, redirect, lease, settle, addresses, kept };
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(|error| format!("cannot start a thread for the cluster: {error}"))?;
@@ -222,7 +236,7 @@ impl ClusterNode {
         true
     }
 
-    /// Why the process ends on its own account, if it does: it did not serve its partitions.
+    /// Why the process ends on its own account, if it does.
     pub(crate) fn astray(&self) -> Option<&str> {
         self.shared.astray()
     }

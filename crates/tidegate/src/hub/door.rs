@@ -19,6 +19,8 @@ const PASSWORD_WORDS: u64 = 4;
 pub(crate) struct Door {
     listener: ListenerId,
     password: String,
+    /// Whether the origin of a message is known: brokers of a fleet do not say it.
+    origins: bool,
 }
 
 /// The configuration with a listener for pipelines, where there are some.
@@ -42,7 +44,8 @@ pub(crate) fn with_door(mut config: Config) -> Result<(Config, Option<Door>), St
     let keys = RandomState::new();
     let words: Vec<String> = (0..PASSWORD_WORDS).map(|word| format!("{:016x}", keys.hash_one(word))).collect();
     let password = words.concat();
-    Ok((config, Some(Door { listener, password })))
+    let origins = !config.orchestrator.enabled;
+    Ok((config, Some(Door { listener, password, origins })))
 }
 
 impl Door {
@@ -73,7 +76,7 @@ impl Door {
             user_name: Some(HUB_LISTENER.to_owned()),
             password: Some(self.password.clone().into_bytes()),
             shared: false,
-            origins: true,
+            origins: self.origins,
             prefix: CLIENT_PREFIX.to_owned(),
             suffix: String::new(),
         })

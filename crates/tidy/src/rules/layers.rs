@@ -87,11 +87,25 @@ const LAYERS: &[Layer] = &[
         tests: &[],
         others: None,
     },
-    Layer { name: "homes", ours: &["admin", "console", "engine", "node", "config"], tests: &[], others: None },
+    Layer {
+        name: "homes",
+        ours: &["admin", "console", "engine", "node", "config", "identity", "placement"],
+        tests: &[],
+        others: None,
+    },
     Layer { name: "units", ours: &[], tests: &[], others: None },
+    Layer { name: "placement", ours: &["engine"], tests: &[], others: None },
+    Layer {
+        name: "identity",
+        ours: &["context", "mirror", "store", "mqtt", "engine", "node", "auth", "acl", "config"],
+        tests: &[],
+        others: None,
+    },
     Layer {
         name: "tidegate",
         ours: &[
+            "identity",
+            "placement",
             "units",
             "homes",
             "fleet-cli",

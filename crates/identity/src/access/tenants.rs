@@ -10,33 +10,33 @@ use tidegate_config::Config;
 
 /// What is known of a client when its tenant is looked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Traits<'a> {
+pub struct Traits<'a> {
     /// The name of the listener.
-    pub(crate) listener: &'a str,
+    pub listener: &'a str,
     /// The server name that a TLS client asked for.
-    pub(crate) sni: Option<&'a str>,
+    pub sni: Option<&'a str>,
     /// The user name under which the client was let in; one that was only claimed is none.
-    pub(crate) user_name: Option<&'a str>,
+    pub user_name: Option<&'a str>,
     /// The common name of a certificate that was checked.
-    pub(crate) certificate_cn: Option<&'a str>,
+    pub certificate_cn: Option<&'a str>,
     /// The tenant that authentication dictates, such as a claim of a token.
-    pub(crate) dictated: Option<&'a str>,
+    pub dictated: Option<&'a str>,
     /// The tenant that another node has found for a client that it relays.
-    pub(crate) relayed: Option<RelayedTenant>,
+    pub relayed: Option<RelayedTenant>,
 }
 
 /// The names of all tenants, by their numbers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TenantNames(Arc<[String]>);
+pub struct TenantNames(Arc<[String]>);
 
 impl TenantNames {
     /// The names of a configuration. A tenant's number is its place in the configuration, counted from 1.
-    pub(crate) fn of(config: &Config) -> Self {
+    pub fn of(config: &Config) -> Self {
         Self(config.tenants.iter().map(|tenant| tenant.name.clone()).collect())
     }
 
     /// The name of a tenant; empty for the default one and for one that is not known.
-    pub(crate) fn name(&self, tenant: TenantId) -> &str {
+    pub fn name(&self, tenant: TenantId) -> &str {
         let place = usize::from(tenant.0).checked_sub(1);
         place.and_then(|place| self.0.get(place)).map_or("", String::as_str)
     }
@@ -44,7 +44,7 @@ impl TenantNames {
 
 /// Finds the tenant of a client. Pure; asked once per connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TenantMap {
+pub struct TenantMap {
     names: HashMap<String, TenantId>,
     certificates: Patterns,
     users: Patterns,
@@ -63,11 +63,11 @@ struct Patterns {
 /// A tenant that authentication dictates and that is not configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no tenant {0:?}; add a [[tenant]] of that name")]
-pub(crate) struct UnknownTenant(pub(crate) String);
+pub struct UnknownTenant(pub String);
 
 impl TenantMap {
     /// The tenants of a configuration.
-    pub(crate) fn of(config: &Config) -> Self {
+    pub fn of(config: &Config) -> Self {
         let mut map = Self::default();
         for (number, tenant) in (1..).map(TenantId).zip(&config.tenants) {
             map.names.insert(tenant.name.clone(), number);
@@ -90,7 +90,7 @@ impl TenantMap {
     ///
     /// # Errors
     /// When authentication dictates a tenant that does not exist: then the client belongs nowhere.
-    pub(crate) fn resolve(&self, client: &Traits<'_>) -> Result<TenantId, UnknownTenant> {
+    pub fn resolve(&self, client: &Traits<'_>) -> Result<TenantId, UnknownTenant> {
         if let Some(name) = client.dictated {
             return self.names.get(name).copied().ok_or_else(|| UnknownTenant(name.to_owned()));
         }
@@ -111,7 +111,7 @@ impl TenantMap {
 
 impl TenantMap {
     /// Whether the common name of a certificate leads to a tenant, whatever else is known.
-    pub(crate) fn knows_certificate(&self, common_name: &str) -> bool {
+    pub fn knows_certificate(&self, common_name: &str) -> bool {
         self.certificates.by_prefix(common_name).is_some()
     }
 }
@@ -208,7 +208,7 @@ default = 'allow'
         assert_eq!(resolve(&Traits { user_name: Some("acme-7"), ..NOBODY }), ACME);
         assert_eq!(resolve(&Traits { certificate_cn: Some("acme gateway"), ..NOBODY }), ACME);
         assert_eq!(resolve(&Traits { dictated: Some("bolt"), ..NOBODY }), BOLT);
-        let relayed = |settled| Some(RelayedTenant { tenant: BOLT, settled });
+        let relayed = |settled| Some(RelayedTenant { tenant: BOLT, settled, mark: 0 });
         assert_eq!(resolve(&Traits { relayed: relayed(false), ..NOBODY }), BOLT);
         assert_eq!(resolve(&Traits { relayed: relayed(false), user_name: Some("acme-7"), ..NOBODY }), ACME);
         assert_eq!(resolve(&Traits { relayed: relayed(true), user_name: Some("acme-7"), ..NOBODY }), BOLT);

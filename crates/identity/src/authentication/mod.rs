@@ -3,7 +3,7 @@
 mod arrival;
 mod exchanges;
 mod fleet;
-pub(crate) mod passing;
+pub mod passing;
 mod reloadable;
 
 #[cfg(test)]
@@ -24,16 +24,16 @@ use tidegate_config::authentication::settings;
 use arrival::Arrival;
 use exchanges::Exchanges;
 
-pub(crate) use arrival::is_told;
-pub(crate) use fleet::asker;
-pub(crate) use reloadable::Providers;
+pub use arrival::is_told;
+pub use fleet::asker;
+pub use reloadable::Providers;
 
 /// A connection, named so that the answer to a challenge finds what it is an answer to.
-pub(crate) type Place = (ShardId, ConnectionKey);
+pub type Place = (ShardId, ConnectionKey);
 
 /// The chain, and what holds around it.
 #[derive(Debug)]
-pub(crate) struct Authentication {
+pub struct Authentication {
     chain: Chain,
     asker: FleetAsker,
     policy: RwLock<Arc<Policy>>,
@@ -94,7 +94,7 @@ impl Policy {
 ///
 /// # Errors
 /// When one of them cannot be made; in words for people.
-pub(crate) fn check_files(config: &Config) -> Result<(), String> {
+pub fn check_files(config: &Config) -> Result<(), String> {
     // Nobody is asked: there is no fleet yet.
     let asker = asker(&config.orchestrator.name, Brokers::default());
     let settings = settings::chain(config, &asker).map_err(|error| error.to_string())?;
@@ -106,7 +106,7 @@ impl Authentication {
     ///
     /// # Errors
     /// When one of them cannot be made; in words for people.
-    pub(crate) fn start(config: &Config, tenants: Tenancy, asker: FleetAsker) -> Result<Self, String> {
+    pub fn start(config: &Config, tenants: Tenancy, asker: FleetAsker) -> Result<Self, String> {
         let settings = settings::chain(config, &asker).map_err(|error| error.to_string())?;
         let chain = Chain::start(settings).map_err(|error| error.to_string())?;
         let policy = RwLock::new(Arc::new(Policy::of(config, tenants)));
@@ -131,13 +131,13 @@ impl Authentication {
     }
 
     /// What has been counted.
-    pub(crate) fn counters(&self) -> Counters {
+    pub fn counters(&self) -> Counters {
         self.chain.counters()
     }
 
     /// Decides about a CONNECT, or about a client that proves anew who it is. The verdict is given at once or later, on
     /// another thread.
-    pub(crate) fn decide(
+    pub fn decide(
         &self,
         request: AuthRequest,
         facts: &ConnectionFacts,
@@ -170,7 +170,7 @@ impl Authentication {
     }
 
     /// Takes a client's answer to a challenge.
-    pub(crate) fn answer_challenge(&self, place: Place, data: &[u8]) -> Verdict {
+    pub fn answer_challenge(&self, place: Place, data: &[u8]) -> Verdict {
         let Some((exchange, arrival)) = self.exchanges.take(place) else {
             let refusal = Refusal::new(RefusalKind::Unavailable, "", "the exchange took too long");
             return arrival::refuse("", "", None, &refusal);

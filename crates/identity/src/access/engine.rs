@@ -18,7 +18,7 @@ const MAX_VIEWS: usize = 16_384;
 
 /// The rules, on one shard.
 #[derive(Debug)]
-pub(crate) struct RuleAccess {
+pub(super) struct RuleAccess {
     compiler: Compiler,
     names: Names,
     views: RefCell<Views>,
@@ -40,7 +40,7 @@ struct View {
 
 impl RuleAccess {
     /// Asks these rules.
-    pub(crate) fn new(rules: Arc<Rules>, names: Names) -> Self {
+    pub(super) fn new(rules: Arc<Rules>, names: Names) -> Self {
         Self { compiler: Compiler::new(rules), names, views: RefCell::default() }
     }
 

@@ -6,20 +6,20 @@ use tidegate_engine::Reason;
 use tidegate_node::NodeHandle;
 
 use super::{Authentication, Next};
-use crate::reload::{Prepared, Reloadable};
 use tidegate_config::Config;
 use tidegate_config::path::KeyPath;
+use tidegate_config::reload::{Prepared, Reloadable};
 
 /// `[[auth]]`, `[authentication]` and who may come in without a name. When anything of it is wrong, or a file is
 /// missing, everybody who came in before still does (CVE-2017-7652).
-pub(crate) struct Providers {
+pub struct Providers {
     authentication: Arc<Authentication>,
     node: NodeHandle,
 }
 
 impl Providers {
     /// Of this authentication, for the clients of this node.
-    pub(crate) fn new(authentication: Arc<Authentication>, node: NodeHandle) -> Self {
+    pub fn new(authentication: Arc<Authentication>, node: NodeHandle) -> Self {
         Self { authentication, node }
     }
 }

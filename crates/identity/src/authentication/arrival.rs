@@ -134,7 +134,7 @@ pub(super) fn refuse(client_id: &str, listener: &str, peer: Option<SocketAddr>, 
 }
 
 /// Whether refusals with this reason are told by [`refuse`] where clients are asked who they are.
-pub(crate) fn is_told(reason: Reason) -> bool {
+pub fn is_told(reason: Reason) -> bool {
     matches!(
         reason,
         Reason::BadCredentials

@@ -16,7 +16,7 @@ const WRITE_OF_OTHERS: u32 = 0o022;
 
 /// Why there are no rules.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AccessError {
+pub enum AccessError {
     /// A file cannot be read.
     #[error("cannot read {key} {path}: {source}; without its rules nobody may do anything, so it is not left out")]
     Read {
@@ -59,7 +59,7 @@ fn with_snippets(problem: &LoadError, text: &[u8]) -> String {
 ///
 /// # Errors
 /// When a file cannot be read or is wrong. Never less than all rules are loaded.
-pub(crate) fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
+pub fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
     let access = &config.access;
     let named = access.has_rules() || access.default == DefaultAccess::Deny;
     // What a token or a service grants must be asked about, too.

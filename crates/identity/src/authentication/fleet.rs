@@ -19,7 +19,7 @@ struct Asker {
 }
 
 /// Who asks the brokers of a fleet for an orchestrator of this name.
-pub(crate) fn asker(orchestrator: &str, brokers: Brokers) -> FleetAsker {
+pub fn asker(orchestrator: &str, brokers: Brokers) -> FleetAsker {
     // Another orchestrator may have the same name by mistake; it shall not end the connections of this one.
     let run = RandomState::new().build_hasher().finish();
     FleetAsker(Arc::new(Asker { prefix: format!("{orchestrator}~ask-{run:x}-"), brokers, next: AtomicUsize::new(0) }))

@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use tidegate_context::{level_of, name_of};
 use tidegate_engine::{ListenerId, TenantId, Tenants};
+use tidegate_mirror::MirrorDisk;
 use tidegate_node::{TenantCounts, TenantHoldings};
 
 use crate::tenant_numbers::{self, Agree};
@@ -11,14 +13,26 @@ use tidegate_config::Config;
 
 use super::tenants::{TenantMap, Traits};
 
-/// The tenants in force, shared by all who ask. Asked a few times per connection, never per message.
+/// The tenants in force, shared by all who ask. Asked a few times per connection, and on an orchestrator for each message
+/// of a tenant.
 #[derive(Clone, Debug)]
-pub(crate) struct Tenancy {
+pub struct Tenancy {
     /// Names of listeners by their numbers, which change with a restart only.
     listeners: Arc<[String]>,
     in_force: Arc<RwLock<Arc<InForce>>>,
     counts: Arc<TenantCounts>,
     agree: Option<Agreement>,
+    mirror: Option<KeptOnBus>,
+}
+
+/// Where the numbers of tenants are kept beside the directory of the store.
+#[derive(Clone)]
+struct KeptOnBus(Arc<MirrorDisk>);
+
+impl std::fmt::Debug for KeptOnBus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeptOnBus")
+    }
 }
 
 /// How numbers of new tenants are agreed on in a cluster.
@@ -58,21 +72,26 @@ impl InForce {
 
 impl Tenancy {
     /// Those of a configuration whose tenants stand in the order of their numbers.
-    pub(crate) fn of(config: &Config) -> Self {
+    pub fn of(config: &Config) -> Self {
         let listeners: Arc<[String]> = config.listeners.iter().map(|listener| listener.name.clone()).collect();
         let in_force = InForce::of(config, &listeners);
         let counts = Arc::new(TenantCounts::default());
         counts.set_quotas(&config.tenant_quotas());
-        Self { listeners, in_force: Arc::new(RwLock::new(Arc::new(in_force))), counts, agree: None }
+        Self { listeners, in_force: Arc::new(RwLock::new(Arc::new(in_force))), counts, agree: None, mirror: None }
     }
 
     /// The same on a node of a cluster, which gives new tenants numbers only together with the other nodes.
-    pub(crate) fn agreeing(self, agree: Option<Arc<Agree>>) -> Self {
+    pub fn agreeing(self, agree: Option<Arc<Agree>>) -> Self {
         Self { agree: agree.map(Agreement), ..self }
     }
 
+    /// The same where the files of the store are on the bus, with the numbers of tenants.
+    pub fn kept_by(self, mirror: Option<Arc<MirrorDisk>>) -> Self {
+        Self { mirror: mirror.map(KeptOnBus), ..self }
+    }
+
     /// Puts those of another configuration in force, for clients that come from now on.
-    pub(crate) fn put_in_force(&self, config: &Config) {
+    pub fn put_in_force(&self, config: &Config) {
         let in_force = Arc::new(InForce::of(config, &self.listeners));
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = in_force;
         self.counts.set_quotas(&config.tenant_quotas());
@@ -82,22 +101,24 @@ impl Tenancy {
     ///
     /// # Errors
     /// In words for people: when the numbers of new ones cannot be kept.
-    pub(crate) fn numbered(&self, config: &Config) -> Result<Config, String> {
-        tenant_numbers::settle_again(config, &self.in_force().names, self.agree.as_ref().map(|agreement| &*agreement.0))
+    pub fn numbered(&self, config: &Config) -> Result<Config, String> {
+        let agree = self.agree.as_ref().map(|agreement| &*agreement.0);
+        let mirror = self.mirror.as_ref().map(|mirror| &*mirror.0);
+        tenant_numbers::settle_again(config, &self.in_force().names, agree, mirror)
     }
 
     /// Asks who belongs to which tenant.
-    pub(crate) fn ask<T>(&self, question: impl FnOnce(&TenantMap) -> T) -> T {
+    pub fn ask<T>(&self, question: impl FnOnce(&TenantMap) -> T) -> T {
         question(&self.in_force().map)
     }
 
     /// The name of a listener.
-    pub(crate) fn listener(&self, listener: ListenerId) -> &str {
+    pub fn listener(&self, listener: ListenerId) -> &str {
         self.listeners.get(usize::from(listener.0)).map_or("", String::as_str)
     }
 
     /// The tenant of a name; the empty name is the default one's.
-    pub(crate) fn named(&self, name: &str) -> Option<TenantId> {
+    pub fn named(&self, name: &str) -> Option<TenantId> {
         if name.is_empty() {
             return Some(TenantId::DEFAULT);
         }
@@ -106,18 +127,23 @@ impl Tenancy {
     }
 
     /// The name of a tenant; empty for the default one and for one that is not known.
-    pub(crate) fn name(&self, tenant: TenantId) -> String {
+    pub fn name(&self, tenant: TenantId) -> String {
         let place = usize::from(tenant.0).checked_sub(1);
         place.and_then(|place| self.in_force().names.get(place).cloned()).unwrap_or_default()
     }
 
+    /// The names of all tenants by their numbers, from 1 on.
+    pub fn names(&self) -> Vec<String> {
+        self.in_force().names.clone()
+    }
+
     /// What counts for all shards what tenants have.
-    pub(crate) fn counts(&self) -> &Arc<TenantCounts> {
+    pub fn counts(&self) -> &Arc<TenantCounts> {
         &self.counts
     }
 
     /// What each tenant has, by name.
-    pub(crate) fn holdings(&self) -> Vec<(String, TenantHoldings)> {
+    pub fn holdings(&self) -> Vec<(String, TenantHoldings)> {
         let in_force = self.in_force();
         let named = (1..).map(TenantId).zip(&in_force.names);
         named.map(|(tenant, name)| (name.clone(), self.counts.holdings(tenant))).collect()
@@ -136,6 +162,15 @@ impl Tenants for Tenancy {
     fn of_user(&self, listener: TenantId, user_name: &str) -> Option<TenantId> {
         let in_force = self.in_force();
         if in_force.by_user { in_force.map.of_user(listener, user_name) } else { None }
+    }
+
+    fn topic_level_of(&self, tenant: TenantId) -> Option<String> {
+        let name = self.name(tenant);
+        (!name.is_empty()).then(|| level_of(&name))
+    }
+
+    fn of_topic_level(&self, level: &str) -> Option<TenantId> {
+        self.named(&name_of(level)).filter(|tenant| *tenant != TenantId::DEFAULT)
     }
 }
 

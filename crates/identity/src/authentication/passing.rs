@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use crate::authentication::Authentication;
 
 /// Decides about a CONNECT. Nobody comes in who has no user name, for there would be nothing to show brokers.
-pub(crate) fn decide(
+pub fn decide(
     authentication: &Authentication,
     identities: &Arc<Identities>,
     request: AuthRequest,
