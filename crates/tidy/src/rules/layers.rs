@@ -58,6 +58,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "config",
         ours: &[
+            "units",
             "mqtt",
             "engine",
             "node",
@@ -83,7 +84,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "admin-cli", ours: &["units", "admin", "terminal"], tests: &[], others: None },
     Layer {
         name: "fleet-cli",
-        ours: &["panics", "admin", "admin-cli", "fleet", "dns", "config", "logging", "process", "terminal"],
+        ours: &["units", "panics", "admin", "admin-cli", "fleet", "dns", "config", "logging", "process", "terminal"],
         tests: &[],
         others: None,
     },
