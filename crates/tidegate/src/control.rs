@@ -18,8 +18,8 @@ use tidegate_console::api::{Control, ControlError, Homes, Members, reason_entry}
 use tidegate_engine::{ClientQuery, ClientSummary, Millis, Now, SlowSession, TenantId};
 use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
 
-use crate::homes::HomesApi;
 use crate::status::BrokerStatus;
+use tidegate_homes::HomesApi;
 
 use members::LinkedMembers;
 
