@@ -1,7 +1,7 @@
 //! What the admin API asks and tells the node.
 
 mod fleet;
-mod members;
+pub(crate) mod members;
 
 use std::net::IpAddr;
 use std::sync::Arc;

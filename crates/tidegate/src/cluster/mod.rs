@@ -40,6 +40,7 @@ pub(crate) use self::status::ClusterApi;
 use self::status::Shared;
 use crate::config::Config;
 use crate::config::sections::orchestrator::Redirect;
+use crate::control::members::RELOAD_PATIENCE;
 use crate::mirror::Mirrored;
 use crate::signals::BrokerSignals;
 use crate::status::BrokerStatus;
@@ -49,6 +50,7 @@ use crate::tenant_numbers::Agree;
 const LEAVE_PAUSE: Duration = Duration::from_millis(20);
 /// How long the bus may take to agree on the numbers of tenants.
 const AGREEMENT_PATIENCE: Duration = Duration::from_secs(30);
+const _: () = assert!(AGREEMENT_PATIENCE.as_secs() + 10 < RELOAD_PATIENCE.as_secs(), "a reload agrees within its time");
 /// How often a start that waits for the cluster says so.
 const STILL_WAITING: Duration = Duration::from_secs(10);
 

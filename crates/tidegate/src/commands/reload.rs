@@ -10,9 +10,12 @@ use tidegate_admin::ReloadRequest;
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 use crate::admin_client::{AdminArgs, AdminError, name_unreachable};
+use crate::control::members::RELOAD_PATIENCE;
 
-/// Time within which it must have read its files and answered.
+/// Time within which it must have read its files and answered, with what the other nodes of its cluster say.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const _: () =
+    assert!(ANSWER_TIMEOUT.as_secs() > RELOAD_PATIENCE.as_secs() + 5, "the answer comes before it is given up");
 /// Longest file with a process id, bytes.
 const MAX_PID_FILE: u64 = 64;
 

@@ -15,8 +15,8 @@ use crate::status::BrokerStatus;
 const MAX_BAN_ATTEMPTS: u32 = 240;
 /// Time that other nodes have for an answer.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// The same for a reload, which reads files.
-const RELOAD_PATIENCE: Duration = Duration::from_secs(50);
+/// The same for a reload, which reads files and agrees on numbers of tenants.
+pub(crate) const RELOAD_PATIENCE: Duration = Duration::from_secs(50);
 /// Most bytes of bans in one request.
 const BANS_BYTES: usize = MAX_QUESTION_BYTES / 4;
 /// Pause before a node that does not answer yet is sent bans again.
