@@ -9,12 +9,12 @@ use std::path::Path;
 use tidegate_engine::Durability;
 use tidegate_mirror::MirrorDisk;
 
-use crate::config::Config;
-use crate::config::sections::tenant::Tenant;
 use crate::kept_file;
+use tidegate_config::Config;
+use tidegate_config::sections::tenant::Tenant;
 
 /// The file in the directory of the store: a line for each number, from 1 on, with the name of its tenant.
-const NAME: &str = "tenants";
+pub(crate) const NAME: &str = "tenants";
 /// Numbers that there are, beside that of the default tenant.
 const MAX_NUMBERS: usize = u16::MAX as usize;
 

@@ -72,8 +72,9 @@ impl Secret {
 
 fn said_of_relayed(client: Option<SocketAddr>, tenant: RelayedTenant) -> (Vec<u8>, Vec<u8>) {
     let client = client.map(|client| SocketAddr::new(client.ip().to_canonical(), client.port()).to_string());
-    let [high, low] = tenant.tenant.0.to_be_bytes();
-    (client.unwrap_or_default().into_bytes(), vec![u8::from(tenant.settled), high, low])
+    let RelayedTenant { tenant, settled, mark } = tenant;
+    let said = [&[u8::from(settled)][..], &tenant.0.to_be_bytes(), &mark.to_be_bytes()].concat();
+    (client.unwrap_or_default().into_bytes(), said)
 }
 
 /// What is proven: lengths stand before the parts, so that no other parts make the same.
@@ -118,7 +119,7 @@ mod tests {
     fn a_tenant_is_proven_for_one_client_by_one_secret() {
         let (ours, theirs) = (Secret::new(b"sixteen bytes...").unwrap(), Secret::new(b"sixteen others..").unwrap());
         let client: SocketAddr = "192.0.2.1:5000".parse().unwrap();
-        let tenant = |number, settled| RelayedTenant { tenant: tidegate_engine::TenantId(number), settled };
+        let tenant = |number, settled| RelayedTenant { tenant: tidegate_engine::TenantId(number), settled, mark: 3 };
         let proof = Some(ours.prove_tenant(Some(client), tenant(1, false)));
         let header = Header { length: 0, source: Some(client), tenant: Some(tenant(1, false)), proof };
         assert!(ours.proves(&header) && !theirs.proves(&header));
@@ -128,6 +129,7 @@ mod tests {
             Header { proof: None, ..header },
             Header { tenant: Some(tenant(2, false)), ..header },
             Header { tenant: Some(tenant(1, true)), ..header },
+            Header { tenant: Some(RelayedTenant { mark: 4, ..tenant(1, false) }), ..header },
             Header { source: other, ..header },
         ];
         assert!(wrong.iter().all(|header| !ours.proves(header)));

@@ -69,9 +69,10 @@ fn fields(mut fields: &[u8]) -> (Option<RelayedTenant>, Option<TenantProof>) {
         let end = FIELD_HEADER + usize::from(u16::from_be_bytes([*high, *low]));
         let Some(value) = fields.get(FIELD_HEADER..end) else { break };
         match (*kind, value) {
-            (TENANT, [settled, high, low]) => {
+            (TENANT, [settled, high, low, mark @ ..]) => {
                 let number = TenantId(u16::from_be_bytes([*high, *low]));
-                tenant = tenant.or(Some(RelayedTenant { tenant: number, settled: *settled != 0 }));
+                let mark = mark.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+                tenant = tenant.or(Some(RelayedTenant { tenant: number, settled: *settled != 0, mark }));
             }
             (PROOF, value) => proof = proof.or(value.try_into().ok()),
             _ => {}
@@ -111,9 +112,10 @@ pub(super) fn write(
         }
         _ => (LOCAL, UNSPECIFIED, Vec::new()),
     };
-    if let Some(RelayedTenant { tenant, settled }) = tenant {
+    if let Some(RelayedTenant { tenant, settled, mark }) = tenant {
         let [high, low] = tenant.0.to_be_bytes();
-        body.extend([TENANT, 0, 3, u8::from(settled), high, low]);
+        body.extend([TENANT, 0, 7, u8::from(settled), high, low]);
+        body.extend(mark.to_be_bytes());
     }
     if let Some(proof) = proof {
         body.extend([PROOF, 0, proof.len() as u8]);

@@ -3,16 +3,18 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use tidegate_context::{level_of, name_of};
 use tidegate_engine::{ListenerId, TenantId, Tenants};
 use tidegate_mirror::MirrorDisk;
 use tidegate_node::{TenantCounts, TenantHoldings};
 
-use crate::config::Config;
 use crate::tenant_numbers::{self, Agree};
+use tidegate_config::Config;
 
 use super::tenants::{TenantMap, Traits};
 
-/// The tenants in force, shared by all who ask. Asked a few times per connection, never per message.
+/// The tenants in force, shared by all who ask. Asked a few times per connection, and on an orchestrator for each message
+/// of a tenant.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenancy {
     /// Names of listeners by their numbers, which change with a restart only.
@@ -130,6 +132,11 @@ impl Tenancy {
         place.and_then(|place| self.in_force().names.get(place).cloned()).unwrap_or_default()
     }
 
+    /// The names of all tenants by their numbers, from 1 on.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.in_force().names.clone()
+    }
+
     /// What counts for all shards what tenants have.
     pub(crate) fn counts(&self) -> &Arc<TenantCounts> {
         &self.counts
@@ -156,13 +163,22 @@ impl Tenants for Tenancy {
         let in_force = self.in_force();
         if in_force.by_user { in_force.map.of_user(listener, user_name) } else { None }
     }
+
+    fn topic_level_of(&self, tenant: TenantId) -> Option<String> {
+        let name = self.name(tenant);
+        (!name.is_empty()).then(|| level_of(&name))
+    }
+
+    fn of_topic_level(&self, level: &str) -> Option<TenantId> {
+        self.named(&name_of(level)).filter(|tenant| *tenant != TenantId::DEFAULT)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Inputs;
-    use crate::config::source::FileText;
+    use tidegate_config::Inputs;
+    use tidegate_config::source::FileText;
 
     fn config(tenants: &str) -> Config {
         let text =

@@ -11,9 +11,9 @@ use zeroize::Zeroizing;
 
 use super::NotJoined;
 use super::tenants::{self, Names, Verdict};
-use crate::bus_access::{BusAccess, lease_on};
-use crate::config::Config;
 use crate::status::BrokerStatus;
+use tidegate_config::Config;
+use tidegate_config::bus_access::{BusAccess, lease_on};
 
 /// How often it is looked whether the process is to stop while the bus is waited for.
 const LOOK: Duration = Duration::from_millis(200);
@@ -296,8 +296,8 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::config::sections::cluster::Cluster;
-    use crate::config::value::Lease;
+    use tidegate_config::sections::cluster::Cluster;
+    use tidegate_config::value::Lease;
 
     #[test]
     fn nodes_on_kafka_have_a_longer_lease_unless_it_is_configured() {

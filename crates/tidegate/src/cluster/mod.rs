@@ -5,7 +5,6 @@
 //! `watch` compares what the shards serve with the table, and `doubt` looks whether other nodes still run.
 //! docs/cluster.md tells the whole of it.
 
-mod addresses;
 mod control;
 mod doubt;
 mod encryption;
@@ -30,7 +29,6 @@ use tidegate_cluster::Addresses;
 use tidegate_engine::{Home, Homes as EngineHomes, Millis, PARTITIONS};
 use tidegate_node::{ClusterSettings, Node, NodeHomes, NodeName, Secret};
 
-pub(crate) use self::addresses::{check, with_relay};
 use self::control::{Control, Event};
 use self::logs::Logs;
 pub(crate) use self::logs::settings as bus_settings;
@@ -38,13 +36,13 @@ use self::memory::MemoryFile;
 use self::restore::Restorer;
 pub(crate) use self::status::ClusterApi;
 use self::status::Shared;
-use crate::config::Config;
-use crate::config::sections::orchestrator::Redirect;
 use crate::control::members::RELOAD_PATIENCE;
 use crate::mirror::Mirrored;
-use crate::signals::BrokerSignals;
 use crate::status::BrokerStatus;
 use crate::tenant_numbers::Agree;
+use tidegate_config::Config;
+use tidegate_config::sections::orchestrator::Redirect;
+use tidegate_process::signals::BrokerSignals;
 
 /// Pause before it is looked again whether everything has been handed over.
 const LEAVE_PAUSE: Duration = Duration::from_millis(20);
@@ -103,8 +101,8 @@ pub(crate) fn join(
         return Ok(None);
     }
     let name = NodeName::new(&config.cluster.name).map_err(|error| format!("cluster.name: {error}"))?;
-    let listen = addresses::listen(config)?;
-    let configured = addresses::secret(config)?;
+    let listen = tidegate_config::cluster::listen(config)?;
+    let configured = tidegate_config::cluster::secret(config)?;
     let logs = Logs::open(config, status, &mut || signals.stop_is_asked())?;
     let secret = if let Some(secret) = configured {
         secret
@@ -184,7 +182,7 @@ impl Joining {
                 "what this node has of sessions and retained messages is lost to the cluster when it dies"
             );
         }
-        let addresses: Addresses = addresses::advertised(config, node, admin)?;
+        let addresses: Addresses = tidegate_config::cluster::advertised(config, node, admin)?;
         let shared = Arc::new(Shared::new(name.as_str(), node.handle(), logs::lease(config), config.cluster.patience));
         let (events, inbox) = channel();
         let engine = config.engine_settings(config.shards());

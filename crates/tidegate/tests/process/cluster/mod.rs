@@ -11,6 +11,7 @@ mod members;
 mod messages;
 mod moves;
 mod outage;
+mod placed;
 mod rolling;
 mod tenants;
 mod wiped;
@@ -66,7 +67,7 @@ struct Cluster {
     lease: &'static str,
     /// Where nodes keep what they have, if they do.
     data: Option<Folder>,
-    /// What else each of them is set to.
+    /// Other settings of each of them, and flags that begin with `--`.
     settings: Vec<String>,
 }
 
@@ -135,7 +136,10 @@ impl Cluster {
         if let Some(directory) = &directory {
             arguments.extend(["--data", directory, "--set", "mirror.max_bytes=256MiB"]);
         }
-        arguments.extend(self.settings.iter().flat_map(|setting| ["--set", setting]));
+        for setting in &self.settings {
+            arguments.extend((!setting.starts_with("--")).then_some("--set"));
+            arguments.push(setting);
+        }
         self.nodes[which] = Some(Broker::start(&arguments));
     }
 
