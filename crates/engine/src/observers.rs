@@ -364,9 +364,9 @@ impl Engine {
         self.after_frame(now);
     }
 
-    /// One confirmation for a publisher. A refusal ends the connection of a publisher that cannot be told, and of one
+    /// One confirmation for a publisher. A refusal ends the connection of a publisher that gets no reason codes, and of one
     /// whose message has QoS 2: others have it by now, and a PUBREC with an error would free its packet identifier, so
-    /// that it could come twice. The publisher sends it again, and only observers are told then.
+    /// that it could come twice. The publisher sends it again, and only observers get it then.
     fn confirm_publisher(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>) {
         let Some(connection) = self.desk.connections.get(ticket.connection) else { return };
         if let Some(reason) = refused {

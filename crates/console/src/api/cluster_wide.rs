@@ -158,8 +158,8 @@ pub(crate) fn reload_everywhere<S: Control>(source: &S, operations: &dyn Operati
     }
 }
 
-/// Reloads here and on the others at the same time: one after the other could take longer than whoever asks waits for
-/// an answer, although the configuration is in force by then.
+/// Reloads here and on the others at the same time: one after the other could take longer than the client waits for
+/// its answer, although the configuration is in force by then.
 fn reload_at_once(members: Option<&dyn Members>, operations: &dyn Operations) -> (Reloaded, Shares<MemberAnswer>) {
     let Some(members) = members else { return (operations.reload(), Shares::default()) };
     thread::scope(|scope| {

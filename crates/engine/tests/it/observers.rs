@@ -109,7 +109,7 @@ fn a_late_refusal_of_qos_2_does_not_free_the_packet_id() {
             world.run();
             assert_eq!(publisher.closed(), Some(Reason::ObserverRefused));
             assert_eq!(subscriber.payloads(), ["x"]);
-            // It sends the message again, and only the observer is told.
+            // It sends the message again, and only the observer gets it.
             let again = world.connect(version.lasting());
             again.send_publish(message("t", "x").qos2().id(id.get()).dup());
             assert_eq!(confirm_all(world), ["x"]);

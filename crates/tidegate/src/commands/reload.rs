@@ -12,7 +12,7 @@ use tidegate_terminal::{Exit, complain, print_and_exit, report};
 use crate::admin_client::{AdminArgs, AdminError, name_unreachable};
 use crate::control::members::RELOAD_PATIENCE;
 
-/// Time within which it must have read its files and answered, with what the other nodes of its cluster say.
+/// Time within which it must have read its files and answered, with the answers of the other nodes of its cluster.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const _: () =
     assert!(ANSWER_TIMEOUT.as_secs() > RELOAD_PATIENCE.as_secs() + 5, "the answer comes before it is given up");

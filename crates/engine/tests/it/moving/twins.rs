@@ -13,7 +13,7 @@ const CLIENTS: usize = 5;
 const TOPICS: [&str; 4] = ["a", "a/b", "c", "c/d"];
 const FILTERS: [&str; 6] = ["a/#", "+/b", "c/+", "#", "$share/g/a/#", "$share/h/c"];
 
-/// The packet ids of QoS 2 messages begin above those that connections choose.
+/// The packet ids of QoS 2 messages begin above the ids that connections choose.
 const FIRST_ID: u16 = 1_000;
 
 /// Something that a client does.
