@@ -151,7 +151,7 @@ impl HomesKeeper {
     }
 
     /// The other places of the table that have an admin address, each with its name.
-    pub(crate) fn others(&self) -> Vec<(String, String)> {
+    pub fn others(&self) -> Vec<(String, String)> {
         let state = self.state();
         let places = state.table.iter().flat_map(|table| &table.places);
         let others = places.filter(|place| place.name != self.name && !place.admin.is_empty());
@@ -159,7 +159,7 @@ impl HomesKeeper {
     }
 
     /// The token that orchestrators show each other.
-    pub(crate) fn token(&self) -> Option<String> {
+    pub fn token(&self) -> Option<String> {
         self.token.clone()
     }
 

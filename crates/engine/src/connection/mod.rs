@@ -297,6 +297,12 @@ impl AckQueue {
         self.pub_acks = 0;
     }
 
+    /// Whether the answer of this sequence is a PUBREC.
+    pub(crate) fn is_pub_rec(&self, sequence: u32) -> bool {
+        let ack = self.pending.get(sequence.wrapping_sub(self.base) as usize);
+        ack.is_some_and(|ack| matches!(ack.answer, Answer::PubRec(_)))
+    }
+
     /// QoS 1 publishes received and not yet acknowledged.
     pub(crate) fn pub_acks(&self) -> usize {
         self.pub_acks
