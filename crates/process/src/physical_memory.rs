@@ -15,7 +15,7 @@ pub fn available() -> Option<u64> {
 }
 
 /// Whether the address space of this process is limited (`ulimit -v`).
-pub(crate) fn is_address_space_limited() -> bool {
+pub fn is_address_space_limited() -> bool {
     getrlimit(Resource::As).current.is_some()
 }
 

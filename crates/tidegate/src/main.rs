@@ -38,7 +38,7 @@ mod tenant_numbers;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if physical_memory::is_address_space_limited() {
+    if tidegate_process::physical_memory::is_address_space_limited() {
         tidegate_node::share_allocator_arena();
     }
     commands::dispatch(cli::parse())
