@@ -5,6 +5,7 @@ pub(crate) mod alias;
 pub(crate) mod close;
 pub(crate) mod connect;
 pub(crate) mod connecting;
+pub(crate) mod ending;
 pub(crate) mod enhanced;
 pub(crate) mod identity;
 pub(crate) mod input;
