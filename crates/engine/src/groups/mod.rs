@@ -280,8 +280,11 @@ impl Dealing<'_> {
             _ => member.options.full,
         };
         let has_left = |member: &Member<Receiver, Seat>| {
-            let desk = desk.borrow();
-            member.receiver.0 == here && desk.sessions.has_left(&desk.transfers, SessionKey(member.receiver.1), here)
+            let (desk, session) = (desk.borrow(), SessionKey(member.receiver.1));
+            // A session that has ended keeps its seat until it is removed.
+            let has_left =
+                || desk.sessions.get(session.0).is_none() || desk.sessions.has_left(&desk.transfers, session, here);
+            member.receiver.0 == here && has_left()
         };
         let len = if of_fleet { self.uplinks.len_to_check(publication, now) } else { 0 };
         let takes = |member: &Member<Receiver, Seat>| len == 0 || self.uplinks.takes(member.receiver.1, len);

@@ -286,16 +286,15 @@ impl Desk {
         let Some(flow) = session.flow.as_mut() else { return Ok(None) };
         // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
         let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
-        let Some(awaited) = flow.inflight.get(id).map(|entry| entry.state) else { return Ok(None) };
+        let Some((at, awaited)) = flow.inflight.place_of(id) else { return Ok(None) };
         if awaited != state && !downgraded(awaited) {
             return if of_uplink { Ok(None) } else { Err(WrongType { awaited }) };
         }
-        let sent = flow.inflight.len() - flow.to_resend;
-        if flow.to_resend > 0 && flow.inflight.iter().skip(sent).any(|entry| entry.id() == id) {
+        if at >= flow.inflight.len() - flow.to_resend {
             // The client remembers it from before: it need not be sent again.
             flow.to_resend -= 1;
         }
-        let InFlight { delivery, numbers } = flow.inflight.finish(id).unwrap_or_default();
+        let InFlight { delivery, numbers } = flow.inflight.finish_at(at).unwrap_or_default();
         let kept = delivery.as_ref().map_or(0, Delivery::cost);
         flow.inflight_bytes -= kept;
         self.memory -= kept;

@@ -15,4 +15,5 @@ mod settled;
 mod settling;
 mod simulation;
 mod suspects;
+mod tenants;
 mod versions;

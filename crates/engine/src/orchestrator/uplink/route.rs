@@ -21,6 +21,7 @@ use crate::publish::dispatch::Source;
 use crate::publish::is_own_topic;
 use crate::publish::layouts::{Shape, packet_len};
 use crate::settings::SharedStrategy;
+use crate::settings::fleet_topics::at_brokers;
 use crate::telling::reason::Reason;
 use crate::topics::SubscriberOptions;
 
@@ -140,7 +141,10 @@ impl Publishing<'_> {
         publication: &Publication<'_>,
         session: Option<SessionKey>,
     ) {
-        if self.uplinks.quarantine.holds(publication.topic, now.monotonic) {
+        let Some(topic) = at_brokers(&self.desk.settings, publication.tenant, publication.topic) else {
+            return self.route_inside(now, &mut publication.clone(), session);
+        };
+        if self.uplinks.quarantine.holds(&topic, now.monotonic) {
             self.desk.discard_publication(Reason::TopicDenied, &mut publication.clone());
             return;
         }
@@ -152,7 +156,7 @@ impl Publishing<'_> {
         self.uplinks.next_message_id(now, self.desk, session, publication.retain).append(&mut properties);
         let mut own = Publication::new(
             TenantId::UPLINK,
-            publication.topic,
+            &topic,
             publication.qos,
             publication.retain,
             &properties,
@@ -184,7 +188,7 @@ impl Uplinks {
 impl FleetConfig {
     /// Whether what the broker itself publishes goes to the fleet.
     pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
-        self.is_on() && publication.tenant == TenantId::DEFAULT && !is_own_topic(publication.topic)
+        self.is_on() && publication.tenant != TenantId::UPLINK && !is_own_topic(publication.topic)
     }
 }
 

@@ -20,12 +20,13 @@ use super::id::MessageId;
 use super::{Unreturned, UplinkKey};
 use crate::durable::{Key, Numbers};
 use crate::engine::Engine;
-use crate::ids::{SessionKey, ShardId, TenantId};
+use crate::ids::{SessionKey, ShardId};
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::queue::SessionQueue;
 use crate::session::{Delivery, InFlight};
+use crate::settings::fleet_topics::of_brokers;
 use crate::telling::reason::Reason;
 
 /// How often a message is sent again that does not come back; then it is delivered without a broker.
@@ -263,7 +264,8 @@ impl Engine {
 impl Publishing<'_> {
     /// Whether a message would reach somebody of this process by a broker.
     fn is_wanted_here(&mut self, message: &MessageRef) -> bool {
-        let slot = self.route_of(TenantId::DEFAULT, message.topic());
+        let Some((tenant, topic)) = of_brokers(&self.desk.settings, message.topic()) else { return false };
+        let slot = self.route_of(tenant, topic);
         !self.cache.get(slot).1.is_empty()
     }
 }
