@@ -15,8 +15,8 @@ use tidegate_process::physical_memory;
 
 use super::Config;
 use super::sections::{Listener, StoreDurability};
-use super::size::MIB;
 use super::value::Lifetime;
+use tidegate_units::size::MIB;
 
 /// Shards that a broker has at most.
 const MAX_SHARDS: usize = engine::MAX_SHARDS as usize;

@@ -6,7 +6,7 @@ use tidegate_process::physical_memory;
 use super::Config;
 use super::address::AdminAddress;
 use super::sections::auth::AuthKind;
-use super::size::{KIB, MIB};
+use tidegate_units::size::{KIB, MIB};
 
 /// Memory that hashing gets at least and at most where nothing is configured, bytes. One hash of `tidegate passwd` takes
 /// 19 MiB, one with the second parameters that RFC 9106 recommends 64 MiB.

@@ -6,8 +6,8 @@ use super::key::SectionKeys;
 use super::path::{ENVIRONMENT_PREFIX, KeyPath};
 use super::sections::SECTIONS;
 use super::source::Source;
-use super::suggestion::nearest;
 use super::value::Problem;
+use tidegate_units::suggestion::nearest;
 
 /// What the manager of a fleet tells each process that it starts.
 const FLEET_RESOURCE: &str = "TIDEGATE_FLEET_RESOURCE";

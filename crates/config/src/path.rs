@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::key::{Key, SectionKeys};
 use super::sections::{SECTIONS, section_keys};
-use super::suggestion::nearest;
 use super::value::Problem;
+use tidegate_units::suggestion::nearest;
 
 /// How the name of an environment variable that sets a key begins.
 pub const ENVIRONMENT_PREFIX: &str = "TIDEGATE__";

@@ -24,8 +24,8 @@ use tidegate_node::{
 use super::address::{AdminAddress, loopback};
 use super::key::{Key, Section, SectionKeys, section};
 use super::list::{Networks, Paths};
-use super::size::{Bytes, KIB, MIB, TIB};
 use super::value::{Kind, Lifetime, Problem, Range, Raw, Value, words};
+use tidegate_units::size::{Bytes, KIB, MIB, TIB};
 
 mod store;
 

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::duration;
-use super::size::{self, Bytes};
+use tidegate_units::duration;
+use tidegate_units::size::{self, Bytes};
 
 /// A value as a source gives it, before its key has looked at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -411,7 +411,7 @@ pub fn read_word<T: Words>(raw: &Raw) -> Result<T, Problem> {
     place.and_then(|place| T::VALUES.get(place)).copied().ok_or_else(|| {
         let problem = Problem::expected(&one_of(T::WORDS), raw);
         let words = T::WORDS.iter().map(|&(word, _)| word);
-        match super::suggestion::nearest(text, words) {
+        match tidegate_units::suggestion::nearest(text, words) {
             Some(word) => problem.hint(format!("did you mean \"{word}\"?")),
             None => problem,
         }

@@ -26,6 +26,7 @@ mod error;
 mod extents;
 mod fetch;
 mod files;
+pub mod kept_file;
 mod local;
 mod mend;
 mod open;

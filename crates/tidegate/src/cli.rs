@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use tidegate_admin_cli::{ban, clients, drain, kick, why};
+use tidegate_fleet_cli::{dns, manager, up};
 use tidegate_mqtt_cli::{publish, request, subscribe};
 use tidegate_terminal::help::flowing;
 
-use crate::commands::{ban, clients, core, dns, drain, hub, kick, lab, manager, orchestrator, passwd, up, why};
+use crate::commands::{core, hub, lab, orchestrator, passwd};
 use tidegate_config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
@@ -69,7 +71,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Have a running broker read its configuration anew: exit code 0 when it is in force, 1 when it was refused
-    Reload(crate::commands::reload::Args),
+    Reload(tidegate_admin_cli::reload::Args),
     /// Ask the access rules
     #[command(subcommand)]
     Acl(AclCommand),
@@ -78,7 +80,7 @@ pub(crate) enum Command {
     Store(crate::commands::store::StoreCommand),
     /// Show the status, history and plan of a fleet, explain its decisions, simulate policies and make loads for them
     #[command(subcommand)]
-    Fleet(crate::commands::fleet::FleetCommand),
+    Fleet(tidegate_fleet_cli::fleet::FleetCommand),
     Core(Box<core::Args>),
     Hub(Box<hub::HubArgs>),
     Lab(lab::Args),

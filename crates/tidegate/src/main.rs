@@ -10,10 +10,7 @@
 //! - What is told and asked: `logging`, `observer`, `status`, `operations`, `control`, `drain`, `signals`,
 //!   `service_manager`; of the machine `physical_memory`, `control_groups`.
 
-mod access;
 mod admin;
-mod admin_client;
-mod authentication;
 mod bridges;
 mod cli;
 mod cluster;
@@ -22,18 +19,13 @@ mod context;
 mod control;
 mod drain;
 mod durable;
-mod fleet;
-mod homes;
 mod hub;
-mod kept_file;
 mod mirror;
 mod observer;
 mod operations;
-mod placement;
 mod reload;
 mod status;
 mod store_status;
-mod tenant_numbers;
 
 use std::process::ExitCode;
 

@@ -14,15 +14,15 @@ use tidegate_engine::{Counters, Gauges};
 use tidegate_mirror::MirrorDisk;
 use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHoldings};
 
-use crate::access::Tenancy;
-use crate::authentication::Authentication;
 use crate::cluster::ClusterApi;
 use crate::context::{Lack, Services};
 use crate::drain::Drain;
-use crate::homes::HomesKeeper;
 use crate::hub::HubApi;
 use crate::store_status;
 use tidegate_config::Config;
+use tidegate_homes::HomesKeeper;
+use tidegate_identity::access::Tenancy;
+use tidegate_identity::authentication::Authentication;
 
 /// The broker as the console sees it, before, while and after its node runs.
 #[derive(Debug)]

@@ -27,6 +27,7 @@ const fn ceiling(of: &'static str, count: usize) -> Ceiling {
 /// Types with more than 40 functions.
 pub const METHODS: &[Ceiling] = &[
     ceiling("client::Client", 65),
+    ceiling("config::Config", 102),
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
     ceiling("engine::Desk", 102),
@@ -38,7 +39,6 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("node::NodeHandle", 88),
     ceiling("node::Shard", 133),
     ceiling("tidegate::BrokerStatus", 49),
-    ceiling("tidegate::Config", 144),
 ];
 
 /// Crates whose top-level modules import each other in circles.
@@ -54,9 +54,10 @@ pub const CIRCLES: &[Ceiling] = &[
     ceiling("mirror", 2),
     ceiling("mosquitto-conf", 4),
     ceiling("mqtt", 6),
+    ceiling("mqtt-cli", 2),
     ceiling("node", 18),
     ceiling("store", 10),
-    ceiling("tidegate", 25),
+    ceiling("tidegate", 14),
     ceiling("torture", 2),
 ];
 

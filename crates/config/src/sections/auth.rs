@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::list::Texts;
-use crate::size::{Bytes, KIB, MIB, TIB};
 use crate::value::{Kind, Problem, Range, Raw, Value, Words, words};
+use tidegate_units::size::{Bytes, KIB, MIB, TIB};
 
 /// Longest path of a file or name of a claim, bytes.
 const MAX_TEXT: usize = 4096;

@@ -7,8 +7,8 @@ use tidegate_context::ranking::ResourceWeights;
 
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::list::{Paths, Texts};
-use crate::size::{Bytes, MIB, TIB};
 use crate::value::{Kind, Lease, Problem, Range, Raw, Value, Words, words};
+use tidegate_units::size::{Bytes, MIB, TIB};
 
 use super::cluster::BusSasl;
 use super::{DAY, HOUR, SECOND};

@@ -7,8 +7,8 @@ use tidegate_hub::Format;
 
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::list::Texts;
-use crate::size::{Bytes, KIB, MIB, TIB};
 use crate::value::{Kind, Problem, Range, Raw, Value, Words, words};
+use tidegate_units::size::{Bytes, KIB, MIB, TIB};
 
 use super::{DAY, HOUR, SECOND};
 

@@ -1,8 +1,8 @@
 //! Where the files of the store are beside this machine.
 
 use crate::key::{Key, Section, SectionKeys, section};
-use crate::size::{Bytes, MIB, TIB};
 use crate::value::{Kind, Problem, Range, Raw, Value};
+use tidegate_units::size::{Bytes, MIB, TIB};
 
 section! {
     /// Keeps the files of the store on a bus, too, so that they outlive this machine: see

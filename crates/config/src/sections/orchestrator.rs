@@ -6,8 +6,8 @@ use tidegate_engine::RoutingPolicy;
 
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::list::{Networks, Texts};
-use crate::size::{Bytes, MIB, TIB};
 use crate::value::{Kind, Problem, Range, Raw, Value, Words, words};
+use tidegate_units::size::{Bytes, MIB, TIB};
 
 use super::{DAY, SECOND};
 

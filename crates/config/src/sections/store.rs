@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::key::{Key, Section, SectionKeys, section};
-use crate::size::{Bytes, MIB, TIB};
 use crate::value::{Kind, Problem, Range, Raw, Value, words};
+use tidegate_units::size::{Bytes, MIB, TIB};
 
 use super::SECOND;
 

@@ -4,8 +4,8 @@ use tidegate_engine::OverflowPolicy;
 
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::list::Texts;
-use crate::size::{Bytes, KIB, TIB};
 use crate::value::{Kind, Problem, Range, Raw, Value, Words, words};
+use tidegate_units::size::{Bytes, KIB, TIB};
 
 /// Longest topic, filter or pattern, bytes.
 const MAX_TEXT: usize = 65_535;

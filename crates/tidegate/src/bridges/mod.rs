@@ -7,9 +7,9 @@ use tidegate_bridge::{Bridge, BridgeSettings, Side};
 use tidegate_console::BridgeNumbers;
 use tidegate_node::Node;
 
-use crate::placement::Placement;
 use crate::status::BrokerStatus;
 use tidegate_config::Config;
+use tidegate_placement::Placement;
 
 /// How long a bridge may take to say farewell when it moves to another process.
 const HANDOVER: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tidegate_cluster::Table;
 use tidegate_mirror::MirrorDisk;
 
-use crate::kept_file;
+use tidegate_mirror::kept_file;
 
 /// The file in the data directory.
 const FILE: &str = "cluster.json";

@@ -38,9 +38,9 @@ pub(crate) use self::status::ClusterApi;
 use self::status::Shared;
 use crate::mirror::Mirrored;
 use crate::status::BrokerStatus;
-use crate::tenant_numbers::Agree;
 use tidegate_config::Config;
 use tidegate_config::sections::orchestrator::Redirect;
+use tidegate_identity::tenant_numbers::Agree;
 use tidegate_process::signals::BrokerSignals;
 
 /// Pause before it is looked again whether everything has been handed over.

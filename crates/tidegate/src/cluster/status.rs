@@ -1,10 +1,10 @@
 //! The state of a node in its cluster: for both of its threads, and for the console.
 
-use crate::placement::Placement;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use tidegate_placement::Placement;
 
 use serde_json::{Value, json};
 use tidegate_cluster::{Advert, Table, Verdict};

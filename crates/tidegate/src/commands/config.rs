@@ -6,8 +6,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::access;
-use crate::authentication;
 use crate::cli::{ConfigArgs, ConfigCommand};
 use tidegate_config::finding::Findings;
 use tidegate_config::path::{holder, known_key, known_section};
@@ -15,6 +13,8 @@ use tidegate_config::show::{Which, show};
 use tidegate_config::source::FileText;
 use tidegate_config::value::Problem;
 use tidegate_config::{Config, Inputs, reference};
+use tidegate_identity::access;
+use tidegate_identity::authentication;
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// Largest configuration file that is read, bytes.

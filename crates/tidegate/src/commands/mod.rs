@@ -1,26 +1,16 @@
 //! One file per command.
 
 mod acl;
-pub(crate) mod ban;
 pub(crate) mod cert;
-pub(crate) mod clients;
 mod completions;
 mod config;
 pub(crate) mod core;
-pub(crate) mod dns;
-pub(crate) mod drain;
-pub(crate) mod fleet;
 pub(crate) mod hub;
-pub(crate) mod kick;
 pub(crate) mod lab;
-pub(crate) mod manager;
 pub(crate) mod orchestrator;
 pub(crate) mod passwd;
-pub(crate) mod reload;
 mod run;
 pub(crate) mod store;
-pub(crate) mod up;
-pub(crate) mod why;
 
 pub(crate) use acl::TestArgs as AclTestArgs;
 pub(crate) use cert::DevArgs as CertDevArgs;
@@ -28,6 +18,8 @@ pub(crate) use config::load_again as load_config;
 
 use std::process::ExitCode;
 
+use tidegate_admin_cli::{ban, clients, drain, kick, reload, why};
+use tidegate_fleet_cli::{dns, fleet, manager, up};
 use tidegate_mqtt_cli::{publish, request, subscribe};
 
 use crate::cli::{Cli, Command};

@@ -9,28 +9,28 @@ use std::time::Duration;
 use tidegate_auth::FleetAsker;
 use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, release_program_pages};
 
-use crate::access::{self, Names, Tenancy};
 use crate::admin::{self, Admin};
-use crate::authentication::{self, Authentication};
 use crate::bridges::Bridges;
 use crate::cli::ConfigArgs;
 use crate::cluster::{ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
-use crate::homes::HomesKeeper;
 use crate::hub::{Door, Pipelines};
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
-use crate::placement::{Follower, Placement};
 use crate::reload::{
     AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloadable, Reloader, TenantSections, TlsFiles,
 };
 use crate::status::BrokerStatus;
-use crate::tenant_numbers::Agree;
 use tidegate_config::Config;
 use tidegate_config::hub::HUB_LISTENER;
 use tidegate_config::orchestrator::RELAY_LISTENER;
+use tidegate_homes::HomesKeeper;
+use tidegate_identity::access::{self, Names, Tenancy};
+use tidegate_identity::authentication::{self, Authentication};
+use tidegate_identity::tenant_numbers::Agree;
 use tidegate_logging::Log;
+use tidegate_placement::{Follower, Placement};
 use tidegate_process::service_manager;
 use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, report};
@@ -85,7 +85,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let (config, door) = &settle(written, mirrored.as_ref(), agree.as_deref())?;
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
     let brokers = Brokers::default();
-    let asker = crate::authentication::asker(&config.orchestrator.name, brokers.clone());
+    let asker = tidegate_identity::authentication::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
     let tenancy = Tenancy::of(config).agreeing(agree).kept_by(mirrored.as_ref().map(Mirrored::disk));
     let authentication = start_authentication(config, &tenancy, asker, &status)?;
@@ -111,6 +111,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     crate::control::answer_others(&status, &operations, &node.handle())?;
+    let bans = config.orchestrator.enabled.then(|| crate::control::share_bans(&status)).transpose()?;
     let placed = Arc::new((Bridges::start(config, &node, placement, &status)?, pipelines));
     tell_of_doors(config, has_rules);
     let mut follower = Follower::default();
@@ -121,6 +122,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
     follower.stop();
+    drop(bans);
     placed.0.stop(config.shutdown.grace);
     placed.1.stop(config.shutdown.grace);
     drop(core);
@@ -151,10 +153,12 @@ fn orchestrate(
 /// Has bridges and pipelines run where their partitions are.
 fn follow(placed: &Arc<(Bridges, Pipelines)>) -> Result<Follower, String> {
     let placed = Arc::clone(placed);
-    Follower::begin(move || {
+    let look = move || {
         placed.0.follow();
         placed.1.follow();
-    })
+    };
+    look();
+    Follower::begin(look)
 }
 
 /// The chain of providers, if the configuration needs one.
@@ -266,7 +270,7 @@ fn settle(
     agree: Option<&Agree>,
 ) -> Result<(Config, Option<Door>), String> {
     let mirror = mirrored.map(Mirrored::disk);
-    let config = crate::tenant_numbers::settle(written, agree, mirror.as_deref())?;
+    let config = tidegate_identity::tenant_numbers::settle(written, agree, mirror.as_deref())?;
     let config = tidegate_config::orchestrator::with_relay(tidegate_config::orchestrator::with_name(&config)?)?;
     let (config, door) = crate::hub::with_door(config)?;
     // A node tells others the address of its last listener.

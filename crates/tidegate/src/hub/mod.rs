@@ -16,10 +16,10 @@ use tidegate_node::Node;
 
 pub(crate) use self::control::{HubApi, status_of};
 pub(crate) use self::door::{Door, with_door};
-use crate::placement::Placement;
 use crate::status::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::hub::{CLIENT_PREFIX, Way};
+use tidegate_placement::Placement;
 
 /// How long batches under way may take when pipelines move to another process.
 const HANDOVER: Duration = Duration::from_secs(5);

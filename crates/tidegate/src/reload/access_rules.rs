@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_acl::{RuleId, Rules};
 use tidegate_node::NodeHandle;
 
-use crate::access::{self, Names};
 use tidegate_config::Config;
 use tidegate_config::path::KeyPath;
+use tidegate_identity::access::{self, Names};
 
 use super::{Prepared, Reloadable};
 

@@ -22,35 +22,13 @@ pub(crate) use tls_files::TlsFiles;
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::access::Tenancy;
 use crate::cli::ConfigArgs;
 use crate::commands;
 use tidegate_config::Config;
-use tidegate_config::path::KeyPath;
+pub(crate) use tidegate_config::reload::{Prepared, Reloadable};
+use tidegate_identity::access::Tenancy;
 
 use difference::{Shown, compare};
-
-/// A part of the broker that takes a new configuration while it runs.
-pub(crate) trait Reloadable: Send + Sync {
-    /// What it is, for people.
-    fn name(&self) -> &'static str;
-
-    /// Whether a change of this key is put in force by it.
-    fn takes(&self, key: &KeyPath) -> bool;
-
-    /// Reads and checks what a new configuration names, also when no key has changed, since files may have.
-    ///
-    /// # Errors
-    /// When anything cannot be used, in words for people. Nothing changes then.
-    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String>;
-}
-
-/// Something that was found right and waits to be put in force.
-pub(crate) trait Prepared {
-    /// Puts it in force. Nothing that could still go wrong is left to do. Says what is different in the files that were
-    /// read, a line for each thing.
-    fn commit(self: Box<Self>) -> Vec<String>;
-}
 
 /// Reads the configuration anew, from where it was read at the start.
 pub(crate) struct Reloader {

@@ -1,8 +1,8 @@
 //! Who belongs to which tenant, and how much each may have.
 
-use crate::access::Tenancy;
 use tidegate_config::Config;
 use tidegate_config::path::KeyPath;
+use tidegate_identity::access::Tenancy;
 
 use super::{Prepared, Reloadable};
 

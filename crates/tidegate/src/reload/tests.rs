@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tidegate_config::path::KeyPath;
+
 use super::*;
 
 /// A part that counts what it does.

@@ -58,6 +58,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "config",
         ours: &[
+            "units",
             "mqtt",
             "engine",
             "node",
@@ -80,9 +81,36 @@ const LAYERS: &[Layer] = &[
         tests: &[],
         others: None,
     },
+    Layer { name: "admin-cli", ours: &["units", "admin", "terminal"], tests: &[], others: None },
+    Layer {
+        name: "fleet-cli",
+        ours: &["units", "panics", "admin", "admin-cli", "fleet", "dns", "config", "logging", "process", "terminal"],
+        tests: &[],
+        others: None,
+    },
+    Layer {
+        name: "homes",
+        ours: &["admin", "console", "engine", "node", "config", "identity", "placement"],
+        tests: &[],
+        others: None,
+    },
+    Layer { name: "units", ours: &[], tests: &[], others: None },
+    Layer { name: "placement", ours: &["engine"], tests: &[], others: None },
+    Layer {
+        name: "identity",
+        ours: &["context", "mirror", "store", "mqtt", "engine", "node", "auth", "acl", "config"],
+        tests: &[],
+        others: None,
+    },
     Layer {
         name: "tidegate",
         ours: &[
+            "identity",
+            "placement",
+            "units",
+            "homes",
+            "fleet-cli",
+            "admin-cli",
             "config",
             "mqtt-cli",
             "certificates",

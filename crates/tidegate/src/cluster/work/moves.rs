@@ -9,8 +9,8 @@ use tidegate_engine::{Owed, PartitionId, PartitionImage, Partitions};
 use super::{Event, Worker};
 use crate::cluster::parts::{self, Kind};
 use crate::cluster::pause;
-use crate::homes::owed_entry;
-use crate::homes::parcel::Parcel;
+use tidegate_homes::owed_entry;
+use tidegate_homes::parcel::Parcel;
 
 /// How long queues may take that are read from the store.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);

@@ -6,8 +6,8 @@ use clap::{Args as ClapArgs, ValueEnum};
 use tidegate_acl::{DecidedBy, Effect, Explanation, Request, Rules, Subject};
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
-use crate::access;
 use crate::cli::ConfigArgs;
+use tidegate_identity::access;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// Who, and what.

@@ -6,7 +6,7 @@ use tidegate_store::RealDisk;
 use tidegate_store::inspect::{BackupError, BackupReport, backup};
 use tidegate_terminal::{Exit, complain, report};
 
-use crate::tenant_numbers;
+use tidegate_identity::tenant_numbers;
 
 /// Copies a store, which a broker may use, into another directory.
 pub(super) fn run(directory: &Path, target: &Path) -> Exit {

@@ -1,0 +1,26 @@
+//! How a part of a running broker takes a new configuration: it is prepared first, and put in force when all parts are.
+
+use crate::Config;
+use crate::path::KeyPath;
+
+/// A part of the broker that takes a new configuration while it runs.
+pub trait Reloadable: Send + Sync {
+    /// What it is, for people.
+    fn name(&self) -> &'static str;
+
+    /// Whether a change of this key is put in force by it.
+    fn takes(&self, key: &KeyPath) -> bool;
+
+    /// Reads and checks what a new configuration names, also when no key has changed, since files may have.
+    ///
+    /// # Errors
+    /// When anything cannot be used, in words for people. Nothing changes then.
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String>;
+}
+
+/// Something that was found right and waits to be put in force.
+pub trait Prepared {
+    /// Puts it in force. Nothing that could still go wrong is left to do. Says what is different in the files that were
+    /// read, a line for each thing.
+    fn commit(self: Box<Self>) -> Vec<String>;
+}

@@ -1,0 +1,254 @@
+//! `tidegate dns`: the entry point of a fleet alone, for trying it and for fleets that somebody else manages.
+
+mod endpoint;
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args as ClapArgs, ValueEnum};
+use tidegate_dns::{
+    AnswerKind, Counters, Database, DropReason, Endpoint, Limits, NameServer, NoneHealthy, Places, Policy, Server,
+    Settings, Ttl, ZoneName,
+};
+
+use crate::place::places_table;
+use tidegate_logging::Log;
+use tidegate_logging::{LogFormat, LogLevel};
+use tidegate_process::service_manager;
+use tidegate_process::signals::{Asked, BrokerSignals};
+use tidegate_terminal::{Exit, print, report};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate dns --zone fleet.example -e a=192.0.2.1 -e b=192.0.2.2
+  tidegate dns --zone fleet.example -e 'a=192.0.2.1:1883,[2001:db8::1];weight=3;secure=8883' \\
+      -e 'b=192.0.2.2;weight=1' --policy weighted --ttl 5
+  tidegate dns --zone fleet.example --policy nearest --places places.txt \\
+      -e 'rome=192.0.2.1;at=41.9,12.5' -e 'berlin=192.0.2.2;at=52.5,13.4'
+Ask it with:
+  dig @127.0.0.1 -p 5353 fleet.example A
+  dig @127.0.0.1 -p 5353 _mqtt._tcp.fleet.example SRV
+  dig @127.0.0.1 -p 5353 fleet.example A +subnet=198.51.100.0/24
+
+An endpoint is NAME=ADDRESS, with more addresses after commas and settings after semicolons:
+  ADDRESS:PORT           its port for MQTT, for SRV [default: 1883]
+  secure=PORT            its port for MQTT over TLS [default: none]
+  weight=N               its share with `weighted`, 0 to 65535 [default: 1]
+  load=PART              how busy it is, 0 to 1, for `least-loaded` [default: 0]
+  at=LATITUDE,LONGITUDE  where it is, for `nearest`
+  down, draining         it is not healthy; it is about to go and named no more
+
+Each answer holds one address of a healthy endpoint. The names are ZONE and mqtt.ZONE, NAME.ZONE
+of each endpoint, and for SRV _mqtt._tcp.ZONE and _secure-mqtt._tcp.ZONE. Nothing else is answered,
+and no other server is asked. SIGTERM and SIGINT stop it; then it says what it has answered.
+How to delegate a zone to it: docs/dns.md.";
+
+/// The flags of `tidegate dns`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(about = "Answer DNS queries for a zone with the endpoint that suits the asker", after_help = EXAMPLES)]
+pub struct Args {
+    /// The zone that it answers for, such as fleet.example
+    #[arg(long, value_name = "NAME", value_parser = ZoneName::new)]
+    zone: ZoneName,
+    /// Listen here, over UDP and TCP; repeatable. Port 53 is what resolvers ask
+    #[arg(short, long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5353")]
+    listen: Vec<SocketAddr>,
+    /// An endpoint, as below; repeatable
+    #[arg(short, long = "endpoint", value_name = "NAME=ADDRESS[;...]", value_parser = endpoint::parse, required = true)]
+    endpoints: Vec<Endpoint>,
+    /// How an endpoint is chosen for an answer
+    #[arg(long, value_enum, default_value_t = PolicyName::RoundRobin)]
+    policy: PolicyName,
+    /// How long others may keep an answer, 5 to 30 s; a drain has to wait as long
+    #[arg(long, value_name = "SECONDS", value_parser = ttl, default_value = "10")]
+    ttl: Ttl,
+    /// A server of the zone, as it is delegated: NAME=ADDRESS, or NAME alone for one outside the zone; repeatable
+    /// [default: ns.ZONE at the addresses of --listen]
+    #[arg(long = "name-server", value_name = "NAME[=ADDRESS]", value_parser = name_server)]
+    name_servers: Vec<NameServer>,
+    /// Where askers are, for `nearest`: lines of NETWORK LATITUDE LONGITUDE
+    #[arg(long, value_name = "FILE")]
+    places: Option<PathBuf>,
+    /// Where askers are, for `nearest`: a city database of the format of MaxMind
+    #[arg(long, value_name = "FILE")]
+    maxmind: Option<PathBuf>,
+    /// Answer SERVFAIL when no endpoint is healthy, rather than name one that is not
+    #[arg(long)]
+    strict: bool,
+    /// Queries per second of one network (/24, /56); 0 for no limit
+    #[arg(long, value_name = "N", default_value_t = Limits::default().queries_per_second)]
+    rate: u32,
+}
+
+/// The names of policies.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PolicyName {
+    /// Each in turn
+    RoundRobin,
+    /// Each in turn, more often by its weight
+    Weighted,
+    /// The one with the smallest load
+    LeastLoaded,
+    /// The nearest one to the client's network or its resolver
+    Nearest,
+}
+
+impl From<PolicyName> for Policy {
+    fn from(name: PolicyName) -> Self {
+        match name {
+            PolicyName::RoundRobin => Self::RoundRobin,
+            PolicyName::Weighted => Self::Weighted,
+            PolicyName::LeastLoaded => Self::LeastLoaded,
+            PolicyName::Nearest => Self::Nearest,
+        }
+    }
+}
+
+fn ttl(text: &str) -> Result<Ttl, String> {
+    let seconds = text.parse().map_err(|_| "write seconds, from 5 to 30".to_owned())?;
+    Ttl::new(seconds).map_err(|error| error.to_string())
+}
+
+fn name_server(text: &str) -> Result<NameServer, String> {
+    let (name, address) = text.split_once('=').map_or((text, None), |(name, address)| (name, Some(address)));
+    let name = ZoneName::new(name).map_err(|error| error.to_string())?;
+    let address = address.map(|address| address.parse().map_err(|_| format!("`{address}` is not an address")));
+    Ok(NameServer { name, addresses: address.transpose()?.into_iter().collect() })
+}
+
+/// Answers until it is told to stop.
+pub fn run(args: &Args) -> Exit {
+    let log = match Log::start(LogLevel::Info, LogFormat::Text) {
+        Ok(log) => log,
+        Err(error) => {
+            report(&format_args!("cannot start the thread that writes the log: {error}"));
+            return Exit::Failure;
+        }
+    };
+    let outcome = serve(args);
+    log.flush();
+    outcome.unwrap_or_else(|(exit, error)| {
+        report(&error);
+        exit
+    })
+}
+
+fn serve(args: &Args) -> Result<Exit, (Exit, String)> {
+    let failure = |error: String| (Exit::Failure, error);
+    let mut signals = BrokerSignals::catch().map_err(|error| failure(format!("cannot catch signals: {error}")))?;
+    let settings = settings(args).map_err(|error| (Exit::Usage, error))?;
+    let server = Server::start(&settings).map_err(|error| failure(error.to_string()))?;
+    server.zone().set_endpoints(args.endpoints.clone()).map_err(|error| (Exit::Usage, error.to_string()))?;
+    service_manager::tell_ready("server", &ready_line(args, &server));
+    // There is nothing to read anew: the endpoints are on the command line.
+    while signals.wait() == Asked::Reload {}
+    let counters = server.counters();
+    server.stop();
+    // Who stopped it may be gone with the terminal.
+    let _ = print(&summary(&counters));
+    Ok(Exit::Ok)
+}
+
+fn settings(args: &Args) -> Result<Settings, String> {
+    check_places(args)?;
+    let table = places_table(args.places.as_deref())?;
+    let database = args.maxmind.as_deref().map(Database::open).transpose().map_err(|error| error.to_string())?;
+    Ok(Settings {
+        listen: args.listen.clone(),
+        policy: args.policy.into(),
+        ttl: args.ttl,
+        none_healthy: if args.strict { NoneHealthy::ServerFailure } else { NoneHealthy::LeastBad },
+        name_servers: args.name_servers.clone(),
+        places: Places { table, database: database.map(Arc::new) },
+        limits: Limits {
+            queries_per_second: args.rate,
+            burst: args.rate.saturating_mul(2).max(1),
+            ..Limits::default()
+        },
+        ..Settings::new(args.zone.clone())
+    })
+}
+
+/// `nearest` without places would choose by turns, and places with another policy would change nothing.
+fn check_places(args: &Args) -> Result<(), String> {
+    let asked = args.places.is_some() || args.maxmind.is_some();
+    match args.policy {
+        PolicyName::Nearest if args.endpoints.iter().all(|endpoint| endpoint.location.is_none()) => Err(
+            "--policy nearest needs to know where endpoints are: write at=LATITUDE,LONGITUDE behind each, as in -e 'rome=192.0.2.1;at=41.9,12.5'"
+                .to_owned(),
+        ),
+        PolicyName::Nearest if !asked => {
+            Err("--policy nearest needs to know where askers are: name a file with --places or --maxmind".to_owned())
+        }
+        PolicyName::RoundRobin | PolicyName::Weighted | PolicyName::LeastLoaded if asked => {
+            Err("--places and --maxmind have no effect without --policy nearest: add it, or leave them out".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ready_line(args: &Args, server: &Server) -> String {
+    let mut line = format!("tidegate {} ready: zone={}", env!("CARGO_PKG_VERSION"), args.zone);
+    for address in server.addresses() {
+        let _ = write!(line, " dns={address}");
+    }
+    let policy = Policy::from(args.policy).label();
+    let _ = writeln!(line, " policy={policy} ttl={} endpoints={}", args.ttl.seconds(), args.endpoints.len());
+    line
+}
+
+/// What was answered and dropped, one kind per line; kinds that did not happen are left out.
+fn summary(counters: &Counters) -> String {
+    let answers = AnswerKind::ALL.iter().map(|kind| ("answered", kind.label(), counters.answers(*kind)));
+    let drops = DropReason::ALL.iter().map(|reason| ("dropped", reason.label(), counters.dropped(*reason)));
+    let mut out = String::new();
+    for (what, label, number) in answers.chain(drops).filter(|(.., number)| *number > 0) {
+        let _ = writeln!(out, "{what} {label}: {number}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_server_in_the_zone_has_an_address() {
+        let server = name_server("ns1.fleet.example=192.0.2.53").unwrap();
+        assert_eq!((server.name.to_string().as_str(), server.addresses.len()), ("ns1.fleet.example", 1));
+        assert!(name_server("ns.other.example").unwrap().addresses.is_empty());
+        assert!(name_server("ns1.fleet.example=here").is_err());
+        assert!(name_server("").is_err());
+    }
+
+    #[test]
+    fn a_ttl_outside_5_to_30_is_refused_with_a_reason() {
+        assert!(ttl("31").unwrap_err().contains("5 to 30"));
+        assert!(ttl("soon").is_err());
+        assert_eq!(ttl("5").unwrap().seconds(), 5);
+    }
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn settings_of(words: &str) -> Result<(), String> {
+        let words = ["dns", "--zone", "fleet.example"].into_iter().chain(words.split(' '));
+        settings(&<Line as clap::Parser>::try_parse_from(words).unwrap().args).map(drop)
+    }
+
+    #[test]
+    fn nearest_and_places_belong_together() {
+        let of_endpoints = settings_of("-e a=192.0.2.1 --policy nearest").unwrap_err();
+        assert!(of_endpoints.contains("at=LATITUDE,LONGITUDE"), "{of_endpoints}");
+        let of_askers = settings_of("-e a=192.0.2.1;at=1,2 --policy nearest").unwrap_err();
+        assert!(of_askers.contains("--places"), "{of_askers}");
+        let idle = settings_of("-e a=192.0.2.1 --places p.txt").unwrap_err();
+        assert!(idle.contains("no effect") && idle.contains("--policy nearest"), "{idle}");
+        assert_eq!(settings_of("-e a=192.0.2.1;at=1,2"), Ok(()));
+    }
+}

@@ -1,0 +1,48 @@
+//! `tidegate fleet plan`: what the manager would do now, and why not.
+
+use clap::Args as ClapArgs;
+
+use super::explain::show_level;
+use crate::place::{FleetArgs, Known};
+use tidegate_terminal::{Exit, print_and_exit, report};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate fleet plan
+  tidegate fleet plan --json
+
+It is what the last observation decided, with everything that held it back. Exit codes are those of
+`fleet status`. More: docs/manager.md.";
+
+/// The flags of `tidegate fleet plan`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(about = "Show what a fleet's manager would do now, and what holds it back", after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    fleet: FleetArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows the plan.
+pub(super) fn run(args: &Args) -> Exit {
+    match args.fleet.find().and_then(|place| place.known()) {
+        Ok(known) if args.json => print_and_exit(&format!("{}\n", known.plan), known.exit()),
+        Ok(known) => print_and_exit(&shown(&known), known.exit()),
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
+}
+
+fn shown(known: &Known) -> String {
+    let age = known.age();
+    let age = if age.is_empty() { age } else { format!("{age}; the last plan, ") };
+    let mut text = format!("{age}after observation {} ({})\n", known.plan["observation"], known.source);
+    for (name, level) in known.plan["levels"].as_object().into_iter().flatten() {
+        show_level(&mut text, name, level);
+    }
+    text
+}

@@ -1,0 +1,74 @@
+//! What orchestrators send each other: a head in JSON, and bytes behind it.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// How a parcel begins; the last byte is its version.
+const MAGIC: &[u8; 4] = b"TGH\x01";
+
+/// A head, and pieces of bytes whose lengths it stands before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parcel {
+    /// What the pieces are, as the admin API names it.
+    pub head: Value,
+    /// The pieces, in their order.
+    pub pieces: Vec<Vec<u8>>,
+}
+
+impl Parcel {
+    /// A parcel with this head.
+    pub fn new<H: Serialize>(head: &H, pieces: Vec<Vec<u8>>) -> Self {
+        // Heads are structures of texts and numbers, which JSON always takes; a reader refuses a head that is none.
+        Self { head: serde_json::to_value(head).unwrap_or_default(), pieces }
+    }
+
+    /// The head; `None` when it is another one.
+    pub fn read_head<H: DeserializeOwned>(&self) -> Option<H> {
+        serde_json::from_value(self.head.clone()).ok()
+    }
+
+    /// As it is sent: each part behind its length.
+    pub fn write(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        let head = self.head.to_string().into_bytes();
+        for part in std::iter::once(&head).chain(&self.pieces) {
+            out.extend((part.len() as u64).to_le_bytes());
+            out.extend(part);
+        }
+        out
+    }
+
+    /// Reads one; `None` when it is none.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes.strip_prefix(MAGIC)?;
+        let mut parts = Vec::new();
+        while !rest.is_empty() {
+            let (len, behind) = rest.split_first_chunk::<8>()?;
+            let (part, behind) = behind.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+            parts.push(part.to_vec());
+            rest = behind;
+        }
+        let mut parts = parts.into_iter();
+        let head = serde_json::from_slice(&parts.next()?).ok()?;
+        Some(Self { head, pieces: parts.collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parcel_is_read_as_it_was_written_or_not_at_all() {
+        let parcel = Parcel { head: serde_json::json!({"a": 1}), pieces: vec![vec![1, 2], vec![]] };
+        let bytes = parcel.write();
+        assert_eq!(Parcel::read(&bytes), Some(parcel));
+        for len in [0, 3, 4, 11, 12, bytes.len() - 9, bytes.len() - 1] {
+            assert!(Parcel::read(&bytes[..len]).is_none(), "{len} bytes");
+        }
+        let mut other = bytes.clone();
+        other[3] += 1;
+        assert!(Parcel::read(&other).is_none());
+    }
+}

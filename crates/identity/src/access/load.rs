@@ -1,0 +1,120 @@
+//! Reads the files of rules that a configuration names.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+use tidegate_acl::{Effect, LoadError, MAX_FILE_BYTES, Rules, RulesBuilder};
+
+use tidegate_config::Config;
+use tidegate_config::sections::access::DefaultAccess;
+use tidegate_config::sections::auth::Auth;
+
+/// What of a file's mode lets others than its owner write.
+const WRITE_OF_OTHERS: u32 = 0o022;
+
+/// Why there are no rules.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// A file cannot be read.
+    #[error("cannot read {key} {path}: {source}; without its rules nobody may do anything, so it is not left out")]
+    Read {
+        /// The key that names it.
+        key: &'static str,
+        /// The file.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Its rules are wrong.
+    #[error("{}", with_snippets(problem, text))]
+    Rules {
+        /// What is wrong.
+        problem: LoadError,
+        /// The file.
+        text: Vec<u8>,
+    },
+}
+
+/// Longest piece of a line that is shown, characters.
+const SNIPPET_LEN: usize = 160;
+
+/// What is wrong in a file of rules, each with the line that it is about.
+fn with_snippets(problem: &LoadError, text: &[u8]) -> String {
+    let LoadError::Wrong { problems } = problem else { return problem.to_string() };
+    let text = String::from_utf8_lossy(text);
+    let shown = problems.iter().map(|problem| {
+        let (number, column) = (problem.place.line, problem.place.column as usize);
+        let line = text.lines().nth(number.saturating_sub(1) as usize).unwrap_or_default();
+        let line: String = line.chars().take(SNIPPET_LEN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let (margin, caret) = (" ".repeat(number.to_string().len()), " ".repeat(column.saturating_sub(1)));
+        let caret = if column <= SNIPPET_LEN { format!("\n{margin} | {caret}^") } else { String::new() };
+        format!("{problem}\n{margin} |\n{number} | {line}{caret}")
+    });
+    shown.collect::<Vec<_>>().join("\n")
+}
+
+/// The rules of a configuration; `None` where nothing was said, so that nothing need be asked. Warnings are logged.
+///
+/// # Errors
+/// When a file cannot be read or is wrong. Never less than all rules are loaded.
+pub fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
+    let access = &config.access;
+    let named = access.has_rules() || access.default == DefaultAccess::Deny;
+    // What a token or a service grants must be asked about, too.
+    if !named && !config.auths.iter().any(Auth::brings_rules) {
+        return Ok(None);
+    }
+    let mut builder = RulesBuilder::new();
+    if let Some(rules) = &access.rules {
+        let text = rules.as_bytes();
+        let failed = |problem| AccessError::Rules { problem, text: text.to_vec() };
+        builder.rules_file("access.rules", text).map_err(failed)?;
+    }
+    if let Some(path) = &access.rules_file {
+        let text = read("access.rules_file", path)?;
+        builder.rules_file(path, &text).map_err(|problem| AccessError::Rules { problem, text })?;
+    }
+    if let Some(path) = &access.acl_file {
+        let text = read("access.acl_file", path)?;
+        builder.mosquitto_file(path, &text).map_err(|problem| AccessError::Rules { problem, text })?;
+    }
+    for warning in builder.warnings() {
+        tracing::warn!(place = %warning.place, "{}", warning.message);
+    }
+    let default = if access.default == DefaultAccess::Allow { Effect::Allow } else { Effect::Deny };
+    Ok(Some(Arc::new(builder.build(default))))
+}
+
+/// One byte more than is allowed is read, so that a file that is too large is seen to be.
+fn read(key: &'static str, path: &str) -> Result<Vec<u8>, AccessError> {
+    let failed = |source| AccessError::Read { key, path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    let mode = file.metadata().map_err(failed)?.permissions().mode();
+    if mode & WRITE_OF_OTHERS != 0 {
+        tracing::warn!(
+            key,
+            path,
+            "others than its owner may write this file of rules, and so allow themselves everything"
+        );
+    }
+    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_rules_are_shown_with_their_line() {
+        let text = b"topic readwrite a/#\nuser\n";
+        let problem = RulesBuilder::new().mosquitto_file("acl", text).unwrap_err();
+        let shown = with_snippets(&problem, text);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[0].starts_with("acl:2:5: the user name is missing"), "{shown}");
+        assert_eq!(lines[1..], ["  |", "2 | user", "  |     ^"], "{shown}");
+    }
+}

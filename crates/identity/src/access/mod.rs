@@ -1,0 +1,47 @@
+//! Who may do what: from the configuration to what engines ask.
+
+mod engine;
+mod load;
+mod presets;
+mod tenancy;
+pub mod tenants;
+
+pub use load::load;
+pub use presets::{presets, relayed_tenant};
+pub use tenancy::Tenancy;
+
+use std::sync::Arc;
+
+use tidegate_acl::Rules;
+use tidegate_node::AccessFactory;
+
+use tidegate_config::Config;
+
+use engine::RuleAccess;
+use tenants::TenantNames;
+
+/// Names that rules use for what engines know by a number. Listeners are those that the broker was started with, since
+/// their numbers change with a restart only.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    tenants: TenantNames,
+    listeners: Arc<[String]>,
+}
+
+impl Names {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Self {
+        let listeners = config.listeners.iter().map(|listener| listener.name.clone()).collect();
+        Self { tenants: TenantNames::of(config), listeners }
+    }
+
+    /// The same listeners with the tenants of another configuration, which stand in the order of their numbers.
+    pub fn with_tenants(&self, config: &Config) -> Self {
+        Self { tenants: TenantNames::of(config), listeners: Arc::clone(&self.listeners) }
+    }
+}
+
+/// What makes each shard's view of these rules.
+pub fn factory(rules: Arc<Rules>, names: Names) -> AccessFactory {
+    AccessFactory::new(move |_| Box::new(RuleAccess::new(Arc::clone(&rules), names.clone())))
+}

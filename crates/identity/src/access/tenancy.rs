@@ -1,0 +1,216 @@
+//! The tenants in force: who belongs to which, what they are called, and how much they have. A reload replaces the
+//! first two and changes the quotas; who is connected stays where it is.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tidegate_context::{level_of, name_of};
+use tidegate_engine::{ListenerId, TenantId, Tenants};
+use tidegate_mirror::MirrorDisk;
+use tidegate_node::{TenantCounts, TenantHoldings};
+
+use crate::tenant_numbers::{self, Agree};
+use tidegate_config::Config;
+
+use super::tenants::{TenantMap, Traits};
+
+/// The tenants in force, shared by all who ask. Asked a few times per connection, and on an orchestrator for each message
+/// of a tenant.
+#[derive(Clone, Debug)]
+pub struct Tenancy {
+    /// Names of listeners by their numbers, which change with a restart only.
+    listeners: Arc<[String]>,
+    in_force: Arc<RwLock<Arc<InForce>>>,
+    counts: Arc<TenantCounts>,
+    agree: Option<Agreement>,
+    mirror: Option<KeptOnBus>,
+}
+
+/// Where the numbers of tenants are kept beside the directory of the store.
+#[derive(Clone)]
+struct KeptOnBus(Arc<MirrorDisk>);
+
+impl std::fmt::Debug for KeptOnBus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeptOnBus")
+    }
+}
+
+/// How numbers of new tenants are agreed on in a cluster.
+#[derive(Clone)]
+struct Agreement(Arc<Agree>);
+
+impl std::fmt::Debug for Agreement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Agreement")
+    }
+}
+
+/// What a configuration says of tenants.
+#[derive(Debug)]
+struct InForce {
+    map: TenantMap,
+    /// By their numbers, from 1 on; also those of tenants that are gone.
+    names: Vec<String>,
+    /// By the numbers of listeners.
+    of_listeners: Vec<TenantId>,
+    /// Whether a user name is proven, so that it may lead to a tenant.
+    by_user: bool,
+}
+
+impl InForce {
+    fn of(config: &Config, listeners: &[String]) -> Self {
+        let map = TenantMap::of(config);
+        let of_listener = |name: &String| {
+            let client = Traits { listener: name, ..Traits::default() };
+            map.resolve(&client).unwrap_or(TenantId::DEFAULT)
+        };
+        let of_listeners = listeners.iter().map(of_listener).collect();
+        let names = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
+        Self { map, names, of_listeners, by_user: !config.auths.is_empty() }
+    }
+}
+
+impl Tenancy {
+    /// Those of a configuration whose tenants stand in the order of their numbers.
+    pub fn of(config: &Config) -> Self {
+        let listeners: Arc<[String]> = config.listeners.iter().map(|listener| listener.name.clone()).collect();
+        let in_force = InForce::of(config, &listeners);
+        let counts = Arc::new(TenantCounts::default());
+        counts.set_quotas(&config.tenant_quotas());
+        Self { listeners, in_force: Arc::new(RwLock::new(Arc::new(in_force))), counts, agree: None, mirror: None }
+    }
+
+    /// The same on a node of a cluster, which gives new tenants numbers only together with the other nodes.
+    pub fn agreeing(self, agree: Option<Arc<Agree>>) -> Self {
+        Self { agree: agree.map(Agreement), ..self }
+    }
+
+    /// The same where the files of the store are on the bus, with the numbers of tenants.
+    pub fn kept_by(self, mirror: Option<Arc<MirrorDisk>>) -> Self {
+        Self { mirror: mirror.map(KeptOnBus), ..self }
+    }
+
+    /// Puts those of another configuration in force, for clients that come from now on.
+    pub fn put_in_force(&self, config: &Config) {
+        let in_force = Arc::new(InForce::of(config, &self.listeners));
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = in_force;
+        self.counts.set_quotas(&config.tenant_quotas());
+    }
+
+    /// A configuration with its tenants in the order of the numbers that they have, and new ones behind.
+    ///
+    /// # Errors
+    /// In words for people: when the numbers of new ones cannot be kept.
+    pub fn numbered(&self, config: &Config) -> Result<Config, String> {
+        let agree = self.agree.as_ref().map(|agreement| &*agreement.0);
+        let mirror = self.mirror.as_ref().map(|mirror| &*mirror.0);
+        tenant_numbers::settle_again(config, &self.in_force().names, agree, mirror)
+    }
+
+    /// Asks who belongs to which tenant.
+    pub fn ask<T>(&self, question: impl FnOnce(&TenantMap) -> T) -> T {
+        question(&self.in_force().map)
+    }
+
+    /// The name of a listener.
+    pub fn listener(&self, listener: ListenerId) -> &str {
+        self.listeners.get(usize::from(listener.0)).map_or("", String::as_str)
+    }
+
+    /// The tenant of a name; the empty name is the default one's.
+    pub fn named(&self, name: &str) -> Option<TenantId> {
+        if name.is_empty() {
+            return Some(TenantId::DEFAULT);
+        }
+        let place = self.in_force().names.iter().position(|known| known == name)?;
+        u16::try_from(place + 1).ok().map(TenantId)
+    }
+
+    /// The name of a tenant; empty for the default one and for one that is not known.
+    pub fn name(&self, tenant: TenantId) -> String {
+        let place = usize::from(tenant.0).checked_sub(1);
+        place.and_then(|place| self.in_force().names.get(place).cloned()).unwrap_or_default()
+    }
+
+    /// The names of all tenants by their numbers, from 1 on.
+    pub fn names(&self) -> Vec<String> {
+        self.in_force().names.clone()
+    }
+
+    /// What counts for all shards what tenants have.
+    pub fn counts(&self) -> &Arc<TenantCounts> {
+        &self.counts
+    }
+
+    /// What each tenant has, by name.
+    pub fn holdings(&self) -> Vec<(String, TenantHoldings)> {
+        let in_force = self.in_force();
+        let named = (1..).map(TenantId).zip(&in_force.names);
+        named.map(|(tenant, name)| (name.clone(), self.counts.holdings(tenant))).collect()
+    }
+
+    fn in_force(&self) -> Arc<InForce> {
+        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Tenants for Tenancy {
+    fn of_listener(&self, listener: ListenerId) -> Option<TenantId> {
+        self.in_force().of_listeners.get(usize::from(listener.0)).copied()
+    }
+
+    fn of_user(&self, listener: TenantId, user_name: &str) -> Option<TenantId> {
+        let in_force = self.in_force();
+        if in_force.by_user { in_force.map.of_user(listener, user_name) } else { None }
+    }
+
+    fn topic_level_of(&self, tenant: TenantId) -> Option<String> {
+        let name = self.name(tenant);
+        (!name.is_empty()).then(|| level_of(&name))
+    }
+
+    fn of_topic_level(&self, level: &str) -> Option<TenantId> {
+        self.named(&name_of(level)).filter(|tenant| *tenant != TenantId::DEFAULT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_config::Inputs;
+    use tidegate_config::source::FileText;
+
+    fn config(tenants: &str) -> Config {
+        let text =
+            format!("[[listener]]\nname = 'door'\n[[auth]]\nfile = 'users'\n[access]\ndefault = 'allow'\n{tenants}");
+        let file = FileText::new("t.toml", text);
+        Config::load(Inputs { file: Some(file), ..Inputs::default() }).map_err(|findings| findings.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_tenant_keeps_its_number_whatever_comes_goes_and_moves() {
+        let tenancy = Tenancy::of(&config("[[tenant]]\nname = 'a'\nlisteners = ['door']\n[[tenant]]\nname = 'b'\n"));
+        assert_eq!(tenancy.of_listener(ListenerId(0)), Some(TenantId(1)));
+        let next = config("[[tenant]]\nname = 'c'\nusers = ['u']\n[[tenant]]\nname = 'b'\nlisteners = ['door']\n");
+        tenancy.put_in_force(&tenancy.numbered(&next).unwrap());
+        assert_eq!([tenancy.named("a"), tenancy.named("b"), tenancy.named("c")], [1, 2, 3].map(|n| Some(TenantId(n))));
+        assert_eq!((tenancy.named(""), tenancy.named("d")), (Some(TenantId::DEFAULT), None));
+        assert_eq!(tenancy.name(TenantId(3)), "c");
+        assert_eq!(tenancy.of_listener(ListenerId(0)), Some(TenantId(2)));
+        assert_eq!(tenancy.of_user(TenantId(2), "u"), Some(TenantId(3)));
+        tenancy.put_in_force(&tenancy.numbered(&config("")).unwrap());
+        assert_eq!(tenancy.of_listener(ListenerId(0)), Some(TenantId::DEFAULT));
+        assert_eq!(tenancy.name(TenantId(1)), "a", "what is stored of it is still its own");
+    }
+
+    #[test]
+    fn quotas_change_with_the_configuration() {
+        let tenancy = Tenancy::of(&config("[[tenant]]\nname = 'a'\nmax_sessions = 5\n"));
+        let quota = || tenancy.holdings()[0].1.quotas[1];
+        assert_eq!(quota(), 5);
+        tenancy.put_in_force(&tenancy.numbered(&config("[[tenant]]\nname = 'a'\nmax_sessions = 7\n")).unwrap());
+        assert_eq!(quota(), 7);
+        tenancy.put_in_force(&tenancy.numbered(&config("")).unwrap());
+        assert_eq!(quota(), 0);
+    }
+}

@@ -1,0 +1,145 @@
+//! A client at the door: what is known of it, and what becomes of it.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tidegate_auth::{AclAction, AclRule, ClientCertificate, Enhanced, Identity, Refusal, RefusalKind, Request, Secret};
+use tidegate_engine::{self as engine, AuthRequest, Reason, TenantId, Verdict};
+use tidegate_node::proxy_protocol::RelayedTenant;
+use tidegate_node::{ConnectionFacts, TlsFacts};
+
+use super::Gate;
+use crate::access::relayed_tenant;
+use crate::access::tenants::{TenantMap, Traits};
+
+/// A client that wants to come in.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    /// What providers are asked.
+    pub(super) request: Arc<Request>,
+    /// What the listener takes from the certificate.
+    pub(super) certificate_name: Option<String>,
+    /// The tenant that the engine has found for it.
+    tenant: TenantId,
+    /// The tenant that another node has found, if it relays the client.
+    relayed: Option<RelayedTenant>,
+}
+
+impl Arrival {
+    pub(super) fn new(request: AuthRequest, facts: &ConnectionFacts, gate: &Gate) -> Self {
+        let tls = facts.tls.as_deref();
+        let named = tls.and_then(|tls| tls.identity.as_ref()).filter(|identity| identity.role == gate.certificate);
+        let enhanced = request.enhanced.map(|enhanced| Enhanced { method: enhanced.method, data: enhanced.data });
+        Self {
+            certificate_name: named.map(|identity| identity.value.to_string()),
+            tenant: request.tenant,
+            relayed: relayed_tenant(&gate.name, facts),
+            request: Arc::new(Request {
+                listener: gate.name.clone(),
+                tenant: u32::from(request.tenant.0),
+                client_id: request.client_id,
+                user_name: request.user_name,
+                password: request.password.map(Secret::new),
+                peer: facts.peer,
+                certificate: tls.and_then(certificate),
+                sni: tls.and_then(|tls| tls.server_name.as_deref()).map(str::to_owned),
+                enhanced,
+            }),
+        }
+    }
+
+    /// Whether CONNECT has neither user name nor password.
+    pub(super) fn says_no_name(&self) -> bool {
+        self.request.user_name.is_none() && self.request.password.is_none()
+    }
+
+    /// What the engine learns of a client that may come in. The client id and the tenant are settled by now: who was
+    /// given others by its provider is not let in under these.
+    pub(super) fn admit(&self, tenants: &TenantMap, identity: Identity) -> Result<engine::Identity, Refusal> {
+        let refuse = |why: String| Err(Refusal::new(RefusalKind::NotAuthorized, &identity.provider, why));
+        let request = &self.request;
+        if identity.client_id.as_ref().is_some_and(|client_id| *client_id != request.client_id) {
+            return refuse("the client id is not the one that the provider gives to this client".to_owned());
+        }
+        let certificate = request.certificate.as_ref().and_then(|certificate| certificate.common_name.clone());
+        let tenant = tenants.resolve(&Traits {
+            listener: &request.listener,
+            sni: request.sni.as_deref(),
+            user_name: identity.user_name.as_deref(),
+            certificate_cn: certificate.as_deref(),
+            dictated: identity.tenant.as_deref(),
+            relayed: self.relayed,
+        });
+        match tenant {
+            Err(unknown) => return refuse(unknown.to_string()),
+            Ok(tenant) if tenant != self.tenant => {
+                return refuse("the client belongs to another tenant than its connection".to_owned());
+            }
+            Ok(_) => {}
+        }
+        Ok(engine::Identity {
+            user_name: identity.user_name,
+            certificate,
+            superuser: identity.superuser,
+            attributes: identity.attributes,
+            grants: identity.rules.map(|claims| claims.rules.into_iter().map(grant).collect()),
+            expires_at: identity.expires_at,
+        })
+    }
+}
+
+fn grant(rule: AclRule) -> engine::Grant {
+    engine::Grant {
+        allow: rule.allow,
+        publish: rule.action != AclAction::Subscribe,
+        subscribe: rule.action != AclAction::Publish,
+        filter: rule.filter,
+        literal: rule.literal,
+        qos: rule.qos,
+        retain: rule.retain,
+    }
+}
+
+fn certificate(tls: &TlsFacts) -> Option<ClientCertificate> {
+    let shown = tls.client.as_ref()?;
+    let texts = |texts: &[Box<str>]| texts.iter().map(ToString::to_string).collect();
+    let fingerprint = shown.fingerprint_sha256.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    Some(ClientCertificate {
+        common_name: shown.common_name.as_deref().map(str::to_owned),
+        dns: texts(&shown.dns),
+        emails: texts(&shown.emails),
+        uris: texts(&shown.uris),
+        fingerprint,
+    })
+}
+
+/// Tells the log why, and the client what. The user name is left out: it may be a token. The log's other line about the
+/// same refusal, which says neither who nor why, is for `debug` ([`is_told`]).
+pub(super) fn refuse(client_id: &str, listener: &str, peer: Option<SocketAddr>, refusal: &Refusal) -> Verdict {
+    let (provider, why) = (refusal.provider.as_str(), refusal.why.as_str());
+    let reason = match refusal.kind {
+        RefusalKind::BadCredentials => Reason::BadCredentials,
+        RefusalKind::NotAuthorized => Reason::NotAuthorized,
+        RefusalKind::Banned => Reason::Banned,
+        RefusalKind::Unavailable => Reason::AuthenticationUnavailable,
+        RefusalKind::BadMethod => Reason::BadAuthenticationMethod,
+    };
+    let peer = peer.map(tracing::field::display);
+    tracing::warn!(peer, client_id, listener, provider, why, reason = reason.label(), "client not let in");
+    Verdict::Refuse(reason)
+}
+
+/// Whether refusals with this reason are told by [`refuse`] where clients are asked who they are.
+pub fn is_told(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::BadCredentials
+            | Reason::NotAuthorized
+            | Reason::AuthenticationUnavailable
+            | Reason::BadAuthenticationMethod
+    )
+}

@@ -1,0 +1,42 @@
+//! Clients whose own credentials brokers are shown: who is let in goes to the node of its user.
+
+use std::sync::Arc;
+
+use tidegate_engine::{AuthRequest, Reason, Verdict};
+use tidegate_node::{Answer, ConnectionFacts, Door, EnterError, Identities};
+use zeroize::Zeroizing;
+
+use crate::authentication::Authentication;
+
+/// Decides about a CONNECT. Nobody comes in who has no user name, for there would be nothing to show brokers.
+pub fn decide(
+    authentication: &Authentication,
+    identities: &Arc<Identities>,
+    request: AuthRequest,
+    facts: &ConnectionFacts,
+    answer: Answer,
+) {
+    let client_id = request.client_id.clone();
+    if request.enhanced.is_some() {
+        tracing::info!(client_id, "client not let in: what it proves itself with cannot be shown to brokers");
+        return answer.give(Verdict::Refuse(Reason::BadAuthenticationMethod));
+    }
+    let Some(user_name) = request.user_name.clone() else {
+        tracing::info!(client_id, "client not let in: it has no user name that could be shown to brokers");
+        return answer.give(Verdict::Refuse(Reason::NotAuthorized));
+    };
+    let password = request.password.clone().map(Zeroizing::new);
+    let identities = Arc::clone(identities);
+    let place = answer.connection();
+    authentication.decide(request, facts, place, move |verdict| {
+        let Verdict::Accept(accepted) = verdict else { return answer.give(verdict) };
+        let give = move |outcome: Result<Door, EnterError>| match outcome {
+            Ok(door) => answer.pass_to(door, accepted),
+            Err(error) => {
+                tracing::warn!(client_id, "client not let in: {error}");
+                answer.give(Verdict::Refuse(Reason::AuthenticationUnavailable));
+            }
+        };
+        identities.enter(&user_name, password.as_deref().map(Vec::as_slice), Box::new(give));
+    });
+}
