@@ -97,6 +97,9 @@ fn resolve(at: &HostPort) -> Option<SocketAddr> {
 }
 
 /// Where other nodes are waited for: where it is said, or a free port where the first listener is.
+///
+/// # Errors
+/// When `cluster.listen` is no address.
 pub fn listen(config: &Config) -> Result<SocketAddr, String> {
     if let Some(text) = &config.cluster.listen {
         return parse(text).ok_or_else(|| format!("cluster.listen: `{text}` is no address"));
@@ -106,6 +109,9 @@ pub fn listen(config: &Config) -> Result<SocketAddr, String> {
 }
 
 /// The content of the file with the secret.
+///
+/// # Errors
+/// When the file cannot be read.
 pub fn secret(config: &Config) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
     let Some(path) = &config.cluster.secret_file else { return Ok(None) };
     let text = fs::read(path).map(Zeroizing::new).map_err(|error| format!("cluster.secret_file {path}: {error}"))?;
@@ -130,6 +136,9 @@ pub fn with_relay(config: Config) -> Result<Config, String> {
 }
 
 /// The addresses of this node for others.
+///
+/// # Errors
+/// When there is no address that other nodes can reach.
 pub fn advertised(config: &Config, node: &Node, admin: Option<String>) -> Result<Addresses, String> {
     let bound = node.handle().cluster_address().ok_or("the node does not listen for others")?;
     // The listener for clients that are handed over is the last one.

@@ -66,6 +66,9 @@ impl std::fmt::Debug for BrokerAddress {
 
 impl BrokerAddress {
     /// Reads `[NAME=][mqtt://|mqtts://][USER[:PASSWORD]@]HOST:PORT`.
+    ///
+    /// # Errors
+    /// When the text is no address of a broker.
     pub fn parse(text: &str) -> Result<Self, BrokerAddressError> {
         let scheme_at = text.find("://").unwrap_or(text.len());
         let (name, rest) = match text.find('=') {
@@ -76,6 +79,9 @@ impl BrokerAddress {
     }
 
     /// Reads the address of a broker whose name is known, or is to be made of the address.
+    ///
+    /// # Errors
+    /// When the text is no address of a broker.
     pub fn of_parts(name: Option<&str>, address: &str) -> Result<Self, BrokerAddressError> {
         let form = || BrokerAddressError::Form(without_credentials(address));
         let (secure, authority) = match address.split_once("://") {

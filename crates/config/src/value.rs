@@ -121,6 +121,7 @@ impl Range {
     }
 
     /// The same numbers and 0, which means something else.
+    #[must_use]
     pub const fn or_zero(self, meaning: &'static str) -> Self {
         Self { zero: Some(meaning), ..self }
     }
@@ -403,6 +404,9 @@ pub trait Words: Sized + Copy + PartialEq + 'static {
 }
 
 /// Reads a word of a type.
+///
+/// # Errors
+/// When the value is none of the words.
 pub fn read_word<T: Words>(raw: &Raw) -> Result<T, Problem> {
     let (Raw::Text(text) | Raw::Word(text)) = raw else {
         return Err(Problem::expected(&one_of(T::WORDS), raw));

@@ -13,7 +13,7 @@ use tidegate_dns::{
     Settings, Ttl, ZoneName,
 };
 
-use crate::place::places_table;
+use crate::local::places_table;
 use tidegate_logging::Log;
 use tidegate_logging::{LogFormat, LogLevel};
 use tidegate_process::service_manager;

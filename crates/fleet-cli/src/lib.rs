@@ -2,6 +2,6 @@
 
 pub mod dns;
 pub mod fleet;
+mod local;
 pub mod manager;
-mod place;
 pub mod up;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use crate::place::{After, AtItsEnd, Session, SessionArgs};
+use crate::local::{After, AtItsEnd, Session, SessionArgs};
 use tidegate_process::service_manager;
 use tidegate_terminal::Exit;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use tidegate_fleet::manage::driver::Driver;
 
-use crate::place::{After, AtItsEnd, Session, SessionArgs, text_of};
+use crate::local::{After, AtItsEnd, Session, SessionArgs, text_of};
 use tidegate_process::service_manager;
 use tidegate_terminal::{Exit, complain, report};
 

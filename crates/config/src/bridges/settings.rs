@@ -67,11 +67,17 @@ fn no_listener(name: &str) -> String {
 
 impl Bridge {
     /// Where the other broker is.
+    ///
+    /// # Errors
+    /// When the address of the other broker is invalid.
     pub fn place(&self) -> Result<BrokerAddress, BridgeConfigError> {
         Ok(BrokerAddress::of_parts(Some("bridge"), &self.broker)?)
     }
 
     /// What it carries.
+    ///
+    /// # Errors
+    /// When a rule for topics is invalid.
     pub fn routes(&self) -> Result<Routes, BridgeConfigError> {
         let rules: Result<Vec<_>, _> = self.topics.0.iter().map(|line| line.parse()).collect();
         Ok(Routes::new(rules?)?)
@@ -129,6 +135,9 @@ impl Bridge {
     }
 
     /// Reads all files that it names.
+    ///
+    /// # Errors
+    /// When a file cannot be read or used.
     pub fn check_files(&self) -> Result<(), BridgeConfigError> {
         let anywhere = Address::Unix { path: PathBuf::new() };
         self.remote(None).and(self.local(anywhere)).map(drop)

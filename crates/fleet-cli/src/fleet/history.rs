@@ -7,7 +7,7 @@ use serde_json::Value;
 use tidegate_fleet::manage::History;
 
 use super::status::show_action;
-use crate::place::{FleetArgs, text_of};
+use crate::local::{FleetArgs, text_of};
 use tidegate_admin_cli::admin_client::time;
 use tidegate_terminal::{Exit, print_and_exit, report};
 

@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 
 use super::explain::show_level;
-use crate::place::{FleetArgs, Known};
+use crate::local::{FleetArgs, Known};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args as ClapArgs;
 use serde_json::Value;
 
-use crate::place::{FleetArgs, Known, ManagerState, text_of};
+use crate::local::{FleetArgs, Known, ManagerState, text_of};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\

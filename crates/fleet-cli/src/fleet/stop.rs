@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use crate::place::{AtItsEnd, Session, SessionArgs};
+use crate::local::{AtItsEnd, Session, SessionArgs};
 use tidegate_terminal::{Exit, print_and_exit};
 
 const EXAMPLES: &str = "\

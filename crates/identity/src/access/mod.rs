@@ -36,6 +36,7 @@ impl Names {
     }
 
     /// The same listeners with the tenants of another configuration, which stand in the order of their numbers.
+    #[must_use]
     pub fn with_tenants(&self, config: &Config) -> Self {
         Self { tenants: TenantNames::of(config), listeners: Arc::clone(&self.listeners) }
     }

@@ -81,11 +81,13 @@ impl Tenancy {
     }
 
     /// The same on a node of a cluster, which gives new tenants numbers only together with the other nodes.
+    #[must_use]
     pub fn agreeing(self, agree: Option<Arc<Agree>>) -> Self {
         Self { agree: agree.map(Agreement), ..self }
     }
 
     /// The same where the files of the store are on the bus, with the numbers of tenants.
+    #[must_use]
     pub fn kept_by(self, mirror: Option<Arc<MirrorDisk>>) -> Self {
         Self { mirror: mirror.map(KeptOnBus), ..self }
     }

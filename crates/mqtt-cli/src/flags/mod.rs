@@ -46,7 +46,7 @@ impl Tool {
 
 /// Reads flags as the command line does.
 #[cfg(test)]
-pub fn parse<A: clap::Args>(flags: &[&str]) -> Result<A, clap::Error> {
+pub(crate) fn parse<A: clap::Args>(flags: &[&str]) -> Result<A, clap::Error> {
     let command = A::augment_args(clap::Command::new("tidegate"));
     let matches = command.try_get_matches_from(std::iter::once(&"tidegate").chain(flags))?;
     A::from_arg_matches(&matches)
