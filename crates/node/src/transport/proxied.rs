@@ -37,6 +37,11 @@ impl Proxied {
         Self { inner, state: State::Waiting { expected } }
     }
 
+    /// A connection from within the process, for a client at `source`.
+    pub(super) fn introduced(inner: Transport, source: SocketAddr) -> Self {
+        Self { inner, state: State::Known(Known { source: Some(source), tenant: None }) }
+    }
+
     pub(super) fn is_introduced(&self) -> bool {
         matches!(self.state, State::Known(_))
     }

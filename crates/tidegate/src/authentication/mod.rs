@@ -5,6 +5,7 @@ mod check;
 mod exchanges;
 mod reloadable;
 mod settings;
+mod visitors;
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub(crate) use arrival::is_told;
 pub(crate) use check::check;
 pub(crate) use exchanges::MAX_BYTES as MAX_EXCHANGE_BYTES;
 pub(crate) use reloadable::Providers;
+pub(crate) use visitors::{Visitor, Visitors};
 
 /// A connection, named so that the answer to a challenge finds what it is an answer to.
 pub(crate) type Place = (ShardId, ConnectionKey);

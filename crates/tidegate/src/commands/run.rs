@@ -1,5 +1,7 @@
 //! `tidegate` and `tidegate run`: the broker, from its start to its end.
 
+mod http;
+
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,7 +13,7 @@ use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, re
 
 use crate::access::{self, Names, Tenancy};
 use crate::admin::{self, Admin};
-use crate::authentication::{self, Authentication};
+use crate::authentication::{self, Authentication, Visitors};
 use crate::bridges::Bridges;
 use crate::cli::ConfigArgs;
 use crate::cluster::{ClusterNode, Joining, NotJoined};
@@ -32,6 +34,8 @@ use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 use crate::tenant_numbers::Agree;
 use tidegate_terminal::{Exit, report};
+
+use http::HttpListeners;
 
 /// How long goodbyes may take of a broker whose place another has taken: it has nothing else to say, and its clients
 /// are served elsewhere.
@@ -88,7 +92,8 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let tenancy = Tenancy::of(config).agreeing(agree);
     let authentication = start_authentication(config, &tenancy, asker, &status)?;
     status.serves(tenancy.clone());
-    let mut settings = node_settings(config, &tenancy, access, (authentication.clone(), door.clone()), brokers);
+    let entrances = (authentication.clone(), door.clone(), Visitors::default());
+    let mut settings = node_settings(config, &tenancy, access, entrances.clone(), brokers);
     settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
     if let Some(joining) = &joining {
         settings.cluster = Some(joining.settings());
@@ -104,9 +109,10 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     if let Some(cluster) = &cluster {
         status.joins(cluster.api());
     }
-    let has_rules = rules.is_some();
+    let (has_rules, serving) = (rules.is_some(), tenancy.clone());
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules, mirrored.clone());
     let core = crate::context::start(config, &node, &status)?;
+    let http = HttpListeners::start(config, &node, &serving, entrances.2)?;
     let pipelines = Pipelines::start(config, &node, door.as_ref(), &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
@@ -114,10 +120,11 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let bridges = Bridges::start(config, &node, &status)?;
     tell_of_doors(config, has_rules);
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
-        tell_ready(&node, config, console.as_ref());
+        tell_ready(&node, config, console.as_ref(), &http.urls(config));
     }
     let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
+    http.stop(config.shutdown.grace);
     bridges.stop(config.shutdown.grace);
     pipelines.stop(config.shutdown.grace);
     drop(core);
@@ -327,7 +334,7 @@ fn node_settings(
     config: &Config,
     tenancy: &Tenancy,
     access: Option<AccessFactory>,
-    (authentication, door): (Option<Arc<Authentication>>, Option<Door>),
+    (authentication, door, visitors): (Option<Arc<Authentication>>, Option<Door>, Visitors),
     brokers: Brokers,
 ) -> NodeSettings {
     let shards = config.shards();
@@ -351,22 +358,22 @@ fn node_settings(
         identities: None,
         brokers,
         cluster: None,
-        observer: Arc::new(BrokerObserver::new(authentication.clone(), None, door.clone())),
+        observer: Arc::new(BrokerObserver::new(authentication.clone(), None, door.clone(), visitors.clone())),
     };
     settings.identities = config.identities(&settings);
     if let Some(identities) = settings.identities.clone() {
-        settings.observer = Arc::new(BrokerObserver::new(authentication, Some(identities), door));
+        settings.observer = Arc::new(BrokerObserver::new(authentication, Some(identities), door, visitors));
     }
     settings
 }
 
-fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>) {
-    service_manager::tell_ready("broker", &ready_line(node, config, console));
+fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>, http: &[String]) {
+    service_manager::tell_ready("broker", &ready_line(node, config, console, http));
     release_program_pages();
 }
 
 /// The one line on standard output: scripts wait for it, and read the addresses from it.
-fn ready_line(node: &Node, config: &Config, console: Option<&Admin>) -> String {
+fn ready_line(node: &Node, config: &Config, console: Option<&Admin>, http: &[String]) -> String {
     let mut line = format!("tidegate {} ready:", env!("CARGO_PKG_VERSION"));
     // The last one: only others of its kind connect there.
     let has_relay = config.listeners.last().is_some_and(|listener| listener.name == RELAY_LISTENER);
@@ -378,6 +385,9 @@ fn ready_line(node: &Node, config: &Config, console: Option<&Admin>) -> String {
     for (at, address) in node.local_addresses().iter().enumerate().filter(|(at, _)| hub != Some(*at)) {
         let before = if relay == Some(at) { "relay=" } else { ["", "mqtt://"][usize::from(is_tcp(address))] };
         let _ = write!(line, " {before}{address}");
+    }
+    for url in http {
+        let _ = write!(line, " {url}");
     }
     if let Some(admin) = console {
         let _ = write!(line, " admin=http://{}", admin.address);
