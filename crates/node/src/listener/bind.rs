@@ -74,9 +74,8 @@ pub(crate) fn bind(
     let sockets = match address {
         ListenAddress::Unix(path) => bind_unix(path).map(|socket| vec![socket]),
         // That there are settings for it was looked at before.
-        ListenAddress::Quic(_) => Ok(Vec::new()),
-        // Another part of the process listens.
-        ListenAddress::Http(_) | ListenAddress::Https(_) => Ok(Vec::new()),
+        // Another part of the process listens for HTTP.
+        ListenAddress::Quic(_) | ListenAddress::Http(_) | ListenAddress::Https(_) => Ok(Vec::new()),
         ListenAddress::Tcp(at)
         | ListenAddress::Tls(at)
         | ListenAddress::WebSocket { at, .. }
