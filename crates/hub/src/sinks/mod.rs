@@ -7,6 +7,7 @@ mod mqtt;
 mod nats;
 mod place;
 mod postgres;
+mod postgres_tls;
 mod redis;
 mod web;
 

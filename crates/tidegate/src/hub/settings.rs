@@ -211,7 +211,9 @@ impl Sink {
                 ca_file,
             }),
             SinkType::Mqtt => SinkKind::Mqtt(self.mqtt(&url, client_id)?),
-            SinkType::Postgres => SinkKind::Postgres(PostgresSettings { url, table: self.table.clone(), timeout }),
+            SinkType::Postgres => {
+                SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
+            }
             SinkType::Redis => SinkKind::Redis(RedisSettings {
                 url,
                 stream: self.stream.clone(),

@@ -102,7 +102,7 @@ section! {
         username: Option<String> = None, in Kind::Text { max_len: 1024 };
         /// A file whose first line is the password (`mqtt`).
         password_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
-        /// A file (PEM) of the authorities that are trusted (`http`, `influxdb`, `mqtt`); without it, the system's.
+        /// A file (PEM) of the authorities that are trusted (`http`, `influxdb`, `mqtt`, `postgres`); without it, the system's.
         ca: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// Size at which a file is finished and renamed (`file`).
         rotate_size: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("never"));
