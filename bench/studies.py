@@ -194,7 +194,7 @@ class Results:
 
     def title(self, peer):
         info = self.data["peers"].get(peer, {})
-        name = f"{info.get('title', peer)} {info.get('version', '')}".strip()
+        name = f"{info.get('title', peer)} {info.get('version', '')}".strip().removeprefix("Eclipse ").removeprefix("Apache ").removesuffix(" unknown")
         spoken = {run["spoken"] for run in self.data["runs"] if run["peer"] == peer}
         # Where several protocols are compared, which one it was.
         return f"{name}, {' and '.join(sorted(spoken))}" if len({run["spoken"] for run in self.data["runs"]}) > 1 else name
@@ -202,9 +202,7 @@ class Results:
     def conditions(self):
         environment, settings = self.data["environment"], self.data["settings"]
         runs, scale = settings["repeat"], settings["time_scale"]
-        faster = f" (clients come {number(1 / scale)} times as fast)" if scale != 1 else ""
-        return (f"{environment['cores']} cores of an {environment['processor']}, load average at the begin {environment['load_average']:.1f}, "
-                f"time scale {scale:g}{faster}, {runs} run{'s' if runs > 1 else ''} of each.")
+        return f"Load average {environment['load_average']:.1f}, time scale {scale:g}, {runs} run{'s' if runs > 1 else ''}."
 
 
 def number(value):
@@ -219,6 +217,24 @@ def number(value):
 def table(head, rows):
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def by_case(head, rows, measure=lambda name: name):
+    """Cells of `rows`, which are labelled with a case and a measure, as a row for each case whose cells have all measures. A measure with one value is a sentence."""
+    cases, measures = list(dict.fromkeys(row[0] for row in rows)), list(dict.fromkeys(row[1] for row in rows))
+    cells = {(row[0], row[1]): row[2:] for row in rows}
+    same = {}
+    for name in measures:
+        values = {value.rstrip("†") for case in cases for value in cells[case, name]}
+        if len(values) == 1 and len(measures) > len(same) + 1:
+            same[name] = values.pop()
+    left = [name for name in measures if name not in same]
+    if len(cases) == 1:
+        made = table([""] + head, [[name, *cells[cases[0], name]] for name in left])
+    else:
+        joined = [[case, *("; ".join(parts) for parts in zip(*(cells[case, name] for name in left)))] for case in cases]
+        made = table(["; ".join(left)] + head, joined)
+    return "".join(f"{name}: {value} everywhere. " for name, value in same.items()).strip() + ("\n\n" if same else "") + made
 
 
 def spread(pairs):
@@ -238,7 +254,7 @@ def bands(pairs, edges):
         upto = sum(times for value, times in pairs if value <= edge * 1e6)
         shares.append((upto - below) * 100 / count)
         below = upto
-    return " / ".join(f"{share:.2f}" for share in shares)
+    return "; ".join(f"{share:.2f}" if share >= 0.005 else "0" for share in shares)
 
 
 def grid(results, measures, cases=None):
@@ -246,8 +262,17 @@ def grid(results, measures, cases=None):
     rows = []
     for case in cases or results.cases:
         for measure, unit in measures:
-            rows.append([f"{case}: {unit}"] + [results.shown(case, peer, measure) for peer in results.peers])
-    return table([""] + [results.title(peer) for peer in results.peers], rows)
+            rows.append([case, unit] + [results.shown(case, peer, measure) for peer in results.peers])
+    return by_case([results.title(peer) for peer in results.peers], rows)
+
+
+def across(head, rows):
+    """Rows that begin with a case and a broker: a row for each case, and a column for each broker."""
+    brokers = list(dict.fromkeys(row[1] for row in rows))
+    found = {(row[0], row[1]): row[2:] for row in rows}
+    none = ["–"] * len(head)
+    cases = list(dict.fromkeys(row[0] for row in rows))
+    return by_case(brokers, [[case, name, *((found.get((case, broker), none)[index] or "–") for broker in brokers)] for case in cases for index, name in enumerate(head)])
 
 
 def ladder(results):
@@ -293,11 +318,11 @@ def lavva(results):
             into, out = groups["devices"]["bytes_sent"] + passed, sum(counts["bytes_received"] for counts in groups.values())
             flows = [megabytes(runs[0], total) for total in (into, out, gateways["bytes_received"], passed)]
             get = lambda measure: results.shown(case, peer, measure)
-            rows.append([case, results.title(peer), f"{load['counts']['offered']:,}", get("Lost in 5 minutes"), f"{load['counts']['late']:,}", get("Latency, mean"), get("Latency, p99"), *flows,
+            rows.append([case.removeprefix("1000 devices, "), results.title(peer), f"{load['counts']['offered']:,}", get("Lost in 5 minutes"), f"{load['counts']['late']:,}", get("Latency, mean"), get("Latency, p99"), *flows,
                          get("Broker CPU"), get("Broker memory, peak")])
         study = STUDY_LAVVA.get((results.folder.name, case.split(", ")[1]))
         if study:
-            rows.append([case, "the study's platform", "about 300,000", study[0], "", study[1], "", *study[2:], "", ""])
+            rows.append([case.removeprefix("1000 devices, "), "the study", "about 300,000", study[0], "", study[1], "", *study[2:], "", ""])
     return table(["", "broker", "offered", "lost in 5 minutes", "later than 1 s", "mean, ms", "p99, ms", "broker in, MB/s", "broker out", "gateways in", "gateways out", "CPU, cores", "memory, MiB"], rows)
 
 
@@ -324,7 +349,7 @@ def criteria(results):
     for identity, title in dict.fromkeys((row[0], row[1]) for rows_of in found.values() for row in rows_of):
         cells = ["; ".join(row[2] for row in found[peer] if row[0] == identity and row[3] == "probe") for peer in results.peers]
         if any(cells):
-            rows.append([f"{identity} {title}"] + [cell or "–" for cell in cells])
+            rows.append([f"{identity} {title}"] + [cell or "–" if not index or cell != cells[0] else "same" for index, cell in enumerate(cells)])
     return table([""] + [results.title(peer) for peer in results.peers], rows)
 
 
@@ -370,9 +395,9 @@ def inbound(results):
             pairs, total = rounds_of(runs[0])
             _, mean, deviation = spread(pairs)
             rows.append([case, peer, number(mean) + mark, number(deviation) + mark, number(at(pairs, 0.99)) + mark, percent(total["returned"], total["offered"]), percent(total["complete"], total["nodes"])])
-            banded.append([case, peer, bands(pairs, [10, 20, 30, 40, 50, 100])])
-    first = table(["configuration", "", "mean, ms", "deviation, ms", "p99, ms", "TE, %", "nodes complete, %"], rows)
-    return first + "\n\n" + table(["configuration", "", "up to 10 / 20 / 30 / 40 / 50 / 100 ms, longer, %"], banded)
+            banded.append([case.split(":")[0], peer, bands(pairs, [10, 20, 30, 40, 50, 100])])
+    first = across(["mean, ms", "deviation, ms", "p99, ms", "TE, %", "nodes complete, %"], rows)
+    return first + "\n\n" + across(["up to 10 / 20 / 30 / 40 / 50 / 100 ms, longer, %"], banded)
 
 
 def order_of(results):
@@ -388,8 +413,8 @@ def order_of(results):
                 mean = lambda part: number(sum(step["sum_ns"] for step in part) / max(1, sum(step["returned"] for step in part)) / 1e6)
                 means = [pair for group in run["load"]["groups"] if group.get("rounds") for pair in group["rounds"]["means"]]
                 means.sort()
-                rows.append([case, peer, mean(steps[:third]), mean(steps[third:-third] or steps), mean(steps[-third:]), f"{number(at(means, 0.01))}, {number(at(means, 0.5))}, {number(at(means, 0.99))}"])
-    return table(["configuration", "", "first third of the order, mean ms", "second", "last", "means of the nodes: p1, p50, p99, ms"], rows)
+                rows.append([case.split(":")[0], peer, mean(steps[:third]), mean(steps[third:-third] or steps), mean(steps[-third:]), f"{number(at(means, 0.01))}; {number(at(means, 0.5))}; {number(at(means, 0.99))}"])
+    return across(["mean of the first third of the order, ms", "of the second", "of the last", "p1, p50, p99 of the nodes' means"], rows)
 
 
 STUDY_OUTBOUND = {"mtd_1": ("99.93", "", "14.26", ""), "mtd_2": ("99.99", "99.96", "33.37", "3,862"), "mtd_3": ("95.81", "85.23", "21.38", "24.3"),
@@ -411,7 +436,7 @@ def outbound(results):
                 total = stays + leaves
                 rows.append([case, peer, percent(total["returned"], total["offered"]), percent(leaves["returned"], leaves["offered"]), number(spread(stay)[1]) + mark,
                              number(spread(leave)[1]) + mark if leave else "–", number(at(stay, 0.99)) + mark, percent(leaves["complete"], leaves["nodes"])])
-    return table(["", "", "TE, all, %", "TE, those that leave, %", "mean of those that stay, ms", "mean of those that leave, ms", "p99 of those that stay, ms", "nodes that leave, complete, %"], rows)
+    return across(["TE, all, %", "TE, those that leave", "mean of those that stay, ms", "of those that leave", "p99 of those that stay", "nodes that leave, complete, %"], rows)
 
 
 def trips(results):
@@ -423,15 +448,15 @@ def trips(results):
                 for group in [group for group in run["load"]["groups"] if group.get("rounds") and group["rounds"]["offered"]]:
                     pairs, total = rounds_of(run, group["name"])
                     _, mean, deviation = spread(pairs)
-                    rows.append([case, group["name"], peer, f"{total['offered']:,}", percent(total["returned"], total["offered"]), number(mean) + mark, number(deviation) + mark, number(at(pairs, 0.99)) + mark])
-    return table(["", "who sends", "", "offered", "TE, %", "mean, ms", "deviation, ms", "p99, ms"], rows)
+                    rows.append([f"{case}, {group['name']}", peer, f"{total['offered']:,}", percent(total["returned"], total["offered"]), number(mean) + mark, number(deviation) + mark, number(at(pairs, 0.99)) + mark])
+    return across(["offered", "TE, %", "mean, ms", "deviation, ms", "p99, ms"], rows)
 
 
 def points(results):
     measures = [("Gateway farthest from its share", "gateway farthest from its share at the end, %"), ("Handovers", "handovers"), ("Round trips complete (TE)", "TE, %"),
                 ("Latency, mean", "mean, ms"), ("Latency, p99", "p99, ms"), ("Duplicates", "deliveries that came twice, requests and answers")]
-    rows = [[f"{case}: {name}"] + [results.shown(case, peer, measure) for peer in results.peers] for case in results.cases for measure, name in measures]
-    return table([""] + results.peers, rows)
+    rows = [[case, name] + [results.shown(case, peer, measure) for peer in results.peers] for case in results.cases for measure, name in measures]
+    return by_case(results.peers, rows)
 
 
 def kill(results):
@@ -485,8 +510,6 @@ def tables(folder):
             results = Results(path)
             if results.rows:
                 notes = [results.conditions()]
-                if any(run["invalid"] for run in results.data["runs"]):
-                    notes.append("†: the generator was held up by other work on the machine, so these say nothing of the broker's speed.")
                 for missing in {(entry["peer"], entry["why"]) for entry in results.data["not_measured"]}:
                     notes.append(f"Not run with {missing[0]}: {missing[1].splitlines()[0]}.")
                 found[name] = " ".join(notes) + "\n\n" + make(results)

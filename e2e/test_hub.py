@@ -76,7 +76,7 @@ class Postgres:
 
     def ask(self, query):
         """The rows of an answer, as lists of texts."""
-        out = self._run("psql", "-h", "127.0.0.1", "-p", self.port, "-U", "hub", "-d", "postgres", "-qAtc", query)
+        out = self._run("psql", "-h", self.folder, "-p", self.port, "-U", "hub", "-d", "postgres", "-qAtc", query)
         return [line.split("|") for line in out.splitlines()]
 
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 from broker import BINARY, PATIENCE, ROOT
@@ -16,7 +17,7 @@ set -e
 mount -t tmpfs none {scratch}
 mkdir {scratch}/upper {scratch}/work {scratch}/root
 mount -t overlay overlay -o lowerdir=/,upperdir={scratch}/upper,workdir={scratch}/work {scratch}/root
-cp {package} {scratch}/root/tidegate.deb
+cp {package} {scratch}/root/tidegate.{kind}
 mount -t proc none {scratch}/root/proc
 mount --bind /dev {scratch}/root/dev
 exec chroot {scratch}/root sh -e
@@ -43,6 +44,24 @@ test ! -e /etc/tidegate/tidegate.toml && test ! -e /var/lib/tidegate && ! getent
 echo purged
 """
 
+# The same for the RPM. This machine has no packages of RPM, so nothing that it needs is looked for.
+LIFE_OF_AN_RPM = """
+rpm --install --nodeps /tidegate.rpm
+tidegate config check /etc/tidegate/tidegate.toml
+stat -c '%U %a' /var/lib/tidegate
+setpriv --reuid tidegate --regid tidegate --clear-groups tidegate --config /etc/tidegate/tidegate.toml --listen 127.0.0.1:0 --admin off >/tmp/ready 2>/tmp/log &
+until grep -q ready /tmp/ready; do kill -0 $! || { cat /tmp/log; exit 1; }; done
+kill $!
+wait $! || exit 1
+echo '# mine' >> /etc/tidegate/tidegate.toml
+rpm --upgrade --nodeps --replacepkgs /tidegate.rpm
+tail -n 1 /etc/tidegate/tidegate.toml
+zcat /usr/share/man/man1/tidegate-store-backup.1.gz | head -n 1
+rpm --erase --nodeps tidegate
+test ! -e /usr/bin/tidegate && test -e /etc/tidegate/tidegate.toml.rpmsave && test -e /var/lib/tidegate
+echo removed
+"""
+
 
 def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * 5, **options)
@@ -58,7 +77,7 @@ class Packages(unittest.TestCase):
         subprocess.run(["strip", "-o", cls.program, BINARY], check=True)
         cls.version = run(cls.program, "--version").stdout
         cls.out = cls.folder / "dist"
-        cls.package(cls.out, "tar", "deb", "wheel", "npm", "sbom")
+        cls.package(cls.out, "tar", "deb", "rpm", "wheel", "npm", "sbom")
 
     @classmethod
     def package(cls, out, *kinds):
@@ -71,11 +90,11 @@ class Packages(unittest.TestCase):
 
     def test_checksums_hold(self):
         done = run("sha256sum", "--check", "SHA256SUMS", cwd=self.out)
-        self.assertEqual((done.returncode, done.stdout.count(": OK\n")), (0, 5), done.stdout)
+        self.assertEqual((done.returncode, done.stdout.count(": OK\n")), (0, 6), done.stdout)
 
     def test_the_same_program_gives_the_same_bytes(self):
         again = self.folder / "again"
-        self.package(again, "deb", "tar", "npm")
+        self.package(again, "deb", "rpm", "tar", "npm")
         for file in again.glob("tidegate*"):
             self.assertEqual(file.read_bytes(), (self.out / file.name).read_bytes(), file.name)
 
@@ -93,15 +112,37 @@ class Packages(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(run(place / "node_modules" / ".bin" / "tidegate", "--version").stdout, self.version)
 
+    def live(self, kind, life):
+        """Plays the life of a package in a copy of this machine."""
+        scratch = self.folder / f"copy-{kind}"
+        scratch.mkdir()
+        enter = IN_A_COPY.format(scratch=scratch, package=self.only(f"*.{kind}"), kind=kind)
+        done = run("unshare", "--mount", "sh", "-c", enter, input=life)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
     @unittest.skipUnless(os.geteuid() == 0 and shutil.which("dpkg"), "needs root and dpkg")
     def test_dpkg_installs_upgrades_removes_and_purges(self):
-        scratch = self.folder / "copy"
-        scratch.mkdir()
-        enter = IN_A_COPY.format(scratch=scratch, package=self.only("*.deb"))
-        done = run("unshare", "--mount", "sh", "-c", enter, input=LIFE_OF_A_PACKAGE)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        said = self.live("deb", LIFE_OF_A_PACKAGE)
         for line in ["tidegate 700", "# mine", "removed", "purged"]:
-            self.assertIn(f"{line}\n", done.stdout)
+            self.assertIn(f"{line}\n", said)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_rpm_installs_upgrades_and_removes(self):
+        said = self.live("rpm", LIFE_OF_AN_RPM)
+        for line in ["tidegate 700", "# mine", "removed"]:
+            self.assertIn(f"{line}\n", said)
+        self.assertIn('.TH TIDEGATE-STORE-BACKUP 1 "" "Tidegate', said)
+
+    def test_a_manual_page_shows_the_help_text_as_it_stands(self):
+        sys.path.insert(0, str(ROOT / "deploy/package"))
+        from tidegate_packages import manual
+
+        self.assertEqual(manual.escape(".a -b \\n"), "\\&.a \\-b \\en")
+        names = ["tidegate", "tidegate-store", "tidegate-store-check"]
+        page = manual.page(types.SimpleNamespace(version="1.0"), "tidegate-store", "Check it\nnow\n\nUsage: x", names)
+        self.assertIn("tidegate\\-store \\- Check it now\n", page)
+        self.assertTrue(page.endswith(".SH SEE ALSO\ntidegate\\-store\\-check(1)\n"), page)
 
     def test_an_image_of_a_program_that_needs_a_c_library_is_refused(self):
         done = run(ROOT / "package", "--binary", self.program, "--out", self.folder / "none", "image")
@@ -121,7 +162,7 @@ class Packages(unittest.TestCase):
     def test_an_unknown_kind_is_answered_by_those_that_exist(self):
         done = run(ROOT / "package", "snap")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("there are: tar, deb, wheel, npm, image, sbom", done.stderr)
+        self.assertIn("there are: tar, deb, rpm, wheel, npm, image, sbom", done.stderr)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ import os
 import pathlib
 import sys
 
-from tidegate_packages import archive, debian, image, npm, sbom, toolchain, wheel
+from tidegate_packages import archive, debian, image, npm, rpm, sbom, toolchain, wheel
 from tidegate_packages.release import PackageError, Release
 
-KINDS = {"tar": archive.write, "deb": debian.write, "wheel": wheel.write, "npm": npm.write, "image": image.write, "sbom": sbom.write}
+KINDS = {"tar": archive.write, "deb": debian.write, "rpm": rpm.write, "wheel": wheel.write, "npm": npm.write, "image": image.write, "sbom": sbom.write}
 
 HELP = """\
 examples:
@@ -39,6 +39,14 @@ def arguments():
     return options
 
 
+def possible_kinds():
+    """Every kind, but for the RPM where its tool is missing: it is the tool of another family of systems."""
+    if rpm.is_possible():
+        return list(KINDS)
+    print("rpm: left out, since rpmbuild is not installed", file=sys.stderr)
+    return [kind for kind in KINDS if kind != "rpm"]
+
+
 def write_sums(out):
     """Checksums of everything in the directory, in the form that `sha256sum --check` reads."""
     files = sorted(file for file in out.iterdir() if file.is_file() and file.name != "SHA256SUMS")
@@ -56,7 +64,7 @@ def main():
     # Every archive takes its times from this, dpkg-deb too.
     os.environ["SOURCE_DATE_EPOCH"] = str(release.time)
     options.out.mkdir(parents=True, exist_ok=True)
-    for kind in options.kinds or KINDS:
+    for kind in options.kinds or possible_kinds():
         file = KINDS[kind](release, options.out)
         print(f"{file}  {file.stat().st_size / 1e6:.1f} MB", flush=True)
     write_sums(options.out)

@@ -382,6 +382,9 @@ pub struct ArriveHead {
     pub epoch: u64,
     /// The partitions, in the order of their images.
     pub partitions: Vec<u16>,
+    /// The names of tenants by their numbers, from 1 on: images have numbers.
+    #[serde(default)]
+    pub tenants: Vec<String>,
 }
 
 /// Images of partitions were taken in.

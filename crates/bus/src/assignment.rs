@@ -257,8 +257,8 @@ impl Seat {
         }
     }
 
-    /// Another process goes by this name: nothing is this one's any more.
-    pub(crate) fn replaced(&mut self, holdings: &Holdings) {
+    /// Gives everything up before the lease is over.
+    pub(crate) fn give_up(&mut self, holdings: &Holdings) {
         self.valid_until = None;
         self.losing.clear();
         self.released.clear();

@@ -55,8 +55,16 @@ pub struct HelloPoA {
     pub gateway: String,
     /// Where nodes reach it: `host:port`, as it is put into a server reference.
     pub address: String,
-    /// Which life of this gateway, milliseconds since 1970 at its start.
+    /// The number of this life of the gateway: microseconds since 1970 at its start.
     pub life: u64,
+}
+
+impl HelloPoA {
+    /// True if another gateway than the one with the hello `own` sent this one, with the same name. Two gateways can
+    /// be given one number of life, so that the address counts as well.
+    pub(crate) fn is_namesake_of(&self, own: &Self) -> bool {
+        self.gateway == own.gateway && self != own
+    }
 }
 
 /// How a gateway is to ping (`CTX-23`).
@@ -208,6 +216,15 @@ pub struct GroupAdvertisement {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gateways_of_one_name_and_one_start_are_namesakes() {
+        let own = HelloPoA { gateway: "same".into(), address: "a:1".into(), life: 7 };
+        assert!(!own.clone().is_namesake_of(&own));
+        assert!(HelloPoA { address: "b:1".into(), ..own.clone() }.is_namesake_of(&own));
+        assert!(HelloPoA { life: 8, ..own.clone() }.is_namesake_of(&own));
+        assert!(!HelloPoA { gateway: "other".into(), ..own.clone() }.is_namesake_of(&own));
+    }
 
     #[test]
     fn payloads_are_read_back_and_unknown_fields_ignored() {

@@ -26,6 +26,7 @@ use crate::now::Now;
 use crate::publish::inbound::Inbound;
 use crate::session::Session;
 use crate::settings::Settings;
+use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
@@ -124,11 +125,12 @@ impl Engine {
         if self.rules.is_known_to_be_allowed(&self.desk, &self.cache, it) {
             return true;
         }
+        let (_, topic) = owner_of(&self.settings, it.tenant, self.cache.get(it.slot).0);
         let allowed = self.principals.publisher_may(
             &self.desk,
             &self.rules,
             (it.key, it.session),
-            self.cache.get(it.slot).0,
+            topic,
             it.raw.qos,
             it.raw.retain,
         );

@@ -57,8 +57,12 @@ impl Engine {
         let input = input as u64 + self.principals.held_bytes();
         found.equal("input_bytes", desk.input_bytes, input);
         let flows = || desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
-        found.equal("queued_messages", desk.queued_messages, flows().map(|flow| flow.queue.len() as u64).sum());
-        let queued = flows().flat_map(|flow| &flow.queue).map(crate::session::Delivery::cost).sum();
+        let ending = || self.endings.waiting.iter();
+        let waiting: usize =
+            flows().map(|flow| flow.queue.len()).chain(ending().map(|ending| ending.queue.len())).sum();
+        found.equal("queued_messages", desk.queued_messages, waiting as u64);
+        let left = ending().flat_map(|ending| &ending.queue);
+        let queued = flows().flat_map(|flow| &flow.queue).chain(left).map(crate::session::Delivery::cost).sum();
         found.equal("queued_bytes", desk.queued_bytes, queued);
         let kept: u64 = flows().map(|flow| flow.inflight_bytes).sum();
         let runs: u64 = flows().filter_map(|flow| flow.tail.as_ref()).map(|tail| tail.runs.memory()).sum();
@@ -74,9 +78,11 @@ impl Engine {
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);
         let memberships = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
-        let memberships: usize = memberships.map(|rare| rare.memberships.len()).sum();
+        let left = ending().map(|ending| ending.memberships.len());
+        let memberships: usize = memberships.map(|rare| rare.memberships.len()).chain(left).sum();
         found.equal("shared_memberships", desk.shared_memberships, memberships as u64);
-        let filters: usize = desk.sessions.iter().map(|(_, session)| session.filters.len()).sum();
+        let left = ending().map(|ending| ending.filters.len());
+        let filters: usize = desk.sessions.iter().map(|(_, session)| session.filters.len()).chain(left).sum();
         found.equal("subscriptions", self.index.subscriptions(), filters as u64 + self.nodes.subscriptions());
         let nodes = desk.sessions.iter().filter(|(_, session)| session.standing.is_node()).count();
         found.equal("nodes", self.nodes.len(), nodes as u64);

@@ -232,7 +232,14 @@ impl Desk {
 
     /// Removes a session from its tables.
     pub(crate) fn remove_session(&mut self, key: SessionKey) -> Option<Session> {
-        let session = self.sessions.remove(key.0)?;
+        let session = self.withdraw_session(key)?;
+        self.sessions.release(key.0);
+        Some(session)
+    }
+
+    /// The same for a session that subscriptions and shared groups still refer to by its key, which stays in use.
+    pub(crate) fn withdraw_session(&mut self, key: SessionKey) -> Option<Session> {
+        let session = self.sessions.withdraw(key.0)?;
         self.reservations.forget_session(key);
         if let Some(at) = session.flow.as_ref().and_then(|flow| flow.expiry_timer) {
             self.timers.cancel(at, Timer::Expiry(key));

@@ -32,6 +32,7 @@ use crate::publish::turn_share::TurnShare;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
 use crate::session::Flow;
+use crate::session::ending::Endings;
 use crate::settings::Settings;
 use crate::telling::counters::{Counters, Gauges};
 use crate::telling::reason::Reason;
@@ -83,6 +84,8 @@ pub struct Engine {
     pub(crate) fan_outs: FanOuts,
     /// What the present turn has delivered.
     pub(crate) turn_share: TurnShare,
+    /// Sessions that have ended and are being removed.
+    pub(crate) endings: Endings,
     /// Sessions and packet ids of pings that were not acknowledged so far; whether they are of this round, so that what
     /// acknowledges them is told.
     pub(crate) pings: BTreeMap<(u32, u16), bool>,
@@ -147,6 +150,7 @@ impl Engine {
             admissions: Admissions::default(),
             fan_outs: FanOuts::default(),
             turn_share: TurnShare::default(),
+            endings: Endings::default(),
             pings: BTreeMap::new(),
             observers: Observers::of_settings(&settings),
             principals: Principals::default(),
@@ -303,6 +307,7 @@ impl Engine {
             || self.rules.is_rechecking()
             || self.links.has_noted()
             || self.has_waiting_publishers()
+            || !self.endings.waiting.is_empty()
             || !self.desk.hungry.is_empty()
         {
             return Millis(0);

@@ -254,6 +254,13 @@ pub enum LogEvent {
         /// What went wrong.
         detail: String,
     },
+    /// Brokers deny messages of a topic: its publishers are refused for a while.
+    TopicDenied {
+        /// The broker that has denied the last one.
+        broker: String,
+        /// The topic.
+        topic: String,
+    },
     /// Messages for a session are being dropped: told once until its queue has room again.
     QueueFull {
         /// The client.

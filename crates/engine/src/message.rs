@@ -112,6 +112,15 @@ impl<'a> Publication<'a> {
         self
     }
 
+    /// The same message under another topic, of another tenant.
+    #[must_use]
+    pub(crate) fn named(mut self, tenant: TenantId, topic: &'a str) -> Self {
+        self.tenant = tenant;
+        self.topic = topic;
+        self.kept = None;
+        self
+    }
+
     /// The same message as something that outlives this turn; made once and shared.
     pub(crate) fn keep(&mut self) -> MessageRef {
         if let Some(kept) = &self.kept {

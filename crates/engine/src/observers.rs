@@ -16,6 +16,7 @@ use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::inbound::Inbound;
+use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
 
 /// Observers of a shard at most, those of the settings included.
@@ -418,6 +419,7 @@ impl Observers {
         ticket: Option<Ticket>,
     ) -> u32 {
         let cost = observed_cost(publication);
+        let (tenant, topic) = owner_of(&desk.settings, publication.tenant, publication.topic);
         let mut told = 0;
         for id in set.iter() {
             let Some(it) = self.all.get_mut(&id) else { continue };
@@ -433,10 +435,9 @@ impl Observers {
             let message = ObservedMessage {
                 ticket: ObservedTicket { observer: id, number },
                 is_awaited: ticket.is_some(),
-                // What goes to a fleet is the default tenant's.
-                tenant: if publication.tenant == TenantId::UPLINK { TenantId::DEFAULT } else { publication.tenant },
+                tenant,
                 client_id: client_id.to_owned(),
-                topic: publication.topic.to_owned(),
+                topic: topic.to_owned(),
                 qos: publication.qos,
                 retain: publication.retain,
                 properties: publication.properties.to_vec(),

@@ -255,10 +255,9 @@ impl Engine {
         };
         self.desk.counters.messages_in[raw.qos as usize] += 1;
         self.desk.counters.payload_bytes_in += raw.payload.len() as u64;
-        let tenant = if self.uplinks.brokers.config.is_on() { TenantId::UPLINK } else { message.tenant };
         let mut properties = std::mem::take(&mut self.scratch_properties);
         properties.clear();
-        let source = (key, None, tenant);
+        let source = (key, None, message.tenant);
         let progress = self.publish_with_properties(now, source, &raw, message.expires_at, &mut properties);
         self.scratch_properties = properties;
         match progress {

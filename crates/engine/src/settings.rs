@@ -3,6 +3,8 @@
 mod address;
 mod policy;
 
+pub(crate) mod fleet_topics;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -73,6 +75,18 @@ pub trait Tenants: std::fmt::Debug + Send + Sync {
 
     /// The tenant of a user who comes in where clients belong to `listener`; `None` leaves it at that.
     fn of_user(&self, listener: TenantId, user_name: &str) -> Option<TenantId>;
+
+    /// The level below which a tenant has its topics at the brokers of a fleet: the same for all orchestrators, without
+    /// `/`, `+` and `#`. `None` for an unknown tenant: its messages stay in this process. Asked for each message of a
+    /// tenant to a fleet.
+    fn topic_level_of(&self, _tenant: TenantId) -> Option<String> {
+        None
+    }
+
+    /// The tenant of such a level.
+    fn of_topic_level(&self, _level: &str) -> Option<TenantId> {
+        None
+    }
 }
 
 /// Something of which a tenant may have so many.

@@ -8,8 +8,10 @@ use crate::ids::ConnectionKey;
 const CHUNK: usize = 128;
 /// The end of a chunk's list of free slots.
 const NO_SLOT: u8 = u8::MAX;
+/// In a slot whose entry was withdrawn: its key stays in use.
+const HELD: u8 = u8::MAX - 1;
 
-const _: () = assert!(CHUNK.is_power_of_two() && CHUNK <= NO_SLOT as usize);
+const _: () = assert!(CHUNK.is_power_of_two() && CHUNK <= HELD as usize);
 
 /// A table that hands out `u32` keys. Insertion, removal and look-up take constant time; growth copies no entry.
 ///
@@ -39,7 +41,10 @@ struct Chunk<T> {
 #[derive(Debug)]
 enum Slot<T> {
     Taken(T),
-    Free { next: u8 },
+    /// `next` is the next slot of the chunk's list of free ones, or [`HELD`] in a slot that is not on it.
+    Free {
+        next: u8,
+    },
 }
 
 impl<T> Slab<T> {
@@ -84,15 +89,39 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
         let (at, slot) = split(key);
-        let chunk = self.chunks.get_mut(at)?;
-        let value = chunk.remove(slot)?;
+        let value = self.chunks.get_mut(at)?.remove(slot)?;
         self.len -= 1;
-        if chunk.live == 0 {
+        self.note_vacancy(at);
+        Some(value)
+    }
+
+    /// Takes the entry of `key` out and keeps the key from being handed out again until [`Slab::release`].
+    pub(crate) fn withdraw(&mut self, key: u32) -> Option<T> {
+        let (at, slot) = split(key);
+        let slot = self.chunks.get_mut(at)?.slots.get_mut(slot)?;
+        if !matches!(slot, Slot::Taken(_)) {
+            return None;
+        }
+        let Slot::Taken(value) = std::mem::replace(slot, Slot::Free { next: HELD }) else { return None };
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// Lets the key of an entry that was withdrawn be handed out again.
+    pub(crate) fn release(&mut self, key: u32) {
+        let (at, slot) = split(key);
+        if self.chunks.get_mut(at).is_some_and(|chunk| chunk.release(slot)) {
+            self.note_vacancy(at);
+        }
+    }
+
+    /// A slot of a chunk has become free.
+    fn note_vacancy(&mut self, at: usize) {
+        if self.chunks[at].live == 0 {
             self.retire(at);
         } else {
             self.vacancies.set(at);
         }
-        Some(value)
     }
 
     /// The entry of `key`.
@@ -263,7 +292,7 @@ impl<T> Chunk<T> {
     #[inline]
     fn remove(&mut self, at: usize) -> Option<T> {
         let slot = self.slots.get_mut(at)?;
-        if matches!(slot, Slot::Free { .. }) {
+        if !matches!(slot, Slot::Taken(_)) {
             return None;
         }
         let Slot::Taken(value) = std::mem::replace(slot, Slot::Free { next: self.free }) else {
@@ -272,6 +301,15 @@ impl<T> Chunk<T> {
         self.free = at as u8;
         self.live -= 1;
         Some(value)
+    }
+
+    /// Frees a slot whose entry was withdrawn; says whether it was such a slot.
+    fn release(&mut self, at: usize) -> bool {
+        let Some(slot @ Slot::Free { next: HELD }) = self.slots.get_mut(at) else { return false };
+        *slot = Slot::Free { next: self.free };
+        self.free = at as u8;
+        self.live -= 1;
+        true
     }
 }
 

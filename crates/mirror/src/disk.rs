@@ -11,15 +11,15 @@ use tidegate_store::{Disk, DiskFile, LockError, LockGuard, inspect};
 use crate::carrier::{Carrier, Order};
 use crate::extents::Extents;
 use crate::files::FileId;
-use crate::local::is_own;
+use crate::local::{holds, is_own};
 use crate::record::Body;
 use crate::{Lost, MirrorError};
 
 /// Zeros at the end of a write that are worth leaving out where the file ends, bytes.
 const MIN_ZEROS: usize = 512;
 
-/// Behind the name of a file that is carried, until all of it is there.
-const CARRIED: &str = ".carried";
+/// Behind the name of a file that replaces another one, until all of it is there.
+const ASIDE: &str = ".new";
 
 /// Files in a directory that are also on the bus. After a sync, the bus has confirmed them.
 ///
@@ -101,43 +101,36 @@ impl MirrorDisk {
         }
     }
 
-    /// Carries a file to the bus that another program has put into the directory, unless the bus has the same content.
+    /// Puts a whole file into the directory and on the bus, in the place of the file that has this name. Readers of
+    /// either find the old content or the new one. When this returns, the bus has confirmed it. A file with the same
+    /// content is left as it is.
     ///
     /// # Errors
-    /// When it cannot be read, or the bus cannot be written any more.
-    pub fn carry(&self, name: &str) -> io::Result<()> {
-        let file = self.carrier.local.open(name)?;
-        let length = file.length()?;
-        let mut extents = Extents::default();
-        self.portions(&*file, length, &mut |at, bytes| {
-            extents.write(at, bytes);
-            Ok(())
-        })?;
-        let is_there = {
-            let files = self.carrier.send_queue.files();
-            let known = files.id(name).and_then(|id| files.get(id));
-            known.is_some_and(|known| known.extents == extents && known.length == length)
-        };
-        if is_there {
+    /// When the directory or the bus cannot be written any more.
+    pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        if self.has(name, content) {
             return Ok(());
         }
-        // Under another name first, so that a reader of the log finds the old file or the new one, never a part.
-        let aside = format!("{name}{CARRIED}");
-        let id = {
-            let mut order = self.carrier.order();
-            self.link(&mut order, &aside)?
-        };
-        let carried = MirrorFile::new(&self.carrier, Some(id), Arc::clone(&file));
-        self.portions(&*file, length, &mut |at, bytes| carried.carry(id, bytes, at))?;
-        carried.wait()?;
-        {
-            let mut order = self.carrier.order();
-            self.carrier.send_queue.files().rename(&aside, name);
-            self.tell(&mut order, &Body::Rename { from: &aside, to: name })?;
-            // A list that has it spares a restart to fetch all, since the file here is not the one of the last list.
-            self.carrier.index(&mut order).map_err(|lost| lost.to_io())?;
-        }
+        let aside = format!("{name}{ASIDE}");
+        let file = self.create(&aside)?;
+        file.write_at(content, 0)?;
+        file.sync_data()?;
+        self.rename(&aside, name)?;
+        // A list that has it spares a restart to fetch all, since the file here is not the one of the last list.
+        self.carrier.index(&mut self.carrier.order()).map_err(|lost| lost.to_io())?;
         self.sync_directory()
+    }
+
+    /// Whether a file has this content, here and in what was sent to the bus.
+    fn has(&self, name: &str, content: &[u8]) -> bool {
+        let mut extents = Extents::default();
+        for (bytes, index) in content.chunks(self.carrier.settings.chunk_bytes).zip(0_u64..) {
+            extents.write(index * self.carrier.settings.chunk_bytes as u64, bytes);
+        }
+        let files = self.carrier.send_queue.files();
+        let known = files.id(name).and_then(|id| files.get(id));
+        known.is_some_and(|known| known.length == content.len() as u64 && known.extents.agrees(&extents))
+            && holds(&self.carrier.local, name, &extents)
     }
 
     /// Reads a file in portions.
@@ -162,9 +155,19 @@ impl MirrorDisk {
     /// Carries a store that the directory has to an empty log.
     pub(crate) fn fill(&self) -> Result<(), MirrorError> {
         for name in self.carrier.local.list()?.into_iter().filter(|name| inspect::is_content(name)) {
-            self.carry(&name)?;
+            self.send_whole(&name)?;
         }
         Ok(())
+    }
+
+    /// Sends a file of the directory that the bus does not have. A reader of the log does not take it for whole before
+    /// there is a list of all files.
+    fn send_whole(&self, name: &str) -> io::Result<()> {
+        let local = self.carrier.local.open(name)?;
+        let id = self.link(&mut self.carrier.order(), name)?;
+        let file = MirrorFile::new(&self.carrier, Some(id), Arc::clone(&local));
+        self.portions(&*local, local.length()?, &mut |at, bytes| file.send_portions(id, bytes, at, Local::HasIt))?;
+        file.wait()
     }
 
     /// Writes a list of all files, and waits until it is there and the working copy knows.
@@ -312,6 +315,13 @@ impl Drop for Locked {
     }
 }
 
+/// Whether the working copy has bytes that are to be sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Local {
+    HasIt,
+    LacksIt,
+}
+
 struct MirrorFile {
     carrier: Arc<Carrier>,
     /// `None` for a file that is not needed after a restart.
@@ -326,22 +336,27 @@ impl MirrorFile {
         Self { carrier: Arc::clone(carrier), id, local, last: AtomicU64::new(0) }
     }
 
-    /// Sends written bytes, in portions.
-    fn carry(&self, id: FileId, bytes: &[u8], at: u64) -> io::Result<()> {
+    /// Writes bytes to the working copy and sends them, in portions.
+    fn send_portions(&self, id: FileId, bytes: &[u8], at: u64, local: Local) -> io::Result<()> {
         let (chunk, max) = (self.carrier.settings.chunk_bytes, self.carrier.settings.max_unconfirmed_bytes);
         for (bytes, index) in bytes.chunks(chunk).zip(0_u64..) {
             let room = self.carrier.wait_until(|state| {
                 let waits = state.unconfirmed(id);
                 waits == 0 || waits + bytes.len() <= max
             });
-            let sent = room.and_then(|()| self.send(id, bytes, at + index * chunk as u64));
-            sent.map_err(|lost| lost.to_io())?;
+            room.map_err(|lost| lost.to_io())?;
+            self.send(id, bytes, at + index * chunk as u64, local)?;
         }
         Ok(())
     }
 
-    fn send(&self, id: FileId, bytes: &[u8], at: u64) -> Result<(), Lost> {
+    /// Writes a portion and sends it. Both happen under the right to send: whoever has that right finds in the working
+    /// copy what was sent, and can send it again.
+    fn send(&self, id: FileId, bytes: &[u8], at: u64, local: Local) -> io::Result<()> {
         let mut order = self.carrier.order();
+        if local == Local::LacksIt {
+            self.local.write_at(bytes, at)?;
+        }
         let (data, length) = {
             let mut files = self.carrier.send_queue.files();
             // A removed file that is still open is no longer mirrored.
@@ -363,9 +378,9 @@ impl MirrorFile {
         } else {
             (Body::Data { file: id, at, length, bytes: data }, Some(id))
         };
-        let sequence = self.carrier.send(&mut order, &body, of, None)?;
+        let sequence = self.carrier.send(&mut order, &body, of, None).map_err(|lost| lost.to_io())?;
         self.last.fetch_max(sequence, Ordering::Relaxed);
-        self.carrier.index_in_time(&mut order)
+        self.carrier.index_in_time(&mut order).map_err(|lost| lost.to_io())
     }
 
     fn wait(&self) -> io::Result<()> {
@@ -389,8 +404,7 @@ impl DiskFile for MirrorFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let Some(id) = self.id else { return self.local.write_at(bytes, offset) };
         self.check_room(bytes.len())?;
-        self.local.write_at(bytes, offset)?;
-        self.carry(id, bytes, offset)
+        self.send_portions(id, bytes, offset, Local::LacksIt)
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
@@ -424,8 +438,8 @@ impl DiskFile for MirrorFile {
     fn set_length(&self, length: u64) -> io::Result<()> {
         let Some(id) = self.id else { return self.local.set_length(length) };
         self.carrier.check().map_err(|lost| lost.to_io())?;
-        self.local.set_length(length)?;
         let mut order = self.carrier.order();
+        self.local.set_length(length)?;
         {
             let mut files = self.carrier.send_queue.files();
             let Some(file) = files.get_mut(id) else { return Ok(()) };

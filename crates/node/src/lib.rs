@@ -75,6 +75,7 @@ pub use identities::{Door, EnterError, Give, Identities, IdentitySettings};
 pub use listener::BindError;
 pub use listener::preset::Presets;
 pub use memory::program_pages::release_program_pages;
+pub use memory::share_allocator_arena;
 pub use moves::{Arrived, MoveError};
 pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, Observer, Occasion, Peer, TracingObserver};

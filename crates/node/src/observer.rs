@@ -105,7 +105,10 @@ pub struct TracingObserver;
 impl Observer for TracingObserver {
     fn wants(&self, event: &LogEvent) -> bool {
         match event {
-            LogEvent::QueueFull { .. } | LogEvent::BadPacket { .. } | LogEvent::BrokerLost { .. } => {
+            LogEvent::QueueFull { .. }
+            | LogEvent::BadPacket { .. }
+            | LogEvent::BrokerLost { .. }
+            | LogEvent::TopicDenied { .. } => {
                 tracing::enabled!(tracing::Level::WARN)
             }
             LogEvent::Connected { .. }
@@ -144,6 +147,16 @@ impl Observer for TracingObserver {
             }
             LogEvent::BrokerLost { broker, detail } => {
                 tracing::warn!(shard, broker, detail, "broker lost");
+            }
+            LogEvent::TopicDenied { broker, topic } => {
+                let reason = Reason::TopicDenied.label();
+                tracing::warn!(
+                    shard,
+                    broker,
+                    topic,
+                    reason,
+                    "topic refused for a minute: the broker denies its messages"
+                );
             }
             LogEvent::QueueFull { client_id, reason, connected, unacknowledged, oldest_packet_id, waiting_ms } => {
                 let policy = reason.label();

@@ -15,7 +15,7 @@ pub(crate) const ASIDE: &str = "MANIFEST.new";
 /// The format that this version reads and writes.
 const VERSION: u32 = 1;
 /// Longest manifest that is read, bytes.
-const MAX_BYTES: u64 = 16 * 1024 * 1024;
+pub(crate) const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The content of the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

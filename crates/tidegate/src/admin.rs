@@ -9,11 +9,11 @@ use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running};
 use tidegate_node::HostPort;
 
-use crate::config::Config;
-use crate::config::address::AdminAddress;
-use crate::config::source::Source;
 use crate::operations::BrokerOperations;
 use crate::status::BrokerStatus;
+use tidegate_config::Config;
+use tidegate_config::address::AdminAddress;
+use tidegate_config::source::Source;
 
 /// A console that answers, and where.
 pub(crate) struct Admin {

@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use tidegate_mqtt_cli::{publish, request, subscribe};
 use tidegate_terminal::help::flowing;
 
-use crate::commands::{
-    ban, clients, core, dns, drain, hub, kick, lab, manager, orchestrator, passwd, publish, request, subscribe, up, why,
-};
-use crate::config::overrides::{Flags, split_setting};
+use crate::commands::{ban, clients, core, dns, drain, hub, kick, lab, manager, orchestrator, passwd, up, why};
+use tidegate_config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
 
@@ -74,7 +73,7 @@ pub(crate) enum Command {
     /// Ask the access rules
     #[command(subcommand)]
     Acl(AclCommand),
-    /// Check, measure, export and import a data directory that no broker uses
+    /// Back up, check, measure, export and import a data directory
     #[command(subcommand)]
     Store(crate::commands::store::StoreCommand),
     /// Show the status, history and plan of a fleet, explain its decisions, simulate policies and make loads for them

@@ -9,10 +9,10 @@ use tidegate_node::Node;
 use tidegate_store::{Disk, Opened, RealDisk, Settings, Store, open};
 
 use crate::commands::store::with_directory;
-use crate::config::Config;
 use crate::mirror::{self, Mirrored};
-use crate::physical_memory;
 use crate::status::BrokerStatus;
+use tidegate_config::Config;
+use tidegate_process::physical_memory;
 
 /// The garbage rules of what the engines write.
 struct EngineSweep(Sweep);

@@ -15,30 +15,22 @@ mod admin;
 mod admin_client;
 mod authentication;
 mod bridges;
-mod bus_access;
 mod cli;
 mod cluster;
 mod commands;
-mod config;
 mod context;
 mod control;
-mod control_groups;
-mod development;
 mod drain;
 mod durable;
 mod fleet;
 mod homes;
 mod hub;
-mod logging;
+mod kept_file;
 mod mirror;
-mod mqtt_commands;
 mod observer;
 mod operations;
-mod orchestrator;
-mod physical_memory;
+mod placement;
 mod reload;
-mod service_manager;
-mod signals;
 mod status;
 mod store_status;
 mod tenant_numbers;
@@ -46,5 +38,8 @@ mod tenant_numbers;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if tidegate_process::physical_memory::is_address_space_limited() {
+        tidegate_node::share_allocator_arena();
+    }
     commands::dispatch(cli::parse())
 }

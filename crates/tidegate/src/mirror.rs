@@ -9,16 +9,10 @@ use std::time::Duration;
 
 use signal_hook::consts::SIGTERM;
 use tidegate_bus::{Address, Bus};
-use tidegate_mirror::{Lost, MirrorDisk, MirrorStatus, OnLost, Settings, log_of};
+use tidegate_mirror::{Lost, MirrorDisk, MirrorStatus, OnLost, Settings};
 
-use crate::config::Config;
-use crate::config::finding::Findings;
-use crate::config::path::KeyPath;
-use crate::config::sections::StoreDurability;
-use crate::config::value::Problem;
-use crate::reload::{Prepared, Reloadable};
 use crate::status::BrokerStatus;
-use crate::tenant_numbers::{self, Agree};
+use tidegate_config::Config;
 
 /// How long a stop waits for the bus, beyond the time that clients have.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -45,16 +39,6 @@ struct Target {
     settings: tidegate_bus::Settings,
 }
 
-/// Whether a node of a cluster keeps its store on the bus of the cluster without being told so.
-fn is_implied(config: &Config) -> bool {
-    let cluster = &config.cluster;
-    !cluster.name.is_empty()
-        && cluster.mirror
-        && config.mirror.bus.is_none()
-        && config.store.directory.is_some()
-        && config.store.durability == StoreDurability::Commit
-}
-
 /// Whether the nodes of the cluster find the files when this one dies.
 pub(crate) fn is_for_cluster(config: &Config) -> bool {
     let (mirror, cluster) = (&config.mirror, &config.cluster);
@@ -62,11 +46,11 @@ pub(crate) fn is_for_cluster(config: &Config) -> bool {
         && mirror.bus == cluster.bus
         && mirror.prefix == cluster.prefix
         && mirror.name == cluster.name;
-    is_implied(config) || is_said
+    tidegate_config::mirror::is_implied(config) || is_said
 }
 
 fn target(config: &Config) -> Option<Target> {
-    if is_implied(config) {
+    if tidegate_config::mirror::is_implied(config) {
         let (bus, name) = (config.cluster.bus.clone().unwrap_or_default(), config.cluster.name.clone());
         return Some(Target { key: "cluster.bus", bus, name, settings: crate::cluster::bus_settings(config) });
     }
@@ -147,18 +131,6 @@ impl Mirrored {
         self.was_here
     }
 
-    /// Carries what others have put beside the files of the store, if it is there.
-    ///
-    /// # Errors
-    /// In words for people.
-    fn carry(&self, config: &Config, name: &str) -> Result<(), String> {
-        let is_there = |directory: &String| Path::new(directory).join(name).exists();
-        if !config.store.directory.as_ref().is_some_and(is_there) {
-            return Ok(());
-        }
-        self.disk.carry(name).map_err(|error| format!("cannot keep {name} on the bus: {error}"))
-    }
-
     /// Sees to it that a stop does not wait for a bus that is away, beyond this time.
     ///
     /// # Errors
@@ -175,42 +147,6 @@ impl Mirrored {
         let watch = Builder::new().name("mirror-stop".into()).spawn(watch);
         let watch = watch.map_err(|error| format!("cannot start a thread for the stop: {error}"))?;
         Ok(Closing { mirrored: self, stopped, watch })
-    }
-}
-
-/// Gives tenants their numbers, which are on the bus before any key is that has one.
-///
-/// # Errors
-/// In words for people.
-pub(crate) fn settle(config: &Config, mirrored: Option<&Mirrored>, agree: Option<&Agree>) -> Result<Config, String> {
-    let settled = tenant_numbers::settle(config, agree)?;
-    match mirrored {
-        Some(mirrored) => mirrored.carry(&settled, tenant_numbers::NAME).map(|()| settled),
-        None => Ok(settled),
-    }
-}
-
-impl Reloadable for Mirrored {
-    fn name(&self) -> &'static str {
-        "numbers of tenants on the bus"
-    }
-
-    fn takes(&self, _: &KeyPath) -> bool {
-        false
-    }
-
-    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
-        // Numbers that are given are never taken back, so this does no harm when the rest is refused.
-        self.carry(new, tenant_numbers::NAME).map(|()| Box::new(Carried) as Box<dyn Prepared>)
-    }
-}
-
-/// They are there.
-struct Carried;
-
-impl Prepared for Carried {
-    fn commit(self: Box<Self>) -> Vec<String> {
-        Vec::new()
     }
 }
 
@@ -244,42 +180,6 @@ pub(crate) fn farewell(config: &Config, lost: &Lost) -> String {
             "another process has taken {log}, and goes on with all that was acknowledged here; stop that one before this one is started again"
         ),
         other => other.to_string(),
-    }
-}
-
-/// Checks what the keys say together.
-pub(crate) fn check(config: &Config, findings: &mut Findings) {
-    let mirror = &config.mirror;
-    let source = |key| config.source_of("mirror", key).clone();
-    if is_implied(config)
-        && let Err(error) = log_of(&config.cluster.name)
-    {
-        let hint = "choose another name, or set cluster.mirror to false";
-        findings.push(Problem::new(error.to_string()).hint(hint), config.source_of("cluster", "name").clone());
-    }
-    let Some(address) = &mirror.bus else {
-        if !mirror.name.is_empty() {
-            let problem = Problem::new("`mirror.name` names files on a bus, and `mirror.bus` names none");
-            findings.push(problem.hint("name the bus with `mirror.bus` or --mirror"), source("name"));
-        }
-        return;
-    };
-    if let Err(error) = address.parse::<Address>() {
-        findings.push(Problem::new(error.to_string()), source("bus"));
-    }
-    if mirror.name.is_empty() {
-        let problem = Problem::new("`mirror.bus` needs a name for the files");
-        findings
-            .push(problem.hint("give the broker one of its own with `mirror.name` or --mirror-name"), source("bus"));
-    } else if let Err(error) = log_of(&mirror.name) {
-        findings.push(Problem::new(error.to_string()), source("name"));
-    }
-    if config.store.directory.is_none() {
-        let problem = Problem::new("`mirror.bus` needs a directory for the working copy");
-        findings.push(problem.hint("name one with `store.directory` or --data"), source("bus"));
-    } else if config.store.durability != StoreDurability::Commit {
-        let problem = Problem::new("with `mirror.bus` everything is on the bus before it is acknowledged");
-        findings.push(problem.hint("leave `store.durability` out"), config.source_of("store", "durability").clone());
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tidegate_engine::{AuthRequest, LogEvent, Reason, Verdict};
 use tidegate_node::{Answer, ConnectionFacts, Identities, Observer, Occasion, TracingObserver};
 
+use crate::authentication::passing;
 use crate::authentication::{Authentication, Visitors, is_told};
 use crate::hub::Door;
-use crate::orchestrator::passing;
 
 /// Logs events, and decides who comes in.
 pub(crate) struct BrokerObserver {

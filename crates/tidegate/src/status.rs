@@ -17,12 +17,12 @@ use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHo
 use crate::access::Tenancy;
 use crate::authentication::Authentication;
 use crate::cluster::ClusterApi;
-use crate::config::Config;
 use crate::context::{Lack, Services};
 use crate::drain::Drain;
 use crate::homes::HomesKeeper;
 use crate::hub::HubApi;
 use crate::store_status;
+use tidegate_config::Config;
 
 /// The broker as the console sees it, before, while and after its node runs.
 #[derive(Debug)]

@@ -2,20 +2,19 @@
 //! in whatever order the configuration names it, and nobody else ever gets that of one that is gone.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use tidegate_engine::Durability;
+use tidegate_mirror::MirrorDisk;
 
-use crate::config::Config;
-use crate::config::sections::tenant::Tenant;
+use crate::kept_file;
+use tidegate_config::Config;
+use tidegate_config::sections::tenant::Tenant;
 
 /// The file in the directory of the store: a line for each number, from 1 on, with the name of its tenant.
 pub(crate) const NAME: &str = "tenants";
-/// Its next content, before it takes the place of the present one.
-const ASIDE: &str = "tenants.new";
 /// Numbers that there are, beside that of the default tenant.
 const MAX_NUMBERS: usize = u16::MAX as usize;
 
@@ -29,7 +28,7 @@ pub(crate) type Agree = dyn Fn(&[String]) -> Result<Vec<String>, String> + Send 
 /// # Errors
 /// In words for people: when the file cannot be read, is not what this function writes, or cannot be written; when the
 /// cluster has other numbers.
-pub(crate) fn settle(config: &Config, agree: Option<&Agree>) -> Result<Config, String> {
+pub(crate) fn settle(config: &Config, agree: Option<&Agree>, mirror: Option<&MirrorDisk>) -> Result<Config, String> {
     let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
     let Some(directory) = directory else {
         let names = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
@@ -46,8 +45,9 @@ pub(crate) fn settle(config: &Config, agree: Option<&Agree>) -> Result<Config, S
         return Err(failed("add to", &format_args!("all {MAX_NUMBERS} are given away")));
     }
     let names = agreed(&known, names, agree)?;
-    if names != known {
-        write(directory, &names).map_err(|error| failed("write", &error))?;
+    // A mirror may be new to a directory that has the file. It sends nothing that the bus has.
+    if names != known || mirror.is_some() && !names.is_empty() {
+        write(directory, &names, mirror).map_err(|error| failed("write", &error))?;
     }
     Ok(with_names(config, names))
 }
@@ -63,7 +63,8 @@ fn agreed(known: &[String], names: Vec<String>, agree: Option<&Agree>) -> Result
         Ok(agreed)
     } else {
         Err(format!(
-            "tenants have other numbers in the data directory ({}) than in the cluster ({}); start the node with an empty directory",
+            "tenants have other numbers in the data directory ({}) than in the cluster ({}). If the bus has lost its data, start the nodes with the older data first. If this directory \
+             is of another cluster, start the node with an empty one",
             known.join(", "),
             agreed.join(", ")
         ))
@@ -75,7 +76,12 @@ fn agreed(known: &[String], names: Vec<String>, agree: Option<&Agree>) -> Result
 ///
 /// # Errors
 /// In words for people: when the file cannot be written, or no number is left.
-pub(crate) fn settle_again(config: &Config, known: &[String], agree: Option<&Agree>) -> Result<Config, String> {
+pub(crate) fn settle_again(
+    config: &Config,
+    known: &[String],
+    agree: Option<&Agree>,
+    mirror: Option<&MirrorDisk>,
+) -> Result<Config, String> {
     let names = with_new(known.to_vec(), config.tenants.iter().map(|tenant| tenant.name.as_str()));
     let has_new = names.len() > known.len();
     if names.len() > MAX_NUMBERS {
@@ -85,7 +91,7 @@ pub(crate) fn settle_again(config: &Config, known: &[String], agree: Option<&Agr
     if let Some(directory) = config.store.directory.as_ref().filter(|_| has_new)
         && config.durability() != Durability::Memory
     {
-        write(Path::new(directory), &names)
+        write(Path::new(directory), &names, mirror)
             .map_err(|error| format!("cannot write the numbers of tenants into {directory}: {error}"))?;
     }
     Ok(with_names(config, names))
@@ -132,16 +138,10 @@ fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{what}; bring the file back from a copy of the directory"))
 }
 
-/// Writes them so that a crash leaves the file as it was or as it is to be.
-fn write(directory: &Path, names: &[String]) -> io::Result<()> {
-    let aside = directory.join(ASIDE);
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
-    for name in names {
-        writeln!(file, "{name}")?;
-    }
-    file.sync_all()?;
-    fs::rename(&aside, directory.join(NAME))?;
-    File::open(directory)?.sync_all()
+/// Replaces the file.
+fn write(directory: &Path, names: &[String], mirror: Option<&MirrorDisk>) -> io::Result<()> {
+    let lines: String = names.iter().flat_map(|name| [name.as_str(), "\n"]).collect();
+    kept_file::replace(directory, NAME, lines.as_bytes(), mirror)
 }
 
 #[cfg(test)]
@@ -171,7 +171,7 @@ mod tests {
             config.store.directory = self.0.to_str().map(str::to_owned);
             let tenant = |name: &&str| Tenant { name: (*name).to_owned(), max_sessions: 7, ..Tenant::default() };
             config.tenants = tenants.iter().map(tenant).collect();
-            let settled = settle(&config, agree)?.tenants;
+            let settled = settle(&config, agree, None)?.tenants;
             for tenant in &settled {
                 assert_eq!(tenant.max_sessions == 7, tenants.contains(&tenant.name.as_str()), "{}", tenant.name);
             }
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(folder.settle(&["d", "c"]).unwrap(), ["a", "b", "c", "d"]);
         assert_eq!(folder.settle(&[]).unwrap(), ["a", "b", "c", "d"]);
         assert_eq!(fs::read_to_string(folder.0.join(NAME)).unwrap(), "a\nb\nc\nd\n");
-        assert!(!folder.0.join(ASIDE).exists());
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing else is left");
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
     fn what_lives_in_memory_needs_no_numbers() {
         let mut config = Config::default();
         config.tenants.push(Tenant { name: "a".to_owned(), ..Tenant::default() });
-        assert_eq!(settle(&config, None).unwrap().tenants.len(), 1);
+        assert_eq!(settle(&config, None, None).unwrap().tenants.len(), 1);
     }
 
     /// A cluster that has these names, in their order, and adds those that it is told.
@@ -230,9 +230,9 @@ mod tests {
         let mut config = Config::default();
         config.tenants.push(Tenant { name: "b".to_owned(), ..Tenant::default() });
         let names = |config: Config| config.tenants.into_iter().map(|tenant| tenant.name).collect::<Vec<_>>();
-        assert_eq!(names(settle(&config, Some(&cluster(&["a"]))).unwrap()), ["a", "b"], "in memory as well");
+        assert_eq!(names(settle(&config, Some(&cluster(&["a"])), None).unwrap()), ["a", "b"], "in memory as well");
         let known = ["a".to_owned()];
-        assert_eq!(names(settle_again(&config, &known, Some(&cluster(&["a", "x"]))).unwrap()), ["a", "x", "b"]);
+        assert_eq!(names(settle_again(&config, &known, Some(&cluster(&["a", "x"])), None).unwrap()), ["a", "x", "b"]);
     }
 
     #[test]

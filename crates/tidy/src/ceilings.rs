@@ -30,7 +30,7 @@ pub const METHODS: &[Ceiling] = &[
     ceiling("conformance::Client", 50),
     ceiling("conformance::Scenario", 364),
     ceiling("engine::Desk", 102),
-    ceiling("engine::Engine", 413),
+    ceiling("engine::Engine", 412),
     ceiling("engine::WireReader", 50),
     ceiling("fleet::Manager", 116),
     ceiling("lab::Core", 86),

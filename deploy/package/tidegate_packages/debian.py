@@ -2,48 +2,34 @@
 import pathlib
 import tempfile
 
+from .layout import CONFIGURATION, fix_directories, lay_out, place
 from .release import ROOT, SUMMARY, run
 
-# Where the completion script of each shell lies.
-COMPLETIONS = {
-    "bash": "usr/share/bash-completion/completions/tidegate",
+PLACES = {
+    "unit": "lib/systemd/system/tidegate.service",
     "zsh": "usr/share/zsh/vendor-completions/_tidegate",
-    "fish": "usr/share/fish/vendor_completions.d/tidegate.fish",
+    "license": "usr/share/doc/tidegate/copyright",
 }
-CONFIGURATION = "etc/tidegate/tidegate.toml"
 
 
 def write(release, out):
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch) / "root"
-        lay_out(release, root)
+        lay_out(release, root, PLACES)
+        add_control_files(release, root)
         file = out / f"tidegate_{release.version}_{release.debian_architecture}.deb"
         run("dpkg-deb", "--root-owner-group", "-Zxz", f"-z{release.level}", "--build", str(root), str(file.resolve()))
     return file
 
 
-def lay_out(release, root):
-    """Writes the files of the package below a directory."""
-    place(root / "usr/bin/tidegate", release.binary.read_bytes(), 0o755)
-    for name, path in {"systemd/tidegate.service": "lib/systemd/system/tidegate.service", "debian/tidegate.toml": CONFIGURATION}.items():
-        place(root / path, (ROOT / "deploy" / name).read_bytes())
-    for shell, path in COMPLETIONS.items():
-        place(root / path, release.answer("completions", shell).encode())
-    place(root / "usr/share/doc/tidegate/copyright", (ROOT / "LICENSE").read_bytes())
+def add_control_files(release, root):
+    """Writes the description of the package, its scripts and its list of configuration files."""
     size = sum(file.stat().st_size for file in root.rglob("*") if file.is_file()) // 1024
     place(root / "DEBIAN/control", control(release, size).encode())
     place(root / "DEBIAN/conffiles", f"/{CONFIGURATION}\n".encode())
     for script in ["postinst", "prerm", "postrm"]:
         place(root / "DEBIAN" / script, (ROOT / "deploy/debian" / script).read_bytes(), 0o755)
-    # Modes must not depend on the umask of the build.
-    for directory in [root, *(path for path in root.rglob("*") if path.is_dir())]:
-        directory.chmod(0o755)
-
-
-def place(path, data, mode=0o644):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    path.chmod(mode)
+    fix_directories(root)
 
 
 def control(release, size):

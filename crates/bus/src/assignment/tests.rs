@@ -48,7 +48,7 @@ impl World {
             self.table = wish;
             one.member.agreed(&self.table, asked, self.now, &one.holdings);
         } else {
-            one.member.replaced(&one.holdings);
+            one.member.give_up(&one.holdings);
         }
         for (partition, losing) in one.holdings.held() {
             if losing {
@@ -127,7 +127,7 @@ fn a_process_that_takes_a_name_over_gets_what_the_other_had() {
     world.turn("a", Duration::ZERO);
     assert_eq!(world.members["a"].holdings.held().len(), 16);
     assert!(old.member.wish(&world.table, world.now).is_none());
-    old.member.replaced(&old.holdings);
+    old.member.give_up(&old.holdings);
     assert!(old.holdings.held().is_empty());
 }
 

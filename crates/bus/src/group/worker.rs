@@ -119,9 +119,10 @@ impl Worker {
         self.next_turn = Instant::now() + self.beat();
     }
 
-    /// Reads the log from its beginning.
+    /// Reads the log from its beginning. It may be another log than before: until a proposal of this member has been
+    /// read, the members stay as they were.
     fn open(&mut self) {
-        self.accepted = Accepted::default();
+        (self.accepted, self.caught_up) = (Accepted::default(), false);
         (self.reader, self.pending) = (None, None);
         let events = self.events.clone();
         let wake = Arc::new(move || {
@@ -139,8 +140,12 @@ impl Worker {
             match reader.take(BATCH) {
                 Ok(taken) if taken.records.is_empty() => return,
                 Ok(taken) => taken.records.iter().for_each(|record| self.judge(record)),
-                // Others have trimmed what this member was too slow to read: what is left begins with a table.
-                Err(BusError::Trimmed { .. }) => self.open(),
+                // Others have trimmed what this member was too slow to read, or the log was lost and made again: what
+                // is left begins with a table.
+                Err(BusError::Trimmed { .. }) => {
+                    self.open();
+                    self.next_turn = Instant::now();
+                }
                 Err(error) => {
                     self.reader = None;
                     return self.later("read the log of the group", &error);
@@ -165,6 +170,11 @@ impl Worker {
         let now = Instant::now();
         let asked = self.pending.filter(|(number, _)| proposal.life == self.life && proposal.number == *number);
         self.caught_up |= asked.is_some();
+        // A table without this life says nothing about the members before it: the log was lost, or others have given
+        // this member up. That is said before the members of the table are.
+        if accepted && self.caught_up && !(self.is_in(&was) && self.is_in(&self.accepted.table)) {
+            self.seat.give_up(&self.holdings);
+        }
         // Whoever sees that it has gained something finds itself among the members.
         if accepted && self.caught_up {
             let members = members(&self.accepted.table);
@@ -187,7 +197,12 @@ impl Worker {
     }
 
     fn is_out(&self) -> bool {
-        self.pending.is_none() && self.caught_up && !self.accepted.table.members().any(|(_, life)| life == self.life)
+        self.pending.is_none() && self.caught_up && !self.is_in(&self.accepted.table)
+    }
+
+    /// Whether a table has this life.
+    fn is_in(&self, table: &Table) -> bool {
+        table.members().any(|(_, life)| life == self.life)
     }
 
     /// Asks for the table as this member wants it to be.
@@ -214,7 +229,7 @@ impl Worker {
                 let group = &self.target.place.log;
                 tracing::warn!(%group, "another process has joined by this name; this one waits until that one has gone");
             }
-            return self.seat.replaced(&self.holdings);
+            return self.seat.give_up(&self.holdings);
         };
         self.append(now, table);
     }
@@ -256,4 +271,108 @@ fn members(table: &Table) -> Vec<Member> {
         Some(Member { name: MemberName::new(name).ok()?, incarnation, lease })
     };
     table.members().zip(table.leases()).filter_map(member).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::name::GroupName;
+    use crate::{LogName, LogSpec, Place};
+
+    const LEASE: Duration = Duration::from_secs(3_600);
+    const OWN: u64 = 1;
+    const OTHER: u64 = 2;
+
+    fn seat(name: &str, life: u64) -> Seat {
+        Seat::new(name, life, 1, LEASE, LEASE)
+    }
+
+    /// The member `a` of a group on a bus in memory.
+    fn worker() -> Worker {
+        let settings = Arc::new(Settings { lease: LEASE, ..Settings::default() });
+        let backend = crate::embedded::open(&settings, Arc::new(|_| {})).unwrap();
+        let name = LogName::of_group(&GroupName::new("nodes").unwrap());
+        let target = Target { spec: Arc::new(LogSpec::shared(name.clone(), 1)), place: Place::new(name, 0) };
+        Worker {
+            backend,
+            budget: Budget::new(&settings),
+            settings,
+            target,
+            seat: seat("a", OWN),
+            life: OWN,
+            partitions: 1,
+            holdings: Holdings::new(Arc::new(|| {})),
+            events: channel().0,
+            accepted: Accepted::default(),
+            reader: None,
+            caught_up: false,
+            pending: None,
+            proposals: 0,
+            next_turn: Instant::now(),
+            leaving: None,
+            replaced: false,
+            name: MemberName::new("a").unwrap(),
+            leases: Leases::default(),
+            strange: Tally::default(),
+        }
+    }
+
+    impl Worker {
+        /// Reads a proposal at a position.
+        fn read_proposal(&mut self, position: u64, base: Option<u64>, life: u64, number: u64, table: &Table) {
+            let proposal = Proposal { base, life, number, table: table.clone() };
+            let payload = serde_json::to_vec(&proposal).unwrap().into();
+            self.judge(&Record {
+                position: Position(position),
+                key: bytes::Bytes::new(),
+                headers: Vec::new(),
+                payload,
+            });
+        }
+
+        /// Reads a proposal of its own.
+        fn read_own(&mut self, position: u64, base: Option<u64>, number: u64, table: &Table) {
+            self.pending = Some((number, Instant::now()));
+            self.read_proposal(position, base, OWN, number, table);
+        }
+    }
+
+    /// The number of the tenure, and how many members there are.
+    fn seen(membership: &crate::Membership) -> (Option<u64>, usize) {
+        (membership.tenure().map(|it| it.number), membership.members().len())
+    }
+
+    #[test]
+    fn a_log_that_was_lost_ends_the_tenure_before_its_members_count() {
+        let mut worker = worker();
+        let (_, left) = channel();
+        let membership = crate::Membership::new(Arc::clone(&worker.holdings), OWN, Box::new(|_| {}), left);
+        let of_other = seat("b", OTHER).wish(&Table::default(), Instant::now()).unwrap();
+        let both = worker.seat.wish(&of_other, Instant::now()).unwrap();
+        worker.read_own(7, None, 1, &both);
+        assert_eq!(seen(&membership), (Some(0), 2));
+        // The log was lost, and another member was the first in the new one.
+        worker.open();
+        worker.read_proposal(1, None, OTHER, 1, &of_other);
+        assert_eq!(seen(&membership), (Some(0), 2), "the new log may not be read to its end");
+        worker.read_own(2, None, 2, &both);
+        worker.read_proposal(3, Some(1), OTHER, 2, &of_other);
+        assert_eq!(seen(&membership), (None, 1));
+        worker.read_own(4, Some(3), 3, &both);
+        assert_eq!(seen(&membership), (Some(1), 2));
+    }
+
+    #[test]
+    fn the_first_of_a_log_that_was_lost_begins_another_tenure() {
+        let mut worker = worker();
+        let (_, left) = channel();
+        let membership = crate::Membership::new(Arc::clone(&worker.holdings), OWN, Box::new(|_| {}), left);
+        let of_own = worker.seat.wish(&Table::default(), Instant::now()).unwrap();
+        worker.read_own(7, None, 1, &of_own);
+        worker.open();
+        worker.read_own(1, None, 2, &of_own);
+        assert_eq!(seen(&membership), (Some(1), 1));
+    }
 }

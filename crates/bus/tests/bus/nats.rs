@@ -56,6 +56,7 @@ mod reading;
 mod servers;
 mod several;
 mod strangers;
+mod wiped;
 
 mod promises {
     crate::suite!(a_test_each, super::Nats::start());

@@ -9,7 +9,7 @@ use tidegate_bus::{Position, Tally};
 use super::answer::{ClientAdvertisement, NodeContext};
 use super::courier::{Courier, Following, key_of};
 use super::left_out::{MAX_NODE_BYTES, check_context, read_advertisement};
-use super::{Bell, Course, LeftOut, Running, wall_ms};
+use super::{Bell, Course, LeftOut, Running, new_life, wall_ms};
 use crate::groups::{AdvertisementRefused, MembershipChange, Memberships};
 use crate::latency::{PingRound, PingWindow};
 use crate::messages::{
@@ -115,7 +115,7 @@ struct Gateway {
     settings: GatewaySettings,
     host: Box<dyn Host>,
     began: Instant,
-    life: u64,
+    own_hello: HelloPoA,
     hellos: Following,
     /// Tells of other gateways with this one's name.
     namesakes: Tally,
@@ -170,9 +170,10 @@ impl Gateway {
             (follow(Topic::PingConfig, 0, Position::START), follow(Topic::GWList, 0, Position::START));
         let handovers = follow(Topic::Handover, 0, from);
         let hellos = follow(Topic::HelloPoA, 0, hellos_from);
-        let (began, life) = (Instant::now(), wall_ms());
-        let hello = HelloPoA { gateway: settings.name.clone(), address: settings.address.clone(), life };
-        courier.tell(Topic::HelloPoA, None, &settings.name, hello.write());
+        let began = Instant::now();
+        let own_hello =
+            HelloPoA { gateway: settings.name.clone(), address: settings.address.clone(), life: new_life() };
+        courier.tell(Topic::HelloPoA, None, &settings.name, own_hello.write());
         Some(Self {
             hellos,
             namesakes: Tally::default(),
@@ -199,7 +200,7 @@ impl Gateway {
             settings,
             host,
             began,
-            life,
+            own_hello,
         })
     }
 
@@ -295,8 +296,7 @@ impl Gateway {
     fn take_hellos(&mut self, bell: &Bell) {
         for record in self.hellos.take(&self.courier, bell, TAKEN_AT_ONCE) {
             let Some(hello) = self.courier.read_as::<HelloPoA>(&record) else { continue };
-            let is_namesake = hello.gateway == self.settings.name && hello.life != self.life;
-            if is_namesake && self.namesakes.note().is_some() {
+            if hello.is_namesake_of(&self.own_hello) && self.namesakes.note().is_some() {
                 let (name, todo) = (&self.settings.name, "give each gateway a name of its own: context.name");
                 let other: String = hello.address.chars().take(SHOWN_CHARACTERS).collect();
                 tracing::warn!(
@@ -443,7 +443,7 @@ impl Gateway {
         let report = LoadReport {
             gateway: self.settings.name.clone(),
             address: self.settings.address.clone(),
-            life: self.life,
+            life: self.own_hello.life,
             number: self.load_number,
             period_ms: u64::try_from(self.settings.load_period.as_millis()).unwrap_or(u64::MAX),
             cpu: load.cpu,

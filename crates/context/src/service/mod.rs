@@ -17,6 +17,7 @@ mod manager;
 #[cfg(test)]
 mod tests;
 
+use std::hash::{BuildHasher, RandomState};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -37,6 +38,13 @@ pub use manager::{ManagerSettings, start_manager};
 fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The number of a new life of a gateway: microseconds since 1970 at its start, with a random part below a
+/// millisecond: gateways that start in one millisecond need different numbers.
+fn new_life() -> u64 {
+    let random = RandomState::new().hash_one(std::process::id()) % 1_000;
+    wall_ms().saturating_mul(1_000).saturating_add(random)
 }
 
 /// Why a service did not start.

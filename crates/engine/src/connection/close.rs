@@ -6,6 +6,7 @@ use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
 use crate::publish::publishing::publishing;
 use crate::subscribe::subscribing::subscribing;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
@@ -21,6 +22,7 @@ use crate::event::{Event, LogEvent};
 use crate::ids::{ConnectionKey, ListenerId, PRINCIPAL_LISTENER, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::UPLINK_LISTENER;
+use crate::session::ending::Ending;
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Holding;
@@ -297,7 +299,7 @@ impl Engine {
     }
 
     /// Ends a session: its will is published, its subscriptions go, and what it was still owed goes back to shared
-    /// groups or is counted as dropped.
+    /// groups or is counted as dropped. Many subscriptions and messages are removed [in steps](crate::session::ending).
     ///
     /// What is addressed to a mobile node outlives its session.
     pub(crate) fn end_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
@@ -308,13 +310,18 @@ impl Engine {
         self.end_will_and_timers(now, key);
         self.fetches.end_fetches(&mut self.desk.sessions, key);
         subscribing!(self).set_standing(now, key, Standing::Client);
-        subscribing!(self).remove_subscriptions(now, key);
         self.desk.sessions.end_exchanges(&mut self.desk.exchanges, key);
-        let Some(session) = self.desk.remove_session(key) else { return };
+        let Some(mut session) = self.desk.withdraw_session(key) else { return };
         if let Some(stored) = session.stored {
             self.desk.journal.delete(Key::Session(stored));
         }
-        dealing!(self).settle_debts(now, key, session, reason);
+        self.desk.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
+        // The groups that get messages back must not take the session for a member.
+        for membership in session.take_owing_memberships() {
+            subscribing!(self).remove_membership(now, key, &membership);
+        }
+        let ending = dealing!(self).begin_ending(now, key, session, reason);
+        self.take_first_step(now, ending);
     }
 
     /// Publishes the will of a session that ends, if it waits.
@@ -381,19 +388,23 @@ impl Connecting<'_> {
 }
 
 impl Dealing<'_> {
-    /// What an ended session was owed.
-    fn settle_debts(&mut self, now: Now, key: SessionKey, session: Session, reason: Reason) {
+    /// Settles what an ended session has in flight and what it was dealt by shared groups; the rest is left for steps.
+    fn begin_ending(&mut self, now: Now, key: SessionKey, session: Session, reason: Reason) -> Ending {
         let reason = match reason {
             Reason::SessionExpired | Reason::SessionDiscarded => reason,
             // A session that was never to outlive its connection gave up its messages by that.
             _ => Reason::SessionDiscarded,
         };
         let of_uplink = session.is_uplink();
-        let Some(mut flow) = session.flow else { return };
+        let memberships = session.rare.map_or_else(Vec::new, |rare| rare.memberships);
+        let (client_id, filters) = (session.client_id, session.filters);
+        let mut ending = Ending { key, client_id, reason, filters, memberships, queue: VecDeque::new(), of_uplink };
+        let Some(mut flow) = session.flow else { return ending };
         if let Some(tail) = flow.tail.take() {
             self.desk.forget_tail(&tail);
             self.desk.counters.dropped[reason.number()] += tail.messages;
         }
+        self.desk.blockers.remove(&key.0);
         self.desk.to_unpark.append(&mut flow.blocking);
         self.desk.memory -= flow.inflight_bytes;
         for entry in flow.inflight.drain() {
@@ -405,16 +416,22 @@ impl Dealing<'_> {
                 continue;
             }
             match entry.item.delivery {
-                Some(delivery) => self.settle_sent(now, key, &session.client_id, &delivery, sent_once, reason),
+                Some(delivery) => self.settle_sent(now, key, &ending.client_id, &delivery, sent_once, reason),
                 // Only its packet id was left to be released: another broker has the message.
                 None if of_uplink => {}
                 None => self.desk.counters.drop_message(reason),
             }
         }
-        for delivery in std::mem::take(&mut flow.queue) {
-            self.desk.forget_queued(delivery.cost());
-            self.settle_queued(now, key, &session.client_id, &delivery, reason);
+        for delivery in flow.queue {
+            if delivery.group.is_some() {
+                // The session is deleted from the store in this turn, so its group must have the message in this turn.
+                self.desk.forget_queued(delivery.cost());
+                self.settle_queued(now, key, &ending.client_id, &delivery, reason);
+            } else {
+                ending.queue.push_back(delivery);
+            }
         }
+        ending
     }
 
     /// What becomes of a message that was sent and not acknowledged (`sent_once`: and that may have arrived).

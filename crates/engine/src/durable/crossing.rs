@@ -27,6 +27,7 @@ use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::publish::dispatch::{Reach, Source};
 use crate::publish::is_own_topic;
+use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 use tidegate_mqtt::QoS;
@@ -292,7 +293,8 @@ impl Publishing<'_> {
             )
         });
         let mut publication = left.message.publication();
-        let home = partition_of(publication.tenant, publication.topic);
+        let (tenant, topic) = owner_of(&self.desk.settings, publication.tenant, publication.topic);
+        let home = partition_of(tenant, topic);
         if left.is_missing(retain, shards, home) && !known.sessions.has(home) {
             self.retain(now, &mut publication);
         }

@@ -10,7 +10,7 @@ use crate::message::Publication;
 use crate::orchestrator::uplink::Uplinks;
 
 /// The broker that gets a message, by the policy of the fleet. Of those that are there, one that is not to have it, or
-/// had better not, gets it only if there is no other. `None` when none is there.
+/// had better not, gets it only if there is no other. `None` when none is there that takes a packet of `len` bytes.
 pub(super) fn pick_broker(
     members: &mut Group<Receiver, Seat>,
     desk: &Desk,
@@ -18,10 +18,13 @@ pub(super) fn pick_broker(
     publication: &Publication<'_>,
     topic: u64,
     not_to: Option<Receiver>,
+    len: usize,
 ) -> Option<usize> {
+    let too_large = |member: &Member<Receiver, Seat>| !uplinks.takes(member.receiver.1, len);
     let session = |member: &Member<Receiver, Seat>| SessionKey(member.receiver.1);
-    let unfit = |member: &Member<Receiver, Seat>| uplinks.is_unfit(session(member), publication.topic);
-    let avoided = |member: &Member<Receiver, Seat>| Some(member.receiver) == not_to;
+    let unfit =
+        |member: &Member<Receiver, Seat>| too_large(member) || uplinks.is_unfit(session(member), publication.topic);
+    let avoided = |member: &Member<Receiver, Seat>| too_large(member) || Some(member.receiver) == not_to;
     if members.online() == 0 {
         return None;
     }
@@ -30,18 +33,19 @@ pub(super) fn pick_broker(
         let place = members.pick_by_topic(topic, |member| avoided(member) || unfit(member));
         let place =
             place.or_else(|| members.pick_by_topic(topic, unfit)).or_else(|| members.pick_by_topic(topic, avoided));
-        return place.or_else(|| members.pick_by_topic(topic, |_| false));
+        return place.or_else(|| members.pick_by_topic(topic, too_large));
     }
     if uplinks.brokers.config.goes_by_load() {
         let load = |member: &Member<Receiver, Seat>| (unfit(member), uplinks.brokers.load_of(desk, session(member)));
-        return members.least(load, |member| avoided(member) || unfit(member));
+        let place = members.least(load, |member| avoided(member) || unfit(member));
+        return place.filter(|place| members.members().get(*place).is_some_and(|member| !too_large(member)));
     }
     let publisher = publication.publisher;
     // One that is away and was given up has its messages until it is back: it gets none as long as any is there.
     let place = members.pick_online(publisher, topic, |member| avoided(member) || unfit(member));
     let place = place.or_else(|| members.pick_online(publisher, topic, unfit));
     let place = place.or_else(|| members.pick_online(publisher, topic, avoided));
-    place.or_else(|| members.pick_online(publisher, topic, |_| false))
+    place.or_else(|| members.pick_online(publisher, topic, too_large))
 }
 
 impl Groups {

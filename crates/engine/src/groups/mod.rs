@@ -18,6 +18,7 @@ use crate::ids::hash_name;
 use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
+use crate::telling::reason::Reason;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -279,20 +280,29 @@ impl Dealing<'_> {
             _ => member.options.full,
         };
         let has_left = |member: &Member<Receiver, Seat>| {
-            let desk = desk.borrow();
-            member.receiver.0 == here && desk.sessions.has_left(&desk.transfers, SessionKey(member.receiver.1), here)
+            let (desk, session) = (desk.borrow(), SessionKey(member.receiver.1));
+            // A session that has ended keeps its seat until it is removed.
+            let has_left =
+                || desk.sessions.get(session.0).is_none() || desk.sessions.has_left(&desk.transfers, session, here);
+            member.receiver.0 == here && has_left()
         };
-        let is_out = |member: &Member<Receiver, Seat>| has_left(member) || Some(member.receiver) == not_to;
+        let len = if of_fleet { self.uplinks.len_to_check(publication, now) } else { 0 };
+        let takes = |member: &Member<Receiver, Seat>| len == 0 || self.uplinks.takes(member.receiver.1, len);
+        let is_away = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
+        let is_out = |member: &Member<Receiver, Seat>| is_away(member) || Some(member.receiver) == not_to;
         let place = if of_fleet {
-            self::fleet::pick_broker(&mut dealt.members, &desk.borrow(), self.uplinks, publication, topic, not_to)
+            self::fleet::pick_broker(&mut dealt.members, &desk.borrow(), self.uplinks, publication, topic, not_to, len)
         } else {
             dealt.members.pick(publication.publisher, topic, |member| is_out(member) || is_full(member))
         };
         let place = place
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
             // Sooner to whoever gave it back than to one whose new home has a copy that stays.
-            .or_else(|| dealt.members.pick(publication.publisher, topic, has_left));
+            .or_else(|| dealt.members.pick(publication.publisher, topic, is_away));
+        let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
         match place {
+            // It was taken before their limits were known.
+            None if too_large => self.desk.discard_publication(Reason::FleetPacketLimit, publication),
             Some(place) => self.hand(now, key, place, publication, source, 0),
             None => self.groups.keep_for_who_comes(now, self.desk, self.links, key, publication),
         }

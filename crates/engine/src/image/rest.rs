@@ -17,6 +17,7 @@ use crate::now::Now;
 use crate::orchestrator::uplink::id::MessageId;
 use crate::orchestrator::uplink::id::SeenIds;
 use crate::publish::dispatch::{Source, reach};
+use crate::settings::fleet_topics::of_brokers;
 use crate::topics::{Route, RouteSlot};
 use crate::wire::WireWrite;
 
@@ -209,10 +210,11 @@ impl Engine {
         message: &MessageRef,
         is_meant: impl Fn(&Self, crate::ids::SessionKey) -> bool,
     ) {
-        let slot = self.route_of(TenantId::DEFAULT, message.topic());
+        let Some((tenant, topic)) = of_brokers(&self.settings, message.topic()) else { return };
+        let slot = self.route_of(tenant, topic);
         let (_, route) = self.cache.get(slot);
         let targets: Vec<_> = route.targets().iter().filter(|target| is_meant(self, target.session)).copied().collect();
-        let mut publication = message.publication();
+        let mut publication = message.publication().named(tenant, topic);
         let source = Source::inside(self.place.shard, now);
         reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
     }
@@ -221,10 +223,11 @@ impl Engine {
 impl Publishing<'_> {
     /// Deals a live message to the shared groups of this shard.
     fn deal_live(&mut self, now: Now, message: &MessageRef) {
-        let slot = self.route_of(TenantId::DEFAULT, message.topic());
+        let Some((tenant, topic)) = of_brokers(&self.desk.settings, message.topic()) else { return };
+        let slot = self.route_of(tenant, topic);
         let (_, route) = self.cache.get(slot);
         let source = Source::inside(self.links.place.shard, now);
-        reach!(self).deal(now, route, &mut message.publication(), &source);
+        reach!(self).deal(now, route, &mut message.publication().named(tenant, topic), &source);
     }
 }
 

@@ -9,6 +9,7 @@ mod between_nodes;
 pub(crate) mod dealing_word;
 pub(crate) mod envelope;
 pub(crate) mod exchange_word;
+pub(crate) mod fleet_word;
 mod marks;
 pub(crate) mod peers;
 pub(crate) mod promised;

@@ -16,6 +16,7 @@ use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Batch;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
+use crate::link::fleet_word::FleetWord;
 use crate::link::record::{PUBLISH_KIND, Record};
 use crate::message::Publication;
 use crate::now::Now;
@@ -111,7 +112,9 @@ impl Engine {
                 self.desk.crossings.handle_crossed(self.place, &mut self.desk.journal, from, number);
             }
             Record::Replayed => self.recovery.handle_replayed(self.place, &mut self.desk),
-            Record::UplinkRoom { gate } => self.set_gate(now, Gate::from_number(gate)),
+            Record::Fleet(FleetWord::Room { gate }) => self.set_gate(now, Gate::from_number(gate)),
+            Record::Fleet(FleetWord::Denied { topic }) => self.uplinks.quarantine.add(topic, now.monotonic),
+            Record::Fleet(FleetWord::Limit { largest }) => self.uplinks.set_largest(largest),
             Record::InterestRefused { ticket, filter, code } => self.refuse_filter(now, ticket, filter, code),
             Record::InterestSeen { ticket } => {
                 self.links.answered(from, ticket, true);

@@ -13,6 +13,7 @@ use crate::link::envelope::{
     BatchHead, Envelope, ReadHead, Ticket, put_connection, put_ticket, read_connection, read_ticket,
 };
 use crate::link::exchange_word::{EXCHANGE_KIND, ExchangeWord};
+use crate::link::fleet_word::{FLEET_KIND, FleetWord};
 use crate::link::transfer_word::{TRANSFER_KIND, TransferWord};
 use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
@@ -110,8 +111,8 @@ pub(crate) enum Record<'a> {
     Crossed { number: u64 },
     /// The sender has delivered what an earlier process left on its way.
     Replayed,
-    /// The fleet takes messages, or no more for now.
-    UplinkRoom { gate: u8 },
+    /// About the brokers of a fleet.
+    Fleet(FleetWord<'a>),
     /// Asks to be told when everything sent before has arrived.
     Mark { number: u64 },
     /// Everything sent before this mark has arrived.
@@ -256,15 +257,12 @@ impl<'a> Record<'a> {
                 self.write_reservation(out);
             }
             Self::Crossing { .. } | Self::Crossed { .. } | Self::Replayed => self.write_crossing(out),
-            Self::UplinkRoom { gate } => {
-                out.put_u8(40);
-                out.put_u8(*gate);
-            }
             Self::Dealt { id } => put_numbered(out, 23, *id),
             Self::Mark { number } => put_numbered(out, 41, *number),
             Self::Marked { number } => put_numbered(out, 42, *number),
             Self::Transfer(word) => word.write(out),
             Self::Dealing(word) => word.write(out),
+            Self::Fleet(word) => word.write(out),
             Self::Exchange(word) => word.write(out),
             group => group.write_group(head, out, shared),
         }
@@ -466,7 +464,7 @@ impl<'a> Record<'a> {
             10 | 11 => Self::read_dealt(kind, head, reader, shared)?,
             12 => Self::Park { connection: read_some_connection(reader)? },
             13 => Self::Unpark { connection: read_some_connection(reader)? },
-            40 => Self::UplinkRoom { gate: reader.u8("whether the fleet takes messages")? },
+            FLEET_KIND => Self::Fleet(FleetWord::read(reader)?),
             19 => Self::InterestBarrier { ticket: read_some_ticket(reader)? },
             15 => Self::InterestSeen { ticket: read_some_ticket(reader)? },
             16 => Self::GiveUp { connection: read_some_connection(reader)? },

@@ -98,6 +98,10 @@ impl Desk {
         let (mut first, mut asked) = (None, 0);
         for target in route.targets() {
             let qos = target.qos().min(wanted.qos);
+            if self.sessions.get(target.session.0).is_none() {
+                // It has ended, and its subscriptions are being removed.
+                continue;
+            }
             let own = target.options.no_local() && not_to == Some(target.session);
             let bounds = self.bounds_of(target.session, wanted.topic);
             if qos == QoS::AtMostOnce || own || bounds.policy != OverflowPolicy::Reject {

@@ -23,6 +23,7 @@ use crate::publish::is_own_topic;
 use crate::publish::layouts::Layouts;
 use crate::session::BlockedPublisher;
 use crate::settings::SharedStrategy;
+use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
 use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
 
@@ -222,8 +223,9 @@ impl Publishing<'_> {
     /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does
     /// nothing where the home is elsewhere: the envelope takes it there.
     pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        let at_home = self.links.roster.home_of_topic(publication.tenant, publication.topic) == self.links.place.shard;
-        if !at_home && !self.desk.transfers.keeps(partition_of(publication.tenant, publication.topic)) {
+        let (tenant, topic) = owner_of(&self.desk.settings, publication.tenant, publication.topic);
+        let at_home = self.links.roster.home_of_topic(tenant, topic) == self.links.place.shard;
+        if !at_home && !self.desk.transfers.keeps(partition_of(tenant, topic)) {
             return None;
         }
         if publication.tenant == TenantId::UPLINK {
@@ -408,8 +410,9 @@ impl Reach<'_> {
         let mut homes = 0;
         let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide();
         if publication.retain && !publication.retain_is_done && !kept_by_brokers {
-            let home = self.links.roster.home_of_topic(publication.tenant, publication.topic);
-            let partition = partition_of(publication.tenant, publication.topic);
+            let (tenant, topic) = owner_of(&self.desk.settings, publication.tenant, publication.topic);
+            let home = self.links.roster.home_of_topic(tenant, topic);
+            let partition = partition_of(tenant, topic);
             let new_home = self.desk.transfers.new_home(partition).filter(|_| !is_own_topic(publication.topic));
             homes = (1u64 << home.0 | new_home.map_or(0, |shard| 1 << shard.0)) & !(1 << self.place.shard.0);
         }

@@ -75,6 +75,11 @@ fn head<'a>(publication: &Publication<'a>, shape: &Shape<'a>, now: Millis) -> Pu
     }
 }
 
+/// Length of the packet for one receiver.
+pub(crate) fn packet_len(publication: &Publication<'_>, shape: &Shape<'_>, now: Millis) -> usize {
+    head(publication, shape, now).encoded_len(publication.payload.len())
+}
+
 impl Layouts {
     /// Prepares for the next publication, with `receivers` of it here.
     #[inline]
@@ -102,7 +107,7 @@ impl Layouts {
     #[inline]
     pub(crate) fn packet_len(&mut self, publication: &mut Publication<'_>, shape: &Shape<'_>, now: Millis) -> usize {
         if !self.shareable(shape) {
-            return head(publication, shape, now).encoded_len(publication.payload.len());
+            return packet_len(publication, shape, now);
         }
         let layout = self.layout(publication, shape, now);
         let inline = layout.bytes.len();

@@ -76,7 +76,6 @@ impl Engine {
         }
         let mut properties = std::mem::take(&mut self.scratch_properties);
         properties.clear();
-        let tenant = if self.uplinks.brokers.config.is_on() { TenantId::UPLINK } else { tenant };
         let progress =
             self.publish_with_properties(now, (key, Some(session), tenant), &raw, Millis::NEVER, &mut properties);
         self.scratch_properties = properties;

@@ -234,11 +234,13 @@ impl Engine {
         true
     }
 
-    /// Begins a turn: lets those go on who waited for it, as long as it has room, each after the other.
+    /// Begins a turn: goes on with what is done in steps, and lets those go on who waited for it, as long as it has room, each after the other.
     pub(crate) fn begin_turn(&mut self, now: Now) {
         self.turn_share.begin(&self.desk.to_write);
+        self.endings.begin_turn();
         self.run_fan_outs(now);
         self.run_steps(now);
+        self.run_endings(now);
         for share in [Share::Narrow, Share::Wide] {
             let waiting = self.turn_share.waiting.len() + self.turn_share.waiting_wide.len();
             for _ in 0..waiting {

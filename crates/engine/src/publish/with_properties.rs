@@ -1,6 +1,8 @@
 //! A PUBLISH with properties: its topic alias, its expiry, and what is passed on as it came (section 3.3.2.3).
 
 use crate::publish::publishing::publishing;
+use std::borrow::Cow;
+
 use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
 
 use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
@@ -12,6 +14,8 @@ use crate::orchestrator::uplink::id::PROPERTY;
 use crate::publish::inbound::Inbound;
 use crate::publish::origin::ORIGIN_PROPERTY;
 use crate::publish::pipeline::Progress;
+use crate::settings::Settings;
+use crate::settings::fleet_topics::at_brokers;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
@@ -30,9 +34,14 @@ impl Engine {
         if properties.subscription_identifiers.iter().next().is_some() {
             return Err(Refused::new(Reason::ProtocolError, "PUBLISH from a client carries a subscription identifier"));
         }
+        let (tenant, topic) = if self.uplinks.brokers.config.is_on() {
+            to_fleet(&self.settings, tenant, raw.topic)?
+        } else {
+            (tenant, Cow::Borrowed(raw.topic))
+        };
         let slot = match properties.topic_alias {
-            None => self.slot_of(tenant, raw.topic)?,
-            Some(alias) => self.slot_by_alias(key, tenant, alias, raw.topic)?,
+            None => self.slot_of(tenant, &topic)?,
+            Some(alias) => self.slot_by_alias(key, tenant, alias, &topic)?,
         };
         if properties.payload_format == Some(PayloadFormat::Utf8) && self.checks_payload_format(key) {
             check_payload(raw)?;
@@ -116,4 +125,18 @@ fn check_payload(raw: &RawPublish<'_>) -> Result<(), Refused> {
         return Ok(());
     }
     Err(Refused::new(Reason::InvalidPayloadFormat, "the payload is said to be UTF-8 and is not"))
+}
+
+/// The tenant in which a message goes to a fleet, and its topic there. Brokers get no messages of a tenant whose name is
+/// not known.
+fn to_fleet<'a>(settings: &Settings, tenant: TenantId, topic: &'a [u8]) -> Result<(TenantId, Cow<'a, [u8]>), Refused> {
+    if tenant == TenantId::DEFAULT {
+        return Ok((TenantId::UPLINK, Cow::Borrowed(topic)));
+    }
+    let name = std::str::from_utf8(topic);
+    let name = name.map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
+    let Some(named) = at_brokers(settings, tenant, name) else { return Ok((tenant, Cow::Borrowed(topic))) };
+    // Without a topic there is an alias, which was set with the topic at brokers.
+    let topic = if name.is_empty() { Cow::Borrowed(topic) } else { Cow::Owned(named.into_owned().into_bytes()) };
+    Ok((TenantId::UPLINK, topic))
 }

@@ -82,11 +82,12 @@ impl Acknowledging<'_> {
         version: Version,
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
-        let (id, code) = match short_ack(frame, 0x40) {
-            Some(id) => (id, ReasonCode::Success),
-            None => {
-                PubAck::decode(version, frame.first_byte, frame.body).map(|ack| (ack.packet_id, ack.reason_code))?
-            }
+        let (id, code) = if let Some(id) = short_ack(frame, 0x40) {
+            (id, ReasonCode::Success)
+        } else {
+            let ack = PubAck::decode(version, frame.first_byte, frame.body);
+            let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
+            ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         let finished = self.finish(now.monotonic, session, id, State::AwaitPubAck, code);
@@ -96,6 +97,16 @@ impl Acknowledging<'_> {
         }
         self.desk.refill(now.monotonic, self.layouts, session);
         Ok(())
+    }
+
+    /// The packet identifier of an acknowledgement of a broker with the code 0x95. Mosquitto sends it, although the
+    /// standard has it for CONNACK and DISCONNECT only.
+    #[cold]
+    fn refused_as_too_large(&self, key: ConnectionKey, frame: &Frame<'_>) -> Option<(PacketId, ReasonCode)> {
+        self.uplinks.brokers.of_connection(key)?;
+        let [high, low, code, ..] = frame.body else { return None };
+        let id = PacketId::new(u16::from_be_bytes([*high, *low]))?;
+        (*code == ReasonCode::PacketTooLarge.byte()).then_some((id, ReasonCode::PacketTooLarge))
     }
 
     /// A receiver has answered a message. What a broker of a fleet has answered is decided behind the packet.
@@ -125,11 +136,12 @@ impl Acknowledging<'_> {
         version: Version,
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
-        let (id, code) = match short_ack(frame, 0x50) {
-            Some(id) => (id, ReasonCode::Success),
-            None => {
-                PubRec::decode(version, frame.first_byte, frame.body).map(|ack| (ack.packet_id, ack.reason_code))?
-            }
+        let (id, code) = if let Some(id) = short_ack(frame, 0x50) {
+            (id, ReasonCode::Success)
+        } else {
+            let ack = PubRec::decode(version, frame.first_byte, frame.body);
+            let ack = ack.map(|ack| (ack.packet_id, ack.reason_code));
+            ack.or_else(|error| self.refused_as_too_large(key, frame).ok_or(error))?
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         if code.is_error() {
@@ -274,16 +286,15 @@ impl Desk {
         let Some(flow) = session.flow.as_mut() else { return Ok(None) };
         // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
         let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
-        let Some(awaited) = flow.inflight.get(id).map(|entry| entry.state) else { return Ok(None) };
+        let Some((at, awaited)) = flow.inflight.place_of(id) else { return Ok(None) };
         if awaited != state && !downgraded(awaited) {
             return if of_uplink { Ok(None) } else { Err(WrongType { awaited }) };
         }
-        let sent = flow.inflight.len() - flow.to_resend;
-        if flow.to_resend > 0 && flow.inflight.iter().skip(sent).any(|entry| entry.id() == id) {
+        if at >= flow.inflight.len() - flow.to_resend {
             // The client remembers it from before: it need not be sent again.
             flow.to_resend -= 1;
         }
-        let InFlight { delivery, numbers } = flow.inflight.finish(id).unwrap_or_default();
+        let InFlight { delivery, numbers } = flow.inflight.finish_at(at).unwrap_or_default();
         let kept = delivery.as_ref().map_or(0, Delivery::cost);
         flow.inflight_bytes -= kept;
         self.memory -= kept;

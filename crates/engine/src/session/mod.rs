@@ -1,6 +1,7 @@
 //! What the server keeps for a client id, with or without a connection.
 
 pub(crate) mod acknowledge;
+pub(crate) mod ending;
 pub(crate) mod expiring;
 pub(crate) mod overflow;
 pub(crate) mod packet_ids;
@@ -173,6 +174,15 @@ impl FilterList {
         if self.rest.as_ref().is_some_and(|rest| rest.len() == 0) {
             self.rest = None;
         }
+    }
+
+    /// Takes any of them out.
+    pub(crate) fn pop(&mut self) -> Option<FilterKey> {
+        let filter = self.rest.as_mut().and_then(|rest| rest.pop()).or_else(|| self.one.take());
+        if self.rest.as_ref().is_some_and(|rest| rest.len() == 0) {
+            self.rest = None;
+        }
+        filter
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = FilterKey> + '_ {

@@ -125,7 +125,7 @@ impl<T> Inflight<T> {
     }
 
     /// The entry of `id`.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn get(&self, id: PacketId) -> Option<&InflightEntry<T>> {
         self.entries.get(self.find(id)?)
     }
@@ -141,6 +141,19 @@ impl<T> Inflight<T> {
     #[inline]
     pub(crate) fn finish(&mut self, id: PacketId) -> Option<T> {
         let at = self.find(id)?;
+        self.finish_at(at)
+    }
+
+    /// The place of the entry of `id`, and what it waits for.
+    #[inline]
+    pub(crate) fn place_of(&self, id: PacketId) -> Option<(usize, State)> {
+        let at = self.find(id)?;
+        self.entries.get(at).map(|entry| (at, entry.state))
+    }
+
+    /// The same as [`Inflight::finish`] for an entry whose place is known.
+    #[inline]
+    pub(crate) fn finish_at(&mut self, at: usize) -> Option<T> {
         let entry = if at == 0 { self.entries.pop_front() } else { self.entries.remove(at) };
         if self.entries.is_empty() {
             self.entries = VecDeque::new();
@@ -299,10 +312,11 @@ impl ReceivedIds {
         true
     }
 
-    /// Whether an id is there.
+    /// Whether an id is there. Of ids that count up, the next one is above the last.
     #[inline]
     pub(crate) fn contains(&self, id: PacketId) -> bool {
-        self.ids.front() == Some(&id) || self.ids.binary_search(&id).is_ok()
+        let above = self.ids.back().is_none_or(|last| *last < id);
+        !above && (self.ids.front() == Some(&id) || self.ids.binary_search(&id).is_ok())
     }
 
     /// All ids, ascending.

@@ -49,14 +49,19 @@ impl Sessions {
         key
     }
 
-    /// Removes a session from both tables.
-    pub(crate) fn remove(&mut self, key: u32) -> Option<Session> {
-        let session = self.table.remove(key)?;
+    /// Takes a session out of both tables. No other session gets its key before [`Sessions::release`].
+    pub(crate) fn withdraw(&mut self, key: u32) -> Option<Session> {
+        let session = self.table.withdraw(key)?;
         let hash = hash_name(session.tenant, &session.client_id);
         if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key) {
             entry.remove();
         }
         Some(session)
+    }
+
+    /// Nothing refers to the key of a session that was withdrawn any more.
+    pub(crate) fn release(&mut self, key: u32) {
+        self.table.release(key);
     }
 
     /// Gives memory back after a peak.

@@ -127,3 +127,32 @@ fn generations_wrap() {
     assert_eq!((last.generation, wrapped.generation), (u32::MAX, 0));
     assert_eq!((slab.get(last), slab.get(wrapped)), (None, Some(&2)));
 }
+
+#[test]
+fn a_held_key_is_not_handed_out() {
+    let mut slab = Slab::new();
+    let keys: Vec<u32> = (0..3).map(|value| slab.insert(value)).collect();
+    assert_eq!(slab.withdraw(keys[1]), Some(1));
+    assert_eq!((slab.get(keys[1]), slab.len()), (None, 2));
+    assert_eq!((slab.remove(keys[1]), slab.withdraw(keys[1])), (None, None));
+    assert_eq!(slab.iter().map(|(_, value)| *value).collect::<Vec<_>>(), [0, 2]);
+    assert_ne!(slab.insert(3), keys[1]);
+    slab.release(keys[1]);
+    slab.release(keys[1]);
+    assert_eq!(slab.insert(4), keys[1]);
+    assert_eq!(slab.len(), 4);
+}
+
+#[test]
+fn a_chunk_with_a_held_key_stays() {
+    let mut slab = Slab::new();
+    let key = slab.insert(1);
+    let other = slab.insert(2);
+    slab.withdraw(key);
+    slab.remove(other);
+    slab.shrink();
+    slab.release(key);
+    assert!(slab.is_empty());
+    slab.shrink();
+    assert_eq!(slab.heap_bytes(), 0);
+}

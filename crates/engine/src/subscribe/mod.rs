@@ -19,9 +19,10 @@ use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
 use crate::publish::is_own_topic;
+use crate::session::Membership;
 use crate::settings::Holding;
 use crate::telling::reason::Reason;
-use crate::topics::{Subscriber, SubscriberOptions};
+use crate::topics::{FilterKey, Subscriber, SubscriberOptions};
 
 /// One filter of a SUBSCRIBE packet.
 struct Request<'a> {
@@ -257,45 +258,46 @@ impl Subscribing<'_> {
         told
     }
 
-    /// Removes all subscriptions of a session that ends.
+    /// Removes all subscriptions of a session at once.
     pub(crate) fn remove_subscriptions(&mut self, now: Now, key: SessionKey) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         self.desk.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
         let filters = std::mem::take(&mut session.filters);
         let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
-        let mut sys = Vec::new();
-        let mut unwanted = Vec::new();
-        let notes_unwanted = self.uplinks.brokers.config.has_uplinks_here();
         for filter in filters.iter() {
-            let links = &mut *self.links;
-            self.index.unsubscribe_entry(filter, key, |tenant, filter| {
-                for shard in links.roster.others_for(filter) {
-                    links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
-                }
-                if is_own_topic(filter) {
-                    sys.push((tenant, filter.to_owned()));
-                } else if notes_unwanted {
-                    unwanted.push((tenant, filter.to_owned()));
-                }
-            });
-        }
-        for (tenant, filter) in unwanted {
-            self.uplinks.wanted.note_wanted(
-                self.desk,
-                &mut self.uplinks.brokers,
-                (tenant, &filter),
-                self.links.place.shard,
-                false,
-                None,
-            );
-        }
-        for (tenant, filter) in sys {
-            self.note_sys_interest(now, tenant, &filter, false);
+            self.remove_subscription(now, key, filter);
         }
         for membership in memberships {
-            self.desk.shared_memberships -= 1;
-            self.leave_home(now, key, &membership);
+            self.remove_membership(now, key, &membership);
         }
+    }
+
+    /// Removes a subscription that its session does not list any more.
+    pub(crate) fn remove_subscription(&mut self, now: Now, key: SessionKey, filter: FilterKey) {
+        let links = &mut *self.links;
+        let notes_unwanted = self.uplinks.brokers.config.has_uplinks_here();
+        let mut noted = None;
+        self.index.unsubscribe_entry(filter, key, |tenant, filter| {
+            for shard in links.roster.others_for(filter) {
+                links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
+            }
+            if notes_unwanted || is_own_topic(filter) {
+                noted = Some((tenant, filter.to_owned()));
+            }
+        });
+        let Some((tenant, filter)) = noted else { return };
+        if is_own_topic(&filter) {
+            self.note_sys_interest(now, tenant, &filter, false);
+        } else {
+            let (brokers, here) = (&mut self.uplinks.brokers, self.links.place.shard);
+            self.uplinks.wanted.note_wanted(self.desk, brokers, (tenant, &filter), here, false, None);
+        }
+    }
+
+    /// Removes a membership that its session does not list any more.
+    pub(crate) fn remove_membership(&mut self, now: Now, key: SessionKey, membership: &Membership) {
+        self.desk.shared_memberships -= 1;
+        self.leave_home(now, key, membership);
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) const FILTER_WORK_PER_TURN: usize = 64;
 pub(crate) const FILTER_WORK_IN_ANY_CASE: usize = 8;
 
 /// Work of one filter: it grows with the levels, and so with the length.
-fn filter_work(filter: &str) -> usize {
+pub(crate) fn filter_work(filter: &str) -> usize {
     1 + filter.len() / 32
 }
 

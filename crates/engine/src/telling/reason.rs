@@ -208,6 +208,10 @@ reasons! {
     PublisherHeld = 84, "publisher_held", QuotaExceeded, "the publisher has to wait, and as many of its messages wait as may";
     /// An observer that must have a message takes no more, or not this one.
     ObserverRefused = 85, "observer_refused", QuotaExceeded, "a service that must have the message takes no more, or not this message";
+    /// Brokers of the fleet have denied messages of the topic a moment ago.
+    TopicDenied = 86, "topic_denied", NotAuthorized, "brokers of the fleet have just denied messages of the topic";
+    /// A message that is longer than any broker of the fleet takes.
+    FleetPacketLimit = 87, "fleet_packet_limit", ImplementationSpecificError, "the message is longer than any broker of the fleet takes";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

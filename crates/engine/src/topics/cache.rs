@@ -12,6 +12,7 @@ use crate::publish::stages::{Stage, StageSet};
 use crate::session::overflow::may_reject;
 use crate::session::priority::TopicPriority;
 use crate::settings::Settings;
+use crate::settings::fleet_topics::{is_of_tenant, owner_of};
 
 use super::SubscriptionIndex;
 use super::route::Route;
@@ -300,17 +301,19 @@ impl Cached {
         index.match_topic(tenant, topic, &mut self.route);
         extend(&mut self.route);
         self.route.settle();
+        let is_of_another = tenant == TenantId::UPLINK && is_of_tenant(topic);
+        let (owner, topic) = owner_of(settings, tenant, topic);
         let is_own = is_own_topic(topic);
         let records = tenant == TenantId::DEFAULT && is_for_applications(settings, topic);
         let is_report = tenant == TenantId::DEFAULT && is_report(settings, topic);
         let observers = observed
-            .observers_of(tenant, topic)
+            .observers_of(owner, topic)
             .with_if(records, ObserverId::APPLICATIONS)
             .with_if(is_report, ObserverId::REPORTS);
         self.traits = TopicTraits {
             priority: TopicPriority::of(&settings.priority, topic),
             stages: StageSet::NONE
-                .with_if(is_own, Stage::Rights)
+                .with_if(is_own || is_of_another, Stage::Rights)
                 .with_if(is_report, Stage::Understanding)
                 .with_if(!observers.is_empty(), Stage::Observers)
                 .with_if(may_reject(settings, topic), Stage::Room),

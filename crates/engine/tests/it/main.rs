@@ -20,6 +20,7 @@ mod connections;
 mod deaths;
 mod durable;
 mod dying;
+mod endings;
 mod enhanced;
 mod fan_out;
 mod hub;

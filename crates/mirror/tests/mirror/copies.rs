@@ -203,16 +203,15 @@ fn a_log_with_lost_records_is_refused_with_a_remedy() {
 }
 
 #[test]
-fn a_file_of_another_program_is_carried_on_request() {
+fn a_file_beside_the_store_is_replaced_as_a_whole() {
     let (bus, folder, elsewhere) = (embedded(), Folder::new(), Folder::new());
     let disk = mirror(&bus, "a", folder.path()).unwrap().disk;
-    fs::write(folder.path().join("tenants"), "one\n").unwrap();
-    disk.carry("tenants").unwrap();
+    disk.replace("tenants", b"one\n").unwrap();
     let end = bounds(&bus, "a").next;
-    disk.carry("tenants").unwrap();
-    assert_eq!(bounds(&bus, "a").next, end, "unchanged files are not carried again");
-    fs::write(folder.path().join("tenants"), "one\ntwo\n").unwrap();
-    disk.carry("tenants").unwrap();
+    disk.replace("tenants", b"one\n").unwrap();
+    assert_eq!(bounds(&bus, "a").next, end, "unchanged files are not sent again");
+    disk.replace("tenants", b"one\ntwo\n").unwrap();
+    assert_eq!(fs::read_to_string(folder.path().join("tenants")).unwrap(), "one\ntwo\n");
     drop(disk);
     let _disk = mirror(&bus, "a", elsewhere.path()).unwrap();
     assert_eq!(fs::read_to_string(elsewhere.path().join("tenants")).unwrap(), "one\ntwo\n");

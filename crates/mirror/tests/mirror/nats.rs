@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{Bus, Settings};
@@ -9,7 +10,9 @@ use tidegate_mirror::{Lost, MirrorDisk};
 use tidegate_store::operation::put;
 use tidegate_store::{Disk, Running, Settings as StoreSettings, State, keep_all};
 
-use crate::harness::{Folder, PATIENCE, contents, contents_on, mirror, place, stepped, store_settings};
+use crate::harness::{
+    Folder, PATIENCE, contents, contents_on, mirror, mirror_settings, place, stepped, store_settings,
+};
 
 #[path = "../../../bus/tests/nats/server.rs"]
 mod server;
@@ -69,7 +72,7 @@ fn until(what: &str, holds: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < end, "{what} did not come");
-        std::thread::yield_now();
+        thread::yield_now();
     }
 }
 
@@ -122,6 +125,41 @@ fn a_server_that_loses_its_disk_is_given_all_files_again() {
     assert_eq!(node.load(), 1_500);
     drop((node, folder));
     assert_eq!(contents_on(&bus, "a").len(), 1_500);
+}
+
+#[test]
+fn files_that_change_while_the_bus_is_filled_again_stay_whole() {
+    const BYTES: usize = 4_096;
+    let (mut nats, folder) = (Nats::start(), Folder::new());
+    let bus = nats.bus(Duration::from_secs(5));
+    let settings = tidegate_mirror::Settings {
+        chunk_bytes: BYTES,
+        max_unconfirmed_bytes: BYTES,
+        ..mirror_settings("a", folder.path())
+    };
+    let disk = tidegate_mirror::open(&bus, settings).unwrap().disk;
+    let file = disk.create("written").unwrap();
+    disk.replace("replaced", b"old").unwrap();
+    nats.kill();
+    nats.wipe();
+    // It is not confirmed, so what is written next waits for it.
+    file.write_at(&[1; BYTES], 0).unwrap();
+    thread::scope(|scope| {
+        let (disk, file) = (&disk, &file);
+        let again = scope.spawn(move || file.write_at(&[2; BYTES], 0).and_then(|()| file.sync_data()));
+        let other = scope.spawn(move || disk.replace("replaced", b"new"));
+        until("a file that waits for the bus", || folder.path().join("replaced.new").exists());
+        nats.resume();
+        assert!(again.join().unwrap().is_ok() && other.join().unwrap().is_ok(), "{:?}", disk.lost());
+    });
+    until("the end of filling", || !disk.status().is_interrupted);
+    assert_eq!(disk.lost(), None);
+    disk.close(PATIENCE);
+    drop((file, disk, folder));
+    let elsewhere = Folder::new();
+    let copy = mirror(&bus, "a", elsewhere.path()).unwrap();
+    let content = |name: &str| std::fs::read(elsewhere.path().join(name)).unwrap();
+    assert!(content("written") == [2; BYTES] && content("replaced") == b"new", "{:?}", copy.report);
 }
 
 #[test]

@@ -18,10 +18,8 @@ fn the_log_does_not_grow_with_dead_records() {
         max_dead_bytes: 128 * 1024,
         ..mirror_settings("a", folder.path())
     };
-    std::fs::create_dir_all(folder.path()).unwrap();
-    std::fs::write(folder.path().join("tenants"), "one\n").unwrap();
     let disk = tidegate_mirror::open(&bus, settings).unwrap().disk;
-    disk.carry("tenants").unwrap();
+    disk.replace("tenants", b"one\n").unwrap();
     let store = Settings { segment_bytes: 64 * 1024, merge_min_bytes: 0, min_free_bytes: 0, ..Settings::default() };
     let (mut store, _) = stepped(&disk, store);
     let (mut carried, mut most) = (0_u64, 0);

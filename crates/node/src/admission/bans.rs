@@ -15,6 +15,7 @@ use super::source::Network;
 pub use record::RecordError;
 pub(crate) use record::{decode, decode_end, encode, key_of};
 pub use register::BanRecord;
+pub(crate) use register::End;
 pub(crate) use table::Bans;
 
 /// The target of a ban.

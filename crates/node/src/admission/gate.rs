@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ListenerId, LogEvent, Millis, Reason, TenantId, Verdict};
 
 use super::{Ban, BanTarget, Seat, TooLong};
+use crate::clock::cpu_time_us;
 use crate::flight::{FlightEvent, FlightKind};
 use crate::observer::{Answer, Peer};
 use crate::shard::Shard;
@@ -254,7 +255,7 @@ impl Shard {
     pub(crate) fn record(&mut self, event: &LogEvent) {
         let note = match event {
             // Brokers are not clients: their events are in the log and in the fleet's status.
-            LogEvent::BrokerServes { .. } | LogEvent::BrokerLost { .. } => return,
+            LogEvent::BrokerServes { .. } | LogEvent::BrokerLost { .. } | LogEvent::TopicDenied { .. } => return,
             LogEvent::Connected { key, client_id, version, session_present } => {
                 self.note_connect(*key);
                 let session = if *session_present { "session resumed" } else { "new session" };
@@ -345,7 +346,8 @@ impl Shard {
     pub(crate) fn note_turn(&mut self) {
         let ended = self.clock.now();
         let mark = self.shared.admission.lag_mark_ms();
-        if let Some(TooLong { until, still }) = self.lag.note(self.now.monotonic, ended.monotonic, mark) {
+        let began = self.lag.busy_from(self.now.monotonic, ended.monotonic, cpu_time_us);
+        if let Some(TooLong { until, still }) = self.lag.note(began, ended.monotonic, mark) {
             self.shared.admission.announce_overload(until);
             self.engine.note_loop_lag(ended, until, still);
             if let Some(times) = self.overloaded.note(ended.monotonic) {

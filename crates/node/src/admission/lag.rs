@@ -14,6 +14,13 @@ const LONGEST_MS: u64 = 30_000;
 /// Longest turn and longest pause that are measured, milliseconds.
 const HOUR_MS: u64 = 3_600_000;
 
+/// How often the CPU time of a shard's thread is read at most, milliseconds.
+const CPU_READ_MS: u64 = 50;
+
+/// A turn counts with at most so many times the CPU time that its thread has used: what is beyond that the process was
+/// stopped, or the machine was suspended, which is no work of the shard.
+const WALL_PER_CPU: u64 = 4;
+
 /// The length of a shard's turns: a mean over the last seconds, in which each moment counts with the length of its
 /// turn. Time spent waiting for events counts as 0.
 #[derive(Debug)]
@@ -22,6 +29,8 @@ pub(crate) struct LoopLag {
     mean_us: u64,
     /// When the last turn ended.
     ended: Millis,
+    /// CPU time of the thread when it was last read, microseconds, and when that was.
+    cpu: (u64, Millis),
     /// Whether the mean was above the mark, and has not been a quarter below it since.
     over: bool,
 }
@@ -38,7 +47,7 @@ pub(crate) struct TooLong {
 impl LoopLag {
     /// A shard that begins now.
     pub(crate) fn new(now: Millis) -> Self {
-        Self { mean_us: 0, ended: now, over: false }
+        Self { mean_us: 0, ended: now, cpu: (0, now), over: false }
     }
 
     /// Notes a turn. Says whether turns take too long: from when the mean is above `mark_ms` until it is a quarter
@@ -56,6 +65,19 @@ impl LoopLag {
         // The moment at which it has faded enough.
         let left = (MEMORY_MS * (self.mean_us - low_us)).div_ceil(low_us);
         Some(TooLong { until: ended.plus(left.min(LONGEST_MS)), still: turn * 1000 > low_us })
+    }
+
+    /// When a turn would have begun if it had taken only the time that its thread was busy. `cpu_us` reads the CPU time
+    /// of the thread, microseconds; without it, all of the turn counts.
+    pub(crate) fn busy_from(&mut self, began: Millis, ended: Millis, cpu_us: impl FnOnce() -> Option<u64>) -> Millis {
+        if ended.since(self.cpu.1) < CPU_READ_MS {
+            return began;
+        }
+        let Some(now_us) = cpu_us() else { return began };
+        let used_us = now_us.saturating_sub(self.cpu.0);
+        self.cpu = (now_us, ended);
+        let longest = used_us.saturating_mul(WALL_PER_CPU).div_ceil(1000);
+        Millis(ended.0 - ended.since(began).min(longest).min(ended.0))
     }
 
     /// When the last turn ended.
@@ -135,6 +157,19 @@ mod tests {
         let short = turns(&mut lag, &mut now, 10, 1, 1000).unwrap();
         assert!(!short.still, "the mean is still above the mark, and turns are short");
         assert_eq!(turns(&mut LoopLag::new(Millis(0)), &mut Millis(0), 60_000, 1, 0), None, "no mark, no overload");
+    }
+
+    #[test]
+    fn a_stop_of_the_process_is_no_overload() {
+        let mut lag = LoopLag::new(Millis(0));
+        assert_eq!(lag.busy_from(Millis(10), Millis(12), || panic!("read too often")), Millis(10));
+        assert_eq!(lag.busy_from(Millis(90), Millis(100), || Some(10_000)), Millis(90));
+        let stopped = lag.busy_from(Millis(120), Millis(30_120), || Some(60_000));
+        assert_eq!(stopped, Millis(29_920), "50 ms of work, a quarter of 200 ms");
+        assert_eq!(lag.note(stopped, Millis(30_120), 1000), None);
+        let worked = lag.busy_from(Millis(30_120), Millis(60_120), || Some(25_000_000));
+        assert_eq!(worked, Millis(30_120), "it was busy, though other processes were, too");
+        assert_eq!(lag.busy_from(Millis(70_000), Millis(80_000), || None), Millis(70_000));
     }
 
     #[test]

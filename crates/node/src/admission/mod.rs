@@ -377,8 +377,8 @@ impl Admission {
     /// # Errors
     /// When the record cannot be read.
     pub fn restore_ban(&self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RecordError> {
-        if let Some((target, at)) = bans::decode_end(key, value) {
-            lock(&self.bans).restore_end(target, at);
+        if let Some((target, end)) = bans::decode_end(key, value) {
+            self.with_bans(|bans| bans.restore_end(key, target, end));
             return Ok(());
         }
         let ban = bans::decode(now, key, value)?;

@@ -185,8 +185,8 @@ impl Links {
             }
             ToLinks::Listen { listener, links } => self.listen_to_peers(listener, links),
             ToLinks::Ask { node, body, answer } => self.ask(&node, &body, answer),
-            ToLinks::Answer { session, number, body } => {
-                Questions::give_answer(self.sessions.get_mut(&session), number, &body);
+            ToLinks::Answer { session, number, asked_bytes, body } => {
+                Questions::give_answer(self.sessions.get_mut(&session), number, asked_bytes, &body);
             }
             ToLinks::Heard { shard, number } => self.rosters.note_heard(shard, number),
             ToLinks::Settled { shard, number } => self.rosters.note_settled(shard, number),

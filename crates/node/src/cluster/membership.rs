@@ -100,6 +100,7 @@ impl Links {
             knows: false,
             is_known: false,
             answering: 0,
+            answering_bytes: 0,
             farewell: Farewell::No,
         };
         let (who, unix) = (who.clone(), self.now.unix);

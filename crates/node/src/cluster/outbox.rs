@@ -103,6 +103,11 @@ impl Outbox {
         self.waiting.load(Ordering::Relaxed)
     }
 
+    /// Bytes beyond which nothing more may wait.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Takes nothing any more: the session is over.
     pub(super) fn close(&self) {
         *self.inner() = Inner { closed: true, ..Inner::default() };

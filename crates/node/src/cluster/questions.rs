@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use super::NodeName;
 use super::links::Links;
 use super::loss::Loss;
-use super::session::{Phase, Session};
+use super::session::{Open, Phase, Session};
 use super::slots::SessionId;
 use super::thread::{LinksSender, ToLinks};
 use super::wire::Frame;
@@ -18,6 +18,10 @@ use crate::handle::NodeHandle;
 
 /// Longest question, and longest answer, bytes. It is a small part of what may wait for a node.
 pub const MAX_QUESTION_BYTES: usize = 4 * 1024 * 1024;
+/// Questions and answers for a node may wait up to this part of what may wait for it
+/// ([`LinkLimits::outbox_bytes`](super::LinkLimits)): one of so many. The bodies of its questions that are being answered
+/// have the same bound. Beyond it a question is answered with nothing. So messages always have most of the room.
+const QUESTION_SHARE: u64 = 4;
 /// Questions of this node that wait for their answers; a further one takes the place of the oldest.
 const MAX_ASKED: usize = 256;
 /// Questions of one other node that are being answered; a further one is answered with nothing.
@@ -35,7 +39,7 @@ pub enum AskError {
     /// The session ended before the answer came.
     #[error("the link to it ended")]
     Lost,
-    /// The node answers too many questions already, or is not ready to answer any.
+    /// The node answers too many questions already, or is not ready to answer any, or too much waits for it.
     #[error("it answers no questions at the moment")]
     Busy,
 }
@@ -61,6 +65,8 @@ pub struct PeerQuestion {
     pub body: Vec<u8>,
     session: SessionId,
     number: u64,
+    /// Bytes of the question.
+    asked_bytes: u64,
     links: LinksSender,
     is_answered: bool,
 }
@@ -74,7 +80,8 @@ impl PeerQuestion {
 
     fn send(&mut self, body: Vec<u8>) {
         self.is_answered = true;
-        self.links.send(ToLinks::Answer { session: self.session, number: self.number, body });
+        let Self { session, number, asked_bytes, .. } = *self;
+        self.links.send(ToLinks::Answer { session, number, asked_bytes, body });
     }
 }
 
@@ -128,19 +135,26 @@ impl Questions {
             return;
         }
         if let Some(asked) = self.asked.remove(&number) {
-            let answer = if body.is_empty() { Err(AskError::Busy) } else { Ok(body.to_vec()) };
+            let is_none = body.is_empty() || body.len() > MAX_QUESTION_BYTES;
+            let answer = if is_none { Err(AskError::Busy) } else { Ok(body.to_vec()) };
             let _ = asked.answer.send(answer);
         }
     }
 
     /// Sends an answer, unless its session is over.
-    pub(super) fn give_answer(session: Option<&mut Session>, number: u64, body: &[u8]) {
+    pub(super) fn give_answer(session: Option<&mut Session>, number: u64, asked_bytes: u64, body: &[u8]) {
         let Some(session) = session else { return };
         let Phase::Open(open) = &mut session.phase else { return };
         open.answering = open.answering.saturating_sub(1);
-        let body = if body.len() > MAX_QUESTION_BYTES { &[] } else { body };
+        open.answering_bytes = open.answering_bytes.saturating_sub(asked_bytes);
+        let body = if body.len() <= MAX_QUESTION_BYTES && has_room(open, body) { body } else { &[] };
         session.put(&Frame::Answer { number, body });
     }
+}
+
+/// Whether a question or an answer may wait for a node.
+fn has_room(open: &Open, body: &[u8]) -> bool {
+    open.outbox.waiting() + body.len() as u64 <= open.outbox.limit() / QUESTION_SHARE
 }
 
 impl Links {
@@ -162,6 +176,10 @@ impl Links {
             let _ = answer.send(Err(AskError::NotLinked));
             return;
         };
+        if !matches!(&session.phase, Phase::Open(open) if has_room(open, body)) {
+            let _ = answer.send(Err(AskError::Busy));
+            return;
+        }
         let questions = &mut self.questions;
         if questions.asked.len() >= MAX_ASKED {
             questions.asked.pop_first();
@@ -180,7 +198,10 @@ impl Links {
         body: &[u8],
     ) -> Result<(), Loss> {
         let Phase::Open(open) = &mut session.phase else { return Err(Loss::OutOfPlace) };
+        let asked_bytes = body.len() as u64;
         let taken = open.answering < MAX_ANSWERING
+            && body.len() <= MAX_QUESTION_BYTES
+            && open.answering_bytes + asked_bytes <= open.outbox.limit() / QUESTION_SHARE
             && match &self.questions.listener {
                 None => false,
                 Some((_, links)) => self.questions.tell(PeerEvent::Question(PeerQuestion {
@@ -188,12 +209,14 @@ impl Links {
                     body: body.to_vec(),
                     session: id,
                     number,
+                    asked_bytes,
                     links: links.clone(),
                     is_answered: false,
                 })),
             };
         if taken {
             open.answering += 1;
+            open.answering_bytes += asked_bytes;
         } else {
             session.put(&Frame::Answer { number, body: &[] });
         }

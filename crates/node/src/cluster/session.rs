@@ -39,6 +39,8 @@ pub(super) struct Open {
     pub knows: bool,
     /// It says that what it wants is known here.
     pub is_known: bool,
+    /// Bytes of its questions that are being answered.
+    pub answering_bytes: u64,
     /// Questions of it that are being answered.
     pub answering: usize,
     /// Whether this node leaves.

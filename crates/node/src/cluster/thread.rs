@@ -31,7 +31,7 @@ pub(crate) enum ToLinks {
     /// Ask another node.
     Ask { node: NodeName, body: Vec<u8>, answer: Sender<Result<Vec<u8>, AskError>> },
     /// Answer a question.
-    Answer { session: SessionId, number: u64, body: Vec<u8> },
+    Answer { session: SessionId, number: u64, asked_bytes: u64, body: Vec<u8> },
     /// A shard has a roster, and has handed the others what it had to say before.
     Heard { shard: ShardId, number: u64 },
     /// The nodes of a roster know what is wanted on a shard.

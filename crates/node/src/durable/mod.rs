@@ -15,6 +15,7 @@ use tidegate_store::{Loaded, MergeError, ReadError, Reader, Running, Status, Sto
 use crate::admission::stored_bans::{self, StoredBans};
 use crate::admission::{Admission, RecordError};
 use crate::limits::{RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS, UNCOMMITTED_BYTES};
+use crate::memory::return_free_pages;
 use crate::shard::Shard;
 use crate::shard::inbox::{InboxSender, ToShard};
 
@@ -174,6 +175,9 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
     };
     let taken = take();
     let whole = taken.is_ok();
+    // A long queue was in memory as a whole, and most of it stays in the store alone.
+    engine.shrink();
+    return_free_pages();
     // The waiting thread may have given up.
     let _ = seed.restored.send((shard, taken));
     whole

@@ -3,24 +3,34 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_engine::{ConnectionKey, ListenerId, Preset};
+use tidegate_engine::{ConnectionKey, ListenerId, Preset, TenantId};
 
 use crate::proxy_protocol::RelayedTenant;
 use crate::shard::Shard;
 use crate::tls::ConnectionFacts;
 
 type Find = dyn Fn(ListenerId, &ConnectionFacts) -> Preset + Send + Sync;
+type Mark = dyn Fn(TenantId) -> u32 + Send + Sync;
 
 /// Determines facts about a client by its listener, its TLS session and the node that relays it: its tenant, its client
 /// id. Called on the threads of shards, once per connection that has a TLS session, that another node relays, or that
 /// leaves for another node, and per shard that serves it. So it must be quick.
 #[derive(Clone)]
-pub struct Presets(Arc<Find>);
+pub struct Presets {
+    find: Arc<Find>,
+    mark: Arc<Mark>,
+}
 
 impl Presets {
     /// Determined by this function, from the listener and the facts of the connection.
     pub fn new(find: impl Fn(ListenerId, &ConnectionFacts) -> Preset + Send + Sync + 'static) -> Self {
-        Self(Arc::new(find))
+        Self { find: Arc::new(find), mark: Arc::new(|_| 0) }
+    }
+
+    /// With a mark of the name of each tenant, by [`tenant_mark`](crate::proxy_protocol::tenant_mark).
+    #[must_use]
+    pub fn marking(self, mark: impl Fn(TenantId) -> u32 + Send + Sync + 'static) -> Self {
+        Self { mark: Arc::new(mark), ..self }
     }
 }
 
@@ -36,7 +46,7 @@ impl Shard {
         let Some(presets) = self.shared.presets.clone() else { return };
         let facts = self.facts(key);
         if facts.tls.is_some() || facts.relayed_tenant.is_some() {
-            let preset = (presets.0)(self.table.listener(key), &facts);
+            let preset = (presets.find)(self.table.listener(key), &facts);
             self.engine.preset_connection(key, preset);
         }
     }
@@ -45,8 +55,8 @@ impl Shard {
     pub(crate) fn tenant_to_relay(&mut self, key: ConnectionKey) -> Option<RelayedTenant> {
         let presets = self.shared.presets.clone()?;
         let facts = self.facts(key);
-        let preset = (presets.0)(self.table.listener(key), &facts);
+        let preset = (presets.find)(self.table.listener(key), &facts);
         let tenant = preset.settled.or(preset.instead_of_listener)?;
-        Some(RelayedTenant { tenant, settled: preset.settled.is_some() })
+        Some(RelayedTenant { tenant, settled: preset.settled.is_some(), mark: (presets.mark)(tenant) })
     }
 }

@@ -118,6 +118,28 @@ mod trim {
     pub(super) fn trim() {}
 }
 
+/// Has all threads share one arena of the allocator, where the address space of the process is limited. glibc reserves
+/// 64 MiB of it for each thread's own arena, whether they are used or not. Called before threads are started.
+pub fn share_allocator_arena() {
+    arenas::share();
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "glibc's mallopt has no safe wrapper among the crates we use")]
+mod arenas {
+    pub(super) fn share() {
+        // SAFETY: `mallopt` takes two numbers, and no other thread allocates yet [mallopt(3): MT-Unsafe init].
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+mod arenas {
+    pub(super) fn share() {}
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

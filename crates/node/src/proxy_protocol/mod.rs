@@ -47,6 +47,16 @@ pub struct RelayedTenant {
     pub tenant: TenantId,
     /// Whether the user name cannot change it, as after a certificate that leads to a tenant.
     pub settled: bool,
+    /// What the tenant's name gives by [`tenant_mark`]: the receiver compares it, since processes that share no bus may
+    /// have given the number to another tenant. 0 where the sender does not say, and for the default tenant.
+    pub mark: u32,
+}
+
+/// A number of the name of a tenant; not 0.
+pub fn tenant_mark(name: &str) -> u32 {
+    // FNV-1a.
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash.max(1)
 }
 
 /// Why bytes are no header.

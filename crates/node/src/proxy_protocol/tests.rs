@@ -136,8 +136,8 @@ fn any_header() -> impl Strategy<Value = (Vec<u8>, Option<SocketAddr>)> {
 fn the_tenant_of_a_relayed_client_is_read_as_written() {
     let v4 = ("192.0.2.1:5000".parse().unwrap(), "0.0.0.0:0".parse().unwrap());
     let v6 = ("[2001:db8::1]:5000".parse().unwrap(), "[::]:0".parse().unwrap());
-    let tenants = [(0, false), (1, true), (65_535, false)];
-    let tenants = tenants.map(|(number, settled)| RelayedTenant { tenant: TenantId(number), settled });
+    let tenants = [(0, false, 0), (1, true, tenant_mark("acme")), (65_535, false, u32::MAX)];
+    let tenants = tenants.map(|(number, settled, mark)| RelayedTenant { tenant: TenantId(number), settled, mark });
     for addresses in [None, Some(v4), Some(v6)] {
         for tenant in tenants.map(Some).into_iter().chain([None]) {
             let bytes = write_v2(addresses, tenant);

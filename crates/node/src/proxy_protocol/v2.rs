@@ -64,9 +64,10 @@ fn tenant(mut fields: &[u8]) -> Option<RelayedTenant> {
     while let Some([kind, high, low]) = fields.first_chunk::<FIELD_HEADER>() {
         let end = FIELD_HEADER + usize::from(u16::from_be_bytes([*high, *low]));
         let value = fields.get(FIELD_HEADER..end)?;
-        if let (TENANT, [settled, high, low]) = (*kind, value) {
+        if let (TENANT, [settled, high, low, mark @ ..]) = (*kind, value) {
             let tenant = TenantId(u16::from_be_bytes([*high, *low]));
-            return Some(RelayedTenant { tenant, settled: *settled != 0 });
+            let mark = mark.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+            return Some(RelayedTenant { tenant, settled: *settled != 0, mark });
         }
         fields = fields.get(end..)?;
     }
@@ -99,9 +100,10 @@ pub(super) fn write(addresses: Option<(SocketAddr, SocketAddr)>, tenant: Option<
         }
         _ => (LOCAL, UNSPECIFIED, Vec::new()),
     };
-    if let Some(RelayedTenant { tenant, settled }) = tenant {
+    if let Some(RelayedTenant { tenant, settled, mark }) = tenant {
         let [high, low] = tenant.0.to_be_bytes();
-        body.extend([TENANT, 0, 3, u8::from(settled), high, low]);
+        body.extend([TENANT, 0, 7, u8::from(settled), high, low]);
+        body.extend(mark.to_be_bytes());
     }
     header.extend([command, family]);
     header.extend((body.len() as u16).to_be_bytes());

@@ -359,6 +359,7 @@ impl Shard {
     fn log(&mut self, event: &tidegate_engine::LogEvent) {
         use tidegate_engine::LogEvent::{
             BadPacket, BrokerLost, BrokerServes, Connected, Delayed, Denied, Disconnected, Dropped, QueueFull, Refused,
+            TopicDenied,
         };
         self.record(event);
         if !self.shared.observer.wants(event) {
@@ -370,7 +371,12 @@ impl Shard {
             | Refused { key, .. }
             | BadPacket { key, .. }
             | Delayed { key, .. } => Some(*key),
-            QueueFull { .. } | Dropped { .. } | Denied { .. } | BrokerServes { .. } | BrokerLost { .. } => None,
+            QueueFull { .. }
+            | Dropped { .. }
+            | Denied { .. }
+            | BrokerServes { .. }
+            | BrokerLost { .. }
+            | TopicDenied { .. } => None,
         };
         let peer = key.and_then(|key| self.table.peer(key));
         let listener = key.filter(|_| peer.is_some()).map(|key| self.table.listener(key));

@@ -86,7 +86,7 @@ fn length(disk: &dyn Disk, name: &str) -> u64 {
     disk.open(name).and_then(|file| file.length()).unwrap_or(0)
 }
 
-fn check_table(disk: &dyn Disk, generation: u64, merged: u64) -> FileCheck {
+pub(super) fn check_table(disk: &dyn Disk, generation: u64, merged: u64) -> FileCheck {
     let name = table::name(generation);
     let mut file = FileCheck { bytes: length(disk, &name), name, ..FileCheck::default() };
     let table = match open_table(disk, generation, merged) {

@@ -1,8 +1,9 @@
-//! Commands on a closed store: check it, measure it, export and import it.
+//! Commands on a closed store: check it, measure it, export and import it. A backup also reads one that is in use.
 //!
 //! They never write into the store that they read.
 
 mod aside;
+mod backup;
 mod check;
 mod ending;
 mod export;
@@ -13,11 +14,12 @@ mod stats;
 use std::sync::Arc;
 
 pub use aside::import_into;
+pub use backup::{BackupError, BackupReport, backup};
 pub use check::{CheckReport, FileCheck, check};
 pub use export::{Describe, ExportReport, export};
 pub use import::{Completeness, ImportError, ImportReport, import};
 pub use salvage::Skipped;
-pub use stats::{KindOf, KindStats, StatsReport, stats};
+pub use stats::{KindOf, KindStats, Row, StatsReport, stats};
 
 use crate::catalog::{Catalog, Shared};
 use crate::disk::{Disk, LockGuard};

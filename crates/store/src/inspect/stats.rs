@@ -17,6 +17,24 @@ pub struct KindStats {
     pub key_bytes: u64,
     /// Bytes of values.
     pub value_bytes: u64,
+    /// The longest row of entries of this kind without another kind between them.
+    pub longest_row: Row,
+}
+
+/// Entries whose keys follow one another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// How many.
+    pub entries: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+}
+
+impl Row {
+    fn add(&mut self, bytes: usize) {
+        self.entries += 1;
+        self.bytes += bytes as u64;
+    }
 }
 
 /// Memory that the place of an operation takes while the journal is sorted, bytes.
@@ -104,8 +122,17 @@ pub fn stats(disk: &Arc<dyn Disk>, kind_of: &KindOf<'_>) -> Result<StatsReport, 
         }
     }
     let shared = at_rest(Arc::clone(disk), &found);
+    let (mut last, mut row) = ("", Row::default());
     let visited = store::visit_all(&shared, &mut |key, value| {
-        if let Some(kind) = report.of_kind(kind_of(key)) {
+        let name = kind_of(key);
+        if name != last {
+            (last, row) = (name, Row::default());
+        }
+        row.add(key.len() + value.len());
+        if let Some(kind) = report.of_kind(name) {
+            if row.bytes > kind.longest_row.bytes {
+                kind.longest_row = row;
+            }
             kind.entries += 1;
             kind.key_bytes += key.len() as u64;
             kind.value_bytes += value.len() as u64;

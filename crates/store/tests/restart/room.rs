@@ -101,6 +101,12 @@ fn refused_entries_are_not_visited_and_gone_after_a_merge() {
     assert_eq!(report.kinds.len(), 1);
     assert!(report.table_entries < report.live(), "{report:?}");
     assert!(report.live() < 300);
+    let row = report.kinds[0].1.longest_row;
+    assert_eq!(row.entries, report.live());
+    assert_eq!(row.bytes, report.kinds[0].1.key_bytes + report.kinds[0].1.value_bytes);
+    let last = |key: &[u8]| if key.last().is_some_and(|byte| byte % 2 == 0) { "even" } else { "odd" };
+    let rows = stats(&looked, &last).unwrap().kinds.into_iter().map(|(_, kind)| kind.longest_row.entries);
+    assert!(rows.max().unwrap() < report.live(), "another kind ends a row");
 }
 
 const RESERVE: u64 = 4 * 1024 * 1024;

@@ -7,11 +7,9 @@ use std::sync::Arc;
 
 use tidegate_acl::{Effect, LoadError, MAX_FILE_BYTES, Rules, RulesBuilder};
 
-use crate::config::Config;
-use crate::config::finding::Findings;
-use crate::config::sections::access::{AccessRules, DefaultAccess};
-use crate::config::sections::auth::Auth;
-use crate::config::value::Problem;
+use tidegate_config::Config;
+use tidegate_config::sections::access::DefaultAccess;
+use tidegate_config::sections::auth::Auth;
 
 /// What of a file's mode lets others than its owner write.
 const WRITE_OF_OTHERS: u32 = 0o022;
@@ -104,27 +102,6 @@ fn read(key: &'static str, path: &str) -> Result<Vec<u8>, AccessError> {
     }
     file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
-}
-
-impl AccessRules {
-    /// Whether there are rules, be it none in an empty file.
-    fn has_rules(&self) -> bool {
-        self.rules.is_some() || self.rules_file.is_some() || self.acl_file.is_some()
-    }
-}
-
-/// Whether what is said about rights can be meant.
-pub(crate) fn check(config: &Config, findings: &mut Findings) {
-    let access = &config.access;
-    // Where brokers are shown who a client is, it is they who say.
-    let asked_here = config.has_users() && !config.passes_clients_through();
-    if asked_here && !access.has_rules() && access.default == DefaultAccess::Auto {
-        let text = "there are users, and nothing says what they may do";
-        let hint = "name rules in [access] with `rules_file` or `acl_file`, or write `default = \"allow\"` there if everybody \
-                    who comes in may do everything; with `default = \"deny\"` only what tokens grant is allowed";
-        findings.push(Problem::new(text).hint(hint), config.source_of("access", "default").clone());
-    }
-    super::tenants::check(config, findings);
 }
 
 #[cfg(test)]

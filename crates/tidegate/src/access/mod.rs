@@ -6,7 +6,7 @@ mod presets;
 mod tenancy;
 pub(crate) mod tenants;
 
-pub(crate) use load::{check, load};
+pub(crate) use load::load;
 pub(crate) use presets::{presets, relayed_tenant};
 pub(crate) use tenancy::Tenancy;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tidegate_acl::Rules;
 use tidegate_node::AccessFactory;
 
-use crate::config::Config;
+use tidegate_config::Config;
 
 use engine::RuleAccess;
 use tenants::TenantNames;

@@ -1,30 +1,34 @@
 //! What is known of a client before its CONNECT, from its TLS session or from the node that relays it: its tenant and its
 //! client id.
 
-use tidegate_engine::{ListenerId, Preset};
-use tidegate_node::proxy_protocol::RelayedTenant;
+use tidegate_engine::{ListenerId, Preset, TenantId, Tenants};
+use tidegate_node::proxy_protocol::{RelayedTenant, tenant_mark};
 use tidegate_node::{ConnectionFacts, IdentityRole, Presets, TlsFacts};
 
 use crate::access::Tenancy;
 use crate::access::tenants::{TenantMap, Traits};
-use crate::orchestrator::RELAY_LISTENER;
+use tidegate_config::orchestrator::RELAY_LISTENER;
 
 /// Longest client id that a packet can carry, bytes ([MQTT-1.5.4]).
 const CLIENT_ID_MAX: usize = u16::MAX as usize;
 
 /// Says what is known of a client.
 pub(crate) fn presets(tenancy: Tenancy) -> Presets {
-    Presets::new(move |listener: ListenerId, facts: &ConnectionFacts| {
+    let names = tenancy.clone();
+    let find = move |listener: ListenerId, facts: &ConnectionFacts| {
         let name = tenancy.listener(listener);
         match (relayed_tenant(name, facts), facts.tls.as_deref()) {
-            (Some(relayed), _) => of_relayed(relayed),
+            (Some(relayed), _) => of_relayed(&tenancy, relayed),
             (None, Some(tls)) => tenancy.ask(|tenants| preset(tenants, name, tls)),
-            (None, None) => Preset {
-                instead_of_listener: tidegate_engine::Tenants::of_listener(&tenancy, listener),
-                ..Preset::default()
-            },
+            (None, None) => Preset { instead_of_listener: tenancy.of_listener(listener), ..Preset::default() },
         }
-    })
+    };
+    Presets::new(find).marking(move |tenant| mark_of(&names, tenant))
+}
+
+/// What the name of a tenant gives for other processes; 0 for the default tenant.
+fn mark_of(tenancy: &Tenancy, tenant: TenantId) -> u32 {
+    tenancy.topic_level_of(tenant).as_deref().map_or(0, tenant_mark)
 }
 
 /// The tenant that another node has found for a client that it relays. Other listeners believe no tenant in a header.
@@ -32,7 +36,19 @@ pub(crate) fn relayed_tenant(listener: &str, facts: &ConnectionFacts) -> Option<
     facts.relayed_tenant.filter(|_| listener == RELAY_LISTENER)
 }
 
-fn of_relayed(RelayedTenant { tenant, settled }: RelayedTenant) -> Preset {
+/// A number of a tenant that no configuration reaches: nothing is in it.
+const NOWHERE: TenantId = TenantId(u16::MAX - 1);
+
+fn of_relayed(tenancy: &Tenancy, relayed: RelayedTenant) -> Preset {
+    let RelayedTenant { tenant, settled, mark } = relayed;
+    if mark != 0 && mark != mark_of(tenancy, tenant) {
+        tracing::warn!(
+            tenant = tenant.0,
+            todo = "name the same [[tenant]] sections in the same order on all orchestrators",
+            "a client was relayed whose tenant has another number here; it is let into no tenant"
+        );
+        return Preset { settled: Some(NOWHERE), ..Preset::default() };
+    }
     if settled {
         Preset { settled: Some(tenant), ..Preset::default() }
     } else {
@@ -65,12 +81,11 @@ fn can_be_client_id(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_engine::TenantId;
     use tidegate_node::{ClientCertificate, Identity, TlsVersion};
 
     use super::*;
-    use crate::config::source::FileText;
-    use crate::config::{Config, Inputs};
+    use tidegate_config::source::FileText;
+    use tidegate_config::{Config, Inputs};
 
     const TENANTS: &str = "\
 [[listener]]
@@ -141,6 +156,18 @@ default = 'allow'
             assert_eq!(preset(&map(), "door", &facts(sni, certificate, role)), expected, "{sni:?} {certificate:?}");
         }
         assert_eq!(preset(&map(), "elsewhere", &facts(None, None, IdentityRole::None)), instead(0));
+    }
+
+    #[test]
+    fn a_relayed_client_gets_into_a_tenant_of_the_same_name_only() {
+        let file = FileText::new("t.toml", TENANTS);
+        let config = Config::load(Inputs { file: Some(file), ..Inputs::default() });
+        let tenancy = Tenancy::of(&config.map_err(|findings| findings.to_string()).unwrap());
+        let of = |number, mark| of_relayed(&tenancy, RelayedTenant { tenant: TenantId(number), settled: true, mark });
+        assert_eq!(of(1, tenant_mark("acme")), settled(1));
+        assert_eq!(of(1, tenant_mark("bolt")), settled(NOWHERE.0));
+        assert_eq!(of(3, tenant_mark("acme")), settled(NOWHERE.0));
+        assert_eq!((of(0, 0), of(2, 0)), (settled(0), settled(2)), "of a node of a cluster, which shares its numbers");
     }
 
     #[test]

@@ -3,15 +3,18 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use tidegate_context::{level_of, name_of};
 use tidegate_engine::{ListenerId, TenantId, Tenants};
+use tidegate_mirror::MirrorDisk;
 use tidegate_node::{TenantCounts, TenantHoldings};
 
-use crate::config::Config;
 use crate::tenant_numbers::{self, Agree};
+use tidegate_config::Config;
 
 use super::tenants::{TenantMap, Traits};
 
-/// The tenants in force, shared by all who ask. Asked a few times per connection, never per message.
+/// The tenants in force, shared by all who ask. Asked a few times per connection, and on an orchestrator for each message
+/// of a tenant.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenancy {
     /// Names of listeners by their numbers, which change with a restart only.
@@ -19,6 +22,17 @@ pub(crate) struct Tenancy {
     in_force: Arc<RwLock<Arc<InForce>>>,
     counts: Arc<TenantCounts>,
     agree: Option<Agreement>,
+    mirror: Option<KeptOnBus>,
+}
+
+/// Where the numbers of tenants are kept beside the directory of the store.
+#[derive(Clone)]
+struct KeptOnBus(Arc<MirrorDisk>);
+
+impl std::fmt::Debug for KeptOnBus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeptOnBus")
+    }
 }
 
 /// How numbers of new tenants are agreed on in a cluster.
@@ -63,12 +77,17 @@ impl Tenancy {
         let in_force = InForce::of(config, &listeners);
         let counts = Arc::new(TenantCounts::default());
         counts.set_quotas(&config.tenant_quotas());
-        Self { listeners, in_force: Arc::new(RwLock::new(Arc::new(in_force))), counts, agree: None }
+        Self { listeners, in_force: Arc::new(RwLock::new(Arc::new(in_force))), counts, agree: None, mirror: None }
     }
 
     /// The same on a node of a cluster, which gives new tenants numbers only together with the other nodes.
     pub(crate) fn agreeing(self, agree: Option<Arc<Agree>>) -> Self {
         Self { agree: agree.map(Agreement), ..self }
+    }
+
+    /// The same where the files of the store are on the bus, with the numbers of tenants.
+    pub(crate) fn kept_by(self, mirror: Option<Arc<MirrorDisk>>) -> Self {
+        Self { mirror: mirror.map(KeptOnBus), ..self }
     }
 
     /// Puts those of another configuration in force, for clients that come from now on.
@@ -83,7 +102,9 @@ impl Tenancy {
     /// # Errors
     /// In words for people: when the numbers of new ones cannot be kept.
     pub(crate) fn numbered(&self, config: &Config) -> Result<Config, String> {
-        tenant_numbers::settle_again(config, &self.in_force().names, self.agree.as_ref().map(|agreement| &*agreement.0))
+        let agree = self.agree.as_ref().map(|agreement| &*agreement.0);
+        let mirror = self.mirror.as_ref().map(|mirror| &*mirror.0);
+        tenant_numbers::settle_again(config, &self.in_force().names, agree, mirror)
     }
 
     /// Asks who belongs to which tenant.
@@ -109,6 +130,11 @@ impl Tenancy {
     pub(crate) fn name(&self, tenant: TenantId) -> String {
         let place = usize::from(tenant.0).checked_sub(1);
         place.and_then(|place| self.in_force().names.get(place).cloned()).unwrap_or_default()
+    }
+
+    /// The names of all tenants by their numbers, from 1 on.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.in_force().names.clone()
     }
 
     /// What counts for all shards what tenants have.
@@ -137,13 +163,22 @@ impl Tenants for Tenancy {
         let in_force = self.in_force();
         if in_force.by_user { in_force.map.of_user(listener, user_name) } else { None }
     }
+
+    fn topic_level_of(&self, tenant: TenantId) -> Option<String> {
+        let name = self.name(tenant);
+        (!name.is_empty()).then(|| level_of(&name))
+    }
+
+    fn of_topic_level(&self, level: &str) -> Option<TenantId> {
+        self.named(&name_of(level)).filter(|tenant| *tenant != TenantId::DEFAULT)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Inputs;
-    use crate::config::source::FileText;
+    use tidegate_config::Inputs;
+    use tidegate_config::source::FileText;
 
     fn config(tenants: &str) -> Config {
         let text =

@@ -4,17 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tidegate_engine::{TenantId, Tenants};
-use tidegate_node::IdentityRole;
 use tidegate_node::proxy_protocol::RelayedTenant;
 
-use crate::config::Config;
-use crate::config::finding::Findings;
-use crate::config::path::KeyPath;
-use crate::config::sections::tenant::Tenant;
-use crate::config::value::Problem;
-
-/// Tenants that a broker may have, besides the default one.
-const MAX_TENANTS: usize = 1024;
+use tidegate_config::Config;
 
 /// What is known of a client when its tenant is looked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -164,64 +156,11 @@ fn lower(values: &[String]) -> Vec<String> {
     values.iter().map(|value| value.to_ascii_lowercase()).collect()
 }
 
-/// Whether tenants have names of their own, and whether it is clear who belongs to which.
-pub(crate) fn check(config: &Config, findings: &mut Findings) {
-    let mut note = |index, key, text: String, hint: &str| {
-        let source = config.source(&KeyPath { section: "tenant", index, key }).clone();
-        findings.push(Problem::new(text).hint(hint), source);
-    };
-    if config.tenants.len() > MAX_TENANTS {
-        let text = format!("there are {} tenants; a broker has at most {MAX_TENANTS}", config.tenants.len());
-        note(MAX_TENANTS, "name", text, "let several brokers share them");
-    }
-    // Without providers a user name is only claimed, and one that anybody may claim leads nowhere.
-    let proven = !config.auths.is_empty()
-        || config.listeners.iter().any(|listener| listener.identity_as == IdentityRole::Username);
-    for (index, tenant) in config.tenants.iter().enumerate() {
-        if !proven && !tenant.users.0.is_empty() {
-            let text = "user names lead to a tenant, and nobody has to prove one".to_owned();
-            note(
-                index,
-                "users",
-                text,
-                "add an [[auth]], or say by listener, server name or certificate who belongs to it",
-            );
-        }
-        if tenant.name.is_empty() {
-            note(index, "name", "a tenant has no name".to_owned(), "add `name = \"...\"` to this [[tenant]]");
-        }
-        let before = config.tenants.get(..index).unwrap_or_default();
-        if before.iter().any(|other| other.name == tenant.name) {
-            note(index, "name", format!("two tenants have the name `{}`", tenant.name), "give each its own");
-        }
-        for (key, list) in LISTS {
-            let values = list(tenant);
-            if let Some(value) = values.iter().find(|value| before.iter().any(|other| list(other).contains(value))) {
-                let text = format!("{value:?} leads to two tenants");
-                note(index, key, text, "keep it in the list of one of them");
-            }
-        }
-        let unknown = |name: &&String| !config.listeners.iter().any(|listener| listener.name == **name);
-        if let Some(name) = tenant.listeners.0.iter().find(unknown) {
-            note(index, "listeners", format!("there is no listener `{name}`"), "give a [[listener]] that `name`");
-        }
-    }
-}
-
-type List = (&'static str, fn(&Tenant) -> &[String]);
-
-const LISTS: [List; 4] = [
-    ("listeners", |tenant| &tenant.listeners.0),
-    ("sni", |tenant| &tenant.sni.0),
-    ("users", |tenant| &tenant.users.0),
-    ("certificate_cn", |tenant| &tenant.certificate_cn.0),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Inputs;
-    use crate::config::source::FileText;
+    use tidegate_config::Inputs;
+    use tidegate_config::source::FileText;
 
     fn config(text: &str) -> Result<Config, String> {
         let file = FileText::new("t.toml", text);
@@ -269,7 +208,7 @@ default = 'allow'
         assert_eq!(resolve(&Traits { user_name: Some("acme-7"), ..NOBODY }), ACME);
         assert_eq!(resolve(&Traits { certificate_cn: Some("acme gateway"), ..NOBODY }), ACME);
         assert_eq!(resolve(&Traits { dictated: Some("bolt"), ..NOBODY }), BOLT);
-        let relayed = |settled| Some(RelayedTenant { tenant: BOLT, settled });
+        let relayed = |settled| Some(RelayedTenant { tenant: BOLT, settled, mark: 0 });
         assert_eq!(resolve(&Traits { relayed: relayed(false), ..NOBODY }), BOLT);
         assert_eq!(resolve(&Traits { relayed: relayed(false), user_name: Some("acme-7"), ..NOBODY }), ACME);
         assert_eq!(resolve(&Traits { relayed: relayed(true), user_name: Some("acme-7"), ..NOBODY }), BOLT);

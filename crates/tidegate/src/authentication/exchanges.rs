@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use tidegate_auth::Exchange;
 
+use tidegate_config::authentication::MAX_EXCHANGE_BYTES;
+
 use super::Place;
 use super::arrival::Arrival;
 
 /// Exchanges under way at once.
 const MAX_EXCHANGES: usize = 16_384;
-/// What the requests of all of them hold, bytes.
-pub(crate) const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Age from which an exchange makes room for another: its client is gone, or takes longer than it is given to connect.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ impl State {
     }
 
     fn has_room(&self, bytes: usize) -> bool {
-        self.table.len() < MAX_EXCHANGES && (self.bytes + bytes) as u64 <= MAX_BYTES
+        self.table.len() < MAX_EXCHANGES && (self.bytes + bytes) as u64 <= MAX_EXCHANGE_BYTES
     }
 
     fn forget_old(&mut self, now: Instant) {

@@ -1,10 +1,10 @@
 //! Who comes in: between what a node asks and the chain of providers that answers.
 
 mod arrival;
-mod check;
 mod exchanges;
+mod fleet;
+pub(crate) mod passing;
 mod reloadable;
-mod settings;
 mod visitors;
 
 #[cfg(test)]
@@ -19,14 +19,14 @@ use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ShardId, Verdict};
 use tidegate_node::{Brokers, ConnectionFacts, IdentityRole};
 
 use crate::access::Tenancy;
-use crate::config::Config;
+use tidegate_config::Config;
+use tidegate_config::authentication::settings;
 
 use arrival::Arrival;
 use exchanges::Exchanges;
 
 pub(crate) use arrival::is_told;
-pub(crate) use check::check;
-pub(crate) use exchanges::MAX_BYTES as MAX_EXCHANGE_BYTES;
+pub(crate) use fleet::asker;
 pub(crate) use reloadable::Providers;
 pub(crate) use visitors::{Visitor, Visitors};
 
@@ -92,18 +92,13 @@ impl Policy {
     }
 }
 
-/// Whether clients of this configuration are asked who they are. A change of that needs a restart.
-pub(crate) fn is_needed(config: &Config) -> bool {
-    config.has_providers() || config.listeners.iter().any(|listener| listener.identity_as != IdentityRole::None)
-}
-
 /// Whether the providers of a configuration can be made: their files are read, and nothing is started.
 ///
 /// # Errors
 /// When one of them cannot be made; in words for people.
 pub(crate) fn check_files(config: &Config) -> Result<(), String> {
     // Nobody is asked: there is no fleet yet.
-    let asker = crate::orchestrator::asker(&config.orchestrator.name, Brokers::default());
+    let asker = asker(&config.orchestrator.name, Brokers::default());
     let settings = settings::chain(config, &asker).map_err(|error| error.to_string())?;
     Chain::check(settings).map_err(|error| error.to_string())
 }

@@ -6,9 +6,9 @@ use tidegate_engine::Reason;
 use tidegate_node::NodeHandle;
 
 use super::{Authentication, Next};
-use crate::config::Config;
-use crate::config::path::KeyPath;
 use crate::reload::{Prepared, Reloadable};
+use tidegate_config::Config;
+use tidegate_config::path::KeyPath;
 
 /// `[[auth]]`, `[authentication]` and who may come in without a name. When anything of it is wrong, or a file is
 /// missing, everybody who came in before still does (CVE-2017-7652).

@@ -7,8 +7,8 @@ use tidegate_node::{ClientCertificate, Identity as CertificateIdentity, TlsFacts
 
 use super::*;
 use crate::access::tenants::TenantMap;
-use crate::config::Inputs;
-use crate::config::source::FileText;
+use tidegate_config::Inputs;
+use tidegate_config::source::FileText;
 
 /// A folder of a test's own.
 struct Folder(PathBuf);
@@ -61,7 +61,7 @@ fn start(text: &str) -> Authentication {
 
 /// Asks a fleet without brokers.
 fn asker() -> FleetAsker {
-    crate::orchestrator::asker("tidegate", tidegate_node::Brokers::default())
+    crate::authentication::asker("tidegate", tidegate_node::Brokers::default())
 }
 
 fn request(user_name: Option<&str>, password: Option<&str>) -> AuthRequest {
@@ -290,10 +290,10 @@ fn a_listener_that_others_reach_needs_no_word_where_clients_are_asked() {
     let outside = "address = '0.0.0.0:1883'";
     assert!(load(&format!("{OPEN_RULES}[[listener]]\n{outside}\n")).unwrap_err().contains("without a password"));
     let config = load(&with_users(outside, Path::new("users"))).unwrap();
-    assert!(is_needed(&config) && config.asks_who(&config.listeners[0]));
+    assert!(config.needs_authentication() && config.asks_who(&config.listeners[0]));
     let config = load(&with_users(&format!("{outside}\nallow_anonymous = true"), Path::new("users"))).unwrap();
     assert!(!config.asks_who(&config.listeners[0]));
-    assert!(!is_needed(&load(OPEN_RULES).unwrap()));
+    assert!(!load(OPEN_RULES).unwrap().needs_authentication());
 }
 
 #[test]

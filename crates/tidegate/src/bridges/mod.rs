@@ -1,51 +1,108 @@
 //! Bridges to other brokers: what the configuration says of them, and those that run.
 
-mod check;
-mod settings;
-
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_bridge::{Bridge, Side};
+use tidegate_bridge::{Bridge, BridgeSettings, Side};
 use tidegate_console::BridgeNumbers;
 use tidegate_node::Node;
 
-pub(crate) use self::check::{check, check_files};
-use crate::config::Config;
+use crate::placement::Placement;
 use crate::status::BrokerStatus;
+use tidegate_config::Config;
 
-/// The bridges of a broker.
+/// How long a bridge may take to say farewell when it moves to another process.
+const HANDOVER: Duration = Duration::from_secs(5);
+
+/// The bridges of a broker, a node or an orchestrator.
 #[derive(Debug, Default)]
-pub(crate) struct Bridges(Vec<Bridge>);
+pub(crate) struct Bridges {
+    all: Vec<BridgeSettings>,
+    placement: Placement,
+    running: Arc<Mutex<Vec<Bridge>>>,
+}
 
 impl Bridges {
-    /// Starts those that the configuration names, whose numbers are in `status` from then on. They come in by a
-    /// listener of this broker, which has to be open.
+    /// Starts the bridges of the configuration that are placed here, whose numbers are in `status` from then on. They
+    /// come in by a listener of this broker, which has to be open.
     ///
     /// # Errors
     /// In words for people, when a file cannot be read, or the system has no sockets or threads left.
-    pub(crate) fn start(config: &Config, node: &Node, status: &BrokerStatus) -> Result<Self, String> {
-        let mut running = Vec::new();
+    pub(crate) fn start(
+        config: &Config,
+        node: &Node,
+        placement: Placement,
+        status: &BrokerStatus,
+    ) -> Result<Self, String> {
+        let mut all = Vec::new();
         for bridge in &config.bridges {
-            let settings = config.bridge_settings(bridge, node).map_err(|error| error.to_string())?;
+            all.push(config.bridge_settings(bridge, node).map_err(|error| error.to_string())?);
             if bridge.any_host_name {
                 tracing::warn!(
                     bridge = bridge.name,
                     "any_host_name is set: whoever has any certificate of a trusted authority can pose as the other broker"
                 );
             }
-            running.push(Bridge::start(&settings).map_err(|error| error.to_string())?);
         }
-        let bridges = Self(running);
-        status.bridges(bridges.numbers());
+        let bridges = Self { all, placement, running: Arc::default() };
+        if !bridges.placement.may_change() {
+            let running: Result<Vec<_>, _> = bridges.all.iter().map(Bridge::start).collect();
+            *bridges.running() = running.map_err(|error| error.to_string())?;
+        }
+        status.bridges(numbers_of(Arc::clone(&bridges.running)));
         Ok(bridges)
     }
 
-    /// What reads their numbers.
-    fn numbers(&self) -> impl Fn() -> Vec<BridgeNumbers> + Send + Sync + 'static {
-        let all: Vec<_> = self.0.iter().map(|bridge| (bridge.name().to_owned(), bridge.status())).collect();
-        move || {
-            let numbers = all.iter().map(|(name, status)| BridgeNumbers {
-                name: name.clone(),
+    fn running(&self) -> MutexGuard<'_, Vec<Bridge>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the bridges that have come to this process, and stops the others.
+    pub(crate) fn follow(&self) {
+        if !self.placement.may_change() {
+            return;
+        }
+        let mut left = Vec::new();
+        for settings in &self.all {
+            let is_here = self.placement.is_here(&settings.local.client_id);
+            let mut running = self.running();
+            let at = running.iter().position(|bridge| bridge.name() == settings.name);
+            match at {
+                Some(at) if !is_here => left.push(running.remove(at)),
+                None if is_here => match Bridge::start(settings) {
+                    Ok(bridge) => running.push(bridge),
+                    // It is tried again with the next look.
+                    Err(error) => tracing::warn!(%error, "a bridge cannot be started"),
+                },
+                _ => continue,
+            }
+            tracing::info!(bridge = settings.name, is_here, "a bridge has changed its place");
+        }
+        stop_all(&left, HANDOVER);
+    }
+
+    /// Says farewell to all brokers, within `grace`.
+    pub(crate) fn stop(&self, grace: Duration) {
+        stop_all(&self.running(), grace);
+    }
+}
+
+fn stop_all(bridges: &[Bridge], grace: Duration) {
+    let deadline = Instant::now() + grace;
+    bridges.iter().for_each(Bridge::ask_to_stop);
+    for bridge in bridges {
+        bridge.wait_until_stopped(deadline);
+    }
+}
+
+/// What reads the numbers of the running bridges.
+fn numbers_of(running: Arc<Mutex<Vec<Bridge>>>) -> impl Fn() -> Vec<BridgeNumbers> + Send + Sync + 'static {
+    move || {
+        let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        let numbers = running.iter().map(|bridge| {
+            let status = bridge.status();
+            BridgeNumbers {
+                name: bridge.name().to_owned(),
                 local_connected: status.is_connected(Side::Local),
                 remote_connected: status.is_connected(Side::Remote),
                 carried_out: status.carried_to(Side::Remote),
@@ -56,17 +113,8 @@ impl Bridges {
                 looped_in: status.looped_to(Side::Local),
                 beyond_window_local: status.beyond_window_from(Side::Local),
                 beyond_window_remote: status.beyond_window_from(Side::Remote),
-            });
-            numbers.collect()
-        }
-    }
-
-    /// Says farewell to all brokers, within `grace`.
-    pub(crate) fn stop(&self, grace: Duration) {
-        let deadline = Instant::now() + grace;
-        self.0.iter().for_each(Bridge::ask_to_stop);
-        for bridge in &self.0 {
-            bridge.wait_until_stopped(deadline);
-        }
+            }
+        });
+        numbers.collect()
     }
 }

@@ -6,17 +6,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{Append, BusError, Epoch, GroupName, MemberName, Membership, Position, Record, Tally, Wake};
-use tidegate_cluster::{Addresses, Advert, Follower, PARTITIONS, RecordError, Standing, Step, Table};
+use tidegate_cluster::{Advert, Follower, PARTITIONS, RecordError, Standing, Step, Table};
 use tidegate_engine::{PartitionId, Partitions};
-use tidegate_node::NodeName;
 
+use super::Setup;
 use super::following::{Following, Taken};
 use super::lead::{Leader, Outlook};
 use super::logs::Logs;
 use super::memory::Memory;
 use super::parts::Collector;
 use super::status::{Shared, Standpoint};
+use super::tenants::{TenantLog, Verdict, other_numbers};
 use super::view::{TableView, tell};
+use super::watch;
 use super::work::{TableWork, Work};
 
 /// The group that all nodes are in; the member with its one partition leads.
@@ -46,19 +48,6 @@ pub(super) enum Event {
     Leave,
     /// End the membership.
     End,
-}
-
-/// What does not change.
-pub(super) struct Setup {
-    pub(super) name: NodeName,
-    pub(super) incarnation: u64,
-    pub(super) redirect: bool,
-    pub(super) lease: Duration,
-    /// How long nodes stay as they are before shares are made even.
-    pub(super) settle: Duration,
-    pub(super) addresses: Addresses,
-    /// Whether others find the store on the bus when this node dies.
-    pub(super) kept: bool,
 }
 
 /// One life of the node in the group.
@@ -96,6 +85,7 @@ pub(super) struct Control {
     tables: Following,
     words: Following,
     images: Following,
+    tenants: TenantLog,
     collector: Collector,
     told: Option<(TableView, u64)>,
     /// Processes of other nodes that have ended, by name and incarnation.
@@ -144,6 +134,7 @@ impl Control {
             tables: Following::default(),
             words: Following::default(),
             images: Following::default(),
+            tenants: TenantLog::default(),
             collector: Collector::default(),
             told: None,
             ended: BTreeMap::new(),
@@ -157,6 +148,7 @@ impl Control {
             self.read_adverts();
             self.read_tables();
             self.read_images();
+            self.read_tenants();
             self.advertise();
             self.lead();
             self.report();
@@ -177,7 +169,13 @@ impl Control {
     fn handle(&mut self, event: Event) -> bool {
         match event {
             Event::Woken => {}
-            Event::Owned(outcome) => self.leader.owned(outcome),
+            Event::Owned(outcome) => {
+                if outcome.is_ok() {
+                    // The log may be another one than before the claim, so positions read earlier say nothing.
+                    self.read_tables_again();
+                }
+                self.leader.owned(outcome);
+            }
             Event::TableStored(outcome) => self.leader.appended(outcome),
             Event::AdvertStored(outcome) => {
                 self.stored = self.storing.take().filter(|_| outcome.is_ok());
@@ -230,7 +228,9 @@ impl Control {
         if let Some(tenure) = life.membership.tenure() {
             self.shared.renew(life.membership.incarnation(), tenure.until);
         }
-        self.leader.look(&life.membership, now);
+        if let Some((tenure, _)) = life.tenure {
+            self.leader.look(&life.membership, tenure, now);
+        }
     }
 
     fn begin_life(&mut self) {
@@ -248,14 +248,20 @@ impl Control {
                 self.follower = Follower::new(self.setup.name.as_str(), life, holdings).with_arrivals(arrivals);
                 // Every table is read again, on behalf of this life.
                 self.followed = self.followed.max(self.table.epoch);
-                (self.tables, self.table, self.table_read) = (Following::default(), Table::default(), Position::START);
-                (self.own.life, self.stored, self.logged) = (life, None, 0);
+                self.table = Table::default();
+                self.read_tables_again();
+                (self.own.life, self.stored) = (life, None);
                 self.own.arrived.clear();
                 self.own.refused.clear();
                 self.life = Some(Life { membership, tenure: None });
             }
             Err(error) => tracing::warn!(%error, "the node cannot join its cluster; it tries again"),
         }
+    }
+
+    /// Reads the log of tables from its beginning.
+    fn read_tables_again(&mut self) {
+        (self.tables, self.table_read, self.logged) = (Following::default(), Position::START, 0);
     }
 
     fn member_since(&self) -> Option<Instant> {
@@ -413,6 +419,16 @@ impl Control {
             if let Some((id, kind, parcel)) = self.collector.take(&record) {
                 let _ = self.work.send(Work::TakeIn { id, kind, parcel });
             }
+        }
+    }
+
+    /// Sees to it that tenants have the same numbers on all nodes.
+    fn read_tenants(&mut self) {
+        let wake = self.wake();
+        let (taken, verdict) = self.tenants.look(&self.logs, wake);
+        self.make_again(&taken);
+        if verdict == Verdict::Other && self.shared.ends_for(other_numbers(self.setup.name.as_str())) {
+            watch::end();
         }
     }
 

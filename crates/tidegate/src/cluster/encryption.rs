@@ -6,8 +6,8 @@ use std::path::Path;
 use rcgen::CertifiedKey;
 use tidegate_node::LinkTls;
 
-use crate::config::Config;
-use crate::config::sections::cluster::LinkEncryption;
+use tidegate_config::Config;
+use tidegate_config::sections::cluster::LinkEncryption;
 
 /// How the links of this node are encrypted, if they are.
 ///

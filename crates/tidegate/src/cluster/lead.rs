@@ -51,7 +51,7 @@ pub(super) struct Outlook<'a> {
     pub(super) known: &'a Table,
     /// The epoch of the newest table in the log.
     pub(super) logged: u64,
-    /// Up to where the log of tables has been read.
+    /// Up to where the log of tables has been read since this node has claimed it.
     pub(super) read: Position,
     pub(super) adverts: &'a BTreeMap<String, Advert>,
     pub(super) lease: Duration,
@@ -69,8 +69,9 @@ impl Leader {
         self.claim.is_some()
     }
 
-    /// Takes note of who is there, and of whether the group wants this node to lead.
-    pub(super) fn look(&mut self, membership: &Membership, now: Instant) {
+    /// Takes note of who is there, and of whether the group wants this node to lead. `tenure` is the one in which this
+    /// node has been a member until now: what the group says in another one may leave nodes out that are there.
+    pub(super) fn look(&mut self, membership: &Membership, tenure: u64, now: Instant) {
         for event in membership.take() {
             match event {
                 MembershipEvent::Gained(_) => self.chosen = true,
@@ -82,6 +83,9 @@ impl Leader {
             }
         }
         let members = membership.members();
+        if membership.tenure().is_none_or(|it| it.number != tenure) {
+            return;
+        }
         self.sightings.retain(|name, _| members.iter().any(|member| member.name.as_str() == name));
         for Member { name, incarnation, .. } in members {
             let sighting = self.sightings.entry(name.to_string()).or_insert((incarnation, now));
@@ -93,7 +97,7 @@ impl Leader {
 
     /// Leads no more.
     pub(super) fn resign(&mut self) {
-        (self.chosen, self.claim, self.settling) = (false, None, Settling::default());
+        (self.chosen, self.claim, self.settling, self.lost_since) = (false, None, Settling::default(), None);
     }
 
     /// The log of tables is this node's, or not.
@@ -168,7 +172,10 @@ impl Leader {
             has_heard: lost_for >= HEARD_AFTER,
         };
         match next(&logged, seen) {
-            Next::Nothing => None,
+            Next::Nothing => {
+                self.lost_since = None;
+                None
+            }
             Next::Table(table) => {
                 if self.lost_since.take().is_some() {
                     tracing::warn!(

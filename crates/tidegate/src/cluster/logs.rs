@@ -1,6 +1,5 @@
 //! The bus of a cluster and the logs on it.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -11,9 +10,10 @@ use tidegate_bus::{Address, Append, Bus, BusError, Done, LogName, LogSpec, Place
 use zeroize::Zeroizing;
 
 use super::NotJoined;
-use crate::bus_access::{BusAccess, lease_on};
-use crate::config::Config;
+use super::tenants::{self, Names, Verdict};
 use crate::status::BrokerStatus;
+use tidegate_config::Config;
+use tidegate_config::bus_access::{BusAccess, lease_on};
 
 /// How often it is looked whether the process is to stop while the bus is waited for.
 const LOOK: Duration = Duration::from_millis(200);
@@ -22,7 +22,7 @@ const SECRET_BYTES: usize = 32;
 /// The most records of a log of the cluster's own; only their latest ones are kept.
 const SMALL_RECORDS: u64 = 100_000;
 const SMALL_BYTES: u64 = 16 * 1024 * 1024;
-/// Names of tenants that are read at once.
+/// Records with names of tenants that are read at once.
 const TENANTS_AT_ONCE: usize = 256;
 /// What images of partitions may take until they are taken in.
 const IMAGE_BYTES: u64 = 256 * 1024 * 1024;
@@ -38,9 +38,9 @@ pub(super) struct Logs {
     /// Images of partitions that move.
     pub(super) images: Place,
     secret: Place,
-    /// Names of tenants; the number of a tenant is the place of its first record among records of different names.
-    tenants: Place,
-    /// The names that were agreed on last.
+    /// Names of tenants.
+    pub(super) tenants: Place,
+    /// The names that this node has agreed on last.
     tenant_names: Arc<Mutex<Vec<String>>>,
     /// The secret that nodes have agreed on, where none is configured.
     agreed: Arc<OnceLock<Zeroizing<Vec<u8>>>>,
@@ -168,15 +168,13 @@ impl Logs {
         ]
     }
 
-    /// Makes the logs again that the servers have lost, with the secret and the names of tenants. Nothing is waited
-    /// for: a log that is not made is found missing again.
+    /// Makes the logs again that the servers have lost, with the secret. Nothing is waited for: a log that is not
+    /// made is found missing again.
     pub(super) fn make_again(&self) {
         for spec in self.specs() {
             let (logs, is_secret) = (self.clone(), spec.name == self.secret.log);
-            let is_tenants = spec.name == self.tenants.log;
             let done = move |outcome: Result<(), BusError>| match outcome {
                 Ok(()) if is_secret => logs.keep_secret(),
-                Ok(()) if is_tenants => logs.keep_tenants(),
                 Ok(()) => {}
                 Err(error) => tracing::warn!(%error, "a log of the cluster cannot be made again; it is tried again"),
             };
@@ -225,19 +223,17 @@ impl Logs {
         }
     }
 
-    /// Puts the names of tenants into their log, if that is empty. Nodes that do so at once have the same order, and readers
-    /// pass over repetitions.
-    fn keep_tenants(&self) {
-        let names = self.tenant_names.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (bus, place) = (self.bus.clone(), self.tenants.clone());
-        let append = move |bounds: Result<tidegate_bus::Bounds, BusError>| {
-            if bounds.is_ok_and(|bounds| bounds.next <= bounds.first) {
-                for name in names {
-                    let _ = bus.append(&place, Append::new(name.into_bytes()), Box::new(|_| {}));
-                }
-            }
-        };
-        let _ = self.bus.bounds(&self.tenants, Box::new(append));
+    /// Compares what the log of tenants has with the numbers that this node has agreed on, and restores them where the
+    /// log was lost.
+    pub(super) fn judge_tenants(&self, names: &Names) -> Verdict {
+        let own = self.tenant_names.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let verdict = names.judge(&own);
+        if verdict == Verdict::Restore {
+            let append = Append::new(tenants::record(&own, true));
+            // A record that is not stored is found missing again.
+            let _ = self.bus.append(&self.tenants, append, Box::new(|_| {}));
+        }
+        verdict
     }
 
     /// The names of all tenants of the cluster in the order of their numbers. Names of `wanted` that it does not have
@@ -249,20 +245,21 @@ impl Logs {
     ) -> Result<Vec<String>, NotJoined> {
         let failed = |error: BusError| NotJoined::Failed(format!("the numbers of tenants on the bus: {error}"));
         let mut names = self.read_tenants(stop)?;
-        let missing: Vec<&String> = wanted.iter().filter(|name| !names.contains(name)).collect();
-        for name in &missing {
-            // One after the other: their order is that of their numbers.
-            let append = Append::new(name.as_bytes().to_vec());
-            wait(|done| self.bus.append(&self.tenants, append, done), stop)?.map_err(failed)?;
-        }
+        let missing: Vec<String> = wanted.iter().filter(|name| !names.contains(name)).cloned().collect();
         if !missing.is_empty() {
+            // In one record, so that no name of another node gets between them.
+            let append = Append::new(tenants::record(&missing, false));
+            wait(|done| self.bus.append(&self.tenants, append, done), stop)?.map_err(failed)?;
             names = self.read_tenants(stop)?;
         }
-        self.tenant_names.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&names);
+        let mut known = self.tenant_names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.starts_with(&known) {
+            known.clone_from(&names);
+        }
         Ok(names)
     }
 
-    /// The names in the log, each at its first place.
+    /// The names in the log.
     fn read_tenants(&self, stop: &mut dyn FnMut() -> bool) -> Result<Vec<String>, NotJoined> {
         let failed = |error: BusError| NotJoined::Failed(format!("the numbers of tenants on the bus: {error}"));
         let end = wait(|done| self.bus.bounds(&self.tenants, done), stop)?.map_err(failed)?.next;
@@ -271,15 +268,10 @@ impl Logs {
             let _ = sender.send(());
         });
         let mut reader = self.bus.read(&self.tenants, Position::START, wake).map_err(failed)?;
-        let (mut names, mut known, mut at) = (Vec::new(), HashSet::new(), Position::START);
+        let (mut names, mut at) = (Names::default(), Position::START);
         while at < end {
             let taken = reader.take(TENANTS_AT_ONCE).map_err(failed)?;
-            for record in &taken.records {
-                let name = String::from_utf8_lossy(&record.payload).into_owned();
-                if known.insert(name.clone()) {
-                    names.push(name);
-                }
-            }
+            taken.records.iter().for_each(|record| names.take(&record.payload));
             at = taken.next;
             if at < end && taken.records.is_empty() {
                 if stop() {
@@ -288,7 +280,7 @@ impl Logs {
                 let _ = woken.recv_timeout(LOOK);
             }
         }
-        Ok(names)
+        Ok(names.all())
     }
 
     /// Appends to the log of images and waits until it is there.
@@ -304,8 +296,8 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::config::sections::cluster::Cluster;
-    use crate::config::value::Lease;
+    use tidegate_config::sections::cluster::Cluster;
+    use tidegate_config::value::Lease;
 
     #[test]
     fn nodes_on_kafka_have_a_longer_lease_unless_it_is_configured() {

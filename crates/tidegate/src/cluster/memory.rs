@@ -1,14 +1,16 @@
 //! A node's memory of its cluster over a restart, in a file of its data directory.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tidegate_cluster::Table;
 use tidegate_mirror::MirrorDisk;
+
+use crate::kept_file;
 
 /// The file in the data directory.
 const FILE: &str = "cluster.json";
@@ -58,7 +60,7 @@ impl Memory {
 /// Where it is kept, if it is.
 #[derive(Clone, Default)]
 pub(super) struct MemoryFile {
-    path: Option<PathBuf>,
+    directory: Option<PathBuf>,
     /// Where it is on the bus, too.
     mirror: Option<Arc<MirrorDisk>>,
 }
@@ -66,7 +68,7 @@ pub(super) struct MemoryFile {
 impl MemoryFile {
     /// The file of a data directory, and of the log with its content.
     pub(super) fn of(directory: Option<&str>, mirror: Option<Arc<MirrorDisk>>) -> Self {
-        Self { path: directory.map(|directory| Path::new(directory).join(FILE)), mirror }
+        Self { directory: directory.map(PathBuf::from), mirror }
     }
 
     /// Whether nothing can be saved any more, since another process owns the log on the bus.
@@ -79,8 +81,9 @@ impl MemoryFile {
     /// # Errors
     /// When there is a file that cannot be read: the node must not guess its partitions.
     pub(super) fn load(&self) -> Result<Memory, String> {
-        let Some(path) = &self.path else { return Ok(Memory::default()) };
-        let text = match fs::read_to_string(path) {
+        let Some(directory) = &self.directory else { return Ok(Memory::default()) };
+        let path = directory.join(FILE);
+        let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Memory::default()),
             Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
@@ -95,21 +98,10 @@ impl MemoryFile {
     /// bus.
     ///
     /// # Errors
-    /// When the disk refuses; the old one is there then.
+    /// When the disk or the bus refuses; the old one is there then.
     pub(super) fn save(&self, memory: &Memory) -> io::Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
-        let new = path.with_extension("json.new");
-        let mut file = File::create(&new)?;
-        file.write_all(memory.to_json().to_string().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)?;
-        if let Some(directory) = path.parent() {
-            File::open(directory)?.sync_all()?;
-        }
-        match &self.mirror {
-            Some(mirror) => mirror.carry(FILE),
-            None => Ok(()),
-        }
+        let Some(directory) = &self.directory else { return Ok(()) };
+        kept_file::replace(directory, FILE, memory.to_json().to_string().as_bytes(), self.mirror.as_deref())
     }
 }
 

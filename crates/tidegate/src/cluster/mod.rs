@@ -5,7 +5,6 @@
 //! `watch` compares what the shards serve with the table, and `doubt` looks whether other nodes still run.
 //! docs/cluster.md tells the whole of it.
 
-mod addresses;
 mod control;
 mod doubt;
 mod encryption;
@@ -16,6 +15,7 @@ mod memory;
 mod parts;
 mod restore;
 mod status;
+mod tenants;
 mod view;
 mod watch;
 mod work;
@@ -29,7 +29,6 @@ use tidegate_cluster::Addresses;
 use tidegate_engine::{Home, Homes as EngineHomes, Millis, PARTITIONS};
 use tidegate_node::{ClusterSettings, Node, NodeHomes, NodeName, Secret};
 
-pub(crate) use self::addresses::{check, with_relay};
 use self::control::{Control, Event};
 use self::logs::Logs;
 pub(crate) use self::logs::settings as bus_settings;
@@ -37,12 +36,12 @@ use self::memory::MemoryFile;
 use self::restore::Restorer;
 pub(crate) use self::status::ClusterApi;
 use self::status::Shared;
-use crate::config::Config;
-use crate::config::sections::orchestrator::Redirect;
 use crate::mirror::Mirrored;
-use crate::signals::BrokerSignals;
 use crate::status::BrokerStatus;
 use crate::tenant_numbers::Agree;
+use tidegate_config::Config;
+use tidegate_config::sections::orchestrator::Redirect;
+use tidegate_process::signals::BrokerSignals;
 
 /// Pause before it is looked again whether everything has been handed over.
 const LEAVE_PAUSE: Duration = Duration::from_millis(20);
@@ -58,6 +57,19 @@ pub(crate) struct Joining {
     incarnation: u64,
     settings: ClusterSettings,
     redirect: bool,
+}
+
+/// What does not change while the node runs.
+struct Setup {
+    name: NodeName,
+    incarnation: u64,
+    redirect: bool,
+    lease: Duration,
+    /// How long nodes stay as they are before shares are made even.
+    settle: Duration,
+    addresses: Addresses,
+    /// Whether others find the store on the bus when this node dies.
+    kept: bool,
 }
 
 /// Why the node has not joined.
@@ -87,8 +99,8 @@ pub(crate) fn join(
         return Ok(None);
     }
     let name = NodeName::new(&config.cluster.name).map_err(|error| format!("cluster.name: {error}"))?;
-    let listen = addresses::listen(config)?;
-    let configured = addresses::secret(config)?;
+    let listen = tidegate_config::cluster::listen(config)?;
+    let configured = tidegate_config::cluster::secret(config)?;
     let logs = Logs::open(config, status, &mut || signals.stop_is_asked())?;
     let secret = if let Some(secret) = configured {
         secret
@@ -168,7 +180,7 @@ impl Joining {
                 "what this node has of sessions and retained messages is lost to the cluster when it dies"
             );
         }
-        let addresses: Addresses = addresses::advertised(config, node, admin)?;
+        let addresses: Addresses = tidegate_config::cluster::advertised(config, node, admin)?;
         let shared = Arc::new(Shared::new(name.as_str(), node.handle(), logs::lease(config), config.cluster.patience));
         let (events, inbox) = channel();
         let engine = config.engine_settings(config.shards());
@@ -176,7 +188,7 @@ impl Joining {
         let (handle, told) = (node.handle(), events.clone());
         let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
         let (lease, settle) = (logs::lease(config), config.cluster.settle);
-        let setup = control::Setup { name, incarnation, redirect, lease, settle, addresses, kept };
+        let setup = Setup { name, incarnation, redirect, lease, settle, addresses, kept };
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(|error| format!("cannot start a thread for the cluster: {error}"))?;
@@ -224,7 +236,7 @@ impl ClusterNode {
         true
     }
 
-    /// Why the process ends on its own account, if it does: it did not serve its partitions.
+    /// Why the process ends on its own account, if it does.
     pub(crate) fn astray(&self) -> Option<&str> {
         self.shared.astray()
     }

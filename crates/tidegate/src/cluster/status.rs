@@ -1,5 +1,6 @@
 //! The state of a node in its cluster: for both of its threads, and for the console.
 
+use crate::placement::Placement;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -106,7 +107,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// Whether nothing has hindered the node once.
     was_ready: AtomicBool,
-    /// Why the process ends, once it has served the wrong partitions for too long.
+    /// Why the process ends: it has served the wrong partitions for too long, or its tenants have other numbers.
     astray: OnceLock<String>,
 }
 
@@ -290,6 +291,15 @@ impl std::fmt::Debug for ClusterApi {
 }
 
 impl ClusterApi {
+    /// Which work this node does: that of the partitions that it serves, as long as it is a member for certain.
+    pub(crate) fn placement(&self) -> Placement {
+        let shared = Arc::clone(&self.0);
+        Placement::of(move |partition| {
+            let state = shared.state();
+            state.has_lease() && state.in_force.served.has(partition)
+        })
+    }
+
     /// Why the node is not ready, if it is not.
     pub(crate) fn hindrance(&self) -> Option<String> {
         self.0.hindrance()

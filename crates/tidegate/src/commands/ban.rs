@@ -6,7 +6,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use tidegate_admin::{BanList, BanRequest, BanTarget, ListBans, UnbanRequest};
 
 use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, shown, time};
-use crate::config::duration;
+use tidegate_config::duration;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\

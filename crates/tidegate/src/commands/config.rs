@@ -9,12 +9,12 @@ use std::path::Path;
 use crate::access;
 use crate::authentication;
 use crate::cli::{ConfigArgs, ConfigCommand};
-use crate::config::finding::Findings;
-use crate::config::path::{holder, known_key, known_section};
-use crate::config::show::{Which, show};
-use crate::config::source::FileText;
-use crate::config::value::Problem;
-use crate::config::{Config, Inputs, reference};
+use tidegate_config::finding::Findings;
+use tidegate_config::path::{holder, known_key, known_section};
+use tidegate_config::show::{Which, show};
+use tidegate_config::source::FileText;
+use tidegate_config::value::Problem;
+use tidegate_config::{Config, Inputs, reference};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// Largest configuration file that is read, bytes.
@@ -148,7 +148,7 @@ fn problems_of_files(config: &Config) -> Vec<String> {
     });
     let groups = crate::context::check_files(config);
     let others = [rules, authentication::check_files(config), groups, crate::durable::check_directory(config)];
-    let bridges = crate::bridges::check_files(config);
+    let bridges = tidegate_config::bridges::check_files(config);
     others.into_iter().chain(listeners).chain(bridges).filter_map(Result::err).collect()
 }
 

@@ -8,13 +8,13 @@ use tidegate_node::release_program_pages;
 
 use crate::admin::{self, Admin};
 use crate::cli::ConfigArgs;
-use crate::config::Config;
-use crate::config::source::Source;
 use crate::context::{Service, Services, start_services};
-use crate::logging::Log;
-use crate::service_manager;
-use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
+use tidegate_config::Config;
+use tidegate_config::source::Source;
+use tidegate_logging::Log;
+use tidegate_process::service_manager;
+use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, report};
 
 /// How often it is looked whether the services work, while they are waited for.
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Exit {
             return Exit::Failure;
         }
     };
-    if !crate::context::has_shared_bus(&config) {
+    if !tidegate_config::context::has_shared_bus(&config) {
         report(
             &"tidegate core needs a bus that gateways are on, too: name it with --bus, or run a broker with context.enabled",
         );

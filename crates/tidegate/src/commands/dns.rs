@@ -13,11 +13,11 @@ use tidegate_dns::{
     Settings, Ttl, ZoneName,
 };
 
-use crate::config::sections::{LogFormat, LogLevel};
 use crate::fleet::places_table;
-use crate::logging::Log;
-use crate::service_manager;
-use crate::signals::{Asked, BrokerSignals};
+use tidegate_logging::Log;
+use tidegate_logging::{LogFormat, LogLevel};
+use tidegate_process::service_manager;
+use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, print, report};
 
 const EXAMPLES: &str = "\

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 
 use crate::fleet::{After, AtItsEnd, Session, SessionArgs};
-use crate::service_manager;
+use tidegate_process::service_manager;
 use tidegate_terminal::Exit;
 
 const EXAMPLES: &str = "\

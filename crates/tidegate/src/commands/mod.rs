@@ -16,12 +16,9 @@ pub(crate) mod lab;
 pub(crate) mod manager;
 pub(crate) mod orchestrator;
 pub(crate) mod passwd;
-pub(crate) mod publish;
 pub(crate) mod reload;
-pub(crate) mod request;
 mod run;
 pub(crate) mod store;
-pub(crate) mod subscribe;
 pub(crate) mod up;
 pub(crate) mod why;
 
@@ -30,6 +27,8 @@ pub(crate) use cert::DevArgs as CertDevArgs;
 pub(crate) use config::load_again as load_config;
 
 use std::process::ExitCode;
+
+use tidegate_mqtt_cli::{publish, request, subscribe};
 
 use crate::cli::{Cli, Command};
 

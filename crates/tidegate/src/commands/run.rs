@@ -17,22 +17,24 @@ use crate::authentication::{self, Authentication, Visitors};
 use crate::bridges::Bridges;
 use crate::cli::ConfigArgs;
 use crate::cluster::{ClusterNode, Joining, NotJoined};
-use crate::config::Config;
 use crate::durable::Kept;
 use crate::homes::HomesKeeper;
-use crate::hub::{Door, HUB_LISTENER, Pipelines};
-use crate::logging::Log;
+use crate::hub::{Door, Pipelines};
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
-use crate::orchestrator::RELAY_LISTENER;
+use crate::placement::{Follower, Placement};
 use crate::reload::{
     AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloadable, Reloader, TenantSections, TlsFiles,
 };
-use crate::service_manager;
-use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 use crate::tenant_numbers::Agree;
+use tidegate_config::Config;
+use tidegate_config::hub::HUB_LISTENER;
+use tidegate_config::orchestrator::RELAY_LISTENER;
+use tidegate_logging::Log;
+use tidegate_process::service_manager;
+use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, report};
 
 use http::HttpListeners;
@@ -87,9 +89,9 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let (config, door) = &settle(written, mirrored.as_ref(), agree.as_deref())?;
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
     let brokers = Brokers::default();
-    let asker = crate::orchestrator::asker(&config.orchestrator.name, brokers.clone());
+    let asker = crate::authentication::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
-    let tenancy = Tenancy::of(config).agreeing(agree);
+    let tenancy = Tenancy::of(config).agreeing(agree).kept_by(mirrored.as_ref().map(Mirrored::disk));
     let authentication = start_authentication(config, &tenancy, asker, &status)?;
     status.serves(tenancy.clone());
     let entrances = (authentication.clone(), door.clone(), Visitors::default());
@@ -100,33 +102,34 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         settings.homes = Some(joining.homes_at_start());
     }
     let node = start_node(config, settings, store, &status)?;
-    if let Some(homes) = homes {
-        homes.begin(node.handle());
-        status.orchestrates(config.clone(), homes);
-    }
+    let mut placement = homes.map(|homes| orchestrate(homes, config, &node, &tenancy, &status)).unwrap_or_default();
     let admin = console.as_ref().map(|admin| admin.address.to_string());
     let cluster = joining.map(|joining| joining.begin(config, &node, admin, mirrored.as_ref())).transpose()?;
     if let Some(cluster) = &cluster {
+        placement = cluster.api().placement();
         status.joins(cluster.api());
     }
     let (has_rules, serving) = (rules.is_some(), tenancy.clone());
-    let parts = reloadable(config, log, &node, &tenancy, authentication, rules, mirrored.clone());
+    let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
     let core = crate::context::start(config, &node, &status)?;
     let http = HttpListeners::start(config, &node, &serving, entrances.2)?;
-    let pipelines = Pipelines::start(config, &node, door.as_ref(), &status)?;
+    let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     crate::control::answer_others(&status, &operations, &node.handle())?;
-    let bridges = Bridges::start(config, &node, &status)?;
+    let placed = Arc::new((Bridges::start(config, &node, placement, &status)?, pipelines));
     tell_of_doors(config, has_rules);
+    let mut follower = Follower::default();
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
+        follower = follow(&placed)?;
         tell_ready(&node, config, console.as_ref(), &http.urls(config));
     }
     let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
+    follower.stop();
     http.stop(config.shutdown.grace);
-    bridges.stop(config.shutdown.grace);
-    pipelines.stop(config.shutdown.grace);
+    placed.0.stop(config.shutdown.grace);
+    placed.1.stop(config.shutdown.grace);
     drop(core);
     match &cluster {
         // No node takes partitions from a node that cannot keep them.
@@ -138,6 +141,29 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     if end == End::Astray { Err(astray(cluster.as_ref())) } else { Ok(exit) }
 }
 
+/// Begins to be an orchestrator. Returns which work it does.
+fn orchestrate(
+    homes: Arc<HomesKeeper>,
+    config: &Config,
+    node: &Node,
+    tenancy: &Tenancy,
+    status: &BrokerStatus,
+) -> Placement {
+    homes.begin(node.handle(), tenancy.clone());
+    let placement = homes.placement();
+    status.orchestrates(config.clone(), homes);
+    placement
+}
+
+/// Has bridges and pipelines run where their partitions are.
+fn follow(placed: &Arc<(Bridges, Pipelines)>) -> Result<Follower, String> {
+    let placed = Arc::clone(placed);
+    Follower::begin(move || {
+        placed.0.follow();
+        placed.1.follow();
+    })
+}
+
 /// The chain of providers, if the configuration needs one.
 fn start_authentication(
     config: &Config,
@@ -145,7 +171,7 @@ fn start_authentication(
     asker: FleetAsker,
     status: &BrokerStatus,
 ) -> Result<Option<Arc<Authentication>>, String> {
-    let started = authentication::is_needed(config).then(|| Authentication::start(config, tenancy.clone(), asker));
+    let started = config.needs_authentication().then(|| Authentication::start(config, tenancy.clone(), asker));
     let started = started.transpose()?.map(Arc::new);
     if let Some(authentication) = &started {
         status.asks(Arc::clone(authentication));
@@ -165,7 +191,7 @@ enum End {
     Asked,
     /// Nothing can be kept any more: mostly another process has its files.
     Lost,
-    /// The node of a cluster does not serve its partitions, and has to start again.
+    /// The node of a cluster does not serve its partitions, or has other numbers of tenants than the others.
     Astray,
 }
 
@@ -186,7 +212,7 @@ fn wait_for_the_end(
         tracing::info!("stopping, since nothing can be kept any more");
         End::Lost
     } else if cluster.and_then(ClusterNode::astray).is_some() {
-        tracing::info!("stopping, since the node does not serve what the table of its cluster gives it");
+        tracing::info!("stopping, since the node cannot work in its cluster as it is");
         End::Astray
     } else {
         tracing::info!(signal, "stopping");
@@ -224,7 +250,7 @@ fn start_node(
     status: &BrokerStatus,
 ) -> Result<Node, String> {
     if config.needs_development_certificate() {
-        crate::development::prepare().map_err(|error| error.to_string())?;
+        tidegate_certificates::development::prepare().map_err(|error| error.to_string())?;
     }
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
@@ -232,7 +258,7 @@ fn start_node(
     };
     let node = node.map_err(|error| error.to_string())?;
     crate::durable::tell_restored(&node);
-    crate::orchestrator::add_brokers(&node.handle(), config)?;
+    tidegate_config::orchestrator::add_brokers(&node.handle(), config)?;
     if let Some(store) = node.store_status() {
         status.keeps(store);
     }
@@ -246,9 +272,12 @@ fn settle(
     mirrored: Option<&Mirrored>,
     agree: Option<&Agree>,
 ) -> Result<(Config, Option<Door>), String> {
-    let config = crate::mirror::settle(written, mirrored, agree)?;
-    let config = crate::orchestrator::with_relay(crate::orchestrator::with_name(&config)?)?;
-    crate::hub::with_door(crate::cluster::with_relay(config)?)
+    let mirror = mirrored.map(Mirrored::disk);
+    let config = crate::tenant_numbers::settle(written, agree, mirror.as_deref())?;
+    let config = tidegate_config::orchestrator::with_relay(tidegate_config::orchestrator::with_name(&config)?)?;
+    let (config, door) = crate::hub::with_door(config)?;
+    // A node tells others the address of its last listener.
+    Ok((tidegate_config::cluster::with_relay(config)?, door))
 }
 
 /// Closes everything.
@@ -286,7 +315,6 @@ fn reloadable(
     tenancy: &Tenancy,
     authentication: Option<Arc<Authentication>>,
     rules: Option<Arc<tidegate_acl::Rules>>,
-    mirrored: Option<Mirrored>,
 ) -> Vec<Box<dyn Reloadable>> {
     let mut parts: Vec<Box<dyn Reloadable>> = vec![
         Box::new(TlsFiles::new(node.handle())),
@@ -297,9 +325,6 @@ fn reloadable(
         Box::new(LimitKeys::new(node.handle())),
         Box::new(LogLevels::new(log.clone())),
     ];
-    if let Some(mirrored) = mirrored {
-        parts.push(Box::new(mirrored));
-    }
     if let Some(authentication) = authentication {
         parts.push(Box::new(authentication::Providers::new(authentication, node.handle())));
     }

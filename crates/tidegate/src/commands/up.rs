@@ -8,7 +8,7 @@ use clap::Args as ClapArgs;
 use tidegate_fleet::manage::driver::Driver;
 
 use crate::fleet::{After, AtItsEnd, Session, SessionArgs, text_of};
-use crate::service_manager;
+use tidegate_process::service_manager;
 use tidegate_terminal::{Exit, complain, report};
 
 const EXAMPLES: &str = "\

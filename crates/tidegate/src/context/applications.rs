@@ -10,9 +10,9 @@ use tidegate_engine::{InnerPublication, Millis, ObservedMessage, TenantId};
 use tidegate_mqtt::{PayloadFormat, PublishProperties, QoS};
 use tidegate_node::{Node, NodeHandle, Observation, RecordEvent, Records};
 
-use super::{gateway_name, has_shared_bus};
-use crate::config::Config;
-use crate::config::sections::context::{DeliveryName, EnvelopeName};
+use tidegate_config::Config;
+use tidegate_config::context::gateway_name;
+use tidegate_config::sections::context::{DeliveryName, EnvelopeName};
 
 /// Identifiers of the properties that a record can say.
 const PAYLOAD_FORMAT: u8 = 0x01;
@@ -20,12 +20,6 @@ const CONTENT_TYPE: u8 = 0x03;
 const RESPONSE_TOPIC: u8 = 0x08;
 const CORRELATION_DATA: u8 = 0x09;
 const USER_PROPERTY: u8 = 0x26;
-
-/// Whether messages for applications go to a bus: to one that others than this process can read.
-pub(crate) fn are_on_bus(config: &Config) -> bool {
-    let context = &config.context;
-    context.enabled && context.applications && has_shared_bus(config)
-}
 
 /// Starts the service.
 ///
@@ -194,16 +188,5 @@ mod tests {
         };
         assert_eq!(read("a/ctx/to/app/dis%2Fpatch/job/1"), ("dis/patch".to_owned(), "job/1".to_owned(), Some(2)));
         assert_eq!(read("a/ctx/to/app/dispatch"), ("dispatch".to_owned(), String::new(), Some(2)));
-    }
-
-    #[test]
-    fn an_embedded_bus_has_no_applications() {
-        let mut config = Config::default();
-        config.context.enabled = true;
-        assert!(!are_on_bus(&config));
-        config.cluster.bus = Some("nats://127.0.0.1:1".to_owned());
-        assert!(are_on_bus(&config), "the bus of the cluster is the bus of its core");
-        config.context.bus = Some("embedded".to_owned());
-        assert!(!are_on_bus(&config));
     }
 }

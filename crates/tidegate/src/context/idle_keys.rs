@@ -1,8 +1,8 @@
 //! Keys of `[context]` that are set and have no effect.
 
-use crate::config::Config;
-use crate::config::sections::context::RankingName;
-use crate::config::source::Source;
+use tidegate_config::Config;
+use tidegate_config::sections::context::RankingName;
+use tidegate_config::source::Source;
 
 /// Keys of the manager's handovers.
 const HANDOVERS: [&str; 3] = ["balance", "handover_cooldown", "handovers_per_cycle"];
@@ -44,8 +44,8 @@ pub(super) fn tell_idle_keys(config: &Config, manages: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Inputs;
-    use crate::config::source::FileText;
+    use tidegate_config::Inputs;
+    use tidegate_config::source::FileText;
 
     fn idle(keys: &str, manages: bool) -> Vec<&'static str> {
         let text = format!("[addresses]\nenabled = true\n[context]\nenabled = true\n{keys}");

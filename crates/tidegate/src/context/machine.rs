@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::control_groups::{ControlGroups, Read, system};
+use tidegate_process::control_groups::{ControlGroups, Read, system};
 
 /// Reads the share of the processors that is busy between two looks.
 #[derive(Debug, Default)]

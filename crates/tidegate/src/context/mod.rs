@@ -1,7 +1,6 @@
 //! The core for mobile nodes: this broker as a gateway, and the services where they run here. `crates/context` decides.
 
 mod applications;
-mod check;
 mod host;
 mod idle_keys;
 mod machine;
@@ -10,26 +9,21 @@ mod services;
 use std::sync::Arc;
 
 use tidegate_bus::{Address, Bus, Settings};
+use tidegate_context::RecordLimits;
 use tidegate_context::groups::{Definition, read_groups};
-use tidegate_context::ranking::{ConnectionsInverse, Ranking, ResourceWeights, ScoreExpression, WeightedResources};
 use tidegate_context::service::{
     Bell, Courier, DefinerSettings, GatewaySettings, ManagerSettings, Running, start_definer, start_gateway,
     start_manager,
 };
-use tidegate_context::{
-    ContextTopics, Points, PointsError, PointsSettings, ReallocationSettings, ReconfigError, ReconfigSettings,
-    RecordLimits,
-};
 use tidegate_engine::ListenerId;
 use tidegate_node::Node;
 
-use crate::bus_access::{BusAccess, lease_on};
-use crate::config::Config;
-use crate::config::sections::context::{Context, CoreServices, RankingName};
 use crate::status::BrokerStatus;
+use tidegate_config::Config;
+use tidegate_config::bus_access::{BusAccess, lease_on};
+use tidegate_config::context::{are_on_bus, bus_of, gateway_name, points, topics};
+use tidegate_config::sections::context::{Context, CoreServices};
 
-pub(crate) use applications::are_on_bus;
-pub(crate) use check::check;
 use host::NodeHost;
 pub(crate) use services::{Lack, Services};
 
@@ -66,24 +60,6 @@ pub(crate) fn start(config: &Config, node: &Node, status: &Arc<BrokerStatus>) ->
         running.extend(services(context, &member, &courier, &[Service::Points, Service::Groups])?);
     }
     Ok(Some(Core { _running: running }))
-}
-
-/// The bus of the core: its own, or that of the cluster; nothing is one within this process.
-fn bus_of(config: &Config) -> Option<&str> {
-    config.context.bus.as_deref().or(config.cluster.bus.as_deref())
-}
-
-/// Whether the bus of the core is one that other processes are on, too.
-pub(crate) fn has_shared_bus(config: &Config) -> bool {
-    bus_of(config).and_then(|bus| bus.parse::<Address>().ok()).is_some_and(|bus| bus != Address::Embedded)
-}
-
-/// Where nodes of this gateway say something of themselves; nowhere where it is none.
-pub(crate) fn topics(config: &Config) -> Option<ContextTopics> {
-    let context = &config.context;
-    let topics = || ContextTopics::new(&config.addresses.prefix, &context.topics.0, &context.property_topics.0);
-    // What is no pattern was refused with the configuration.
-    if context.enabled { topics().ok() } else { None }
 }
 
 /// A name as members of groups may have it.
@@ -139,11 +115,6 @@ fn open(config: &Config) -> Result<Courier, String> {
     let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
     let limits = RecordLimits { keep_for: context.records_keep, max_bytes: context.records_max_bytes.0 };
     Ok(Courier::new(bus, u32::from(context.partitions)).with_limits(limits))
-}
-
-fn gateway_name(config: &Config) -> String {
-    let names = [&config.context.name, &config.cluster.name, &config.node.name];
-    names.into_iter().find(|name| !name.is_empty()).cloned().unwrap_or_default()
 }
 
 fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &Courier) -> Result<Running, String> {
@@ -210,14 +181,6 @@ fn definitions(context: &Context) -> Result<Vec<Definition>, String> {
     }
 }
 
-/// A key of the section whose value the manager cannot work with.
-#[derive(Debug, thiserror::Error)]
-#[error("context.{key}: {what}")]
-struct WrongKey {
-    key: &'static str,
-    what: String,
-}
-
 /// The files of groups can be read.
 ///
 /// # Errors
@@ -226,91 +189,15 @@ pub(crate) fn check_files(config: &Config) -> Result<(), String> {
     definitions(&config.context).map(drop)
 }
 
-impl WrongKey {
-    fn new(key: &'static str, what: &dyn std::fmt::Display) -> Self {
-        Self { key, what: what.to_string() }
-    }
-}
-
-/// What scores gateways. Weights and expression are checked whichever of them counts, so that a mistake is not found
-/// only when it does.
-fn ranking(context: &Context) -> Result<Box<dyn Ranking>, WrongKey> {
-    let weights = ResourceWeights::of(context.weights.0.iter().map(String::as_str));
-    let resources = weights.and_then(WeightedResources::new).map_err(|error| WrongKey::new("weights", &error))?;
-    let score = context.score.as_deref().map(ScoreExpression::new).transpose();
-    let score = score.map_err(|error| WrongKey::new("score", &error))?;
-    let missing = || WrongKey::new("ranking", &"`expression` needs context.score");
-    let ranking: Box<dyn Ranking> = match context.ranking {
-        RankingName::Connections => Box::new(ConnectionsInverse),
-        RankingName::Resources => Box::new(resources),
-        RankingName::Expression => Box::new(score.ok_or_else(missing)?),
-    };
-    Ok(ranking)
-}
-
-fn points(context: &Context) -> Result<Points, WrongKey> {
-    let wrong = WrongKey::new;
-    let factors = context.ping_factors.0.iter().map(|text| text.parse()).collect::<Result<_, ReconfigError>>();
-    let settings = PointsSettings {
-        missed_windows: context.missed_windows,
-        ping_interval: context.ping_interval,
-        ping_window: context.ping_window,
-        reconfig: ReconfigSettings {
-            enabled: context.ping_reconfigure,
-            factors: factors.map_err(|error| wrong("ping_factors", &error))?,
-            floor: context.ping_window_min,
-            ceiling: context.ping_window_max,
-            ..ReconfigSettings::default()
-        },
-        reallocation: ReallocationSettings {
-            cooldown: context.handover_cooldown,
-            max_per_cycle: context.handovers_per_cycle as usize,
-            ..ReallocationSettings::default()
-        },
-        balance: context.balance,
-        list_period: context.list_period,
-        ..PointsSettings::default()
-    };
-    Points::new(settings, ranking(context)?).map_err(|error| match error {
-        PointsError::Reconfig(ReconfigError::Bounds) => wrong("ping_window_min", &error),
-        PointsError::Reconfig(_) => wrong("ping_factors", &error),
-        _ => wrong("balance", &error),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::value::Lease;
+    use tidegate_config::value::Lease;
 
     #[test]
-    fn mistakes_are_told_with_the_key() {
+    fn a_missing_file_and_a_wrong_bus_are_named() {
         let mut config = Config::default();
         let context = &mut config.context;
-        context.ranking = RankingName::Expression;
-        assert!(points(context).err().unwrap().to_string().contains("needs context.score"));
-        context.score = Some("gateway.name".to_owned());
-        assert!(points(context).err().unwrap().to_string().contains("context.score: the expression gives"));
-        context.score = Some("gateway.capacity".to_owned());
-        assert!(points(context).is_ok());
-        context.ranking = RankingName::Resources;
-        assert!(points(context).is_ok());
-        context.weights.0 = vec!["cpu: 0".to_owned()];
-        assert!(points(context).err().unwrap().to_string().contains("context.weights: a weight is negative"));
-        context.weights.0.push("disk: 3".to_owned());
-        assert!(points(context).err().unwrap().to_string().contains("context.weights: `disk: 3` is no weight"));
-        context.ranking = RankingName::Connections;
-        assert!(points(context).err().unwrap().to_string().contains("context.weights: `disk: 3` is no weight"));
-        context.weights = Context::default().weights;
-        context.score = Some("gateway.".to_owned());
-        assert!(points(context).err().unwrap().to_string().contains("context.score: the expression cannot be read"));
-        context.score = None;
-        context.ping_window_min = std::time::Duration::from_secs(60);
-        assert!(points(context).err().unwrap().to_string().contains("shortest ping window"));
-        context.ping_factors.0 = vec!["50%: 2".to_owned(), "20%: 1".to_owned()];
-        assert!(points(context).err().unwrap().to_string().contains("do not ascend"));
-        context.ping_factors.0.push("fast".to_owned());
-        assert!(points(context).err().unwrap().to_string().contains("context.ping_factors: `fast` is no ping rate"));
         context.groups.0.push("no-such-file.toml".into());
         assert!(definitions(context).unwrap_err().contains("no-such-file.toml"));
         context.bus = Some("http://127.0.0.1".to_owned());

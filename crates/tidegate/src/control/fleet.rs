@@ -7,10 +7,10 @@ use tidegate_console::api::ControlError;
 use tidegate_engine::{Reason, RoutingPolicy, UplinkState};
 use tidegate_node::{BrokerReport, BrokerSettings, FleetError, NodeReport};
 
-use crate::config::Config;
-use crate::config::value::Words;
-use crate::orchestrator::{BrokerAddress, same_place};
 use crate::status::BrokerStatus;
+use tidegate_config::Config;
+use tidegate_config::orchestrator::{BrokerAddress, same_place};
+use tidegate_config::value::Words;
 
 /// Why messages are dropped that this process had no room or time for: a manager may take it for a reason to have more
 /// of them.
@@ -112,7 +112,7 @@ fn state(state: UplinkState) -> BrokerState {
 
 pub(super) fn set_broker(status: &BrokerStatus, name: &str, settings: &NewAddress) -> Result<(), ControlError> {
     let config = config(status)?;
-    let invalid = |error: crate::orchestrator::BrokerAddressError| ControlError::Invalid(error.to_string());
+    let invalid = |error: tidegate_config::orchestrator::BrokerAddressError| ControlError::Invalid(error.to_string());
     let address = BrokerAddress::of_parts(Some(name), &settings.address).map_err(invalid)?;
     let broker = config.broker_settings(address).map_err(|error| ControlError::Refused(error.to_string()))?;
     let (name, at) = (broker.name.clone(), broker.at.clone());

@@ -11,9 +11,9 @@ use tidegate_fleet::manage::driver::{Driver, EntryPoint, NoEntryPoint, Parts};
 
 use super::entry_point;
 use super::place::{register, state_directory};
-use crate::config::sections::{LogFormat, LogLevel};
-use crate::logging::Log;
-use crate::signals::{Asked, BrokerSignals};
+use tidegate_logging::Log;
+use tidegate_logging::{LogFormat, LogLevel};
+use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, report};
 
 /// What `up` and `manager` share.

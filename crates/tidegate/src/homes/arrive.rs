@@ -27,7 +27,7 @@ impl HomesKeeper {
         let invalid = || ControlError::Invalid("the body is no parcel of partitions of this version".to_owned());
         let parcel = Parcel::read(parcel).ok_or_else(invalid)?;
         let head: ArriveHead = parcel.read_head().ok_or_else(invalid)?;
-        let ArriveHead { from, partitions, .. } = head;
+        let ArriveHead { from, partitions, tenants, .. } = head;
         if id.len() > MAX_ID || partitions.len() != parcel.pieces.len() {
             return Err(invalid());
         }
@@ -38,6 +38,14 @@ impl HomesKeeper {
             );
             tracing::error!("{text}");
             return Err(refused(text));
+        }
+        let own = self.tenant_names();
+        if !own.iter().zip(&tenants).all(|(own, other)| own == other) || tenants.len() > own.len() {
+            return Err(refused(format!(
+                "tenants have other numbers at `{from}` ({}) than here ({}): name the same [[tenant]] sections in the same order",
+                tenants.join(", "),
+                own.join(", ")
+            )));
         }
         // Two places that give each other something at once refuse rather than wait for each other.
         let busy = || refused("another move is under way; try again");

@@ -212,6 +212,7 @@ impl HomesKeeper {
             from: self.name.clone(),
             epoch: table.epoch,
             partitions: before.iter().map(|(partition, _)| partition.0).collect(),
+            tenants: self.tenant_names(),
         };
         let parcel = Parcel::new(&head, images.into_iter().map(|image| image.image).collect()).write();
         if parcel.len() > MAX_PARCEL {

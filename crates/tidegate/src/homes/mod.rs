@@ -28,7 +28,9 @@ use self::leave::Progress;
 use self::state::{State, StateFile};
 use self::table::Table;
 pub(crate) use self::view::{HomesApi, owed_entry};
-use crate::config::Config;
+use crate::access::Tenancy;
+use crate::placement::Placement;
+use tidegate_config::Config;
 
 /// Counters of homes.
 #[derive(Debug, Default)]
@@ -64,6 +66,7 @@ pub(crate) struct HomesKeeper {
     /// Held while a move from here or to here takes a step.
     step: Mutex<()>,
     node: OnceLock<NodeHandle>,
+    tenancy: OnceLock<Tenancy>,
     counters: Counters,
     progress: Mutex<Progress>,
 }
@@ -90,7 +93,7 @@ impl HomesKeeper {
         file.save(&state).map_err(|error| unreadable(&error))?;
         Ok(Arc::new(Self {
             name: orchestrator.name.clone(),
-            redirect: orchestrator.redirect == crate::config::sections::orchestrator::Redirect::V5,
+            redirect: orchestrator.redirect == tidegate_config::sections::orchestrator::Redirect::V5,
             settle: orchestrator.move_settle,
             token,
             file,
@@ -99,6 +102,7 @@ impl HomesKeeper {
             writing: Mutex::default(),
             step: Mutex::default(),
             node: OnceLock::new(),
+            tenancy: OnceLock::new(),
             counters: Counters::default(),
             progress: Mutex::default(),
         }))
@@ -131,7 +135,8 @@ impl HomesKeeper {
     }
 
     /// The node runs: a move left between two steps is brought to its end.
-    pub(crate) fn begin(self: &Arc<Self>, node: NodeHandle) {
+    pub(crate) fn begin(self: &Arc<Self>, node: NodeHandle, tenancy: Tenancy) {
+        let _ = self.tenancy.set(tenancy);
         if let Err(error) = node.forget_partitions(self.left_behind) {
             tracing::error!(%error, "copies that a move has left behind could not be removed");
         }
@@ -143,6 +148,19 @@ impl HomesKeeper {
         if self.state().leaving.is_some() {
             self.resolve_later();
         }
+    }
+
+    /// The names of tenants by their numbers, from 1 on.
+    fn tenant_names(&self) -> Vec<String> {
+        self.tenancy.get().map(Tenancy::names).unwrap_or_default()
+    }
+
+    /// Which work this orchestrator does: that of the partitions at home here, and all where there is no table.
+    pub(crate) fn placement(self: &Arc<Self>) -> Placement {
+        let keeper = Arc::clone(self);
+        Placement::of(move |partition| {
+            keeper.state().table.as_ref().is_none_or(|table| table.at(&keeper.name).has(partition))
+        })
     }
 
     fn has_table(&self) -> bool {

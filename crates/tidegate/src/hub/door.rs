@@ -7,12 +7,9 @@ use tidegate_engine::{self as engine, AuthRequest, ListenerId, Reason, Verdict};
 use tidegate_hub::net::{Address, SocketOptions};
 use tidegate_node::{HostPort, ListenAddress, Node};
 
-use super::{CLIENT_PREFIX, Way};
-use crate::config::Config;
-use crate::config::sections::Listener;
-
-/// The name of the listener.
-pub(crate) const HUB_LISTENER: &str = "tidegate-hub";
+use tidegate_config::Config;
+use tidegate_config::hub::{CLIENT_PREFIX, HUB_LISTENER, Way, check_kept};
+use tidegate_config::sections::Listener;
 
 /// Words of 64 bits of a password.
 const PASSWORD_WORDS: u64 = 4;
@@ -22,6 +19,8 @@ const PASSWORD_WORDS: u64 = 4;
 pub(crate) struct Door {
     listener: ListenerId,
     password: String,
+    /// Whether the origin of a message is known: brokers of a fleet do not say it.
+    origins: bool,
 }
 
 /// The configuration with a listener for pipelines, where there are some.
@@ -32,7 +31,7 @@ pub(crate) fn with_door(mut config: Config) -> Result<(Config, Option<Door>), St
     if config.pipelines.is_empty() {
         return Ok((config, None));
     }
-    super::check_kept(&config)?;
+    check_kept(&config)?;
     let listener = ListenerId(u16::try_from(config.listeners.len()).unwrap_or(u16::MAX));
     config.listeners.push(Listener {
         address: ListenAddress::Tcp(HostPort { host: "127.0.0.1".to_owned(), port: 0 }),
@@ -45,7 +44,8 @@ pub(crate) fn with_door(mut config: Config) -> Result<(Config, Option<Door>), St
     let keys = RandomState::new();
     let words: Vec<String> = (0..PASSWORD_WORDS).map(|word| format!("{:016x}", keys.hash_one(word))).collect();
     let password = words.concat();
-    Ok((config, Some(Door { listener, password })))
+    let origins = !config.orchestrator.enabled;
+    Ok((config, Some(Door { listener, password, origins })))
 }
 
 impl Door {
@@ -76,7 +76,7 @@ impl Door {
             user_name: Some(HUB_LISTENER.to_owned()),
             password: Some(self.password.clone().into_bytes()),
             shared: false,
-            origins: true,
+            origins: self.origins,
             prefix: CLIENT_PREFIX.to_owned(),
             suffix: String::new(),
         })

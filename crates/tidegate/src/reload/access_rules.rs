@@ -7,8 +7,8 @@ use tidegate_acl::{RuleId, Rules};
 use tidegate_node::NodeHandle;
 
 use crate::access::{self, Names};
-use crate::config::Config;
-use crate::config::path::KeyPath;
+use tidegate_config::Config;
+use tidegate_config::path::KeyPath;
 
 use super::{Prepared, Reloadable};
 

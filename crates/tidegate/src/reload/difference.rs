@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::Config;
-use crate::config::credentials::without_credentials;
-use crate::config::path::KeyPath;
-use crate::config::sections::SECTIONS;
+use tidegate_config::Config;
+use tidegate_config::credentials::without_credentials;
+use tidegate_config::path::KeyPath;
+use tidegate_config::sections::SECTIONS;
 
 /// What stands for a key of a section that is not there.
 const ABSENT: &str = "(not there)";

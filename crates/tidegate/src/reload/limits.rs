@@ -3,8 +3,8 @@
 use tidegate_engine::Settings;
 use tidegate_node::NodeHandle;
 
-use crate::config::Config;
-use crate::config::path::KeyPath;
+use tidegate_config::Config;
+use tidegate_config::path::KeyPath;
 
 use super::{Prepared, Reloadable};
 

@@ -1,9 +1,9 @@
 //! How much is logged.
 
-use crate::config::Config;
-use crate::config::path::KeyPath;
-use crate::config::sections::LogLevel;
-use crate::logging::Log;
+use tidegate_config::Config;
+use tidegate_config::path::KeyPath;
+use tidegate_logging::Log;
+use tidegate_logging::LogLevel;
 
 use super::{Prepared, Reloadable};
 

@@ -25,8 +25,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::access::Tenancy;
 use crate::cli::ConfigArgs;
 use crate::commands;
-use crate::config::Config;
-use crate::config::path::KeyPath;
+use tidegate_config::Config;
+use tidegate_config::path::KeyPath;
 
 use difference::{Shown, compare};
 

@@ -1,8 +1,8 @@
 //! Who belongs to which tenant, and how much each may have.
 
 use crate::access::Tenancy;
-use crate::config::Config;
-use crate::config::path::KeyPath;
+use tidegate_config::Config;
+use tidegate_config::path::KeyPath;
 
 use super::{Prepared, Reloadable};
 

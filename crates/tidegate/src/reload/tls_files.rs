@@ -2,8 +2,8 @@
 
 use tidegate_node::{NodeHandle, PreparedTls};
 
-use crate::config::Config;
-use crate::config::path::KeyPath;
+use tidegate_config::Config;
+use tidegate_config::path::KeyPath;
 
 use super::{Prepared, Reloadable};
 

@@ -103,6 +103,22 @@ fn idle_connections_leave_files_to_store_and_admin() {
     assert!(open.parse::<u64>().unwrap() < 256 - 32, "{open} files");
 }
 
+/// Each arena of glibc's allocator reserves 64 MiB of the address space.
+#[cfg(target_env = "gnu")]
+#[test]
+fn a_limited_address_space_is_not_reserved_for_arenas() {
+    let start = |script: &str| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_tidegate")]).stdin(std::process::Stdio::null());
+        command.args(["--listen", "127.0.0.1:0", "--admin", "off", "--shards", "4"]);
+        let broker = Broker::spawn(command);
+        crate::users::memory(&broker, "VmSize")
+    };
+    let free = start("exec \"$0\" \"$@\"");
+    let limited = start("ulimit -v 4000000; exec \"$0\" \"$@\"");
+    assert!(limited + 128 * 1024 < free, "{limited} KiB with a limit, {free} KiB without");
+}
+
 #[test]
 fn every_kind_of_listener_is_named() {
     let folder = Folder::new();

@@ -8,6 +8,7 @@ mod broker;
 mod clients;
 mod cluster;
 mod command_line;
+mod composition;
 mod configuration;
 mod context;
 mod dns;

@@ -44,6 +44,39 @@ fn import(data: &str, lines: &str) -> Ended {
 }
 
 #[test]
+fn a_backup_of_a_running_broker_is_restored() {
+    let folder = Folder::new();
+    let (data, copy) = (folder.file("data"), folder.file("copy"));
+    let broker = Broker::start(&["--data", &data]);
+    let publish = |topic: &str, message: &str| {
+        let done = client(&broker, &["pub", "-q", "1", "-r", "-t", topic, "-m", message]);
+        assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
+    };
+    publish("first", "1");
+    let backup = |target: &str| run(&["store", "backup", &data, target]);
+    let done = backup(&copy);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(done.err.contains(" files written (") && done.err.contains(" 0 kept"), "{}", done.err);
+    publish("second", "2");
+    assert_eq!(backup(&copy).code, Some(0));
+    publish("third", "3");
+    let same = backup(&data);
+    assert_eq!(same.code, Some(1));
+    assert!(same.err.contains("one directory"), "{}", same.err);
+    broker.signal("KILL");
+    broker.wait();
+    let restored = Broker::start(&["--data", &copy]);
+    let kept = client(&restored, &["sub", "-t", "#", "-C", "2", "-W", "120", "-v"]);
+    let mut lines: Vec<&str> = kept.out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!((kept.code, lines), (Some(0), vec!["first 1", "second 2"]), "{}", kept.err);
+    drop(restored);
+    let used = backup(&copy);
+    assert_eq!(used.code, Some(1));
+    assert!(used.err.contains("not written by a backup") && used.err.contains(&copy), "{}", used.err);
+}
+
+#[test]
 fn what_was_acknowledged_survives_kill_9_and_a_way_through_export_and_import() {
     let folder = Folder::new();
     let (data, copy) = (folder.file("data"), folder.file("copy"));

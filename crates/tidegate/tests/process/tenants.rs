@@ -213,3 +213,32 @@ fn what_is_stored_stays_with_its_tenant_whatever_order_the_configuration_has() {
     assert_eq!(house.first(&acme, "1"), "a of acme\n");
     assert_eq!(house.first(&cafe, "1"), "c of cafe\n");
 }
+
+/// An orchestrator with two tenants by listener, and one of the same fleet that names them too.
+#[test]
+fn tenants_of_orchestrators_meet_at_brokers_by_name() {
+    let folder = Folder::new();
+    let worker = Broker::start(&[]);
+    let listeners = "[access]\ndefault = 'allow'\n[[listener]]\nname = 'door'\naddress = '127.0.0.1:0'\n\
+         [[listener]]\nname = 'acme'\naddress = '127.0.0.1:0'\n[[listener]]\nname = 'bolt'\naddress = '127.0.0.1:0'\n";
+    let tenant = |name: &str| format!("[[tenant]]\nname = '{name}'\nlisteners = ['{name}']\nmax_connections = 2\n");
+    let orchestrator = |file: &str, tenants: [&str; 2]| {
+        let text = format!("{listeners}{}", tenants.map(tenant).concat());
+        let config = folder.write(file, &text);
+        let to = format!("mqtt://{}", worker.address("mqtt://"));
+        Broker::start_with(&["orchestrator", "--broker", &to, "--config", &config, "--admin", "off"])
+    };
+    // Each gives them other numbers.
+    let (one, other) = (orchestrator("1.toml", ["acme", "bolt"]), orchestrator("2.toml", ["bolt", "acme"]));
+    let folder = Folder::new();
+    let (one, other) = (House { broker: one, folder: Folder::new() }, House { broker: other, folder });
+    let [door, acme, bolt] = [0, 1, 2].map(|listener| Door(listener, &[]));
+    for (house, at, payload) in [(&one, &acme, "of acme"), (&other, &bolt, "of bolt"), (&one, &door, "default")] {
+        assert_eq!(house.retain(at, "t", payload).code, Some(0));
+    }
+    for house in [&one, &other] {
+        assert_eq!(house.first(&acme, "1"), "t of acme\n");
+        assert_eq!(house.first(&bolt, "1"), "t of bolt\n");
+        assert_eq!(house.first(&door, "1"), "t default\n");
+    }
+}

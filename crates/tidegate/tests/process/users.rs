@@ -162,7 +162,7 @@ fn an_address_that_is_not_exempt_and_a_client_that_flaps_are_banned() {
 }
 
 /// A field of `/proc/PID/status`, KiB.
-fn memory(broker: &Broker, field: &str) -> u64 {
+pub(crate) fn memory(broker: &Broker, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", broker.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()

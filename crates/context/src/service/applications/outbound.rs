@@ -12,7 +12,7 @@ use crate::partition::partition_of;
 use crate::records::{NodeMessage, Packing, write_record};
 use crate::register::Topic;
 use crate::service::courier::{Courier, Told};
-use crate::service::{Bell, CoreCounters, wall_ms};
+use crate::service::{Bell, CoreCounters, new_life};
 
 /// After how long what the bus did not take is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ impl Outbound {
         Self {
             gateway: settings.gateway.clone(),
             packing: settings.packing,
-            life: format!("{}-{}-{}", settings.gateway, wall_ms(), std::process::id()),
+            life: format!("{}-{}-{}", settings.gateway, new_life(), std::process::id()),
             next: 0,
             bell: bell.clone(),
             failed,

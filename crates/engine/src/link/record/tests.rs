@@ -22,7 +22,7 @@ struct Fields {
     content: Content,
 }
 
-const KINDS: usize = 33;
+const KINDS: usize = 35;
 
 fn ticket() -> impl Strategy<Value = Ticket> {
     (connection(), any::<u32>()).prop_map(|(connection, sequence)| Ticket { connection, sequence })
@@ -96,6 +96,8 @@ impl Fields {
                 Record::Exchange(ExchangeWord { name, done_below: client / 2, covered })
             }
             31 => Record::GroupExists { group },
+            32 => Record::Fleet(FleetWord::Denied { topic: share }),
+            33 => Record::Fleet(FleetWord::Limit { largest: session }),
             _ => Record::InterestRefused {
                 ticket: some_ticket,
                 filter,

@@ -2,6 +2,7 @@
 
 use super::Uplink;
 use crate::desk::Desk;
+use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
 use crate::orchestrator::uplink::FleetConfig;
 use crate::session::acknowledge::acknowledging;
@@ -13,6 +14,7 @@ use tidegate_mqtt::{
 };
 
 use super::copies::RECEIVE_MAXIMUM;
+use super::suspects::BrokerRefusals;
 use super::{DialAttempt, Probe, Stage, UPLINK_LISTENER, UplinkKey, session_name};
 use crate::connection::input::{Flow, Refused};
 use crate::connection::{Connection, Phase};
@@ -119,6 +121,7 @@ impl Engine {
                 return Err(Refused::new(Reason::ProtocolError, what));
             }
         }
+        BrokerRefusals(dealing!(self)).settle(now);
         self.settle_acknowledged(now);
         Ok(Flow::Next)
     }
@@ -152,18 +155,23 @@ impl Engine {
         uplink.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
         uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
         uplink.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
+        let max_packet = ack.properties.maximum_packet_size.map_or(u32::MAX, NonZeroU32::get);
+        uplink.limit.announced = max_packet;
         uplink.stage = Stage::Open;
         uplink.accepted = Some(uplink.version);
         uplink.since = now.unix;
         uplink.reassign_at = Millis::NEVER;
         uplink.probe = Probe { asked: None, next: now.monotonic, answered: 0 };
         let session = uplink.session;
+        self.uplinks.brokers.note_limits(now.monotonic);
         let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(()) };
         connection.phase = Phase::Open;
         connection.session = Some(session);
         connection.max_qos_out = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
-        connection.max_packet_out = ack.properties.maximum_packet_size.map_or(u32::MAX, NonZeroU32::get);
+        connection.max_packet_out = max_packet;
         self.desk.sessions_connected += 1;
+        // It may have come back with a smaller limit.
+        BrokerRefusals(dealing!(self)).move_too_large(now, uplink_key);
         self.resume_uplink(now, uplink_key, key, ack.session_present);
         Ok(())
     }
@@ -185,6 +193,10 @@ impl Engine {
             );
         }
         self.uplinks.brokers.note_uplink_error(key, error);
+        let uplink = self.uplinks.brokers.of_connection(key);
+        if let Some(uplink) = uplink.and_then(|uplink| self.uplinks.brokers.all.get_mut(&uplink)) {
+            uplink.suspicion.said = Some(disconnect.reason_code);
+        }
         let about_packets = super::suspects::is_about_packets(disconnect.reason_code);
         self.end_connection(now, key, if about_packets { Reason::ConnectionLost } else { Reason::UplinkLost }, None);
         Ok(())

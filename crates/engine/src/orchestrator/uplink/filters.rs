@@ -3,6 +3,7 @@
 use crate::desk::Desk;
 use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tidegate_mqtt::{Frame, PacketId, PacketType, ReasonCode, SubAck, UnsubAck};
@@ -18,6 +19,8 @@ use crate::ids::{ConnectionKey, ShardId, TenantId};
 use crate::link::envelope::Ticket;
 use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
+use crate::settings::Settings;
+use crate::settings::fleet_topics::at_brokers;
 use crate::telling::reason::Reason;
 
 /// Packets that wait for their answer at once, under packet ids that no message of an uplink gets.
@@ -172,9 +175,9 @@ impl FilterSync {
     }
 }
 
-/// Whether a filter is one that brokers are asked for. `$SYS` is this process's own.
-fn is_for_brokers(tenant: TenantId, filter: &str) -> bool {
-    tenant == TenantId::DEFAULT && !is_own_topic(filter)
+/// A filter as brokers are asked for it, if they are. `$SYS` is this process's own.
+fn for_brokers<'a>(settings: &Settings, tenant: TenantId, filter: &'a str) -> Option<Cow<'a, str>> {
+    if is_own_topic(filter) { None } else { at_brokers(settings, tenant, filter) }
 }
 
 impl Engine {
@@ -417,9 +420,11 @@ impl WantedFilters {
         present: bool,
         ticket: Option<Ticket>,
     ) -> bool {
-        if !brokers.config.has_uplinks_here() || !is_for_brokers(tenant, filter) {
+        if !brokers.config.has_uplinks_here() {
             return false;
         }
+        let Some(filter) = for_brokers(&desk.settings, tenant, filter) else { return false };
+        let filter = &*filter;
         let bits = self.filters.entry(filter.into()).or_default();
         let before = *bits;
         let bit = 1u64 << shard.0;

@@ -3,10 +3,10 @@
 use super::UplinkKey;
 use super::id::MessageId;
 use crate::engine::Engine;
-use crate::ids::TenantId;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::publish::dispatch::{Source, reach};
+use crate::settings::fleet_topics::of_brokers;
 
 impl Engine {
     /// Delivers a message that a broker has taken and does not bring back. Should it come after all, it is known by its
@@ -28,7 +28,8 @@ impl Engine {
                 uplink.keep_id(&mut self.desk, session, message.qos, id);
             }
         }
-        let slot = self.route_of(TenantId::DEFAULT, message.topic());
+        let Some((tenant, topic)) = of_brokers(&self.settings, message.topic()) else { return };
+        let slot = self.route_of(tenant, topic);
         if self.handover.is_under_way() && self.attend_moves(now, slot, id.as_ref(), message) {
             return;
         }
@@ -38,8 +39,7 @@ impl Engine {
         let publisher = id.map_or(0, |id| id.publisher);
         let (topic, route) = self.cache.get(slot);
         let (qos, expires_at, payload) = (given.qos, given.expires_at, given.payload);
-        let mut own =
-            Publication::new(TenantId::DEFAULT, topic, qos, given.retain, properties, expires_at, payload, publisher);
+        let mut own = Publication::new(tenant, topic, qos, given.retain, properties, expires_at, payload, publisher);
         own.priority = priority;
         // Its topic's home has kept it when it entered.
         own.retain_is_done = true;

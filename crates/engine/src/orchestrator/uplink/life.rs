@@ -9,6 +9,7 @@ use tidegate_mqtt::{QoS, Version};
 
 use super::copies::LastMessage;
 use super::filters::PACKETS_UNDER_WAY;
+use super::packet_limits::PacketLimit;
 use super::{
     DialAttempt, FilterSync, Hold, Pause, Probe, Stage, Suspicion, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE,
     Uplink, UplinkCounters, UplinkError, UplinkKey, UplinkOptions,
@@ -79,6 +80,7 @@ impl Engine {
             reassign_at: self.uplinks.brokers.config.reassign_time(now),
             backoff_ms: 0,
             window: 1,
+            limit: PacketLimit::default(),
             max_qos: QoS::ExactlyOnce,
             probe: Probe::default(),
             last: LastMessage::default(),
@@ -155,7 +157,7 @@ impl Engine {
             let (broker, detail) = (uplink.name.to_string(), why.to_owned());
             self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
         }
-        self.uplinks.brokers.rest(now, &mut self.desk, key);
+        self.uplinks.brokers.rest(now, &mut self.desk, key, false);
     }
 
     /// The transport of a connection to a broker has failed in a way that says nothing about MQTT, such as TLS.
@@ -232,6 +234,7 @@ impl Engine {
             self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
         }
         let closed = was == Stage::Open && !wanted && reason == Reason::ConnectionLost;
+        let mut at_once = false;
         if was == Stage::Open {
             uplink.reassign_at = reassign_at;
             if uplink.options.version.is_none() && !uplink.refuses_v5 {
@@ -239,7 +242,7 @@ impl Engine {
                 uplink.version = Version::V5;
             }
             self.desk.sessions_connected -= 1;
-            self.suspect(now, key, closed);
+            at_once = self.suspect(now, key, closed);
             if let Some(session) = self.desk.sessions.get_mut(session.0) {
                 session.connection = None;
                 if let Some(flow) = session.flow.as_mut() {
@@ -255,7 +258,7 @@ impl Engine {
         }
         self.uplinks.brokers.forget_hold(key);
         self.end_filters(now, key, closed);
-        self.uplinks.brokers.rest(now, &mut self.desk, key);
+        self.uplinks.brokers.rest(now, &mut self.desk, key, at_once);
     }
 
     /// Does what is due for an uplink.
@@ -320,13 +323,16 @@ impl Engine {
 }
 
 impl Brokers {
-    /// The next attempt to reach a broker waits, each time twice as long.
-    fn rest(&mut self, now: Now, desk: &mut Desk, key: UplinkKey) {
+    /// The next attempt to reach a broker waits, each time twice as long, unless it is to come at once.
+    fn rest(&mut self, now: Now, desk: &mut Desk, key: UplinkKey, at_once: bool) {
         let Some(settings) = self.config.settings() else { return };
         let (least, most) = (settings.reconnect_min_ms, settings.reconnect_max_ms);
         let Some(uplink) = self.all.get_mut(&key) else { return };
-        uplink.backoff_ms = (uplink.backoff_ms * 2).clamp(least, most);
-        uplink.stage = Stage::Resting(now.monotonic.plus(uplink.backoff_ms));
+        if !at_once {
+            uplink.backoff_ms = (uplink.backoff_ms * 2).clamp(least, most);
+        }
+        let wait = if at_once { 0 } else { uplink.backoff_ms };
+        uplink.stage = Stage::Resting(now.monotonic.plus(wait));
         self.set_uplink_timer(desk, key);
     }
 

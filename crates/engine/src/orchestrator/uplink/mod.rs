@@ -14,6 +14,8 @@
 //! - `refusal.rs`: a filter that no broker takes, or that one refuses a user, is refused to the client.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
+//! - `packet_limits.rs`: a message that is too long for a broker goes to another; `quarantine.rs`: topics that brokers
+//!   deny are refused for a while.
 //! - `suspects.rs`: a message that makes brokers close the connection is set aside; `ending.rs`: a filter that does is
 //!   not asked for.
 //! - `settled.rs`: whether all has come that brokers gave out before a moment.
@@ -37,6 +39,8 @@ pub(crate) mod id;
 mod leave;
 mod life;
 mod order;
+mod packet_limits;
+mod quarantine;
 mod quota;
 mod receive;
 mod refusal;
@@ -64,6 +68,8 @@ use filters::{FilterSync, WantedFilters};
 use former::Former;
 use id::{MessageId, SeenIds};
 use order::Hold;
+use packet_limits::PacketLimit;
+use quarantine::Quarantine;
 use quota::Pause;
 use removals::Removals;
 use settle::Resends;
@@ -97,6 +103,10 @@ pub(crate) struct Uplinks {
     gate: Gate,
     /// Messages since the gate was looked at.
     unchecked: u32,
+    /// Topics that brokers deny.
+    pub(crate) quarantine: Quarantine,
+    /// The longest packet that any broker takes, bytes.
+    largest: u32,
     /// Publishers that wait until it does.
     waiting: BTreeSet<ConnectionKey>,
     pub(crate) brokers: Brokers,
@@ -115,6 +125,8 @@ pub(crate) struct Brokers {
     by_connection: BTreeMap<ConnectionKey, UplinkKey>,
     /// Sessions of brokers that are better not given every message at present.
     flawed: BTreeSet<u32>,
+    /// Whether any broker has a limit to the length of a packet.
+    limited: bool,
     /// Brokers that wait for others, so that topics keep their order.
     held: BTreeSet<UplinkKey>,
     former: Former,
@@ -148,11 +160,19 @@ pub(crate) struct Settlement {
     acknowledged: Vec<(SessionKey, InFlight)>,
     /// Messages that brokers will never take, in the packet at hand, where somebody waits for one.
     denied: Vec<MessageId>,
-    /// Messages that brokers have no room for.
-    refused: Vec<(SessionKey, InFlight)>,
+    /// Messages that brokers have answered with an error, in the packet at hand.
+    refused: Vec<Declined>,
     unreturned_bytes: u64,
     /// Where brokers whose sessions were restored go on keeping ids.
     restored_ids: BTreeMap<StoredSession, u64>,
+}
+
+/// A message that a broker has answered with an error.
+#[derive(Debug)]
+struct Declined {
+    session: SessionKey,
+    code: ReasonCode,
+    in_flight: InFlight,
 }
 
 /// One uplink.
@@ -194,6 +214,8 @@ struct Uplink {
     backoff_ms: u64,
     /// Packets in flight as the broker allows.
     window: u16,
+    /// The longest packet that it takes.
+    limit: PacketLimit,
     /// The highest QoS that the broker takes.
     max_qos: QoS,
     probe: Probe,
@@ -263,7 +285,7 @@ impl Uplinks {
         let config = FleetConfig { settings, here: place.owns(PartitionId(0)) };
         let brokers = Brokers { config, ..Brokers::default() };
         let settlement = Settlement { seen: SeenIds::for_owed(max_owed), ..Settlement::default() };
-        Self { origin, brokers, settlement, ..Self::default() }
+        Self { origin, brokers, settlement, largest: u32::MAX, ..Self::default() }
     }
 
     /// Timers that are set.
@@ -300,14 +322,13 @@ impl Uplinks {
         let in_flight = InFlight { delivery: Some(delivery.clone()), numbers };
         if !code.is_error() {
             self.settlement.acknowledged.push((session, in_flight));
-        } else if code == ReasonCode::QuotaExceeded {
-            self.settlement.refused.push((session, in_flight));
-        } else {
-            if !self.brokers.held.is_empty() {
-                self.settlement.denied.extend(MessageId::at_end_of(delivery.message.properties()));
-            }
-            return false;
+            return true;
         }
+        let goes_elsewhere = matches!(code, ReasonCode::QuotaExceeded | ReasonCode::PacketTooLarge);
+        if !goes_elsewhere && !self.brokers.held.is_empty() {
+            self.settlement.denied.extend(MessageId::at_end_of(delivery.message.properties()));
+        }
+        self.settlement.refused.push(Declined { session, code, in_flight });
         true
     }
 }

@@ -19,6 +19,8 @@ use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::dispatch::{Source, reach};
+use crate::settings::Settings;
+use crate::settings::fleet_topics::{of_brokers, owner_of};
 use crate::telling::reason::Reason;
 
 impl Engine {
@@ -101,7 +103,9 @@ impl Engine {
         (properties, expires_at): (&[u8], Millis),
         id: Option<MessageId>,
     ) -> Result<u32, Refused> {
-        let slot = match self.slot_of(TenantId::DEFAULT, raw.topic) {
+        // Without such a tenant, no client here wants it.
+        let Some((tenant, topic)) = owner_of_raw(&self.settings, raw.topic)? else { return Ok(0) };
+        let slot = match self.slot_of(tenant, topic.as_bytes()) {
             Err(Refused { reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong), .. }) => {
                 // A broker may know wider limits, and would bring it again on each connection.
                 self.desk.counters.drop_message(reason);
@@ -126,7 +130,8 @@ impl Engine {
         }
         let publisher = id.map_or(0, |id| id.publisher);
         if !kept_there && self.handover.is_under_way() {
-            let topic = self.cache.get(slot).0;
+            // Notes for others have the topic of brokers.
+            let Ok(topic) = std::str::from_utf8(raw.topic) else { return Ok(0) };
             let (tenant, qos, payload) = (TenantId::DEFAULT, raw.qos, raw.payload);
             let mut own = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
             own.priority = self.cache.traits(slot).priority.level(properties);
@@ -136,7 +141,7 @@ impl Engine {
         }
         let (topic, route) = self.cache.get(slot);
         let mut publication =
-            Publication::new(TenantId::DEFAULT, topic, raw.qos, retain, properties, expires_at, raw.payload, publisher);
+            Publication::new(tenant, topic, raw.qos, retain, properties, expires_at, raw.payload, publisher);
         publication.priority = self.cache.traits(slot).priority.level(properties);
         publication.retain_is_done = retain;
         publication.from_retained = kept_there;
@@ -190,7 +195,8 @@ impl Publishing<'_> {
         ticket: Option<Ticket>,
     ) -> bool {
         let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
-        let home = self.links.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
+        let (tenant, own) = owner_of(&self.desk.settings, TenantId::UPLINK, topic);
+        let home = self.links.place.home_of(crate::ids::partition_of(tenant, own));
         if home == self.links.place.shard {
             return false;
         }
@@ -210,12 +216,13 @@ impl Publishing<'_> {
             Ok(false) => return None,
             Ok(true) => {}
         }
-        let slot = self.route_of(TenantId::DEFAULT, publication.topic);
+        let (tenant, topic) = of_brokers(&self.desk.settings, publication.topic)?;
+        let slot = self.route_of(tenant, topic);
         let priority = self.cache.traits(slot).priority.level(publication.properties);
         let (topic, route) = self.cache.get(slot);
         let properties = MessageId::strip(publication.properties);
         let (qos, expires_at, payload) = (publication.qos, publication.expires_at, publication.payload);
-        let mut own = Publication::new(TenantId::DEFAULT, topic, qos, true, properties, expires_at, payload, 0);
+        let mut own = Publication::new(tenant, topic, qos, true, properties, expires_at, payload, 0);
         own.priority = priority;
         own.retain_is_done = true;
         own.from_retained = true;
@@ -242,7 +249,8 @@ impl Publishing<'_> {
         let with_id = with_id(properties, id);
         let mut publication =
             Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
-        let home = self.links.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
+        let (tenant, own) = owner_of(&self.desk.settings, TenantId::UPLINK, topic);
+        let home = self.links.place.home_of(crate::ids::partition_of(tenant, own));
         if home == self.links.place.shard {
             return self.retain_from_fleet(now, &mut publication).unwrap_or(false);
         }
@@ -254,7 +262,8 @@ impl Publishing<'_> {
     /// Keeps a value whose topic is at home here; says whether it was news, or why it cannot be kept.
     pub(crate) fn retain_from_fleet(&mut self, now: Now, publication: &mut Publication<'_>) -> Result<bool, Reason> {
         let version = version_of(publication.properties);
-        let known = self.retained.values.get(TenantId::DEFAULT, publication.topic, now.monotonic);
+        let Some((tenant, topic)) = of_brokers(&self.desk.settings, publication.topic) else { return Ok(false) };
+        let known = self.retained.values.get(tenant, topic, now.monotonic);
         // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
         let removals = &mut self.uplinks.settlement.removals;
         if known.is_some_and(|known| known.publisher >= version) || removals.outdate(publication.topic, version) {
@@ -268,8 +277,8 @@ impl Publishing<'_> {
         }
         let news = known.is_some() || !cleared;
         let mut own = Publication::new(
-            TenantId::DEFAULT,
-            publication.topic,
+            tenant,
+            topic,
             publication.qos,
             true,
             MessageId::strip(publication.properties),
@@ -297,6 +306,13 @@ impl Settlement {
             self.note_returned(now, desk, layouts, brokers, id);
         }
     }
+}
+
+/// The tenant and the topic of a topic that a broker has sent; `None` for a tenant that is not known.
+fn owner_of_raw<'a>(settings: &Settings, topic: &'a [u8]) -> Result<Option<(TenantId, &'a str)>, Refused> {
+    let topic = std::str::from_utf8(topic);
+    let topic = topic.map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
+    Ok(of_brokers(settings, topic))
 }
 
 /// Properties with the id that a message came with.

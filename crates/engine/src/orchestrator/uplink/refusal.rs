@@ -13,6 +13,7 @@ use crate::ids::ShardId;
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
+use crate::settings::fleet_topics::of_brokers;
 use crate::telling::reason::Reason;
 
 /// What brokers have said of a filter that somebody waits for.
@@ -92,6 +93,10 @@ impl Engine {
     /// Refuses a filter to a client whose SUBACK waits, if it is among those that it asked for.
     pub(crate) fn refuse_filter(&mut self, now: Now, ticket: Ticket, filter: &str, code: ReasonCode) {
         let Some(session) = self.desk.session_of(ticket.connection) else { return };
+        let Some((tenant, filter)) = of_brokers(&self.settings, filter) else { return };
+        if self.desk.sessions.get(session.0).is_none_or(|session| session.tenant != tenant) {
+            return;
+        }
         let extra = self.desk.connections.get_mut(ticket.connection).and_then(|connection| connection.extra.as_mut());
         let Some(answer) = extra.and_then(|extra| extra.acks.sub_ack_mut(ticket.sequence)) else { return };
         let mut ended = Vec::new();

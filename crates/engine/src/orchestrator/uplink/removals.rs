@@ -11,6 +11,7 @@ use crate::ids::{SessionKey, TenantId, partition_of};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::publish::dispatch::{Source, reach};
+use crate::settings::fleet_topics::owner_of;
 
 /// Removals remembered by one shard; the oldest make room. A removal is under way for milliseconds, or as long as a
 /// broker is away.
@@ -58,7 +59,8 @@ impl Engine {
         let removals: Vec<MessageRef> = owed.map(|owed| owed.message.clone()).collect();
         for removal in removals {
             let mut publication = removal.publication();
-            let home = self.place.home_of(partition_of(TenantId::UPLINK, publication.topic));
+            let (tenant, topic) = owner_of(&self.settings, TenantId::UPLINK, publication.topic);
+            let home = self.place.home_of(partition_of(tenant, topic));
             if home == self.place.shard {
                 let version = version_of(publication.properties);
                 self.uplinks.settlement.removals.note(publication.topic, version);

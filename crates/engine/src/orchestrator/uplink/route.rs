@@ -5,20 +5,24 @@ use crate::ids::hash_name;
 use crate::orchestrator::uplink::FleetConfig;
 use crate::orchestrator::uplink::Uplinks;
 use crate::publish::publishing::Publishing;
-use tidegate_mqtt::{PublishProperties, QoS};
+use tidegate_mqtt::{PublishProperties, QoS, Version};
 
 use super::RoutingPolicy;
 use super::id::{MessageId, PROPERTY};
 use crate::desk::Desk;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::publish::deliver::Terms;
 use crate::publish::dispatch::Source;
 use crate::publish::is_own_topic;
+use crate::publish::layouts::{Shape, packet_len};
 use crate::settings::SharedStrategy;
+use crate::settings::fleet_topics::at_brokers;
+use crate::telling::reason::Reason;
 use crate::topics::SubscriberOptions;
 
 /// Whether the fleet takes messages.
@@ -92,11 +96,18 @@ impl Engine {
             true => Gate::Open,
             false => Gate::Full,
         };
+        let largest = self.uplinks.brokers.note_limits(now.monotonic);
+        if largest != self.uplinks.largest {
+            self.uplinks.largest = largest;
+            for shard in self.place.others() {
+                self.links.send(shard, Record::Fleet(FleetWord::Limit { largest }));
+            }
+        }
         if gate == self.uplinks.gate {
             return;
         }
         for shard in self.place.others() {
-            self.links.send(shard, Record::UplinkRoom { gate: gate.number() });
+            self.links.send(shard, Record::Fleet(FleetWord::Room { gate: gate.number() }));
         }
         self.set_gate(now, gate);
     }
@@ -130,6 +141,13 @@ impl Publishing<'_> {
         publication: &Publication<'_>,
         session: Option<SessionKey>,
     ) {
+        let Some(topic) = at_brokers(&self.desk.settings, publication.tenant, publication.topic) else {
+            return self.route_inside(now, &mut publication.clone(), session);
+        };
+        if self.uplinks.quarantine.holds(&topic, now.monotonic) {
+            self.desk.discard_publication(Reason::TopicDenied, &mut publication.clone());
+            return;
+        }
         let mut properties = Vec::new();
         if let Ok(given) = PublishProperties::decode(publication.properties) {
             // A will may bring an id that its client has made up.
@@ -138,7 +156,7 @@ impl Publishing<'_> {
         self.uplinks.next_message_id(now, self.desk, session, publication.retain).append(&mut properties);
         let mut own = Publication::new(
             TenantId::UPLINK,
-            publication.topic,
+            &topic,
             publication.qos,
             publication.retain,
             &properties,
@@ -170,7 +188,7 @@ impl Uplinks {
 impl FleetConfig {
     /// Whether what the broker itself publishes goes to the fleet.
     pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
-        self.is_on() && publication.tenant == TenantId::DEFAULT && !is_own_topic(publication.topic)
+        self.is_on() && publication.tenant != TenantId::UPLINK && !is_own_topic(publication.topic)
     }
 }
 
@@ -216,6 +234,35 @@ impl super::Uplinks {
         self.gate
     }
 
+    /// The longest packet that any broker takes, as the shard of the uplinks says.
+    pub(crate) fn set_largest(&mut self, largest: u32) {
+        self.largest = largest;
+    }
+
+    /// Whether a message is longer than any broker takes.
+    pub(crate) fn is_too_large(&self, publication: &Publication<'_>, now: Now) -> bool {
+        self.largest != u32::MAX && len_for_broker(publication, now.monotonic) > self.largest as usize
+    }
+
+    /// The length of a message where any broker has a limit, 0 otherwise.
+    #[inline]
+    pub(crate) fn len_to_check(&self, publication: &Publication<'_>, now: Now) -> usize {
+        if self.brokers.limited { len_for_broker(publication, now.monotonic) } else { 0 }
+    }
+
+    /// Whether the broker of a session takes a packet of this length.
+    #[inline]
+    pub(crate) fn takes(&self, session: u32, len: usize) -> bool {
+        let uplink = self.brokers.by_session.get(&session).and_then(|key| self.brokers.all.get(key));
+        uplink.is_none_or(|uplink| len <= uplink.limit.bytes() as usize)
+    }
+
+    /// Whether the fleet does not simply take everything.
+    #[inline]
+    pub(crate) fn is_choosy(&self) -> bool {
+        self.gate != Gate::Open || !self.quarantine.is_empty() || self.largest != u32::MAX
+    }
+
     /// A publisher waits until the fleet takes messages.
     pub(crate) fn add_waiting(&mut self, key: ConnectionKey) {
         self.waiting.insert(key);
@@ -240,6 +287,21 @@ impl super::Uplinks {
 }
 
 impl super::Brokers {
+    /// Notes what limits there are; returns the longest packet that any broker takes which has been there.
+    pub(super) fn note_limits(&mut self, now: Millis) -> u32 {
+        let mut largest = None;
+        self.limited = false;
+        for uplink in self.all.values_mut() {
+            uplink.limit.forget_old(now);
+            let limit = uplink.limit.bytes();
+            self.limited |= limit != u32::MAX;
+            if uplink.accepted.is_some() && uplink.draining.is_none() {
+                largest = largest.max(Some(limit));
+            }
+        }
+        largest.unwrap_or(u32::MAX)
+    }
+
     /// Messages that a broker was given and has not settled: those that wait for it, that it has not acknowledged, and
     /// that it has acknowledged and not brought back.
     pub(crate) fn load_of(&self, desk: &Desk, session: SessionKey) -> u64 {
@@ -263,4 +325,19 @@ impl FleetConfig {
     pub(crate) fn goes_by_load(&self) -> bool {
         self.settings.as_ref().is_some_and(|settings| settings.policy == RoutingPolicy::LeastLoaded)
     }
+}
+
+/// The length of a message's packet for a broker of MQTT 5, bytes.
+pub(super) fn len_for_broker(publication: &Publication<'_>, now: Millis) -> usize {
+    let shape = Shape {
+        version: Version::V5,
+        qos: publication.qos,
+        retain: publication.retain,
+        dup: false,
+        packet_id: None,
+        subscription_ids: &[],
+        alias: None,
+        is_for_hub: false,
+    };
+    packet_len(publication, &shape, now)
 }

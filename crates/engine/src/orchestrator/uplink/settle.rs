@@ -20,12 +20,13 @@ use super::id::MessageId;
 use super::{Unreturned, UplinkKey};
 use crate::durable::{Key, Numbers};
 use crate::engine::Engine;
-use crate::ids::{SessionKey, ShardId, TenantId};
+use crate::ids::{SessionKey, ShardId};
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::queue::SessionQueue;
 use crate::session::{Delivery, InFlight};
+use crate::settings::fleet_topics::of_brokers;
 use crate::telling::reason::Reason;
 
 /// How often a message is sent again that does not come back; then it is delivered without a broker.
@@ -93,6 +94,9 @@ impl Engine {
             let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { continue };
             uplink.counters.acknowledged += 1;
             uplink.pause.note_room();
+            if let Some(delivery) = in_flight.delivery.as_ref().filter(|_| !self.uplinks.quarantine.is_empty()) {
+                self.uplinks.quarantine.note_taken(delivery.message.topic());
+            }
             // A user may write what it may not read: then nothing comes back, whatever has become of it.
             let brings_ids = uplink.version.is_v5() && !decide;
             let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
@@ -126,14 +130,6 @@ impl Engine {
                     in_flight,
                 );
             }
-        }
-        while let Some((session, in_flight)) = self.uplinks.settlement.refused.pop() {
-            let key = self.uplinks.brokers.by_session.get(&session.0).copied();
-            if let (Some(key), Some(delivery)) = (key, &in_flight.delivery) {
-                dealing!(self).begin_pause(now, key);
-                dealing!(self).deal_one_anew(now, key, &delivery.message, Whereto::Elsewhere);
-            }
-            self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
         }
         while let Some(id) = self.uplinks.settlement.denied.pop() {
             self.uplinks.brokers.wait_no_longer_for(&mut self.desk, &mut self.layouts, &id);
@@ -173,7 +169,7 @@ impl Engine {
                 self.uplinks.settlement.resends.forget(id);
                 self.deliver_here(now, key, &message);
             }
-            Some(message) if wanted => dealing!(self).deal_one_anew(now, key, &message, Whereto::Elsewhere),
+            Some(message) if wanted => dealing!(self).redeal_one(now, key, &message, Whereto::Elsewhere),
             _ => self.uplinks.settlement.resends.forget(id),
         }
         self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
@@ -265,20 +261,21 @@ impl Engine {
 impl Publishing<'_> {
     /// Whether a message would reach somebody of this process by a broker.
     fn is_wanted_here(&mut self, message: &MessageRef) -> bool {
-        let slot = self.route_of(TenantId::DEFAULT, message.topic());
+        let Some((tenant, topic)) = of_brokers(&self.desk.settings, message.topic()) else { return false };
+        let slot = self.route_of(tenant, topic);
         !self.cache.get(slot).1.is_empty()
     }
 }
 
 impl Dealing<'_> {
     /// Deals a message anew that a broker was sent.
-    fn deal_one_anew(&mut self, now: Now, key: UplinkKey, message: &MessageRef, whereto: Whereto) {
-        self.deal_anew(now, key, &message.publication(), whereto);
+    pub(super) fn redeal_one(&mut self, now: Now, key: UplinkKey, message: &MessageRef, whereto: Whereto) {
+        self.redeal(now, key, &message.publication(), whereto);
         self.uplinks.brokers.put_in_its_place(self.desk, message);
     }
 
     /// Deals a broker's message anew; to the same broker, where it is not to stay there, only if there is no other.
-    fn deal_anew(&mut self, now: Now, key: UplinkKey, publication: &Publication<'_>, whereto: Whereto) {
+    fn redeal(&mut self, now: Now, key: UplinkKey, publication: &Publication<'_>, whereto: Whereto) {
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
         uplink.counters.resent += 1;
         let session = uplink.session;
@@ -309,14 +306,14 @@ impl Dealing<'_> {
         for delivery in queue {
             self.desk.forget_queued(delivery.cost());
             let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
-            self.deal_anew(now, key, &delivery.message.publication(), whereto);
+            self.redeal(now, key, &delivery.message.publication(), whereto);
             self.desk.forget_stored(stored, delivery.number);
         }
     }
 
     fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: &InFlight, whereto: Whereto) {
         if let Some(delivery) = &in_flight.delivery {
-            self.deal_one_anew(now, key, &delivery.message, whereto);
+            self.redeal_one(now, key, &delivery.message, whereto);
         }
         self.uplinks.brokers.forget_settled(self.desk, self.layouts, session, in_flight);
     }
@@ -442,7 +439,7 @@ pub(super) fn take_queue(sessions: &mut Sessions, session: SessionKey) -> Sessio
     })
 }
 
-fn keep_in_flight(sessions: &mut Sessions, session: SessionKey, entry: InflightEntry<InFlight>) {
+pub(super) fn keep_in_flight(sessions: &mut Sessions, session: SessionKey, entry: InflightEntry<InFlight>) {
     if let Some(flow) = sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
         flow.inflight.push_entry(entry);
     }

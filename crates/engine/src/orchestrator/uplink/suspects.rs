@@ -5,19 +5,26 @@
 //! do not allow. It would be sent again on each connection, and go to the next broker once the first has been away for
 //! long. So after two connections in a row that were closed soon, what was under way is sent one message at a time: the
 //! one that is under way alone when the broker closes the connection is blamed, and set aside when that has happened
-//! often enough.
+//! often enough. A broker that says why it closes (MQTT 5) is believed: one connection less, and one blame is enough.
+//! As long as the broker answers other messages, the next connection begins at once: others do not wait for a back-off.
 
 use crate::desk::Desk;
+use crate::groups::dealing::{Dealing, dealing};
 use crate::orchestrator::uplink::Brokers;
 use crate::publish::layouts::Layouts;
 use std::collections::BTreeMap;
 
-use tidegate_mqtt::ReasonCode;
+use tidegate_mqtt::{QoS, ReasonCode};
 
 use super::id::MessageId;
-use super::{Uplink, UplinkKey};
+use super::quarantine::is_about_topic;
+use super::route::len_for_broker;
+use super::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
+use super::{Declined, Uplink, UplinkKey};
 use crate::engine::Engine;
-use crate::ids::SessionKey;
+use crate::event::{Event, LogEvent};
+use crate::link::fleet_word::FleetWord;
+use crate::link::record::Record;
 use crate::now::{Millis, Now};
 use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::{Delivery, Flow, InFlight};
@@ -29,6 +36,9 @@ const CLOSED_BEFORE_CARE: u8 = 2;
 const BLAMED_MAX: u8 = 3;
 /// Messages whose blames are counted. Where there are more, the oldest are counted anew.
 const BLAMES_COUNTED_MAX: usize = 1_024;
+/// Connections in a row that begin at once after the broker has closed one over something that it was sent. It has to
+/// answer a message until there are as many again.
+const AT_ONCE_MAX: u8 = 8;
 /// How long a broker has to serve until its earlier troubles are forgotten, milliseconds.
 pub(super) const STEADY_AFTER_MS: u64 = 5_000;
 
@@ -73,6 +83,10 @@ pub(super) struct Suspicion {
     /// The answered probe that would show that the broker has outlived the message under way: one to a PINGREQ sent
     /// behind it.
     outlived_at: u64,
+    /// With which code the broker has ended the present connection.
+    pub(super) said: Option<ReasonCode>,
+    /// Connections that began at once since it has answered a message.
+    at_once: u8,
     /// When it has served for long, [`Millis::NEVER`] where it does not serve or has.
     pub(super) steady_at: Millis,
     /// Whether `last_error` tells of something that the next connection does not mend.
@@ -81,7 +95,17 @@ pub(super) struct Suspicion {
 
 impl Default for Suspicion {
     fn default() -> Self {
-        Self { closed: 0, lost: 0, under_way: 0, careful: 0, outlived_at: 0, steady_at: Millis::NEVER, told: false }
+        Self {
+            closed: 0,
+            lost: 0,
+            under_way: 0,
+            careful: 0,
+            outlived_at: 0,
+            said: None,
+            at_once: 0,
+            steady_at: Millis::NEVER,
+            told: false,
+        }
     }
 }
 
@@ -90,6 +114,13 @@ impl Suspicion {
     #[inline]
     pub(super) fn is_careful(&self) -> bool {
         self.careful > 0
+    }
+
+    /// Whether the next connection begins at once; counts it.
+    fn may_retry_at_once(&mut self) -> bool {
+        let may = self.at_once < AT_ONCE_MAX;
+        self.at_once += u8::from(may);
+        may
     }
 
     /// Whether it has lost more than one connection and not served for long since.
@@ -116,11 +147,25 @@ pub(super) fn is_about_packets(code: ReasonCode) -> bool {
     )
 }
 
+/// Whether a broker that gives this reason denies a message.
+fn is_about_message(code: ReasonCode) -> bool {
+    matches!(
+        code,
+        ReasonCode::NotAuthorized
+            | ReasonCode::TopicNameInvalid
+            | ReasonCode::PacketTooLarge
+            | ReasonCode::PayloadFormatInvalid
+            | ReasonCode::RetainNotSupported
+            | ReasonCode::QosNotSupported
+    )
+}
+
 impl Uplink {
     /// A message has been answered; says whether it was the last one that was to go alone.
     #[inline]
     pub(super) fn note_one_answered(&mut self) -> bool {
         let suspicion = &mut self.suspicion;
+        suspicion.at_once = 0;
         if suspicion.careful == 0 {
             return false;
         }
@@ -132,69 +177,198 @@ impl Uplink {
 
 impl Engine {
     /// The connection of a broker that was there has ended; `closed` where the broker has closed it, or the network.
-    pub(super) fn suspect(&mut self, now: Now, key: UplinkKey, closed: bool) {
-        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return };
+    /// Returns whether the next attempt comes at once: the broker is well, and only denies something.
+    pub(super) fn suspect(&mut self, now: Now, key: UplinkKey, closed: bool) -> bool {
+        let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { return false };
         let suspicion = &mut uplink.suspicion;
+        let said = suspicion.said.take();
         suspicion.steady_at = Millis::NEVER;
         suspicion.lost = suspicion.lost.saturating_add(1);
         let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
         suspicion.under_way = flow.map_or(0, |flow| flow.inflight.len());
         if !closed {
-            return;
+            return false;
         }
         suspicion.closed = suspicion.closed.saturating_add(1);
-        let outlived = uplink.probe.answered > suspicion.outlived_at;
-        if !suspicion.is_careful() || outlived || !uplink.filters.nothing_asked() {
-            return;
+        if said.is_some_and(is_about_message) {
+            suspicion.closed = suspicion.closed.max(CLOSED_BEFORE_CARE);
         }
-        let session = uplink.session;
-        let Some(id) = flow.and_then(|flow| alone_under_way(flow)) else { return };
-        if self.uplinks.settlement.blames.is_enough(&id) {
-            self.set_aside(now, key, session, &id);
+        let outlived = uplink.probe.answered > suspicion.outlived_at;
+        let nothing_asked = uplink.filters.nothing_asked();
+        // A connection that ends on its first packets is more likely a broker in trouble.
+        let unanswered = nothing_asked && flow.is_some_and(|flow| flow.inflight.len() > flow.to_resend);
+        let at_once = unanswered && suspicion.may_retry_at_once();
+        if said == Some(ReasonCode::PacketTooLarge) {
+            BrokerRefusals(dealing!(self)).learn_limit(now, key);
+            self.check_gate(now);
+            return at_once;
+        }
+        if !suspicion.is_careful() || outlived || !nothing_asked {
+            return at_once;
+        }
+        let Some(id) = flow.and_then(|flow| alone_under_way(flow)) else { return at_once };
+        // A code of the broker makes further attempts needless.
+        if self.uplinks.settlement.blames.is_enough(&id) || said.is_some_and(is_about_message) {
+            BrokerRefusals(dealing!(self)).set_aside(now, key, &id, said);
+            self.check_gate(now);
+        }
+        at_once
+    }
+}
+
+/// Acts on refusals of brokers: a message goes to another broker, or is dropped and its topic noted.
+pub(super) struct BrokerRefusals<'e>(pub(super) Dealing<'e>);
+
+impl BrokerRefusals<'_> {
+    /// Decides about what brokers have refused in the packet at hand.
+    pub(super) fn settle(&mut self, now: Now) {
+        while let Some(Declined { session, code, in_flight }) = self.0.uplinks.settlement.refused.pop() {
+            let key = self.0.uplinks.brokers.by_session.get(&session.0).copied();
+            let Some((key, delivery)) = key.zip(in_flight.delivery.as_ref()) else {
+                self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
+                continue;
+            };
+            match code {
+                ReasonCode::QuotaExceeded => {
+                    self.0.begin_pause(now, key);
+                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+                }
+                ReasonCode::PacketTooLarge => self.give_too_large_away(now, key, &in_flight),
+                _ => {
+                    self.0.desk.discard_for(Reason::RefusedByReceiver, session, &delivery.message);
+                    if is_about_topic(code) {
+                        self.deny_topic(now, key, delivery.message.topic(), true);
+                    }
+                }
+            }
+            self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
         }
     }
 
-    /// A message is given to no broker any more.
-    fn set_aside(&mut self, now: Now, key: UplinkKey, session: SessionKey, id: &MessageId) {
-        let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else {
-            return;
+    /// Takes messages in flight away from a broker, selected by their place and entry.
+    pub(super) fn take_in_flight(
+        &mut self,
+        key: UplinkKey,
+        is_taken: impl Fn(usize, &InflightEntry<InFlight>) -> bool,
+    ) -> Vec<InFlight> {
+        let Some(session) = self.0.uplinks.brokers.all.get(&key).map(|uplink| uplink.session) else {
+            return Vec::new();
         };
-        let mut entries: Vec<InflightEntry<InFlight>> = flow.inflight.drain().collect();
-        if entries.is_empty() {
-            return;
-        }
-        let entry = entries.remove(0);
-        let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
-        flow.inflight_bytes -= cost;
-        self.desk.memory -= cost;
-        let exactly_once = entry.state == State::AwaitPubRec;
-        // The broker may hold the packet id of an exactly-once message.
-        let in_flight = if exactly_once {
-            super::settle::leave_to_release(&mut self.desk.sessions, &mut self.desk.journal, session, entry)
-        } else {
-            entry.item
-        };
-        if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
-            for entry in entries {
-                flow.inflight.push_entry(entry);
+        let flow = self.0.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
+        let entries: Vec<_> = flow.map_or_else(Vec::new, |flow| flow.inflight.drain().collect());
+        let mut taken = Vec::new();
+        for (place, entry) in entries.into_iter().enumerate() {
+            if !is_taken(place, &entry) {
+                keep_in_flight(&mut self.0.desk.sessions, session, entry);
+                continue;
+            }
+            let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
+            if let Some(flow) = self.0.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+                flow.inflight_bytes -= cost;
+            }
+            self.0.desk.memory -= cost;
+            if entry.state != State::AwaitPubRec {
+                taken.push(entry.item);
+                continue;
+            }
+            // The broker may hold the packet id of an exactly-once message.
+            let (sessions, journal) = (&mut self.0.desk.sessions, &mut self.0.desk.journal);
+            taken.push(leave_to_release(sessions, journal, session, entry));
+            if let Some(uplink) = self.0.uplinks.brokers.all.get_mut(&key) {
+                uplink.released += 1;
             }
         }
-        if let (Some(uplink), Some(delivery)) = (self.uplinks.brokers.all.get_mut(&key), &in_flight.delivery) {
-            uplink.released += u64::from(exactly_once);
-            uplink.counters.set_aside += 1;
-            uplink.suspicion.told = true;
-            // The next connection will do better.
-            uplink.backoff_ms = 0;
-            let topic = delivery.message.topic();
-            uplink.last_error = format!(
-                "the broker closes the connection when it gets a message of the topic {topic:?}; it was set aside"
-            );
-            self.desk.discard_for(Reason::ClosesConnections, session, &delivery.message);
+        taken
+    }
+
+    /// A message is given to no broker any more.
+    fn set_aside(&mut self, now: Now, key: UplinkKey, id: &MessageId, said: Option<ReasonCode>) {
+        for in_flight in self.take_in_flight(key, |place, _| place == 0) {
+            let Some(uplink) = self.0.uplinks.brokers.all.get_mut(&key) else { return };
+            let session = uplink.session;
+            if let Some(delivery) = &in_flight.delivery {
+                uplink.counters.set_aside += 1;
+                uplink.suspicion.told = true;
+                // The next connection will do better.
+                uplink.backoff_ms = 0;
+                let topic = delivery.message.topic();
+                let why = said.map_or_else(String::new, |code| format!(" ({code})"));
+                uplink.last_error = format!(
+                    "the broker closes the connection when it gets a message of the topic {topic:?}{why}; it was set aside"
+                );
+                self.0.desk.discard_for(Reason::ClosesConnections, session, &delivery.message);
+                self.deny_topic(now, key, topic, said.is_some_and(is_about_topic));
+            }
+            self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
         }
-        self.uplinks.settlement.resends.forget(id);
-        self.uplinks.settlement.blames.forget(id);
-        self.uplinks.brokers.forget_settled(&mut self.desk, &mut self.layouts, session, &in_flight);
-        self.check_gate(now);
+        self.0.uplinks.settlement.resends.forget(id);
+        self.0.uplinks.settlement.blames.forget(id);
+    }
+
+    /// A broker has denied a message of a topic.
+    pub(super) fn deny_topic(&mut self, now: Now, key: UplinkKey, topic: &str, certain: bool) {
+        if !self.0.uplinks.quarantine.note_denied(topic, now.monotonic, certain) {
+            return;
+        }
+        for shard in self.0.links.place.others() {
+            self.0.links.send(shard, Record::Fleet(FleetWord::Denied { topic }));
+        }
+        let broker = self.0.uplinks.brokers.all.get(&key).map(|uplink| uplink.name.to_string()).unwrap_or_default();
+        self.0.desk.events.push_back(Event::Log(LogEvent::TopicDenied { broker, topic: topic.to_owned() }));
+    }
+
+    /// A broker has ended the connection since a packet was too long. If it was not the longest that is under way,
+    /// then that one is too long as well.
+    pub(super) fn learn_limit(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.0.uplinks.brokers.all.get(&key) else { return };
+        let flow = self.0.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+        let longest = flow.and_then(|flow| {
+            let sent = flow.inflight.len() - flow.to_resend;
+            flow.inflight.iter().take(sent).map(|entry| len_in_flight(entry, now.monotonic)).max()
+        });
+        if let Some(longest) = longest.filter(|longest| *longest > 0) {
+            self.note_refused_length(now, key, longest);
+        }
+    }
+
+    /// A broker has refused a packet of this length: messages of this length go to others.
+    fn note_refused_length(&mut self, now: Now, key: UplinkKey, len: usize) {
+        let Some(uplink) = self.0.uplinks.brokers.all.get_mut(&key) else { return };
+        uplink.limit.learn(now.monotonic, len);
+        uplink.suspicion.told = true;
+        uplink.last_error = format!("the broker takes no packet of {len} bytes; other brokers get such messages");
+        self.0.uplinks.brokers.note_limits(now.monotonic);
+        self.move_too_large(now, key);
+    }
+
+    /// A broker has answered a message with the code of a packet that is too long.
+    pub(super) fn give_too_large_away(&mut self, now: Now, key: UplinkKey, in_flight: &InFlight) {
+        let Some(delivery) = &in_flight.delivery else { return };
+        let len = len_of(delivery, QoS::AtLeastOnce, now.monotonic);
+        self.note_refused_length(now, key, len);
+        self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+    }
+
+    /// Messages of a broker that are longer than its limit go to others.
+    pub(super) fn move_too_large(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.0.uplinks.brokers.all.get(&key) else { return };
+        let (session, limit) = (uplink.session, uplink.limit.bytes() as usize);
+        let Some(flow) = self.0.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref()) else { return };
+        let is_too_large = |entry: &InflightEntry<InFlight>| len_in_flight(entry, now.monotonic) > limit;
+        let queued = |flow: &Flow| flow.queue.iter().any(|it| len_of(it, it.qos, now.monotonic) > limit);
+        let waits = limit != u32::MAX as usize && queued(flow);
+        if limit != u32::MAX as usize && flow.inflight.iter().any(is_too_large) {
+            for in_flight in self.take_in_flight(key, |_, entry| is_too_large(entry)) {
+                if let Some(delivery) = &in_flight.delivery {
+                    self.0.redeal_one(now, key, &delivery.message, Whereto::Elsewhere);
+                }
+                self.0.uplinks.brokers.forget_settled(self.0.desk, self.0.layouts, session, &in_flight);
+            }
+        }
+        if waits {
+            let queue = take_queue(&mut self.0.desk.sessions, session);
+            self.0.deal_queue(now, key, queue, Whereto::Anywhere);
+        }
     }
 }
 
@@ -217,6 +391,7 @@ impl Brokers {
         }
         uplink.suspicion.steady_at = Millis::NEVER;
         uplink.suspicion.closed = 0;
+        uplink.suspicion.at_once = 0;
         uplink.suspicion.lost = 0;
         let careful = std::mem::take(&mut uplink.suspicion.careful) > 0;
         uplink.suspicion.told = false;
@@ -238,6 +413,7 @@ impl Uplink {
         let suspicion = &mut self.suspicion;
         suspicion.outlived_at = 0;
         suspicion.careful = 0;
+        suspicion.said = None;
         if let Some(flow) = flow {
             if suspicion.closed >= CLOSED_BEFORE_CARE {
                 // Of a broker that has forgotten them they were dealt anew, and wait.
@@ -269,4 +445,16 @@ fn alone_under_way(flow: &Flow) -> Option<MessageId> {
     let sent = flow.inflight.len() - flow.to_resend;
     let first = flow.inflight.iter().next().filter(|entry| sent == 1 && entry.state != State::AwaitPubComp)?;
     MessageId::at_end_of(first.item.delivery.as_ref()?.message.properties())
+}
+
+/// The same for a message that a broker was given at a QoS.
+fn len_of(delivery: &Delivery, qos: QoS, now: Millis) -> usize {
+    let mut publication = delivery.message.publication();
+    publication.qos = qos;
+    len_for_broker(&publication, now)
+}
+
+fn len_in_flight(entry: &InflightEntry<InFlight>, now: Millis) -> usize {
+    let delivery = entry.item.delivery.as_ref().filter(|_| entry.state != State::AwaitPubComp);
+    delivery.map_or(0, |delivery| len_of(delivery, QoS::AtLeastOnce, now))
 }

@@ -9,10 +9,16 @@ use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;
 
 impl Engine {
-    /// Rejects or defers a message as long as the fleet has no room: an MQTT 5 publisher is told, and the
+    /// Rejects topics that brokers deny, and messages that are longer than any broker takes. Rejects or defers a message as long as the fleet has no room: an MQTT 5 publisher gets an error, and the
     /// acknowledgement of others is withheld.
     #[cold]
     pub(super) fn check_fleet(&mut self, it: &Inbound<'_>) -> Step {
+        if self.uplinks.quarantine.holds(&self.topic_of(it), it.now.monotonic) {
+            return Reason::TopicDenied.into();
+        }
+        if self.uplinks.is_too_large(&it.publication(&self.topic_of(it)), it.now) {
+            return Reason::FleetPacketLimit.into();
+        }
         let gate = self.uplinks.gate();
         let is_told = self.desk.connections.get(it.key).is_some_and(|connection| connection.version.is_v5());
         match gate {

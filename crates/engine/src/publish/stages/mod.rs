@@ -159,7 +159,7 @@ impl Engine {
         }
         if it.tenant == TenantId::UPLINK {
             // The gate of the fleet bounds what is queued for brokers.
-            return StageSet(stages.0 & !(1 << Stage::Room as u8)).with_if(!self.fleet_is_open(), Stage::Fleet);
+            return StageSet(stages.0 & !(1 << Stage::Room as u8)).with_if(self.uplinks.is_choosy(), Stage::Fleet);
         }
         stages.with_if(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers), Stage::Missing)
     }

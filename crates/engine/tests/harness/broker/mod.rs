@@ -145,6 +145,31 @@ impl FakeBroker {
         self.closed.push(line);
     }
 
+    /// Closes a connection over something that it was sent.
+    fn deny(&mut self, line: SocketId) {
+        let code = self.ways.closes_with.filter(|_| self.version(line).is_some_and(Version::is_v5));
+        if let Some(code) = code {
+            self.send(line, &Packet::Disconnect(Disconnect { reason_code: code, ..Disconnect::default() }));
+        }
+        self.close(line);
+    }
+
+    /// Refuses a PUBLISH that is longer than it takes; returns whether it is.
+    fn refuses_length(&mut self, line: SocketId, publish: &Publish<'_>, len: usize) -> bool {
+        if self.ways.hidden_limit.is_none_or(|limit| len <= limit as usize) {
+            return false;
+        }
+        match publish.packet_id.filter(|_| self.ways.answers_too_large) {
+            Some(id) => {
+                let kind = if publish.qos == QoS::ExactlyOnce { 0x50 } else { 0x40 };
+                let [high, low] = id.get().to_be_bytes();
+                self.outbox.push((line, vec![kind, 3, high, low, ReasonCode::PacketTooLarge.byte()]));
+            }
+            None => self.deny(line),
+        }
+        true
+    }
+
     fn version(&self, line: SocketId) -> Option<Version> {
         self.lines.get(&line)?.client.as_ref().map(|(_, version)| *version)
     }
@@ -235,6 +260,7 @@ impl FakeBroker {
         let arrival = Arrival::new(whole.to_vec(), version.unwrap_or(Version::V5));
         self.log.push(format!("takes {}", arrival.summary()));
         match packet {
+            Packet::Publish(publish) if self.refuses_length(line, &publish, whole.len()) => {}
             Packet::Publish(publish) => self.take_publish(line, &publish),
             Packet::PubAck(ack) => self.finish(line, ack.packet_id),
             Packet::PubRec(ack) => self.take_pub_rec(line, ack.packet_id, ack.reason_code),
@@ -317,7 +343,7 @@ impl FakeBroker {
         self.offered += 1;
         let carried = Carried::of(publish);
         if self.closes_on(&carried.topic) {
-            return self.close(line);
+            return self.deny(line);
         }
         let v5 = self.version(line).is_some_and(Version::is_v5);
         let no_ids = publish.properties.subscription_identifiers.is_empty();

@@ -47,10 +47,16 @@ pub(crate) struct Ways {
     pub maximum_qos: Option<QoS>,
     /// Its Maximum Packet Size.
     pub max_packet: Option<u32>,
+    /// The longest PUBLISH that it takes, without having said so.
+    pub hidden_limit: Option<u32>,
+    /// It answers one that is longer with PUBACK and 0x95, as Mosquitto does; otherwise it closes with this code.
+    pub answers_too_large: bool,
     /// A filter that it refuses.
     pub refuses_filter: Option<String>,
     /// It closes the connection that brings a packet with this in a topic or filter, as Mosquitto does.
     pub closes_on: Option<&'static str>,
+    /// The code of the DISCONNECT that it sends first, if it sends one.
+    pub closes_with: Option<ReasonCode>,
 }
 
 impl Default for Ways {
@@ -71,8 +77,11 @@ impl Default for Ways {
             receive_maximum: None,
             maximum_qos: None,
             max_packet: None,
+            hidden_limit: None,
+            answers_too_large: false,
             refuses_filter: None,
             closes_on: None,
+            closes_with: None,
         }
     }
 }

@@ -78,6 +78,75 @@ fn a_message_whose_broker_dies_again_and_again_is_kept_as_long_as_it_answers_pro
     });
 }
 
+/// How a broker denies messages: it closes the connection, and says why or not.
+const DENIALS: [Option<ReasonCode>; 3] = [None, Some(ReasonCode::NotAuthorized), Some(ReasonCode::UnspecifiedError)];
+
+#[test]
+fn denied_messages_delay_others_by_no_back_off() {
+    for closes_with in DENIALS {
+        for qos in [AtLeastOnce, ExactlyOnce] {
+            in_front_of([], |world, []| {
+                let a = world.broker_with("a", lasting(), Ways { closes_with, ..picky() });
+                let [client, denied] = ["c", "denied"].map(|name| world.connect(v5(name)));
+                client.subscribe("t/#", ExactlyOnce);
+                for round in 0..10 {
+                    denied.publish_later(Message { qos, ..message("bad/1", "x") });
+                    client.publish_later(Message { qos, ..message("t/1", format!("{round}")) });
+                    // The first back-off is 100 ms.
+                    world.advance(20);
+                    assert_eq!(client.payloads(), [round.to_string()], "{:?}", a.report());
+                }
+                assert_eq!(world.owed(), 0);
+                let lost = a.report().counters.lost;
+                assert!(lost <= 10, "lost {lost} times");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_denied_topic_is_refused_to_its_publishers_for_a_minute() {
+    for closes_with in DENIALS {
+        in_front_of([], |world, []| {
+            let a = world.broker_with("a", lasting(), Ways { closes_with, ..picky() });
+            let client = world.connect(v5("c"));
+            // A code of the broker is believed the first time.
+            let times = if closes_with == Some(ReasonCode::NotAuthorized) { 1 } else { 2 };
+            for _ in 0..times {
+                assert!(!client.publish(message("bad/1", "x").qos1()).is_error());
+                world.advance(20);
+            }
+            let lost = a.report().counters.lost;
+            for _ in 0..5 {
+                assert_eq!(client.publish(message("bad/1", "x").qos1()), ReasonCode::NotAuthorized);
+                assert_eq!(client.publish(message("bad/1", "x").qos2()), ReasonCode::NotAuthorized);
+                client.publish(message("bad/1", "x"));
+            }
+            assert_eq!(a.report().counters.lost, lost);
+            assert!(world.dropped(Reason::TopicDenied) >= 15);
+            assert!(!client.publish(message("t/1", "x").qos1()).is_error());
+            a.now(|ways| ways.closes_on = None);
+            world.advance(seconds(60));
+            assert!(!client.publish(message("bad/1", "again").qos1()).is_error());
+            assert!(a.payloads().contains(&"again".to_owned()));
+        });
+    }
+}
+
+#[test]
+fn a_broker_that_answers_nothing_is_not_dialed_without_a_pause() {
+    in_front_of([], |world, []| {
+        let a = world.broker_with("a", lasting(), Ways { closes_on: Some(""), ..Ways::default() });
+        let client = world.connect(v5("c"));
+        for number in 0..100 {
+            client.publish_later(message(&format!("t/{number}"), "x").qos1());
+        }
+        world.advance(seconds(5));
+        let lost = a.report().counters.lost;
+        assert!(lost < 60, "lost {lost} times in 5 s");
+    });
+}
+
 #[test]
 fn a_filter_that_brokers_close_the_connection_for_is_refused_there_and_the_others_are_held() {
     for forgets in [false, true] {

@@ -3,17 +3,22 @@
 //! The key is a kind (`4`, `6`, `c`, `u`) and the target: the prefix length and the address, or the tenant (two bytes)
 //! and the name. The value is its version, the origin, since and until in milliseconds since 1970 (eight bytes each,
 //! most significant first; all ones is without end), and the reason.
+//!
+//! The end of a ban has a key of its own, `e` and the key of the ban: a later ban of the same target, as the broker sets
+//! one by itself, does not overwrite it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tidegate_engine::{Millis, Now, TenantId};
 
-use super::{Ban, BanOrigin, BanTarget};
+use super::{Ban, BanOrigin, BanTarget, End};
 use crate::admission::source::Network;
 
 const VERSION: u8 = 1;
 /// Version of a value that says that the ban has ended.
 const ENDED: u8 = 2;
+/// First byte of the key of an end.
+const END_KEY: u8 = b'e';
 
 /// A record is no ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,17 +59,27 @@ pub(crate) fn encode(now: Now, ban: &Ban) -> (Vec<u8>, Vec<u8>) {
     (key_of(&ban.target), value)
 }
 
-/// The end of a ban as key and value: the time in milliseconds since 1970.
-pub(crate) fn encode_end(target: &BanTarget, at: u64) -> (Vec<u8>, Vec<u8>) {
-    let mut value = vec![ENDED];
-    value.extend_from_slice(&at.to_be_bytes());
-    (key_of(target), value)
+/// The key of the end of a ban.
+pub(crate) fn key_of_end(target: &BanTarget) -> Vec<u8> {
+    [&[END_KEY], key_of(target).as_slice()].concat()
 }
 
-/// The end of a ban from key and value; `None` when it is no end.
-pub(crate) fn decode_end(key: &[u8], value: &[u8]) -> Option<(BanTarget, u64)> {
-    let at = value.strip_prefix(&[ENDED])?.try_into().ok()?;
-    Some((target_of(key)?, u64::from_be_bytes(at)))
+/// The end of a ban as key and value: when it was changed and when that was noted, milliseconds since 1970.
+pub(crate) fn encode_end(target: &BanTarget, end: End) -> (Vec<u8>, Vec<u8>) {
+    let mut value = vec![ENDED];
+    value.extend_from_slice(&end.changed.to_be_bytes());
+    value.extend_from_slice(&end.noted.to_be_bytes());
+    (key_of_end(target), value)
+}
+
+/// The end of a ban from key and value; `None` when it is no end. Earlier versions wrote it under the key of the ban,
+/// with one time.
+pub(crate) fn decode_end(key: &[u8], value: &[u8]) -> Option<(BanTarget, End)> {
+    let (changed, rest) = value.strip_prefix(&[ENDED])?.split_first_chunk()?;
+    let changed = u64::from_be_bytes(*changed);
+    let noted = if rest.is_empty() { changed } else { u64::from_be_bytes(rest.try_into().ok()?) };
+    let target = target_of(key.strip_prefix(&[END_KEY]).unwrap_or(key))?;
+    Some((target, End { changed, noted }))
 }
 
 /// A ban from key and value.

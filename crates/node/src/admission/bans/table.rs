@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use tidegate_engine::{Millis, Now, TenantId};
 
-use super::{Ban, BanChange, BanError, BanOrigin, BanTarget, MAX_BAN_TEXT, encode, key_of};
+use super::{Ban, BanChange, BanError, BanOrigin, BanTarget, End, MAX_BAN_TEXT, encode, key_of};
 use crate::admission::source::Network;
 
 /// Called with each change, in their order.
@@ -21,8 +21,8 @@ pub(crate) struct Bans {
     /// Prefix lengths of banned networks and how many there are of each, so that an address is looked up once for each.
     prefixes: BTreeMap<u8, usize>,
     on_change: Option<OnChange>,
-    /// Bans that an operator has ended, and when, milliseconds since 1970.
-    pub(super) ended: BTreeMap<BanTarget, u64>,
+    /// Bans of operators that were ended or have expired.
+    pub(super) ended: BTreeMap<BanTarget, End>,
 }
 
 impl Bans {
@@ -83,6 +83,7 @@ impl Bans {
     /// Adds a stored ban without calling the hook. One that has ended meanwhile is deleted.
     pub(crate) fn restore(&mut self, now: Now, ban: Ban) -> Result<(), BanError> {
         if ban.until <= now.monotonic {
+            self.note_expired(now, &ban);
             self.tell(&BanChange::Delete { key: key_of(&ban.target) });
         } else if !self.by_target.contains_key(&ban.target) {
             self.make_room()?;
@@ -138,7 +139,17 @@ impl Bans {
         while let Some((until, target)) = self.ends.first().cloned()
             && until <= now.monotonic
         {
+            if let Some(ban) = self.by_target.get(&target).cloned() {
+                self.note_expired(now, &ban);
+            }
             self.end(&target);
+        }
+    }
+
+    /// A ban of an operator that has expired holds against older ones, which a node that was away may bring back.
+    fn note_expired(&mut self, now: Now, ban: &Ban) {
+        if ban.origin == BanOrigin::Operator {
+            self.remember_end(now, &ban.target, ban.since);
         }
     }
 

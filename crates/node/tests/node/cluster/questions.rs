@@ -56,3 +56,24 @@ fn a_listener_hears_of_every_session() {
     let late = world.nodes["b"].handle().listen_to_peers();
     assert!(matches!(late.recv().unwrap(), PeerEvent::Linked(node) if node.as_str() == "a"));
 }
+
+#[test]
+fn questions_take_a_quarter_of_what_may_wait_for_a_node() {
+    let limits = tidegate_node::LinkLimits { outbox_bytes: 64 * 1024, ..tidegate_node::LinkLimits::default() };
+    let mut world = World::apart(&[("a", 1), ("b", 1)], limits);
+    world.introduce();
+    world.settle();
+    let events = world.nodes["b"].handle().listen_to_peers();
+    let a = world.nodes["a"].handle();
+    let ask = |bytes: usize| a.ask_node(&name("b"), vec![1; bytes]).unwrap();
+    assert_eq!(ask(17 * 1024).recv().unwrap(), Err(AskError::Busy));
+    // Two that are being answered are more than a quarter together.
+    let (first, second) = (ask(10 * 1024), ask(10 * 1024));
+    let one = question(&events);
+    assert_eq!(second.recv().unwrap(), Err(AskError::Busy));
+    one.answer(vec![2; 17 * 1024]);
+    assert_eq!(first.recv().unwrap(), Err(AskError::Busy), "the answer is too long for the link");
+    let third = ask(10 * 1024);
+    question(&events).answer(vec![2; 100]);
+    assert_eq!(third.recv().unwrap(), Ok(vec![2; 100]));
+}

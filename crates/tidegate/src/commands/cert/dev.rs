@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 
-use super::authority::{Authority, Holder, Pair};
+use tidegate_certificates::authority::{Authority, Holder, Pair};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// What to make.
@@ -114,9 +114,9 @@ fn advice(out: &Path, names: &[String]) -> String {
         text,
         "\nIn the configuration:\n\n  [[listener]]\n  address = \"mqtts://127.0.0.1:8883\"\n  certificate = {}\n  key = {}\n  \
          # To let in only who has a certificate of this authority:\n  # client_certificate = \"required\"\n  # client_ca = {}\n",
-        crate::config::value::quote(&file("server.pem")),
-        crate::config::value::quote(&file("server.key")),
-        crate::config::value::quote(&file("ca.pem")),
+        tidegate_config::value::quote(&file("server.pem")),
+        tidegate_config::value::quote(&file("server.key")),
+        tidegate_config::value::quote(&file("ca.pem")),
     );
     let _ = write!(
         text,

@@ -1,6 +1,5 @@
 //! `tidegate cert ...`.
 
-pub(crate) mod authority;
 mod dev;
 
 pub(crate) use dev::Args as DevArgs;

@@ -13,8 +13,8 @@ use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 use super::read_bounded;
 use crate::cli::ConvertArgs;
-use crate::config::source::FileText;
-use crate::config::{Config, Inputs};
+use tidegate_config::source::FileText;
+use tidegate_config::{Config, Inputs};
 
 /// Longest value that the table shows, characters.
 const SHOWN_VALUE: usize = 40;

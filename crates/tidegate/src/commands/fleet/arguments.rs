@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::duration;
+use tidegate_config::duration;
 
 /// `15s`, `1h 30m`, or a plain number of seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {

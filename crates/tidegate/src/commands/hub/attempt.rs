@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tidegate_hub::{Message, Steps, TopicFilterBuf, TopicNameBuf};
 
 use crate::cli::ConfigArgs;
-use crate::config::sections::hub::Pipeline;
+use tidegate_config::sections::hub::Pipeline;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// Shows it.
@@ -138,7 +138,7 @@ fn shown(tried: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::list::Texts;
+    use tidegate_config::list::Texts;
 
     #[test]
     fn each_step_is_shown_with_its_result() {

@@ -6,13 +6,14 @@ use tidegate_hub::Hub;
 
 use super::HubArgs;
 use crate::admin::{self, Admin};
-use crate::config::Config;
-use crate::config::source::Source;
-use crate::hub::{HubApi, Way};
-use crate::logging::Log;
-use crate::service_manager;
-use crate::signals::{Asked, BrokerSignals};
+use crate::hub::HubApi;
 use crate::status::BrokerStatus;
+use tidegate_config::Config;
+use tidegate_config::hub::Way;
+use tidegate_config::source::Source;
+use tidegate_logging::Log;
+use tidegate_process::service_manager;
+use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, report};
 
 /// Runs until it gets a signal to stop.

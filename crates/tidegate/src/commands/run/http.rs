@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_client::{MessageProperties, TopicNameBuf};
+use tidegate_config::Config;
 use tidegate_engine::{ListenerId, Millis, Principal, PrincipalKind, Reason, RetainedValue, TenantId, Tenants};
 use tidegate_http::{DoorSettings, Gateway, ReadError, RetainedMessage, Running, TlsStart};
 use tidegate_mqtt::PublishProperties;
 use tidegate_node::{Inlet, Node};
 
 use crate::access::Tenancy;
-use crate::authentication::{self, Visitor, Visitors};
-use crate::config::Config;
+use crate::authentication::{Visitor, Visitors};
 
 /// HTTP connections of a listener that names no limit. Each holds three files.
 const MAX_CONNECTIONS: u32 = 256;
@@ -124,7 +124,7 @@ impl HttpListeners {
         if doors.is_empty() {
             return Ok(Self::default());
         }
-        let asked = authentication::is_needed(config);
+        let asked = config.needs_authentication();
         let gateway = ToNode { node: Inlet::new(node.handle()), visitors, tenancy: tenancy.clone(), asked };
         let running = tidegate_http::start(doors, Arc::new(gateway)).map_err(|error| error.to_string())?;
         Ok(Self(Some(running)))

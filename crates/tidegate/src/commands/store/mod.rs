@@ -1,5 +1,6 @@
-//! `tidegate store ...`: what can be done with a data directory while no broker uses it.
+//! `tidegate store ...`: commands on a data directory. `backup` works while a broker uses it, the others do not.
 
+mod backup;
 mod check;
 mod export;
 mod import;
@@ -23,6 +24,17 @@ tells an import whether all of them are there. What is exported holds what clien
 keep it as private as the store.
 Exit codes: 0 done, 1 something could not be read or written; with --salvage, 1 when something was skipped.";
 
+const BACKUP: &str = "\
+Examples:
+  tidegate store backup /var/lib/tidegate /mnt/backup/tidegate
+  tidegate --data /mnt/backup/tidegate
+A backup is a data directory. A second run into the same directory writes only the new content.
+A broker may use the data directory meanwhile. The backup has everything that was acknowledged before the command
+began, and is one state that the broker had. An earlier backup in the directory stays whole until the new one is
+complete. Restore a copy of the backup: a backup that a broker has used cannot be continued.
+It holds what clients have sent: keep it as private as the store.
+Exit codes: 0 the backup is complete and on its disk, 1 something could not be read or written.";
+
 const IMPORT: &str = "\
 Examples:
   tidegate store import data < backup.jsonl
@@ -31,9 +43,17 @@ Of Mosquitto, sessions, subscriptions and retained messages are taken. Messages 
 let the clients fetch them from Mosquitto first. Stop Mosquitto before, so that the file is complete.
 Exit codes: 0 done, 1 something could not be read or written, 2 the file is no mosquitto.db, 3 something was left out.";
 
-/// What can be done with a data directory.
+/// Commands on a data directory.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
+    /// Copy it into another directory, also while a broker uses it; a second run brings the copy up to date
+    #[command(after_help = BACKUP)]
+    Backup {
+        /// The data directory
+        directory: std::path::PathBuf,
+        /// The directory of the backup: empty, not there yet, or with an earlier backup of this data directory
+        target: std::path::PathBuf,
+    },
     /// Read everything and say of each file whether it is whole: exit code 0 when all are, 1 when not
     Check {
         /// The data directory
@@ -71,6 +91,7 @@ pub(crate) enum StoreCommand {
 /// Does what is asked for with a data directory.
 pub(crate) fn run(command: &StoreCommand) -> Exit {
     match command {
+        StoreCommand::Backup { directory, target } => backup::run(directory, target),
         StoreCommand::Check { directory } => with_disk(directory, |disk| check::run(disk, directory)),
         StoreCommand::Stats { directory } => with_disk(directory, |disk| stats::run(disk, directory)),
         StoreCommand::Export { directory, salvage } => {

@@ -11,8 +11,10 @@ mod members;
 mod messages;
 mod moves;
 mod outage;
+mod placed;
 mod rolling;
 mod tenants;
+mod wiped;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -33,6 +35,11 @@ pub(crate) trait Bus {
     fn kill(&mut self);
 
     fn resume(&mut self);
+
+    /// It loses its disk while it is not running.
+    fn wipe(&mut self) {
+        unimplemented!("only a bus of one server is wiped")
+    }
 }
 
 impl Bus for Nats {
@@ -47,6 +54,10 @@ impl Bus for Nats {
     fn resume(&mut self) {
         Self::resume(self);
     }
+
+    fn wipe(&mut self) {
+        Self::wipe(self);
+    }
 }
 
 /// Nodes `a`, `b` and so on, and their bus.
@@ -56,7 +67,7 @@ struct Cluster {
     lease: &'static str,
     /// Where nodes keep what they have, if they do.
     data: Option<Folder>,
-    /// What else each of them is set to.
+    /// Other settings of each of them, and flags that begin with `--`.
     settings: Vec<String>,
 }
 
@@ -125,7 +136,10 @@ impl Cluster {
         if let Some(directory) = &directory {
             arguments.extend(["--data", directory, "--set", "mirror.max_bytes=256MiB"]);
         }
-        arguments.extend(self.settings.iter().flat_map(|setting| ["--set", setting]));
+        for setting in &self.settings {
+            arguments.extend((!setting.starts_with("--")).then_some("--set"));
+            arguments.push(setting);
+        }
         self.nodes[which] = Some(Broker::start(&arguments));
     }
 

@@ -8,7 +8,7 @@ use tidegate_fleet::load::{Signal, SignalSettings, Thresholds};
 use tidegate_fleet::simulate::{Model, ModelError, TierModel};
 
 use crate::commands::fleet::arguments::{fraction, time};
-use crate::config::size;
+use tidegate_config::size;
 
 /// What the fleet is made of and what policies are set by.
 #[derive(Clone, Debug, ClapArgs)]

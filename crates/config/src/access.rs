@@ -1,0 +1,87 @@
+//! The sections `[access]` and `[[tenant]]`: what their keys say together.
+
+use tidegate_node::IdentityRole;
+
+use crate::Config;
+use crate::finding::Findings;
+use crate::path::KeyPath;
+use crate::sections::access::{AccessRules, DefaultAccess};
+use crate::sections::tenant::Tenant;
+use crate::value::Problem;
+
+/// Tenants that a broker may have, besides the default one.
+const MAX_TENANTS: usize = 1024;
+
+impl AccessRules {
+    /// Whether there are rules, be it none in an empty file.
+    pub fn has_rules(&self) -> bool {
+        self.rules.is_some() || self.rules_file.is_some() || self.acl_file.is_some()
+    }
+}
+
+/// Whether what is said about rights can be meant.
+pub fn check(config: &Config, findings: &mut Findings) {
+    let access = &config.access;
+    // Where brokers are shown who a client is, it is they who say.
+    let asked_here = config.has_users() && !config.passes_clients_through();
+    if asked_here && !access.has_rules() && access.default == DefaultAccess::Auto {
+        let text = "there are users, and nothing says what they may do";
+        let hint = "name rules in [access] with `rules_file` or `acl_file`, or write `default = \"allow\"` there if everybody \
+                    who comes in may do everything; with `default = \"deny\"` only what tokens grant is allowed";
+        findings.push(Problem::new(text).hint(hint), config.source_of("access", "default").clone());
+    }
+    check_tenants(config, findings);
+}
+
+/// Whether tenants have names of their own, and whether it is clear who belongs to which.
+fn check_tenants(config: &Config, findings: &mut Findings) {
+    let mut note = |index, key, text: String, hint: &str| {
+        let source = config.source(&KeyPath { section: "tenant", index, key }).clone();
+        findings.push(Problem::new(text).hint(hint), source);
+    };
+    if config.tenants.len() > MAX_TENANTS {
+        let text = format!("there are {} tenants; a broker has at most {MAX_TENANTS}", config.tenants.len());
+        note(MAX_TENANTS, "name", text, "let several brokers share them");
+    }
+    // Without providers a user name is only claimed, and one that anybody may claim leads nowhere.
+    let proven = !config.auths.is_empty()
+        || config.listeners.iter().any(|listener| listener.identity_as == IdentityRole::Username);
+    for (index, tenant) in config.tenants.iter().enumerate() {
+        if !proven && !tenant.users.0.is_empty() {
+            let text = "user names lead to a tenant, and nobody has to prove one".to_owned();
+            note(
+                index,
+                "users",
+                text,
+                "add an [[auth]], or say by listener, server name or certificate who belongs to it",
+            );
+        }
+        if tenant.name.is_empty() {
+            note(index, "name", "a tenant has no name".to_owned(), "add `name = \"...\"` to this [[tenant]]");
+        }
+        let before = config.tenants.get(..index).unwrap_or_default();
+        if before.iter().any(|other| other.name == tenant.name) {
+            note(index, "name", format!("two tenants have the name `{}`", tenant.name), "give each its own");
+        }
+        for (key, list) in LISTS {
+            let values = list(tenant);
+            if let Some(value) = values.iter().find(|value| before.iter().any(|other| list(other).contains(value))) {
+                let text = format!("{value:?} leads to two tenants");
+                note(index, key, text, "keep it in the list of one of them");
+            }
+        }
+        let unknown = |name: &&String| !config.listeners.iter().any(|listener| listener.name == **name);
+        if let Some(name) = tenant.listeners.0.iter().find(unknown) {
+            note(index, "listeners", format!("there is no listener `{name}`"), "give a [[listener]] that `name`");
+        }
+    }
+}
+
+type List = (&'static str, fn(&Tenant) -> &[String]);
+
+const LISTS: [List; 4] = [
+    ("listeners", |tenant| &tenant.listeners.0),
+    ("sni", |tenant| &tenant.sni.0),
+    ("users", |tenant| &tenant.users.0),
+    ("certificate_cn", |tenant| &tenant.certificate_cn.0),
+];

@@ -1,0 +1,178 @@
+//! Addresses as keys: of listeners, where clients come in, and of the admin listener.
+
+use tidegate_node::{AddressError, HostPort, ListenAddress};
+
+use super::value::{Kind, Problem, Raw, Value, quote};
+
+/// Longest path of a Unix socket, bytes: what `sockaddr_un` holds on Linux, less the closing zero.
+const UNIX_PATH_LEN: usize = 107;
+
+/// A port of this machine that nobody else reaches.
+pub fn loopback(port: u16) -> HostPort {
+    HostPort { host: "127.0.0.1".to_owned(), port }
+}
+
+/// The name of a listener that was given none, such as `tcp-1883`.
+pub fn default_name(address: &ListenAddress) -> String {
+    match address {
+        ListenAddress::Tcp(at) => format!("tcp-{}", at.port),
+        ListenAddress::Tls(at) => format!("tls-{}", at.port),
+        ListenAddress::WebSocket { at, .. } => format!("ws-{}", at.port),
+        ListenAddress::WebSocketTls { at, .. } => format!("wss-{}", at.port),
+        ListenAddress::Quic(at) => format!("quic-{}", at.port),
+        ListenAddress::Http(at) => format!("http-{}", at.port),
+        ListenAddress::Https(at) => format!("https-{}", at.port),
+        ListenAddress::Unix(_) => "unix".to_owned(),
+    }
+}
+
+/// The same listener on loopback, to suggest it.
+pub fn on_loopback(address: &ListenAddress) -> ListenAddress {
+    match address {
+        ListenAddress::Tcp(at) => ListenAddress::Tcp(loopback(at.port)),
+        ListenAddress::Tls(at) => ListenAddress::Tls(loopback(at.port)),
+        ListenAddress::WebSocket { at, path } => ListenAddress::WebSocket { at: loopback(at.port), path: path.clone() },
+        ListenAddress::WebSocketTls { at, path } => {
+            ListenAddress::WebSocketTls { at: loopback(at.port), path: path.clone() }
+        }
+        ListenAddress::Quic(at) => ListenAddress::Quic(loopback(at.port)),
+        ListenAddress::Http(at) => ListenAddress::Http(loopback(at.port)),
+        ListenAddress::Https(at) => ListenAddress::Https(loopback(at.port)),
+        ListenAddress::Unix(path) => ListenAddress::Unix(path.clone()),
+    }
+}
+
+/// Reads an address as a person writes it. A bare port is one of this machine, with or without `ws://`.
+fn parse(text: &str) -> Result<ListenAddress, Problem> {
+    let is_port = |text: &str| text.parse::<u16>().is_ok();
+    let full = match text.split_once("://") {
+        None if is_port(text) => format!("127.0.0.1:{text}"),
+        Some((scheme, rest)) if is_port(rest.split('/').next().unwrap_or_default()) => {
+            format!("{scheme}://127.0.0.1:{rest}")
+        }
+        _ => text.to_owned(),
+    };
+    let address: ListenAddress = full.parse().map_err(|error| refusal(&error))?;
+    match &address {
+        ListenAddress::Unix(path) if path.as_os_str().len() > UNIX_PATH_LEN => Err(Problem::new(format!(
+            "must have a path of at most {UNIX_PATH_LEN} bytes, not {}",
+            path.as_os_str().len()
+        ))),
+        ListenAddress::WebSocket { path, .. } | ListenAddress::WebSocketTls { path, .. }
+            if path.contains(|c: char| c == '?' || c == '#' || c.is_whitespace()) =>
+        {
+            Err(Problem::new(format!("must have a plain path, not {path:?}")))
+        }
+        _ => Ok(address),
+    }
+}
+
+fn refusal(error: &AddressError) -> Problem {
+    let problem = Problem::new(format!("cannot be read: {error}"));
+    match error {
+        AddressError::Form(text) if text.starts_with(':') || text.starts_with('*') => {
+            problem.hint("for every address of this machine write 0.0.0.0:PORT")
+        }
+        _ => problem,
+    }
+}
+
+impl Value for ListenAddress {
+    fn read(raw: &Raw, _: &Kind) -> Result<Self, Problem> {
+        match raw {
+            Raw::Text(text) | Raw::Word(text) => parse(text),
+            Raw::Integer(number) => parse(&number.to_string()),
+            _ => Err(Problem::new("must be an address in quotes, such as \"127.0.0.1:1883\"")),
+        }
+    }
+
+    fn show(&self) -> String {
+        quote(&self.to_string())
+    }
+}
+
+/// Where the console answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminAddress {
+    /// Nowhere.
+    Off,
+    /// Here.
+    At(HostPort),
+}
+
+impl Value for AdminAddress {
+    fn read(raw: &Raw, _: &Kind) -> Result<Self, Problem> {
+        let text = match raw {
+            Raw::Text(text) | Raw::Word(text) if text == "off" => return Ok(Self::Off),
+            Raw::Text(text) | Raw::Word(text) => text.clone(),
+            Raw::Integer(number) => number.to_string(),
+            _ => String::new(),
+        };
+        match parse(text.strip_prefix("http://").unwrap_or(&text)) {
+            Ok(ListenAddress::Tcp(at)) => Ok(Self::At(at)),
+            _ => Err(Problem::new(format!("must be an address such as \"127.0.0.1:18083\", or \"off\", not {text:?}"))),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Off => quote("off"),
+            Self::At(at) => quote(&at.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        match parse(text) {
+            Ok(address) => address.to_string(),
+            Err(problem) => format!("{}; {}", problem.message, problem.hint.unwrap_or_default()),
+        }
+    }
+
+    #[test]
+    fn a_bare_port_is_on_this_machine() {
+        assert_eq!(shown("1883"), "127.0.0.1:1883");
+        assert_eq!(shown("tcp://1883"), "127.0.0.1:1883");
+        assert_eq!(shown("ws://9001"), "ws://127.0.0.1:9001/mqtt");
+        assert_eq!(shown("ws://9001/a/b"), "ws://127.0.0.1:9001/a/b");
+        assert_eq!(shown("tls://8883"), "mqtts://127.0.0.1:8883");
+        assert_eq!(shown("quic://14567"), "quic://127.0.0.1:14567");
+        assert_eq!(shown("wss://443"), "wss://127.0.0.1:443/mqtt");
+    }
+
+    #[test]
+    fn other_addresses_are_the_listeners() {
+        assert_eq!(shown("0.0.0.0:1883"), "0.0.0.0:1883");
+        assert_eq!(shown("mqtt://localhost:1883/"), "localhost:1883");
+        assert_eq!(shown("unix:///run/t.sock"), "unix:/run/t.sock");
+    }
+
+    #[test]
+    fn each_slip_gets_its_own_advice() {
+        let refused = |text: &str, what: &str| {
+            let said = shown(text);
+            assert!(said.contains(what), "{text}: {said}");
+        };
+        refused("localhost", "write HOST:PORT");
+        refused("127.0.0.1:70000", "is too large");
+        refused(":1883", "0.0.0.0:PORT");
+        refused("*", "0.0.0.0:PORT");
+        refused("sctp://h:8883", "mqtts://");
+        refused("ws://h:9001/a?b", "plain path");
+        refused(&format!("unix:/{}", "x".repeat(107)), "at most 107 bytes, not 108");
+    }
+
+    #[test]
+    fn the_admin_address_may_be_off() {
+        let read = |text: &str| AdminAddress::read(&Raw::Word(text.into()), &Kind::AdminAddress);
+        assert_eq!(read("off"), Ok(AdminAddress::Off));
+        assert_eq!(read("18083"), Ok(AdminAddress::At(loopback(18083))));
+        assert_eq!(read("http://[::1]:80"), read("[::1]:80"));
+        assert!(read("on").is_err());
+        assert!(read("unix:/run/admin").is_err());
+    }
+}

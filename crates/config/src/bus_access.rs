@@ -1,0 +1,106 @@
+//! How the servers of a bus are spoken to: what the sections that name one have in common.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidegate_bus::{Address, Sasl, Settings, TlsIdentity};
+
+use crate::sections::cluster::{BusSasl, Cluster};
+use crate::sections::context::Context;
+use crate::value::Lease;
+
+/// How long a member of a group on this bus may be silent.
+pub fn lease_on(bus: &Address, lease: Lease) -> Duration {
+    match lease {
+        Lease::Auto => bus.usual_lease(),
+        Lease::For(length) => length,
+    }
+}
+
+/// TLS, and what this process shows of itself.
+pub struct BusAccess<'a> {
+    tls: bool,
+    authorities: Option<&'a String>,
+    certificate: Option<&'a String>,
+    key: Option<&'a String>,
+    sasl: BusSasl,
+}
+
+impl<'a> BusAccess<'a> {
+    /// That of the bus of a cluster.
+    pub fn of_cluster(cluster: &'a Cluster) -> Self {
+        Self {
+            tls: cluster.bus_tls,
+            authorities: cluster.bus_ca.as_ref(),
+            certificate: cluster.bus_certificate.as_ref(),
+            key: cluster.bus_key.as_ref(),
+            sasl: cluster.bus_sasl,
+        }
+    }
+
+    /// That of the bus of the core: its own, or that of the cluster where it has none of its own.
+    pub fn of_context(context: &'a Context, cluster: &'a Cluster) -> Self {
+        if context.bus.is_none() {
+            return Self::of_cluster(cluster);
+        }
+        Self {
+            tls: context.bus_tls,
+            authorities: context.bus_ca.as_ref(),
+            certificate: context.bus_certificate.as_ref(),
+            key: context.bus_key.as_ref(),
+            sasl: context.bus_sasl,
+        }
+    }
+
+    /// The settings of a bus with it.
+    pub fn put(self, settings: Settings) -> Settings {
+        let identity = self.certificate.zip(self.key);
+        Settings {
+            tls: self.tls,
+            tls_ca: self.authorities.map(PathBuf::from),
+            tls_identity: identity
+                .map(|(certificate, key)| TlsIdentity { certificate: certificate.into(), key: key.into() }),
+            sasl: match self.sasl {
+                BusSasl::Plain => Sasl::Plain,
+                BusSasl::ScramSha256 => Sasl::ScramSha256,
+                BusSasl::ScramSha512 => Sasl::ScramSha512,
+            },
+            ..settings
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_is_set_stays_as_it_is() {
+        let (kafka, nats) = ("kafka://h".parse().unwrap(), "nats://h".parse().unwrap());
+        assert_eq!([&kafka, &nats].map(|bus| lease_on(bus, Cluster::default().lease).as_secs()), [30, 10]);
+        assert_eq!([&kafka, &nats].map(|bus| lease_on(bus, Context::default().lease).as_secs()), [30, 10]);
+        assert_eq!(lease_on(&kafka, Lease::For(Duration::from_secs(2))), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn the_core_speaks_to_the_bus_of_its_cluster_as_the_cluster_does() {
+        let cluster = Cluster {
+            bus_tls: true,
+            bus_ca: Some("ca.pem".to_owned()),
+            bus_certificate: Some("node.pem".to_owned()),
+            bus_key: Some("node.key".to_owned()),
+            bus_sasl: BusSasl::ScramSha512,
+            ..Cluster::default()
+        };
+        let mut context = Context::default();
+        let put = |context: &Context| BusAccess::of_context(context, &cluster).put(Settings::default());
+        let settings = put(&context);
+        assert!(settings.tls && settings.tls_identity.is_some() && settings.sasl == Sasl::ScramSha512);
+        assert_eq!(settings.tls_ca, Some("ca.pem".into()));
+        context.bus = Some("nats://elsewhere".to_owned());
+        let settings = put(&context);
+        assert!(!settings.tls && settings.tls_identity.is_none() && settings.tls_ca.is_none());
+        context.bus_tls = true;
+        assert!(put(&context).tls);
+    }
+}

@@ -1,0 +1,200 @@
+//! What several keys say together: addresses that meet, and addresses that lead off the machine.
+
+use tidegate_node::{ClientCertificates, ListenAddress};
+
+use super::address::{AdminAddress, on_loopback};
+use super::finding::Findings;
+use super::path::KeyPath;
+use super::sections::{Listener, StoreDurability};
+use super::source::Source;
+use super::value::Problem;
+use super::{Config, MAX_LISTENERS, address_settings, tls_settings, waiting_settings};
+use crate::hub::HUB_LISTENER;
+use crate::orchestrator::RELAY_LISTENER;
+use crate::orchestrator::same_place;
+
+/// Checks a configuration whose single keys are right.
+pub(crate) fn run(config: &Config, findings: &mut Findings) {
+    if config.listeners.len() > MAX_LISTENERS {
+        let text = format!("there are {} listeners; a broker has at most {MAX_LISTENERS}", config.listeners.len());
+        findings.push(Problem::new(text), listener_source(config, MAX_LISTENERS, "address"));
+    }
+    for index in 0..config.listeners.len() {
+        check_unique(config, index, findings);
+        check_listener_is_safe(config, index, findings);
+        if let Some(listener) = config.listeners.get(index) {
+            for (key, problem) in
+                tls_settings::problems(listener).into_iter().chain(tls_settings::proxy_problems(listener))
+            {
+                findings.push(problem, listener_source(config, index, key));
+            }
+        }
+    }
+    check_admin_is_safe(config, findings);
+    check_orchestrator(config, findings);
+    crate::cluster::check(config, findings);
+    check_store(config, findings);
+    crate::mirror::check(config, findings);
+    crate::orchestrator::check_identity(config, findings);
+    crate::access::check(config, findings);
+    waiting_settings::check(config, findings);
+    address_settings::check(config, findings);
+    crate::context::check(config, findings);
+    crate::authentication::check(config, findings);
+    crate::bridges::check(config, findings);
+    crate::hub::check(config, findings);
+}
+
+fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {
+    let path = KeyPath { section: "listener", index, key };
+    config.source(&path).clone()
+}
+
+/// An orchestrator's brokers can be read, and have names of their own.
+fn check_orchestrator(config: &Config, findings: &mut Findings) {
+    let source = || config.source_of("orchestrator", "brokers").clone();
+    match config.fleet_brokers() {
+        Err(error) => findings.push(Problem::new(error.to_string()), source()),
+        Ok(brokers) => {
+            let mut names = std::collections::BTreeSet::new();
+            for broker in brokers.iter().filter(|broker| !names.insert(&broker.name)) {
+                let text =
+                    format!("two brokers have the name `{}`; give one of them another: NAME=ADDRESS", broker.name);
+                findings.push(Problem::new(text), source());
+            }
+            for (index, broker) in brokers.iter().enumerate() {
+                let before = brokers.iter().take(index).find(|other| same_place(&other.at, &broker.at));
+                if let Some(other) = before.filter(|other| other.name != broker.name) {
+                    let text = format!("brokers `{}` and `{}` have the address {}", other.name, broker.name, broker.at);
+                    let hint = "name each broker once: one under two names would be given its share twice";
+                    findings.push(Problem::new(text).hint(hint), source());
+                }
+            }
+            if !brokers.is_empty() && !config.orchestrator.enabled {
+                let problem = Problem::new("names brokers, but this is no orchestrator");
+                findings.push(problem.hint("run `tidegate orchestrator`, or set orchestrator.enabled"), source());
+            }
+        }
+    }
+    if let Err(error) = config.peers() {
+        findings.push(Problem::new(error.to_string()), config.source_of("orchestrator", "peers").clone());
+    }
+    if let Err(error) = config.relay_address() {
+        findings.push(Problem::new(error.to_string()), config.source_of("orchestrator", "relay").clone());
+    }
+}
+
+/// A directory is for what outlives the process, and what shall outlive it needs a directory.
+fn check_store(config: &Config, findings: &mut Findings) {
+    let source = config.source_of("store", "durability");
+    let problem = match (&config.store.directory, config.store.durability) {
+        (Some(directory), StoreDurability::Memory) => {
+            Problem::new(format!("`store.durability` is \"memory\", so nothing would be kept in {directory}"))
+                .hint("leave `store.durability` out to keep everything there, or `store.directory` to keep nothing")
+        }
+        (None, StoreDurability::Relaxed) => {
+            Problem::new("`store.durability` is \"relaxed\", and there is no directory to keep anything in")
+                .hint("name one with `store.directory` or --data, or leave `store.durability` out")
+        }
+        _ => return,
+    };
+    findings.push(problem, source.clone());
+}
+
+/// No two listeners share a name or a place.
+fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
+    let (before, rest) = config.listeners.split_at(index);
+    let Some(listener) = rest.first() else {
+        return;
+    };
+    if before.iter().any(|other| other.name == listener.name) {
+        let text = format!("two listeners have the name `{}`", listener.name);
+        findings.push(Problem::new(text), listener_source(config, index, "name"));
+    }
+    if [RELAY_LISTENER, HUB_LISTENER].contains(&&*listener.name) {
+        let text =
+            format!("the name `{}` is the broker's own: it marks a listener whose clients are trusted", listener.name);
+        findings.push(Problem::new(text), listener_source(config, index, "name"));
+    }
+    if before.iter().any(|other| meet(&other.address, &listener.address)) {
+        let text = format!("two listeners have the address {}", listener.address);
+        findings.push(Problem::new(text), listener_source(config, index, "address"));
+    }
+    if let (Some(at), AdminAddress::At(admin)) = (listener.address.host_port(), &config.admin.address)
+        && !matches!(listener.address, ListenAddress::Quic(_))
+        && at.port != 0
+        && at == admin
+    {
+        let text = format!("the admin listener has the address {at}, as listener `{}` has", listener.name);
+        findings.push(Problem::new(text), config.source_of("admin", "address").clone());
+    }
+}
+
+fn meet(one: &ListenAddress, other: &ListenAddress) -> bool {
+    let over_udp = |address| matches!(address, &ListenAddress::Quic(_));
+    match (one.host_port(), other.host_port()) {
+        // Ports of TCP and of UDP are not the same.
+        (Some(_), Some(_)) if over_udp(one) != over_udp(other) => false,
+        (Some(one), Some(other)) => one.port != 0 && one == other,
+        (None, None) => one == other,
+        _ => false,
+    }
+}
+
+/// Who is on the network gets in without a name only where somebody said so.
+fn check_listener_is_safe(config: &Config, index: usize, findings: &mut Findings) {
+    let Some(listener) = config.listeners.get(index) else {
+        return;
+    };
+    if listener.address.is_local() || listener.allow_anonymous || config.asks_who(listener) {
+        return;
+    }
+    let source = listener_source(config, index, "address");
+    let local = on_loopback(&listener.address);
+    let hint = match source {
+        Source::Flag(_) => format!("add --allow-anonymous if you mean it, or stay on this machine: --listen {local}"),
+        Source::Environment(_) => {
+            let path = KeyPath { section: "listener", index, key: "allow_anonymous" };
+            format!("set {}=true if you mean it, or stay on this machine: {local}", path.environment())
+        }
+        Source::File(_) | Source::Default => {
+            format!(
+                "add `allow_anonymous = true` to this [[listener]] if you mean it, or stay on this machine: address = \"{local}\""
+            )
+        }
+    };
+    let text = format!(
+        "listener `{}` at {} would let in everybody who reaches it, without a password",
+        listener.name, listener.address
+    );
+    findings.push(Problem::new(text).hint(hint), source);
+}
+
+impl Config {
+    /// Whether nobody comes in through a listener without saying and proving who it is.
+    pub fn asks_who(&self, listener: &Listener) -> bool {
+        let certificate = listener.client_certificate == ClientCertificates::Required;
+        !listener.allow_anonymous && (self.has_providers() || (certificate && listener.address.is_tls()))
+    }
+}
+
+fn check_admin_is_safe(config: &Config, findings: &mut Findings) {
+    let AdminAddress::At(at) = &config.admin.address else {
+        return;
+    };
+    if at.is_loopback() || config.admin.allow_anonymous || config.admin.token_file.is_some() {
+        return;
+    }
+    let source = config.source_of("admin", "address").clone();
+    let port = at.port;
+    let hint = match source {
+        Source::Flag(_) => {
+            format!("add --allow-anonymous if you mean it, or stay on this machine: --admin 127.0.0.1:{port}")
+        }
+        _ => format!(
+            "add `token_file` to [admin] with a file that holds a token, or `allow_anonymous = true` if you mean it, or stay on this machine: address = \"127.0.0.1:{port}\""
+        ),
+    };
+    let text = format!("the admin listener at {at} would answer everybody who reaches it, without a password");
+    findings.push(Problem::new(text).hint(hint), source);
+}

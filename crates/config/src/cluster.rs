@@ -1,0 +1,160 @@
+//! Where a node of a cluster listens, and the addresses that it tells others.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use tidegate_bus::Address;
+use tidegate_cluster::Addresses;
+use tidegate_node::{HostPort, ListenAddress, LocalAddress, Node};
+use zeroize::Zeroizing;
+
+use crate::Config;
+use crate::finding::Findings;
+use crate::sections::cluster::LinkEncryption;
+use crate::value::Problem;
+
+/// Checks the section as a whole.
+pub fn check(config: &Config, findings: &mut Findings) {
+    let cluster = &config.cluster;
+    let mut find = |key, problem: Problem| findings.push(problem, config.source_of("cluster", key).clone());
+    if cluster.name.is_empty() {
+        if cluster.bus.is_some() {
+            find(
+                "bus",
+                Problem::new("names the bus of a cluster, but this node has no name in it")
+                    .hint("add --node NAME, or cluster.name"),
+            );
+        }
+        return;
+    }
+    if let Err(error) = tidegate_node::NodeName::new(&cluster.name) {
+        find("name", Problem::new(error.to_string()));
+    }
+    match cluster.bus.as_deref().map(str::parse::<Address>) {
+        None => find(
+            "name",
+            Problem::new("names a node of a cluster, but no bus").hint("add --bus nats://HOST:PORT, or cluster.bus"),
+        ),
+        Some(Err(error)) => find("bus", Problem::new(error.to_string())),
+        Some(Ok(Address::Embedded)) => find(
+            "bus",
+            Problem::new("is within one process, and no other node can be on it")
+                .hint("use nats:// or kafka://, or no cluster"),
+        ),
+        Some(Ok(_)) => {}
+    }
+    if cluster.bus_certificate.is_some() != cluster.bus_key.is_some() {
+        let (key, other) =
+            if cluster.bus_key.is_some() { ("bus_key", "bus_certificate") } else { ("bus_certificate", "bus_key") };
+        find(key, Problem::new(format!("a certificate and its key go together; add cluster.{other}")));
+    }
+    for (key, file) in
+        [("tls_ca", &cluster.tls_ca), ("tls_certificate", &cluster.tls_certificate), ("tls_key", &cluster.tls_key)]
+    {
+        match (cluster.tls, file) {
+            (LinkEncryption::Files, None) => {
+                find("tls", Problem::new(format!("takes certificates from files; add cluster.{key}")));
+            }
+            (LinkEncryption::Off | LinkEncryption::Secret, Some(_)) => {
+                find(key, Problem::new("has no effect").hint("set cluster.tls = \"files\""));
+            }
+            _ => {}
+        }
+    }
+    if config.orchestrator.enabled {
+        find("name", Problem::new("makes an orchestrator a node of a cluster, which it cannot be"));
+    }
+    for (key, text) in [("listen", &cluster.listen), ("relay", &cluster.relay)] {
+        if let Some(text) = text
+            && parse(text).is_none()
+        {
+            find(key, Problem::new(format!("`{text}` is no ADDRESS:PORT")));
+        }
+    }
+    check_is_safe(config, findings);
+}
+
+/// Clients that other nodes hand over come in as through the first listener; so may anybody who reaches that address.
+fn check_is_safe(config: &Config, findings: &mut Findings) {
+    let (Ok(listen), Some(first)) = (listen(config), config.listeners.first()) else { return };
+    let at = config.cluster.relay.as_deref().and_then(parse).unwrap_or(listen);
+    if !at.ip().is_loopback() && !first.allow_anonymous && !config.asks_who(first) {
+        let text = format!(
+            "the address {at}, where other nodes hand over clients, would let in everybody who reaches it, without a password"
+        );
+        let hint = "say who comes in, or add --allow-anonymous if you mean it";
+        findings.push(Problem::new(text).hint(hint), config.source_of("cluster", "name").clone());
+    }
+}
+
+fn parse(text: &str) -> Option<SocketAddr> {
+    let address: ListenAddress = format!("tcp://{text}").parse().ok()?;
+    resolve(address.host_port()?)
+}
+
+fn resolve(at: &HostPort) -> Option<SocketAddr> {
+    at.resolve().ok()?.first().copied()
+}
+
+/// Where other nodes are waited for: where it is said, or a free port where the first listener is.
+pub fn listen(config: &Config) -> Result<SocketAddr, String> {
+    if let Some(text) = &config.cluster.listen {
+        return parse(text).ok_or_else(|| format!("cluster.listen: `{text}` is no address"));
+    }
+    let first = config.listeners.iter().find_map(|listener| resolve(listener.address.host_port()?));
+    Ok(SocketAddr::new(first.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |at| at.ip()), 0))
+}
+
+/// The content of the file with the secret.
+pub fn secret(config: &Config) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
+    let Some(path) = &config.cluster.secret_file else { return Ok(None) };
+    let text = fs::read(path).map(Zeroizing::new).map_err(|error| format!("cluster.secret_file {path}: {error}"))?;
+    Ok(Some(Zeroizing::new(text.trim_ascii().to_vec())))
+}
+
+/// The configuration with a listener for clients that other nodes hand over.
+///
+/// # Errors
+/// In words for people, when there is no address for it.
+pub fn with_relay(config: Config) -> Result<Config, String> {
+    if config.cluster.name.is_empty() {
+        return Ok(config);
+    }
+    let at = match config.cluster.relay.as_deref() {
+        Some(text) => parse(text).ok_or_else(|| format!("cluster.relay: `{text}` is no address"))?,
+        None => SocketAddr::new(listen(&config)?.ip(), 0),
+    };
+    let address = format!("tcp://{at}").parse().map_err(|error| format!("cluster.relay: {error}"))?;
+    let networks = config.cluster.networks.clone();
+    Ok(crate::orchestrator::with_relay_at(config, address, networks))
+}
+
+/// The addresses of this node for others.
+pub fn advertised(config: &Config, node: &Node, admin: Option<String>) -> Result<Addresses, String> {
+    let bound = node.handle().cluster_address().ok_or("the node does not listen for others")?;
+    // The listener for clients that are handed over is the last one.
+    let relay = node.local_addresses().iter().rev().find_map(|address| match address {
+        LocalAddress::Tcp(at) => Some(*at),
+        _ => None,
+    });
+    let relay = relay.ok_or("the node does not listen for clients that others hand over")?;
+    let told = |at: SocketAddr| match &config.cluster.advertise {
+        Some(host) => {
+            parse(&format!("{host}:{}", at.port())).ok_or_else(|| format!("cluster.advertise: `{host}` has no address"))
+        }
+        None if at.ip().is_unspecified() => Err(format!(
+            "other nodes cannot use {at}: say by cluster.advertise which address of this machine they reach"
+        )),
+        None => Ok(at),
+    };
+    let first = node.local_addresses().iter().find_map(|address| match address {
+        LocalAddress::Tcp(at) if *at != relay => Some(at.to_string()),
+        _ => None,
+    });
+    Ok(Addresses {
+        cluster: told(bound)?.to_string(),
+        relay: told(relay)?.to_string(),
+        mqtt: config.cluster.client_address.clone().or(first).unwrap_or_default(),
+        admin: admin.unwrap_or_default(),
+    })
+}

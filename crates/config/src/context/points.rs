@@ -1,0 +1,107 @@
+//! The part of `[context]` that the manager of points of access works with.
+
+use tidegate_context::ranking::{ConnectionsInverse, Ranking, ResourceWeights, ScoreExpression, WeightedResources};
+use tidegate_context::{Points, PointsError, PointsSettings, ReallocationSettings, ReconfigError, ReconfigSettings};
+
+use crate::sections::context::{Context, RankingName};
+
+/// A key of the section whose value the manager cannot work with.
+#[derive(Debug, thiserror::Error)]
+#[error("context.{key}: {what}")]
+pub struct WrongKey {
+    /// The key.
+    pub key: &'static str,
+    what: String,
+}
+
+impl WrongKey {
+    fn new(key: &'static str, what: &dyn std::fmt::Display) -> Self {
+        Self { key, what: what.to_string() }
+    }
+}
+
+/// What scores gateways. Weights and expression are checked whichever of them counts, so that a mistake is not found
+/// only when it does.
+fn ranking(context: &Context) -> Result<Box<dyn Ranking>, WrongKey> {
+    let weights = ResourceWeights::of(context.weights.0.iter().map(String::as_str));
+    let resources = weights.and_then(WeightedResources::new).map_err(|error| WrongKey::new("weights", &error))?;
+    let score = context.score.as_deref().map(ScoreExpression::new).transpose();
+    let score = score.map_err(|error| WrongKey::new("score", &error))?;
+    let missing = || WrongKey::new("ranking", &"`expression` needs context.score");
+    let ranking: Box<dyn Ranking> = match context.ranking {
+        RankingName::Connections => Box::new(ConnectionsInverse),
+        RankingName::Resources => Box::new(resources),
+        RankingName::Expression => Box::new(score.ok_or_else(missing)?),
+    };
+    Ok(ranking)
+}
+
+/// What the manager of points of access works with.
+///
+/// # Errors
+/// When a value cannot be used; the key is named.
+pub fn points(context: &Context) -> Result<Points, WrongKey> {
+    let wrong = WrongKey::new;
+    let factors = context.ping_factors.0.iter().map(|text| text.parse()).collect::<Result<_, ReconfigError>>();
+    let settings = PointsSettings {
+        missed_windows: context.missed_windows,
+        ping_interval: context.ping_interval,
+        ping_window: context.ping_window,
+        reconfig: ReconfigSettings {
+            enabled: context.ping_reconfigure,
+            factors: factors.map_err(|error| wrong("ping_factors", &error))?,
+            floor: context.ping_window_min,
+            ceiling: context.ping_window_max,
+            ..ReconfigSettings::default()
+        },
+        reallocation: ReallocationSettings {
+            cooldown: context.handover_cooldown,
+            max_per_cycle: context.handovers_per_cycle as usize,
+            ..ReallocationSettings::default()
+        },
+        balance: context.balance,
+        list_period: context.list_period,
+        ..PointsSettings::default()
+    };
+    Points::new(settings, ranking(context)?).map_err(|error| match error {
+        PointsError::Reconfig(ReconfigError::Bounds) => wrong("ping_window_min", &error),
+        PointsError::Reconfig(_) => wrong("ping_factors", &error),
+        _ => wrong("balance", &error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    #[test]
+    fn mistakes_are_told_with_the_key() {
+        let mut config = Config::default();
+        let context = &mut config.context;
+        context.ranking = RankingName::Expression;
+        assert!(points(context).err().unwrap().to_string().contains("needs context.score"));
+        context.score = Some("gateway.name".to_owned());
+        assert!(points(context).err().unwrap().to_string().contains("context.score: the expression gives"));
+        context.score = Some("gateway.capacity".to_owned());
+        assert!(points(context).is_ok());
+        context.ranking = RankingName::Resources;
+        assert!(points(context).is_ok());
+        context.weights.0 = vec!["cpu: 0".to_owned()];
+        assert!(points(context).err().unwrap().to_string().contains("context.weights: a weight is negative"));
+        context.weights.0.push("disk: 3".to_owned());
+        assert!(points(context).err().unwrap().to_string().contains("context.weights: `disk: 3` is no weight"));
+        context.ranking = RankingName::Connections;
+        assert!(points(context).err().unwrap().to_string().contains("context.weights: `disk: 3` is no weight"));
+        context.weights = Context::default().weights;
+        context.score = Some("gateway.".to_owned());
+        assert!(points(context).err().unwrap().to_string().contains("context.score: the expression cannot be read"));
+        context.score = None;
+        context.ping_window_min = std::time::Duration::from_secs(60);
+        assert!(points(context).err().unwrap().to_string().contains("shortest ping window"));
+        context.ping_factors.0 = vec!["50%: 2".to_owned(), "20%: 1".to_owned()];
+        assert!(points(context).err().unwrap().to_string().contains("do not ascend"));
+        context.ping_factors.0.push("fast".to_owned());
+        assert!(points(context).err().unwrap().to_string().contains("context.ping_factors: `fast` is no ping rate"));
+    }
+}

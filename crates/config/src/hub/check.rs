@@ -1,0 +1,257 @@
+//! Errors in pipelines and sinks, before anything is started.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use tidegate_engine::OverflowPolicy;
+use tidegate_hub::{Part, StepError, Steps, TopicFilterBuf, TopicNameBuf};
+
+use crate::Config;
+use crate::finding::Findings;
+use crate::path::KeyPath;
+use crate::sections::hub::{Keep, Pipeline, Sink, SinkType};
+use crate::source::Source;
+use crate::value::Problem;
+
+/// Pipelines, and sinks, that a configuration may have.
+const MAX_SECTIONS: usize = 64;
+
+/// Checks what the keys of pipelines and sinks say together.
+pub fn check(config: &Config, findings: &mut Findings) {
+    let mut names = BTreeSet::new();
+    for (index, sink) in config.sinks.iter().enumerate() {
+        let mut found = sink_problems(sink);
+        found.extend(name_problem("sink", &sink.name, index, !names.insert(&sink.name)));
+        for (key, problem) in found {
+            findings.push(problem, config.source(&KeyPath { section: "sink", index, key }).clone());
+        }
+    }
+    check_paths(config, findings);
+    let mut names = BTreeSet::new();
+    for (index, pipeline) in config.pipelines.iter().enumerate() {
+        let mut found = pipeline_problems(config, pipeline);
+        found.extend(name_problem("pipeline", &pipeline.name, index, !names.insert(&pipeline.name)));
+        for (key, problem) in found {
+            findings.push(problem, config.source(&KeyPath { section: "pipeline", index, key }).clone());
+        }
+        check_steps(config, index, pipeline, findings);
+    }
+}
+
+fn name_problem(section: &str, name: &str, index: usize, twice: bool) -> Option<(&'static str, Problem)> {
+    let problem = if name.is_empty() {
+        Problem::new(format!("a {section} without a name")).hint("give it one: name = \"archive\"")
+    } else if twice {
+        Problem::new(format!("two {section}s have the name `{name}`"))
+    } else if index >= MAX_SECTIONS {
+        Problem::new(format!("there are at most {MAX_SECTIONS} [[{section}]]"))
+    } else {
+        return None;
+    };
+    Some(("name", problem))
+}
+
+/// A file has one writer, with one idea of when it is finished.
+fn check_paths(config: &Config, findings: &mut Findings) {
+    let mut paths = BTreeSet::new();
+    for (index, sink) in config.sinks.iter().enumerate() {
+        let path = sink.path.as_ref().filter(|_| sink.kind == SinkType::File).map(PathBuf::from);
+        if let Some(path) = path
+            && !paths.insert(path.clone())
+        {
+            let problem = Problem::new(format!("two sinks write the file {}", path.display()));
+            let hint = "name one sink in the `to` of several pipelines";
+            findings.push(problem.hint(hint), config.source(&KeyPath { section: "sink", index, key: "path" }).clone());
+        }
+    }
+}
+
+fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
+    let mut found = Vec::new();
+    let mut missing = |key: &'static str, example: &str| {
+        let problem = Problem::new(format!("a sink of this kind needs `sink.{key}`"));
+        found.push((key, problem.hint(format!("such as {key} = \"{example}\""))));
+    };
+    let example = match sink.kind {
+        SinkType::File => None,
+        SinkType::Http => Some("https://example.org/readings"),
+        SinkType::Mqtt => Some("mqtt://broker.example:1883"),
+        SinkType::Postgres => Some("postgres://user:password@127.0.0.1:5432/readings"),
+        SinkType::Nats => Some("nats://127.0.0.1:4222"),
+        SinkType::Redis => Some("redis://127.0.0.1:6379"),
+        SinkType::Influxdb => Some("http://127.0.0.1:8086/api/v2/write?org=o&bucket=b&precision=ns"),
+    };
+    match example {
+        Some(example) if sink.url.is_none() => missing("url", example),
+        None if sink.path.is_none() => missing("path", "out/readings.ndjson"),
+        _ => {}
+    }
+    if sink.kind == SinkType::Postgres && sink.table.is_empty() {
+        missing("table", "readings");
+    }
+    let is_secret = |header: &&String| {
+        let name = header.split(':').next().unwrap_or_default().trim().to_lowercase();
+        ["authorization", "proxy-authorization", "cookie"].contains(&name.as_str())
+    };
+    if sink.headers.0.iter().any(|header| is_secret(&header)) {
+        let problem = Problem::new("`sink.headers` must hold no secret, since it is shown");
+        found.push(("headers", problem.hint("write it into a file, and name that with `authorization_file`")));
+    }
+    if sink.retry_max < sink.retry_min {
+        found.push(("retry_max", Problem::new("`sink.retry_max` must be at least `sink.retry_min`")));
+    }
+    if !sink.topic.is_empty() && TopicNameBuf::new(sink.topic.as_str()).is_err() {
+        found.push(("topic", Problem::new(format!("`sink.topic` must be a topic name, not {:?}", sink.topic))));
+    }
+    found
+}
+
+fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str, Problem)> {
+    let mut found = Vec::new();
+    let known: Vec<&str> = config.sinks.iter().map(|sink| sink.name.as_str()).collect();
+    let unknown = |name: &str| {
+        let problem = Problem::new(format!("there is no sink `{name}`"));
+        problem.hint(if known.is_empty() {
+            "add a [[sink]]".to_owned()
+        } else {
+            format!("there are {}", known.join(", "))
+        })
+    };
+    if pipeline.to.0.is_empty() {
+        found.push(("to", Problem::new("a pipeline without a sink").hint("name some: to = [\"archive\"]")));
+    }
+    for name in pipeline.to.0.iter().filter(|name| !known.contains(&name.as_str())) {
+        found.push(("to", unknown(name)));
+    }
+    if let Some(name) = pipeline.dead_letter.as_ref().filter(|name| !known.contains(&name.as_str())) {
+        found.push(("dead_letter", unknown(name)));
+    }
+    if let Some(topic) = &pipeline.dead_letter_topic {
+        if pipeline.dead_letter.is_some() {
+            found.push(("dead_letter_topic", Problem::new("dead letters go to a sink or to a topic: set one of both")));
+        }
+        if TopicNameBuf::new(topic.as_str()).is_err() {
+            let said = format!("`pipeline.dead_letter_topic` must be a topic name, not {topic:?}");
+            found.push(("dead_letter_topic", Problem::new(said)));
+        }
+    }
+    if pipeline.from.0.is_empty() && pipeline.sql.is_none() {
+        let problem = Problem::new("a pipeline without topics");
+        found.push(("from", problem.hint("name some: from = [\"plant/+/temp\"]")));
+    }
+    for filter in &pipeline.from.0 {
+        if filter.starts_with("$share/") || TopicFilterBuf::new(filter.as_str()).is_err() {
+            found.push(("from", Problem::new(format!("`pipeline.from` must have topic filters, not {filter:?}"))));
+        }
+    }
+    let fits = [OverflowPolicy::Block, OverflowPolicy::DropOldest, OverflowPolicy::DropNewest, OverflowPolicy::Reject];
+    if !fits.contains(&pipeline.on_full) {
+        let said = "`pipeline.on_full` must be \"block\", \"drop-oldest\", \"drop-newest\" or \"reject\"";
+        found.push(("on_full", Problem::new(said)));
+    }
+    if config.passes_clients_through() {
+        let problem = Problem::new("a pipeline has no credentials for brokers that decide what each client may read");
+        found.push(("name", problem.hint("run it beside: tidegate hub -c FILE --broker mqtt://HOST:PORT")));
+    }
+    found
+}
+
+/// Reads the steps, and says where in the text of a key a mistake is.
+fn check_steps(config: &Config, index: usize, pipeline: &Pipeline, findings: &mut Findings) {
+    let settings = pipeline.step_settings();
+    let Err((part, error)) = Steps::new(&settings) else { return };
+    let (key, text) = match part {
+        Part::Filter => ("filter", settings.filter.as_deref()),
+        Part::Sql => ("sql", settings.sql.as_deref()),
+        Part::Set(at) => ("set", settings.set.get(at).map(String::as_str)),
+        Part::Topic => ("topic", settings.topic.as_deref()),
+        Part::Key => ("key", settings.key.as_deref()),
+    };
+    let path = KeyPath { section: "pipeline", index, key };
+    let source = narrowed(config, config.source(&path), text.unwrap_or_default(), &error);
+    let shown = matches!(&source, Source::File(span) if config.source(&path) != &Source::File(span.clone()));
+    let place = error.at.filter(|_| !shown);
+    let place = place.map(|at| format!(" (line {}, column {})", at.line, at.column)).unwrap_or_default();
+    findings.push(Problem::new(format!("`{path}`: {error}{place}")), source);
+}
+
+/// The place of a mistake in the file, where the text stands there as it is.
+fn narrowed(config: &Config, source: &Source, text: &str, error: &StepError) -> Source {
+    let inside = || {
+        let Source::File(span) = source else { return None };
+        let range = error.at?.bytes_in(text)?;
+        let start = span.start + config.file()?.text.get(span.clone())?.find(text)?;
+        Some(Source::File(start + range.start..start + range.end.max(range.start + 1)))
+    };
+    inside().unwrap_or_else(|| source.clone())
+}
+
+/// Whether messages of all pipelines are kept as they want it.
+///
+/// # Errors
+/// In words for people, with the pipeline that wants more.
+pub fn check_kept(config: &Config) -> Result<(), String> {
+    let has_store = config.durability() != tidegate_engine::Durability::Memory;
+    let wants = config.pipelines.iter().find(|pipeline| pipeline.keep == Keep::Disk && !has_store);
+    wants.map_or(Ok(()), |pipeline| {
+        Err(format!(
+            "pipeline `{}` keeps messages on disk, and the broker has no store: start it with --data DIR, or set `keep = \"memory\"` for the pipeline",
+            pipeline.name
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::source::FileText;
+    use crate::{Config, Inputs};
+
+    fn findings(text: &str) -> String {
+        let inputs = Inputs { file: Some(FileText::new("tidegate.toml", text)), ..Inputs::default() };
+        Config::load(inputs).map_or_else(|findings| findings.to_string(), |_| String::new())
+    }
+
+    const RIGHT: &str = "[[sink]]\nname = \"archive\"\nkind = \"file\"\npath = \"out/readings.ndjson\"\n\
+        [[sink]]\nname = \"db\"\nkind = \"postgres\"\nurl = \"postgres://u:p@127.0.0.1:5432/r\"\ntable = \"readings\"\n\
+        [[pipeline]]\nname = \"hot\"\nfrom = [\"plant/+/temp\"]\n\
+        sql = \"SELECT payload.temp AS temp, topic FROM 'plant/+/temp' WHERE payload.temp > 30\"\n\
+        to = [\"archive\", \"db\"]\n";
+
+    #[test]
+    fn pipelines_and_sinks_are_checked_together() {
+        assert_eq!(findings(RIGHT), "");
+        for (change, to, said) in [
+            ("to = [\"archive\", \"db\"]", "to = [\"archiv\"]", "no sink `archiv`"),
+            ("to = [\"archive\", \"db\"]", "", "without a sink"),
+            ("path = \"out/readings.ndjson\"", "", "needs `sink.path`"),
+            ("table = \"readings\"", "", "needs `sink.table`"),
+            ("table = \"readings\"", "table = \"r\"\nheaders = \"Authorization: Bearer x\"", "must hold no secret"),
+            ("url = \"postgres://u:p@127.0.0.1:5432/r\"", "", "needs `sink.url`"),
+            ("name = \"db\"", "name = \"archive\"", "two sinks have the name `archive`"),
+            ("name = \"hot\"", "", "a pipeline without a name"),
+            ("plant/+/temp\"]", "plant/#/temp\"]", "must have topic filters"),
+            ("name = \"hot\"", "name = \"hot\"\non_full = \"disconnect\"", "must be \"block\""),
+            ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"x\"", "no sink `x`"),
+            ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"db\"\ndead_letter_topic = \"d\"", "one of both"),
+            ("kind = \"postgres\"", "kind = \"postgre\"", "did you mean \"postgres\"?"),
+            ("[[sink]]", "[orchestrator]\nenabled = true\nidentity = 'client'\n[[sink]]", "tidegate hub"),
+        ] {
+            let found = findings(&RIGHT.replacen(change, to, 1));
+            assert!(found.contains(said), "{said}: {found}");
+        }
+        let same = RIGHT.replace("kind = \"postgres\"", "kind = \"file\"\npath = \"out/readings.ndjson\"");
+        assert!(findings(&same).contains("two sinks write the file"), "{}", findings(&same));
+    }
+
+    #[test]
+    fn a_bad_statement_is_shown_with_line_and_caret() {
+        let found = findings(&RIGHT.replace("WHERE payload.temp", "WHERE temp"));
+        assert!(found.contains("tidegate.toml:13:69"), "{found}");
+        let lines: Vec<&str> = found.lines().collect();
+        let at = |line: &str, text: &str| line.find(text);
+        let (statement, marks) = (lines[3], lines[4]);
+        assert_eq!(at(statement, "temp > 30"), at(marks, "^^^^"), "{found}");
+        let found = findings(&RIGHT.replace("to = [", "filter = \"payload.temp > limit\"\nto = ["));
+        assert!(found.contains("names `limit`") && found.contains("^^^^^"), "{found}");
+    }
+}

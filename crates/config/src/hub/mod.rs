@@ -1,0 +1,13 @@
+//! The sections `[[pipeline]]` and `[[sink]]`.
+
+mod check;
+mod settings;
+
+pub use check::{check, check_kept};
+pub use settings::Way;
+
+/// What client ids of the hub begin with.
+pub const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;
+
+/// The name of the listener that pipelines of a broker come in by.
+pub const HUB_LISTENER: &str = "tidegate-hub";

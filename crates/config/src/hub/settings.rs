@@ -1,0 +1,293 @@
+//! From keys to settings.
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidegate_engine::OverflowRule;
+use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsOptions};
+use tidegate_hub::{
+    Batching, FileSettings, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, PipelineSettings,
+    PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf,
+};
+
+use super::CLIENT_PREFIX;
+use crate::Config;
+use crate::orchestrator::BrokerAddress;
+use crate::sections::hub::{Pipeline, Sink, SinkType};
+
+/// Longest file of a password, a secret or a header, bytes.
+const MAX_SECRET_FILE: u64 = 64 << 10;
+
+/// How pipelines get to their broker.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// The address of the broker.
+    pub address: Address,
+    /// Options of the socket, with TLS where the address asks for it.
+    pub socket: SocketOptions,
+    /// User name of the sessions.
+    pub user_name: Option<String>,
+    /// Password of the sessions.
+    pub password: Option<Vec<u8>>,
+    /// Whether several processes share the work, by a shared subscription of the pipeline's name.
+    pub shared: bool,
+    /// Whether the broker says who published a message: at the door of its own process.
+    pub origins: bool,
+    /// Stands before the name of the pipeline in the client id of each session.
+    pub prefix: String,
+    /// Stands behind it.
+    pub suffix: String,
+}
+
+impl Way {
+    /// The way of a process of its own to a broker. `member` is its name among the hubs that share the work.
+    ///
+    /// # Errors
+    /// In words, when the address is invalid or TLS cannot be set up.
+    pub fn to(broker: &str, ca: Option<&str>, member: &str) -> Result<Self, String> {
+        let place = BrokerAddress::of_parts(Some("broker"), broker).map_err(|error| error.to_string())?;
+        let (address, socket) = socket_of(&place, ca)?;
+        Ok(Self {
+            address,
+            socket,
+            user_name: place.user_name,
+            password: place.password.map(String::into_bytes),
+            shared: true,
+            origins: false,
+            prefix: "hub.".to_owned(),
+            suffix: format!(".{member}"),
+        })
+    }
+}
+
+impl Pipeline {
+    /// The steps for a message.
+    pub fn step_settings(&self) -> StepSettings {
+        StepSettings {
+            format: self.format,
+            filter: self.filter.clone(),
+            sql: self.sql.clone(),
+            set: self.set.0.clone(),
+            topic: self.topic.clone(),
+            key: self.key.clone(),
+        }
+    }
+}
+
+impl Pipeline {
+    /// Its topic filters.
+    fn filters(&self) -> Vec<String> {
+        if !self.from.0.is_empty() {
+            return self.from.0.clone();
+        }
+        let steps = Steps::new(&self.step_settings());
+        steps.map(|steps| steps.from().iter().map(ToString::to_string).collect()).unwrap_or_default()
+    }
+}
+
+impl Config {
+    /// All settings of pipelines.
+    ///
+    /// # Errors
+    /// In words for people, when a file cannot be read.
+    pub fn pipeline_settings(&self, way: &Way) -> Result<Vec<PipelineSettings>, String> {
+        self.pipelines.iter().map(|pipeline| self.one_pipeline(pipeline, way)).collect()
+    }
+
+    /// The topics of all pipelines.
+    pub fn hub_filters(&self) -> Vec<String> {
+        self.pipelines.iter().flat_map(Pipeline::filters).collect()
+    }
+
+    /// How much may wait for each pipeline, and what happens beyond it: a rule for each of its topics, so that others
+    /// are not looked at.
+    pub fn hub_overflow_rules(&self) -> impl Iterator<Item = OverflowRule> + '_ {
+        let rules = |pipeline: &Pipeline| {
+            let clients = format!("{CLIENT_PREFIX}{}", pipeline.name);
+            let (policy, max_bytes) = (pipeline.on_full, pipeline.max_bytes.0);
+            let rule = move |filter| OverflowRule {
+                clients: clients.clone(),
+                filter: Some(filter),
+                policy,
+                max_messages: Some(u32::MAX),
+                max_bytes: Some(max_bytes),
+            };
+            pipeline.filters().into_iter().map(rule)
+        };
+        self.pipelines.iter().flat_map(rules)
+    }
+
+    fn one_pipeline(&self, pipeline: &Pipeline, way: &Way) -> Result<PipelineSettings, String> {
+        let client_id = format!("{}{}{}", way.prefix, pipeline.name, way.suffix);
+        let named = |name: &String| {
+            let sink = self.sinks.iter().find(|sink| sink.name == *name);
+            sink.ok_or_else(|| format!("there is no sink `{name}`"))?.settings(&sink_client_id(&pipeline.name, name))
+        };
+        let dead_letter = match (&pipeline.dead_letter, &pipeline.dead_letter_topic) {
+            (Some(name), _) => Some(named(name)?),
+            (None, Some(topic)) => Some(dead_letter_topic(topic, &client_id, way)),
+            (None, None) => None,
+        };
+        let filters = pipeline.from.0.iter().map(|filter| TopicFilterBuf::new(filter.as_str()));
+        Ok(PipelineSettings {
+            name: pipeline.name.clone(),
+            from: filters.collect::<Result<_, _>>().map_err(|error| error.to_string())?,
+            source: SourceSettings {
+                address: way.address.clone(),
+                socket: way.socket.clone(),
+                client_id: client_id.clone(),
+                user_name: way.user_name.clone(),
+                password: way.password.clone(),
+                share: way.shared.then(|| format!("hub-{}", pipeline.name)),
+                retained: pipeline.retained,
+                origins: way.origins,
+                window: pipeline.window,
+                session_expiry: u32::try_from(pipeline.keep_for.as_secs()).unwrap_or(u32::MAX),
+            },
+            steps: pipeline.step_settings(),
+            to: pipeline.to.0.iter().map(named).collect::<Result<_, _>>()?,
+            dead_letter,
+        })
+    }
+}
+
+/// The client id at another broker, different for pipelines of one name on two machines.
+fn sink_client_id(pipeline: &str, sink: &str) -> String {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let machine = machine.trim();
+    format!("hub.{}.{pipeline}.{sink}", if machine.is_empty() { "tidegate" } else { machine })
+}
+
+/// Dead letters go back to the broker that the messages come from.
+fn dead_letter_topic(topic: &str, client_id: &str, way: &Way) -> SinkSettings {
+    SinkSettings {
+        name: "dead_letter_topic".to_owned(),
+        kind: SinkKind::Mqtt(MqttSettings {
+            address: way.address.clone(),
+            socket: way.socket.clone(),
+            client_id: format!("{client_id}.dead-letters"),
+            user_name: way.user_name.clone(),
+            password: way.password.clone(),
+            topic: Some(topic.to_owned()),
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            timeout: Duration::from_secs(10),
+        }),
+        batching: Batching::default(),
+        parallel: 1,
+    }
+}
+
+impl Sink {
+    fn settings(&self, client_id: &str) -> Result<SinkSettings, String> {
+        let kind = self.kind(client_id).map_err(|why| format!("sink `{}`: {why}", self.name))?;
+        let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+        let batching = Batching {
+            messages: usize::try_from(self.batch_messages).unwrap_or(usize::MAX),
+            bytes: usize::try_from(self.batch_bytes.0).unwrap_or(usize::MAX),
+            time: millis(self.batch_time),
+            retry_min: millis(self.retry_min),
+            retry_max: millis(self.retry_max),
+        };
+        Ok(SinkSettings { name: self.name.clone(), kind, batching, parallel: usize::from(self.parallel) })
+    }
+
+    fn kind(&self, client_id: &str) -> Result<SinkKind, String> {
+        let (url, timeout) = (self.url.clone().unwrap_or_default(), self.timeout);
+        let ca_file = self.ca.as_ref().map(PathBuf::from);
+        Ok(match self.kind {
+            SinkType::File => SinkKind::File(FileSettings {
+                path: self.path.as_ref().map(PathBuf::from).unwrap_or_default(),
+                rotate_bytes: self.rotate_size.0,
+                rotate_time: self.rotate_time,
+            }),
+            SinkType::Http => {
+                let secret = self.secret_file.as_deref().map(first_line).transpose()?;
+                SinkKind::Http(HttpSettings { url, headers: self.all_headers()?, secret, timeout, ca_file })
+            }
+            SinkType::Influxdb => SinkKind::Influx(InfluxSettings {
+                url,
+                headers: self.all_headers()?,
+                measurement: self.measurement.clone(),
+                tags: self.tags.0.clone(),
+                timeout,
+                ca_file,
+            }),
+            SinkType::Mqtt => SinkKind::Mqtt(self.mqtt(&url, client_id)?),
+            SinkType::Postgres => {
+                SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
+            }
+            SinkType::Redis => SinkKind::Redis(RedisSettings {
+                url,
+                stream: self.stream.clone(),
+                max_entries: self.max_entries,
+                timeout,
+            }),
+            SinkType::Nats => SinkKind::Nats(NatsSettings {
+                url,
+                stream: self.stream.clone(),
+                subject: self.subject.clone(),
+                timeout,
+            }),
+        })
+    }
+
+    fn mqtt(&self, url: &str, client_id: &str) -> Result<MqttSettings, String> {
+        let place = BrokerAddress::of_parts(Some("sink"), url).map_err(|error| error.to_string())?;
+        let (address, socket) = socket_of(&place, self.ca.as_deref())?;
+        let written = self.password_file.as_deref().map(first_line).transpose()?;
+        Ok(MqttSettings {
+            address,
+            socket,
+            client_id: if self.client_id.is_empty() { client_id.to_owned() } else { self.client_id.clone() },
+            user_name: self.username.clone().or(place.user_name),
+            password: written.or(place.password.map(String::into_bytes)),
+            topic: Some(self.topic.clone()).filter(|topic| !topic.is_empty()),
+            qos: if self.qos == 2 { QoS::ExactlyOnce } else { QoS::AtLeastOnce },
+            retain: self.retain,
+            timeout: self.timeout,
+        })
+    }
+
+    fn all_headers(&self) -> Result<Vec<(String, String)>, String> {
+        let split = |header: &String| {
+            let (name, value) = header.split_once(':').ok_or_else(|| "a header is `NAME: VALUE`".to_owned())?;
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        };
+        let mut headers: Vec<(String, String)> = self.headers.0.iter().map(split).collect::<Result<_, String>>()?;
+        if let Some(path) = &self.authorization_file {
+            let value = String::from_utf8(first_line(path)?).map_err(|_| format!("{path} is no text"))?;
+            headers.push(("authorization".to_owned(), value));
+        }
+        Ok(headers)
+    }
+}
+
+/// How a broker is reached, with TLS where its address says so.
+///
+/// # Errors
+/// In words, when TLS cannot be set up.
+pub(super) fn socket_of(place: &BrokerAddress, ca: Option<&str>) -> Result<(Address, SocketOptions), String> {
+    let (host, port) = (place.at.host.clone(), place.at.port);
+    if !place.secure {
+        return Ok((Address::Tcp { host, port }, SocketOptions::default()));
+    }
+    let options = TlsOptions { ca_file: ca.map(PathBuf::from), ..TlsOptions::default() };
+    let tls = TlsConnector::new(&options).map_err(|error| format!("TLS cannot be set up: {error}"))?;
+    Ok((Address::Tls { host, port }, SocketOptions { tls: Some(tls), ..SocketOptions::default() }))
+}
+
+/// The first line of a file.
+fn first_line(path: &str) -> Result<Vec<u8>, String> {
+    let failed = |source: io::Error| format!("cannot read the secret in {path}: {source}");
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(MAX_SECRET_FILE).read_to_end(&mut bytes).map_err(failed)?;
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.is_empty() {
+        return Err(format!("cannot read the secret in {path}: its first line is empty"));
+    }
+    Ok(line.to_vec())
+}

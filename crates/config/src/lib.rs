@@ -1,0 +1,378 @@
+//! The configuration: defaults, then a file, then the environment, then the command line.
+//!
+//! Every key is declared once, in [`sections`]. From there come the reading of all sources, the range checks, `config
+//! show`, `config explain` and the reference page.
+
+pub mod access;
+pub mod address;
+mod address_settings;
+mod admission_settings;
+pub mod authentication;
+pub mod bridges;
+pub mod bus_access;
+mod checks;
+pub mod cluster;
+pub mod context;
+pub mod credentials;
+pub mod duration;
+pub mod engine_settings;
+mod file;
+pub mod finding;
+pub mod hub;
+pub mod key;
+pub mod list;
+mod memory;
+pub mod mirror;
+pub mod orchestrator;
+pub mod overrides;
+pub mod path;
+pub mod reference;
+pub mod sections;
+pub mod show;
+pub mod size;
+pub mod source;
+mod suggestion;
+mod tls_settings;
+pub mod value;
+mod waiting_settings;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use finding::Findings;
+use key::Section;
+use overrides::{Flags, Override};
+use path::KeyPath;
+use sections::access::AccessRules;
+use sections::address::Addresses;
+use sections::admission::{Admission, Flight};
+use sections::auth::{Auth, Authentication};
+use sections::bridge::Bridge;
+use sections::cluster::Cluster;
+use sections::context::Context;
+use sections::hub::{Pipeline, Sink};
+use sections::mirror::Mirror;
+use sections::orchestrator::Orchestrator;
+use sections::tenant::Tenant;
+use sections::waiting::{DeadLetters, Overflow, Priority};
+use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Store, Sys};
+use source::{FileText, Source};
+use value::{Problem, Raw};
+
+/// Listeners that a broker may have.
+const MAX_LISTENERS: usize = 64;
+
+/// What a configuration is made from.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// The file, if one was named.
+    pub file: Option<FileText>,
+    /// The environment.
+    pub environment: Vec<(String, String)>,
+    /// The command line.
+    pub flags: Flags,
+}
+
+/// A configuration that was read and found right.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The section `[node]`.
+    pub node: Node,
+    /// The sections `[[listener]]`.
+    pub listeners: Vec<Listener>,
+    /// The sections `[[tenant]]`.
+    pub tenants: Vec<Tenant>,
+    /// The sections `[[auth]]`.
+    pub auths: Vec<Auth>,
+    /// The section `[authentication]`.
+    pub authentication: Authentication,
+    /// The section `[access]`.
+    pub access: AccessRules,
+    /// The section `[addresses]`.
+    pub addresses: Addresses,
+    /// The section `[context]`.
+    pub context: Context,
+    /// The section `[limits]`.
+    pub limits: Limits,
+    /// The section `[admission]`.
+    pub admission: Admission,
+    /// The section `[flight]`.
+    pub flight: Flight,
+    /// The section `[queue]`.
+    pub queue: Queue,
+    /// The sections `[[overflow]]`.
+    pub overflow: Vec<Overflow>,
+    /// The sections `[[priority]]`.
+    pub priority: Vec<Priority>,
+    /// The section `[dead_letter]`.
+    pub dead_letter: DeadLetters,
+    /// The section `[retained]`.
+    pub retained: Retained,
+    /// The section `[shared]`.
+    pub shared: Shared,
+    /// The section `[store]`.
+    pub store: Store,
+    /// The section `[cluster]`.
+    pub cluster: Cluster,
+    /// The section `[mirror]`.
+    pub mirror: Mirror,
+    /// The section `[orchestrator]`.
+    pub orchestrator: Orchestrator,
+    /// The sections `[[bridge]]`.
+    pub bridges: Vec<Bridge>,
+    /// The sections `[[sink]]`.
+    pub sinks: Vec<Sink>,
+    /// The sections `[[pipeline]]`.
+    pub pipelines: Vec<Pipeline>,
+    /// The section `[sys]`.
+    pub sys: Sys,
+    /// The section `[admin]`.
+    pub admin: Admin,
+    /// The section `[log]`.
+    pub log: Log,
+    /// The section `[shutdown]`.
+    pub shutdown: Shutdown,
+    /// Where each value that somebody gave comes from.
+    sources: BTreeMap<KeyPath, Source>,
+    file: Option<FileText>,
+}
+
+/// The address of a listener for QUIC, which may be written without its scheme.
+fn quic_address(text: &str) -> String {
+    if text.contains("://") { text.to_owned() } else { format!("quic://{text}") }
+}
+
+impl Config {
+    /// Reads a configuration from all its sources and checks it as a whole.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, not only the first thing.
+    pub fn load(inputs: Inputs) -> Result<Self, Findings> {
+        let mut findings = Findings::about(inputs.file.clone());
+        let mut config = Self { file: inputs.file, ..Self::default() };
+        config.apply_file(&mut findings);
+        if config.listeners.is_empty() {
+            config.listeners.push(Listener::default());
+        }
+        for it in overrides::from_environment(&inputs.environment, &mut findings) {
+            config.apply_override(it, &mut findings);
+        }
+        config.apply_flags(&inputs.flags, &mut findings);
+        config.name_listeners();
+        // What several keys say together is only worth a look when each of them is right.
+        if findings.is_empty() {
+            checks::run(&config, &mut findings);
+        }
+        findings.sort();
+        if findings.is_empty() { Ok(config) } else { Err(findings) }
+    }
+
+    /// Sets a key.
+    ///
+    /// # Errors
+    /// When there is no such listener or the value is refused; the message continues a sentence that begins with the
+    /// key.
+    pub fn try_set(&mut self, path: KeyPath, raw: &Raw, source: Source) -> Result<(), Problem> {
+        let (name, count) = (path.section, self.sections(path.section).len());
+        let section = self
+            .section_mut(&path)
+            .ok_or_else(|| Problem::new(format!("names a {name} that is not there; there are {count}")))?;
+        section.set(path.key, raw)?;
+        self.sources.insert(path, source);
+        Ok(())
+    }
+
+    /// Where a key's value comes from.
+    pub fn source(&self, path: &KeyPath) -> &Source {
+        self.sources.get(path).unwrap_or(&Source::Default)
+    }
+
+    /// The source of a key of a section that is not repeated.
+    pub fn source_of(&self, section: &'static str, key: &'static str) -> &Source {
+        self.source(&KeyPath { section, index: 0, key })
+    }
+
+    /// Whether clients say who they are, so that rules can tell them apart.
+    pub fn has_users(&self) -> bool {
+        !self.auths.is_empty()
+            || self.listeners.iter().any(|listener| listener.identity_as == tidegate_node::IdentityRole::Username)
+    }
+
+    /// The file that was read.
+    pub fn file(&self) -> Option<&FileText> {
+        self.file.as_ref()
+    }
+
+    /// The sections of a name: one, or each listener.
+    pub fn sections(&self, name: &str) -> Vec<&dyn Section> {
+        match name {
+            "node" => vec![&self.node],
+            "listener" => self.listeners.iter().map(|it| it as &dyn Section).collect(),
+            "tenant" => self.tenants.iter().map(|it| it as &dyn Section).collect(),
+            "auth" => self.auths.iter().map(|it| it as &dyn Section).collect(),
+            "authentication" => vec![&self.authentication],
+            "access" => vec![&self.access],
+            "addresses" => vec![&self.addresses],
+            "context" => vec![&self.context],
+            "limits" => vec![&self.limits],
+            "admission" => vec![&self.admission],
+            "flight" => vec![&self.flight],
+            "queue" => vec![&self.queue],
+            "overflow" => self.overflow.iter().map(|it| it as &dyn Section).collect(),
+            "priority" => self.priority.iter().map(|it| it as &dyn Section).collect(),
+            "dead_letter" => vec![&self.dead_letter],
+            "retained" => vec![&self.retained],
+            "shared" => vec![&self.shared],
+            "store" => vec![&self.store],
+            "cluster" => vec![&self.cluster],
+            "mirror" => vec![&self.mirror],
+            "orchestrator" => vec![&self.orchestrator],
+            "bridge" => self.bridges.iter().map(|it| it as &dyn Section).collect(),
+            "sink" => self.sinks.iter().map(|it| it as &dyn Section).collect(),
+            "pipeline" => self.pipelines.iter().map(|it| it as &dyn Section).collect(),
+            "sys" => vec![&self.sys],
+            "admin" => vec![&self.admin],
+            "log" => vec![&self.log],
+            "shutdown" => vec![&self.shutdown],
+            _ => Vec::new(),
+        }
+    }
+
+    fn section_mut(&mut self, path: &KeyPath) -> Option<&mut dyn Section> {
+        Some(match path.section {
+            "node" => &mut self.node,
+            "listener" => self.listeners.get_mut(path.index)?,
+            "tenant" => self.tenants.get_mut(path.index)?,
+            "auth" => self.auths.get_mut(path.index)?,
+            "authentication" => &mut self.authentication,
+            "access" => &mut self.access,
+            "addresses" => &mut self.addresses,
+            "context" => &mut self.context,
+            "limits" => &mut self.limits,
+            "admission" => &mut self.admission,
+            "flight" => &mut self.flight,
+            "queue" => &mut self.queue,
+            "overflow" => self.overflow.get_mut(path.index)?,
+            "priority" => self.priority.get_mut(path.index)?,
+            "dead_letter" => &mut self.dead_letter,
+            "retained" => &mut self.retained,
+            "shared" => &mut self.shared,
+            "store" => &mut self.store,
+            "cluster" => &mut self.cluster,
+            "mirror" => &mut self.mirror,
+            "orchestrator" => &mut self.orchestrator,
+            "bridge" => self.bridges.get_mut(path.index)?,
+            "sink" => self.sinks.get_mut(path.index)?,
+            "pipeline" => self.pipelines.get_mut(path.index)?,
+            "sys" => &mut self.sys,
+            "admin" => &mut self.admin,
+            "log" => &mut self.log,
+            "shutdown" => &mut self.shutdown,
+            _ => return None,
+        })
+    }
+
+    /// Makes room for so many sections of a name that may stand several times.
+    fn resize(&mut self, section: &str, count: usize) {
+        match section {
+            "listener" => self.listeners.resize(count, Listener::default()),
+            "overflow" => self.overflow.resize(count, Overflow::default()),
+            "priority" => self.priority.resize(count, Priority::default()),
+            "tenant" => self.tenants.resize(count, Tenant::default()),
+            "auth" => self.auths.resize(count, Auth::default()),
+            "bridge" => self.bridges.resize(count, Bridge::default()),
+            "sink" => self.sinks.resize(count, Sink::default()),
+            "pipeline" => self.pipelines.resize(count, Pipeline::default()),
+            _ => {}
+        }
+    }
+
+    fn apply_file(&mut self, findings: &mut Findings) {
+        let Some(file) = self.file.take() else {
+            return;
+        };
+        let entries = file::read(&file, findings);
+        for (section, count) in &entries.repeated {
+            self.resize(section, *count);
+        }
+        for entry in entries.list {
+            self.set(entry.path, &entry.raw, Source::File(entry.span), findings);
+        }
+        self.file = Some(file);
+    }
+
+    fn apply_override(&mut self, it: Override, findings: &mut Findings) {
+        // One more than there are is named to add one.
+        let count = self.sections(it.path.section).len();
+        if it.path.index == count {
+            self.resize(it.path.section, count + 1);
+        }
+        self.set(it.path, &Raw::Word(it.value), it.source, findings);
+    }
+
+    fn apply_flags(&mut self, flags: &Flags, findings: &mut Findings) {
+        if !flags.listen.is_empty() {
+            self.listeners = vec![Listener::default(); flags.listen.len()];
+            self.sources.retain(|path, _| path.section != "listener");
+        }
+        for (index, (address, flag)) in flags.listen.iter().enumerate() {
+            let path = KeyPath { section: "listener", index, key: "address" };
+            let source = Source::Flag(flag.clone());
+            self.set(path, &Raw::Word(address.clone()), source, findings);
+        }
+        for (address, flag) in &flags.quic {
+            let path = KeyPath { section: "listener", index: self.listeners.len(), key: "address" };
+            self.listeners.push(Listener::default());
+            self.set(path, &Raw::Word(quic_address(address)), Source::Flag(flag.clone()), findings);
+        }
+        if flags.allow_anonymous {
+            self.allow_anonymous();
+        }
+        for it in overrides::from_flags(flags, findings) {
+            self.apply_override(it, findings);
+        }
+    }
+
+    fn allow_anonymous(&mut self) {
+        let source = Source::Flag("--allow-anonymous".to_owned());
+        let mut note = |section, index| {
+            let key = "allow_anonymous";
+            self.sources.insert(KeyPath { section, index, key }, source.clone());
+        };
+        for (index, listener) in self.listeners.iter_mut().enumerate() {
+            listener.allow_anonymous = true;
+            note("listener", index);
+        }
+        self.admin.allow_anonymous = true;
+        note("admin", 0);
+    }
+
+    fn set(&mut self, path: KeyPath, raw: &Raw, source: Source, findings: &mut Findings) {
+        if let Err(problem) = self.try_set(path, raw, source.clone()) {
+            let said = if path.holds_credentials() {
+                problem.message.replace(&raw.describe(), "what it says")
+            } else {
+                problem.message.clone()
+            };
+            let message = format!("`{path}` {said}");
+            findings.push(Problem { message, ..problem }, source);
+        }
+    }
+
+    /// Gives a name to each listener that has none.
+    fn name_listeners(&mut self) {
+        let mut names: Vec<String> = self.listeners.iter().map(|it| it.name.clone()).collect();
+        for index in 0..names.len() {
+            if !names[index].is_empty() {
+                continue;
+            }
+            let stem = address::default_name(&self.listeners[index].address);
+            let numbered = (2..).map(|number| format!("{stem}-{number}"));
+            let free = std::iter::once(stem.clone()).chain(numbered).find(|name| !names.contains(name));
+            names[index] = free.unwrap_or_default();
+            self.listeners[index].name.clone_from(&names[index]);
+        }
+    }
+}

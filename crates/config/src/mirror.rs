@@ -1,0 +1,55 @@
+//! The section `[mirror]`: when the store of a node is on the bus of its cluster, and what does not go together.
+
+use tidegate_bus::Address;
+use tidegate_mirror::log_of;
+
+use crate::Config;
+use crate::finding::Findings;
+use crate::sections::StoreDurability;
+use crate::value::Problem;
+
+/// Whether a node of a cluster keeps its store on the bus of the cluster without being told so.
+pub fn is_implied(config: &Config) -> bool {
+    let cluster = &config.cluster;
+    !cluster.name.is_empty()
+        && cluster.mirror
+        && config.mirror.bus.is_none()
+        && config.store.directory.is_some()
+        && config.store.durability == StoreDurability::Commit
+}
+
+/// Checks what the keys say together.
+pub fn check(config: &Config, findings: &mut Findings) {
+    let mirror = &config.mirror;
+    let source = |key| config.source_of("mirror", key).clone();
+    if is_implied(config)
+        && let Err(error) = log_of(&config.cluster.name)
+    {
+        let hint = "choose another name, or set cluster.mirror to false";
+        findings.push(Problem::new(error.to_string()).hint(hint), config.source_of("cluster", "name").clone());
+    }
+    let Some(address) = &mirror.bus else {
+        if !mirror.name.is_empty() {
+            let problem = Problem::new("`mirror.name` names files on a bus, and `mirror.bus` names none");
+            findings.push(problem.hint("name the bus with `mirror.bus` or --mirror"), source("name"));
+        }
+        return;
+    };
+    if let Err(error) = address.parse::<Address>() {
+        findings.push(Problem::new(error.to_string()), source("bus"));
+    }
+    if mirror.name.is_empty() {
+        let problem = Problem::new("`mirror.bus` needs a name for the files");
+        findings
+            .push(problem.hint("give the broker one of its own with `mirror.name` or --mirror-name"), source("bus"));
+    } else if let Err(error) = log_of(&mirror.name) {
+        findings.push(Problem::new(error.to_string()), source("name"));
+    }
+    if config.store.directory.is_none() {
+        let problem = Problem::new("`mirror.bus` needs a directory for the working copy");
+        findings.push(problem.hint("name one with `store.directory` or --data"), source("bus"));
+    } else if config.store.durability != StoreDurability::Commit {
+        let problem = Problem::new("with `mirror.bus` everything is on the bus before it is acknowledged");
+        findings.push(problem.hint("leave `store.durability` out"), config.source_of("store", "durability").clone());
+    }
+}

@@ -1,0 +1,388 @@
+//! What makes a broker an orchestrator: its name, and the brokers of its fleet.
+
+mod broker_tls;
+mod identity;
+
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+use std::time::Duration;
+
+use tidegate_admin::homes::Place;
+use tidegate_engine::{UplinkOptions, UplinkSettings};
+use tidegate_mqtt::Version;
+use tidegate_node::{BrokerSettings, HostPort, ListenAddress, NodeHandle};
+
+use self::broker_tls::BrokerTlsError;
+pub use self::identity::check_identity;
+use crate::Config;
+use crate::credentials::without_credentials;
+use crate::list::Networks;
+use crate::sections::Listener;
+use crate::sections::orchestrator::UplinkProtocol;
+
+/// The file in the data directory that keeps the name.
+const NAME_FILE: &str = "orchestrator-name";
+/// Longest name, bytes.
+const MAX_NAME: usize = 64;
+
+/// Why an address is not one of a broker.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BrokerAddressError {
+    /// Not of the form of one.
+    #[error(
+        "`{0}` is no address of a broker: write mqtt://HOST:PORT, or NAME=mqtt://USER:PASSWORD@HOST:PORT, with mqtts:// for TLS"
+    )]
+    Form(String),
+    /// A scheme that is not spoken.
+    #[error("brokers are reached by mqtt:// or mqtts://, not by {0}://")]
+    Scheme(String),
+    /// A name that cannot be one.
+    #[error("`{0}` cannot be a broker's name: use letters, digits, `-`, `_` and `.`, at most {MAX_NAME}")]
+    Name(String),
+}
+
+/// A broker's address as a person writes it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BrokerAddress {
+    /// Its name; the host and port where none was given.
+    pub name: String,
+    /// Host and port.
+    pub at: HostPort,
+    /// Whether TLS is spoken there.
+    pub secure: bool,
+    /// User name, if the address has one.
+    pub user_name: Option<String>,
+    /// Password, if the address has one.
+    pub password: Option<String>,
+}
+
+impl std::fmt::Debug for BrokerAddress {
+    /// Leaves the password out.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BrokerAddress").field("name", &self.name).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl BrokerAddress {
+    /// Reads `[NAME=][mqtt://|mqtts://][USER[:PASSWORD]@]HOST:PORT`.
+    pub fn parse(text: &str) -> Result<Self, BrokerAddressError> {
+        let scheme_at = text.find("://").unwrap_or(text.len());
+        let (name, rest) = match text.find('=') {
+            Some(at) if at < scheme_at => (Some(&text[..at]), &text[at + 1..]),
+            _ => (None, text),
+        };
+        Self::of_parts(name, rest)
+    }
+
+    /// Reads the address of a broker whose name is known, or is to be made of the address.
+    pub fn of_parts(name: Option<&str>, address: &str) -> Result<Self, BrokerAddressError> {
+        let form = || BrokerAddressError::Form(without_credentials(address));
+        let (secure, authority) = match address.split_once("://") {
+            Some(("mqtt" | "tcp", rest)) => (false, rest),
+            Some(("mqtts" | "ssl" | "tls", rest)) => (true, rest),
+            Some((scheme, _)) => return Err(BrokerAddressError::Scheme(without_credentials(scheme))),
+            None => (false, address),
+        };
+        let (credentials, place) = match authority.rsplit_once('@') {
+            Some((credentials, place)) => (Some(credentials), place),
+            None => (None, authority),
+        };
+        let place = place.trim_end_matches('/');
+        let address: ListenAddress = format!("tcp://{place}").parse().map_err(|_| form())?;
+        let at = address.host_port().cloned().ok_or_else(form)?;
+        if at.port == 0 {
+            return Err(form());
+        }
+        let name = name.map_or_else(|| place.replace([':', '[', ']'], "-"), str::to_owned);
+        let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(valid) {
+            return Err(BrokerAddressError::Name(name));
+        }
+        let (user_name, password) = match credentials.map(|text| text.split_once(':').unwrap_or((text, ""))) {
+            Some((user, password)) => (decoded(user), decoded(password)),
+            None => (None, None),
+        };
+        Ok(Self { name, at, secure, user_name, password })
+    }
+}
+
+/// Whether two addresses are one as they are written. Two names of one machine are not seen through.
+pub fn same_place(one: &HostPort, other: &HostPort) -> bool {
+    one.port == other.port && one.host.eq_ignore_ascii_case(&other.host)
+}
+
+/// Text with `%41` for `A`; `None` for none.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let escaped = behind.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let byte = escaped.filter(|_| *first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { behind.get(2..).unwrap_or_default() } else { behind };
+    }
+    String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
+}
+
+impl Config {
+    /// The brokers that the configuration names.
+    ///
+    /// # Errors
+    /// When an address is none.
+    pub fn fleet_brokers(&self) -> Result<Vec<BrokerAddress>, BrokerAddressError> {
+        self.orchestrator.brokers.0.iter().map(|text| BrokerAddress::parse(text)).collect()
+    }
+
+    /// A broker, with all that is needed to reach it.
+    ///
+    /// # Errors
+    /// When TLS is spoken there, and cannot be set up.
+    pub fn broker_settings(&self, address: BrokerAddress) -> Result<BrokerSettings, BrokerTlsError> {
+        let options = self.uplink_options(&address);
+        let tls = if address.secure { Some(self.broker_tls()?) } else { None };
+        Ok(BrokerSettings { name: address.name, at: address.at, tls, options })
+    }
+
+    /// How brokers are spoken to.
+    pub fn uplink_options(&self, address: &BrokerAddress) -> UplinkOptions {
+        UplinkOptions {
+            version: match self.orchestrator.protocol {
+                UplinkProtocol::Auto => None,
+                UplinkProtocol::V5 => Some(Version::V5),
+                UplinkProtocol::V311 => Some(Version::V311),
+            },
+            user_name: address.user_name.clone(),
+            password: address.password.clone().map(|password| password.into_bytes().into()),
+            // Who cannot come back under the same name needs no session there.
+            lasting: self.store.directory.is_some() || !self.orchestrator.name.is_empty(),
+        }
+    }
+
+    /// What engines are told of the fleet, if there is one.
+    pub fn uplink_settings(&self) -> Option<UplinkSettings> {
+        let orchestrator = &self.orchestrator;
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        orchestrator.enabled.then(|| UplinkSettings {
+            orchestrator: orchestrator.name.clone(),
+            policy: orchestrator.policy,
+            window: orchestrator.window,
+            probe_interval_ms: ms(orchestrator.probe_interval),
+            probe_timeout_ms: ms(orchestrator.probe_timeout),
+            reassign_after_ms: ms(orchestrator.reassign_after),
+            return_timeout_ms: ms(orchestrator.return_timeout),
+            max_owed_messages: orchestrator.max_owed_messages.into(),
+            max_owed_bytes: orchestrator.max_owed_bytes.0,
+            session_expiry_seconds: u32::try_from(orchestrator.session_expiry.as_secs()).unwrap_or(u32::MAX),
+            ..UplinkSettings::default()
+        })
+    }
+}
+
+/// Why a peer, or the place for relayed clients, is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerAddressError {
+    /// Not of the form of a peer.
+    #[error("`{0}` is no peer: write NAME=MQTT/RELAY/ADMIN, each HOST:PORT or empty")]
+    Peer(String),
+    /// Two of them are the same, or seem so.
+    #[error("two orchestrators have the {what} `{value}`: give each its own, also with --name, and name each once")]
+    Twice {
+        /// What they have in common.
+        what: &'static str,
+        /// That.
+        value: String,
+    },
+    /// Not an address.
+    #[error("`{0}` is no address for relayed clients: write HOST:PORT")]
+    Relay(String),
+}
+
+/// The name of the listener for relayed clients.
+pub const RELAY_LISTENER: &str = "relay";
+
+impl Config {
+    /// The other orchestrators that the configuration names.
+    ///
+    /// # Errors
+    /// When one is none, or two are the same.
+    pub fn peers(&self) -> Result<Vec<Place>, PeerAddressError> {
+        let peers: Result<Vec<Place>, _> = self.orchestrator.peers.0.iter().map(|text| read_peer(text)).collect();
+        let peers = peers?;
+        for (index, peer) in peers.iter().enumerate() {
+            let before = peers.iter().take(index);
+            for other in before {
+                check_apart(other, peer)?;
+            }
+        }
+        Ok(peers)
+    }
+
+    /// Where relayed clients come in, if they do.
+    ///
+    /// # Errors
+    /// When it is no address.
+    pub fn relay_address(&self) -> Result<Option<ListenAddress>, PeerAddressError> {
+        let Some(text) = self.orchestrator.relay.as_ref().filter(|text| !text.is_empty()) else { return Ok(None) };
+        let address = format!("tcp://{text}").parse();
+        address.map(Some).map_err(|_| PeerAddressError::Relay(text.clone()))
+    }
+}
+
+/// Two orchestrators of one name, or at one address, would both work what is one's.
+fn check_apart(one: &Place, other: &Place) -> Result<(), PeerAddressError> {
+    let parts = [
+        ("name", &one.name, &other.name),
+        ("address", &one.mqtt, &other.mqtt),
+        ("relay address", &one.relay, &other.relay),
+        ("admin address", &one.admin, &other.admin),
+    ];
+    match parts.into_iter().find(|(_, one, other)| !one.is_empty() && one.eq_ignore_ascii_case(other)) {
+        None => Ok(()),
+        Some((what, value, _)) => Err(PeerAddressError::Twice { what, value: value.clone() }),
+    }
+}
+
+fn read_peer(text: &str) -> Result<Place, PeerAddressError> {
+    let wrong = || PeerAddressError::Peer(text.to_owned());
+    let (name, addresses) = text.split_once('=').ok_or_else(wrong)?;
+    let parts: Vec<&str> = addresses.split('/').collect();
+    let [mqtt, relay, admin] = parts.as_slice() else { return Err(wrong()) };
+    let sound =
+        |part: &&str| part.is_empty() || part.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if name.is_empty() || ![mqtt, relay, admin].into_iter().all(sound) {
+        return Err(wrong());
+    }
+    Ok(Place {
+        name: name.to_owned(),
+        mqtt: (*mqtt).to_owned(),
+        relay: (*relay).to_owned(),
+        admin: (*admin).to_owned(),
+    })
+}
+
+/// The configuration with a listener for clients that other orchestrators relay, where there is one.
+///
+/// # Errors
+/// In words for people, when its address is none.
+pub fn with_relay(config: Config) -> Result<Config, String> {
+    let Some(address) = config.relay_address().map_err(|error| error.to_string())? else { return Ok(config) };
+    let networks = config.orchestrator.relay_networks.clone();
+    Ok(with_relay_at(config, address, networks))
+}
+
+/// The configuration with a listener there for clients that others relay, whose word from these networks is taken for
+/// where a client is.
+pub fn with_relay_at(mut config: Config, address: ListenAddress, networks: Networks) -> Config {
+    let plain = Listener::default();
+    let like = config.listeners.first().cloned().unwrap_or_default();
+    config.listeners.push(Listener {
+        address,
+        name: RELAY_LISTENER.to_owned(),
+        certificate: plain.certificate,
+        key: plain.key,
+        client_certificate: plain.client_certificate,
+        client_ca: plain.client_ca,
+        crl: plain.crl,
+        crl_outdated: plain.crl_outdated,
+        identity_from: plain.identity_from,
+        identity_as: plain.identity_as,
+        proxy_protocol: true,
+        proxy_networks: networks,
+        ..like
+    });
+    config
+}
+
+/// The configuration with the name that this orchestrator has: the configured one, the one in its data directory, or a
+/// new one.
+///
+/// # Errors
+/// In words for people, when the data directory cannot be used.
+pub fn with_name(config: &Config) -> Result<Config, String> {
+    let mut config = config.clone();
+    if !config.orchestrator.enabled || !config.orchestrator.name.is_empty() {
+        return Ok(config);
+    }
+    config.orchestrator.name = match &config.store.directory {
+        Some(directory) => kept_name(Path::new(directory))?,
+        None => new_name(),
+    };
+    Ok(config)
+}
+
+fn new_name() -> String {
+    format!("tidegate-{:016x}", RandomState::new().build_hasher().finish())
+}
+
+fn kept_name(directory: &Path) -> Result<String, String> {
+    let path = directory.join(NAME_FILE);
+    let wrong = |error: &dyn std::fmt::Display| format!("the orchestrator's name in {}: {error}", path.display());
+    match fs::read_to_string(&path) {
+        Ok(name) if !name.trim().is_empty() && name.len() <= MAX_NAME => Ok(name.trim().to_owned()),
+        Ok(_) => Err(wrong(&"it is empty or too long; delete the file, or set orchestrator.name")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let name = new_name();
+            fs::create_dir_all(directory).map_err(|error| wrong(&error))?;
+            fs::write(&path, &name).map_err(|error| wrong(&error))?;
+            Ok(name)
+        }
+        Err(error) => Err(wrong(&error)),
+    }
+}
+
+/// Gives a running node the brokers that the configuration names.
+///
+/// # Errors
+/// In words for people.
+pub fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), String> {
+    if !config.orchestrator.enabled {
+        return Ok(());
+    }
+    let brokers = config.fleet_brokers().map_err(|error| error.to_string())?;
+    if brokers.is_empty() {
+        tracing::warn!(
+            "the orchestrator has no broker yet: what clients publish waits or is dropped until one is named by --broker or the admin API"
+        );
+    }
+    for address in brokers {
+        let name = address.name.clone();
+        let broker = config.broker_settings(address).map_err(|error| format!("broker {name}: {error}"))?;
+        node.set_broker(broker).map_err(|error| error.to_string())?;
+    }
+    node.settle_former_brokers().map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_brokers_are_read_as_people_write_them() {
+        let plain = BrokerAddress::parse("mqtt://127.0.0.1:1884").unwrap();
+        assert_eq!((plain.name.as_str(), plain.at.port), ("127.0.0.1-1884", 1884));
+        let full = BrokerAddress::parse("b1=mqtt://me:se%40cret@host:1").unwrap();
+        assert_eq!((full.name.as_str(), full.at.host.as_str()), ("b1", "host"));
+        assert_eq!((full.user_name.as_deref(), full.password.as_deref()), (Some("me"), Some("se@cret")));
+        assert!(!format!("{full:?}").contains("cret"));
+        let same = BrokerAddress::parse("b1=host:1").unwrap();
+        assert_eq!(same.at, full.at);
+        assert_eq!(BrokerAddress::parse("[::1]:1883").unwrap().at.port, 1883);
+        assert!(!full.secure && BrokerAddress::parse("b1=mqtts://me:secret@host:8883").unwrap().secure);
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_its_password() {
+        for (text, part) in [
+            ("wss://host:1", "mqtt:// or mqtts://"),
+            ("mqtt://host", "no address"),
+            ("mqtt://me:secret@host:x", "***@host:x"),
+            ("host:0", "no address"),
+            ("a b=host:1", "cannot be a broker's name"),
+            ("", "no address"),
+        ] {
+            let error = BrokerAddress::parse(text).unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains("secret"), "{text}: {error}");
+        }
+    }
+}

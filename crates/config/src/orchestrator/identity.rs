@@ -1,0 +1,99 @@
+//! Whose credentials brokers are shown (BRK-10), as the configuration says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::{self as engine};
+use tidegate_node::{Brokers, Identities, IdentityRole, IdentitySettings, ListenAddress, NodeSettings};
+
+use crate::Config;
+use crate::finding::Findings;
+use crate::sections::auth::AuthKind;
+use crate::sections::orchestrator::BrokerIdentity;
+use crate::value::Problem;
+
+impl Config {
+    /// Whether brokers are shown the credentials of each client.
+    pub fn passes_clients_through(&self) -> bool {
+        self.orchestrator.enabled && self.orchestrator.identity == BrokerIdentity::Client
+    }
+
+    /// Whether somebody is asked who a client is.
+    pub fn has_providers(&self) -> bool {
+        !self.auths.is_empty() || self.passes_clients_through()
+    }
+
+    /// What the engine of each user is told, of whom there may be so many. What the configuration says for the whole
+    /// process is divided by that.
+    pub fn identity_engine(&self, max: u16) -> engine::Settings {
+        engine::Settings {
+            // Connections are counted for each listener of the whole process.
+            listeners: self.engine_settings(1).listeners,
+            // Who comes here was asked.
+            authentication: engine::Authentication::Open,
+            ..self.engine_settings(max)
+        }
+    }
+
+    /// The users whose own credentials brokers are shown, where they are, for a node of these settings.
+    pub fn identities(&self, node: &NodeSettings) -> Option<Arc<Identities>> {
+        if !self.passes_clients_through() {
+            return None;
+        }
+        let max = self.orchestrator.max_identities;
+        let mut engine = self.identity_engine(max);
+        // One user's clients may belong to several tenants, which are counted over all users.
+        engine.tenants.clone_from(&node.engine.tenants);
+        engine.tenant_ledger.clone_from(&node.engine.tenant_ledger);
+        let of_user = NodeSettings {
+            shards: 1,
+            listeners: Vec::new(),
+            tls: std::collections::BTreeMap::new(),
+            proxies: std::collections::BTreeMap::new(),
+            tls_check: Duration::ZERO,
+            engine,
+            brokers: Brokers::default(),
+            cluster: None,
+            ..node.clone()
+        };
+        Some(Identities::new(IdentitySettings {
+            max,
+            linger: self.orchestrator.identity_linger,
+            settle: self.orchestrator.session_expiry.max(self.orchestrator.identity_linger),
+            node: of_user,
+            brokers: node.brokers.clone(),
+        }))
+    }
+}
+
+/// What brokers cannot be shown clients' credentials together with.
+pub fn check_identity(config: &Config, findings: &mut Findings) {
+    if !config.passes_clients_through() {
+        return;
+    }
+    let orchestrator = &config.orchestrator;
+    let anonymous = config.listeners.iter().any(|listener| listener.allow_anonymous);
+    let certificates = config.listeners.iter().any(|listener| listener.identity_as == IdentityRole::Username);
+    let quic = config.listeners.iter().any(|listener| matches!(listener.address, ListenAddress::Quic(_)));
+    let proofs = config.auths.iter().any(|auth| matches!(auth.kind, AuthKind::Scram | AuthKind::Certificate));
+    let problems = [
+        (
+            config.store.directory.is_some(),
+            "a data directory (store.directory): passwords are not stored, so after a restart nothing of it could be given to brokers",
+        ),
+        (anonymous, "listeners with allow_anonymous: an anonymous client has nothing that brokers could be shown"),
+        (certificates, "listeners with identity_as = \"username\": a certificate cannot be shown to brokers"),
+        (quic, "listeners for QUIC: a stream cannot be handed from its connection to the part that serves its user"),
+        (proofs, "providers of the kinds `scram` and `certificate`: brokers cannot be shown what they go by"),
+        (
+            !orchestrator.peers.0.is_empty() || orchestrator.relay.is_some(),
+            "other orchestrators (peers, relay): sessions do not move between them",
+        ),
+    ];
+    for (_, what) in problems.into_iter().filter(|(there, _)| *there) {
+        let problem = Problem::new(format!("does not go with {what}"));
+        let problem =
+            problem.hint("leave that out, or show brokers the orchestrator's own credentials: identity = \"own\"");
+        findings.push(problem, config.source_of("orchestrator", "identity").clone());
+    }
+}

@@ -1,0 +1,43 @@
+//! Who may do what.
+
+use crate::key::{Key, Section, SectionKeys, section};
+use crate::value::{Kind, Problem, Raw, Value, words};
+
+/// Longest path of a file, bytes.
+const MAX_PATH: usize = 4096;
+/// Longest text of rules in place, bytes; more belong into a file.
+const MAX_RULES: usize = 65_536;
+
+/// What holds for what no rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultAccess {
+    /// Denied as soon as there are rules or users, else allowed.
+    Auto,
+    /// Denied.
+    Deny,
+    /// Allowed.
+    Allow,
+}
+
+words! {
+    DefaultAccess {
+        DefaultAccess::Auto => "auto", "denied where there are rules, allowed where there are neither rules nor users";
+        DefaultAccess::Deny => "deny", "denied";
+        DefaultAccess::Allow => "allow", "allowed";
+    }
+}
+
+section! {
+    /// Who may publish what, subscribe to what and receive what. See access-control.md.
+    "access" => AccessRules, ACCESS {
+        /// Rules of our own, TOML. They are asked before those of `acl_file`.
+        rules_file: Option<String> = None, in Kind::Text { max_len: MAX_PATH };
+        /// Rules of our own in place, with the text of a rules file. They are asked before those of `rules_file`.
+        rules: Option<String> = None, in Kind::Text { max_len: MAX_RULES };
+        /// Mosquitto's acl file.
+        acl_file: Option<String> = None, in Kind::Text { max_len: MAX_PATH };
+        /// What holds for what no rule is about. With users and without rules it must be said: the broker does not
+        /// guess whether everybody who comes in may do everything.
+        default: DefaultAccess = DefaultAccess::Auto, in Kind::OneOf(<DefaultAccess as crate::value::Words>::WORDS);
+    }
+}

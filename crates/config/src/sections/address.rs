@@ -1,0 +1,39 @@
+//! Addresses of mobile nodes.
+
+use std::time::Duration;
+
+use crate::key::{Key, Section, SectionKeys, section};
+use crate::value::{Kind, Lifetime, Problem, Range, Raw, Value};
+
+/// One second, in the milliseconds that ranges of durations count.
+const SECOND: u64 = 1_000;
+/// The longest time that a message may ask for, so that sums of times stay far from their bounds.
+const MONTHS: u64 = 400 * 86_400 * SECOND;
+
+section! {
+    /// Addresses: clients are mobile nodes, which get what is published to `PREFIX/to/node/CLIENT_ID/...`,
+    /// `PREFIX/to/group/GROUP/...` and `PREFIX/to/all/...` without subscribing. See [addresses](addresses.md).
+    "addresses" => Addresses, ADDRESSES {
+        /// Whether there are addresses. They take effect with a restart.
+        enabled: bool = false, in Kind::Boolean;
+        /// What all addresses begin with: one or more levels of a topic name.
+        prefix: String = "ctx".to_owned(), in Kind::Text { max_len: 256 };
+        /// Whether publishing to groups and to all nodes, saying the context of another node, advertising groups, and
+        /// reading what is sent to others or said by them, needs a rule of `[access]` that allows it. What is allowed
+        /// for want of a rule does not suffice then.
+        guarded: bool = true, in Kind::Boolean;
+        /// Groups that a node may be in.
+        max_groups_per_node: u16 = 256, in Kind::Integer(Range::of(1, 65_535));
+        /// After which time a message to nodes expires whose sender does not say, as MQTT 3 clients cannot.
+        expiry_default: Duration = Duration::from_secs(86_400), in Kind::Seconds(Range::of(SECOND, MONTHS).or_zero("never"));
+        /// After which time every message to nodes expires, whatever its sender says.
+        expiry_forced: Duration = Duration::ZERO, in Kind::Seconds(Range::of(SECOND, MONTHS).or_zero("as the sender says, or by default"));
+        /// How long what is addressed to a node is kept for when its session has ended.
+        node_expiry: Lifetime = Lifetime::For(Duration::from_secs(86_400)), in Kind::Lifetime(Range::of(0, 4_294_967_294 * SECOND));
+        /// Nodes whose session has ended and for which something may be kept. Beyond it sessions end with what they are
+        /// owed. Divided evenly between the shards.
+        max_mailboxes: u32 = 1_000_000, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("no limit"));
+        /// Whether QoS 0 messages to nodes that are away are kept, as if they had QoS 1.
+        keep_qos0: bool = true, in Kind::Boolean;
+    }
+}

@@ -1,0 +1,222 @@
+//! Who comes in: the providers that are asked, and how they do their work.
+
+use std::time::Duration;
+
+use crate::key::{Key, Section, SectionKeys, section};
+use crate::list::Texts;
+use crate::size::{Bytes, KIB, MIB, TIB};
+use crate::value::{Kind, Problem, Range, Raw, Value, Words, words};
+
+/// Longest path of a file or name of a claim, bytes.
+const MAX_TEXT: usize = 4096;
+/// One second, in the milliseconds that ranges of durations count.
+const SECOND: u64 = 1_000;
+/// One day.
+const DAY: u64 = 24 * 3_600 * SECOND;
+
+/// What a provider is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthKind {
+    /// A file of users.
+    PasswordFile,
+    /// Signed tokens.
+    Jwt,
+    /// A server that is asked.
+    Http,
+    /// Client certificates.
+    Certificate,
+    /// SCRAM-SHA-256.
+    Scram,
+    /// The brokers of a fleet.
+    Fleet,
+}
+
+words! {
+    AuthKind {
+        AuthKind::PasswordFile => "password-file", "user names and passwords in a file, as `tidegate passwd` and `mosquitto_passwd` write it";
+        AuthKind::Jwt => "jwt", "signed tokens as passwords";
+        AuthKind::Http => "http", "a server that is asked about each client";
+        AuthKind::Certificate => "certificate", "the client's certificate";
+        AuthKind::Fleet => "fleet", "a broker of the fleet, which is shown user name and password; for orchestrators";
+        AuthKind::Scram => "scram", "SCRAM-SHA-256, the enhanced authentication of MQTT 5";
+    }
+}
+
+/// The field of CONNECT that holds a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenField {
+    /// The password.
+    Password,
+    /// The user name.
+    UserName,
+}
+
+words! {
+    TokenField {
+        TokenField::Password => "password", "the password";
+        TokenField::UserName => "username", "the user name";
+    }
+}
+
+/// What happens to clients while a server cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreachable {
+    /// They are refused.
+    Deny,
+    /// The next provider is asked.
+    Ignore,
+}
+
+words! {
+    Unreachable {
+        Unreachable::Deny => "deny", "they are refused as \"server unavailable\" and may try again";
+        Unreachable::Ignore => "ignore", "the next provider is asked";
+    }
+}
+
+/// A part of a certificate that becomes a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateField {
+    /// None.
+    None,
+    /// The common name.
+    CommonName,
+    /// The first DNS name.
+    Dns,
+    /// The first mail address.
+    Email,
+    /// The first URI.
+    Uri,
+    /// The fingerprint.
+    Fingerprint,
+}
+
+words! {
+    CertificateField {
+        CertificateField::None => "none", "none";
+        CertificateField::CommonName => "cn", "the common name of the subject";
+        CertificateField::Dns => "san-dns", "the first DNS name among the alternative names";
+        CertificateField::Email => "san-email", "the first email address among them";
+        CertificateField::Uri => "san-uri", "the first URI among them";
+        CertificateField::Fingerprint => "fingerprint", "SHA-256 of the certificate, hexadecimal";
+    }
+}
+
+section! {
+    /// Who comes in. Each provider says yes, no, or that it does not know the client; they are asked in their order,
+    /// and the first that says yes or no decides. When nobody knows a client it is refused. With at least one provider
+    /// nobody comes in without a name, except on listeners with `allow_anonymous`. See authentication.md.
+    "auth" [repeated = true] => Auth, AUTH {
+        /// What the provider is.
+        kind: AuthKind = AuthKind::PasswordFile, in Kind::OneOf(<AuthKind as Words>::WORDS);
+        /// Its name in logs and metrics; without one it is that of its kind, such as `jwt`.
+        name: String = String::new(), in Kind::Name { empty: true };
+        /// Names of the listeners that it is asked for; none for all.
+        listeners: Texts = Texts::default(), in Kind::Texts;
+        /// The file of users; for `password-file` and `scram`. One file may serve both.
+        file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// The server that is asked, `http://` or `https://`; for `http`.
+        url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
+        /// A file whose content is sent to that server as a bearer token; for `http`.
+        bearer_token_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// What happens to clients while that server cannot be asked; for `http`.
+        unreachable: Unreachable = Unreachable::Deny, in Kind::OneOf(<Unreachable as Words>::WORDS);
+        /// Questions to that server, or to brokers, that are under way at once; for `http` and `fleet`.
+        concurrency: u16 = 8, in Kind::Integer(Range::of(1, 64));
+        /// Failures in a row after which that server is left alone for `breaker_pause`; for `http`.
+        breaker_failures: u16 = 5, in Kind::Integer(Range::of(1, 1_000));
+        /// How long; then one question tries again. For `http`.
+        breaker_pause: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, 3_600 * SECOND));
+        /// How long its yes is remembered, at most `authentication.cache_ttl`; for `http` and `fleet`.
+        cache_ttl: Duration = Duration::from_secs(60), in Kind::Duration(Range::of(1, DAY).or_zero("each connection is asked about"));
+        /// How long a server may take for an answer; for `http` and `fleet`, and for the keys of `jwks_url`.
+        timeout: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(10, 60 * SECOND));
+        /// The authorities (PEM) that a server's certificate is checked with, instead of the system's; for `http`, and
+        /// for `jwks_url`.
+        ca_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// A file whose content is the secret of HS256, HS384 and HS512, at least 32 bytes; for `jwt`, which has one
+        /// source of keys.
+        secret_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// A file of public keys or certificates (PEM); for `jwt`.
+        public_key_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// A file with a JWK set; for `jwt`.
+        jwks_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// A server with a JWK set, `http://` or `https://`; for `jwt`.
+        jwks_url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
+        /// How old the keys of that server may be before they are fetched again; for `jwt`.
+        jwks_refresh: Duration = Duration::from_secs(600), in Kind::Duration(Range::of(SECOND, 7 * DAY));
+        /// How soon they are fetched again because of a token that names a key that is not known; for `jwt`.
+        jwks_refresh_min: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(SECOND, DAY));
+        /// Algorithms that are taken, such as `"ES256"`; none for all that the keys are for. For `jwt`.
+        algorithms: Texts = Texts::default(), in Kind::Texts;
+        /// Which field of CONNECT holds the token; for `jwt`.
+        token_from: TokenField = TokenField::Password, in Kind::OneOf(<TokenField as Words>::WORDS);
+        /// What a token's `iss` must be; for `jwt`.
+        issuer: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// What a token's `aud` must hold; for `jwt`.
+        audience: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// Whether a token without `exp` is refused; for `jwt`.
+        require_expiry: bool = true, in Kind::Boolean;
+        /// How far the clocks of those who sign tokens may be apart from ours; for `jwt`.
+        leeway: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, 600 * SECOND));
+        /// The claim that becomes the user name, by name or by a path with dots; empty leaves the user name as the
+        /// client says it, unchecked. For `jwt`.
+        user_claim: Option<String> = Some("sub".to_owned()), in Kind::Text { max_len: MAX_TEXT };
+        /// The claim that the client id must be equal to; for `jwt`.
+        client_id_claim: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// The claim that says what the client may do; a token without it leaves that to the rules. For `jwt`.
+        acl_claim: Option<String> = Some("acl".to_owned()), in Kind::Text { max_len: MAX_TEXT };
+        /// The claim that says, with `true`, that no rules hold for the client; for `jwt`.
+        superuser_claim: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// The claim that must be the name of the client's tenant; for `jwt`.
+        tenant_claim: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// Which part of a certificate becomes the user name; for `certificate`.
+        user_name_from: CertificateField = CertificateField::CommonName, in Kind::OneOf(<CertificateField as Words>::WORDS);
+        /// Which part of a certificate the client id must be equal to; for `certificate`.
+        client_id_from: CertificateField = CertificateField::None, in Kind::OneOf(<CertificateField as Words>::WORDS);
+    }
+}
+
+section! {
+    /// How the providers of `[[auth]]` do their work: on threads of their own, within bounds, and with a memory for who
+    /// was let in.
+    "authentication" => Authentication, AUTHENTICATION {
+        /// Threads that ask providers; most of the time they wait for other servers. A change needs a restart.
+        threads: u16 = 8, in Kind::Integer(Range::of(1, 256));
+        /// Passwords that are hashed at once. Each takes a core, and 19 MiB for Argon2.
+        max_hashing: u16 = 0, in Kind::Integer(Range::of(1, 256).or_zero("half of the cores"));
+        /// Memory of all passwords that are hashed at once; beyond it a client waits. A file of users with a hash that
+        /// needs more by itself is refused, with the line. It is part of `limits.memory_ceiling`.
+        hash_memory: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, TIB).or_zero("an eighth of `limits.memory_ceiling`, 32MiB to 256MiB"));
+        /// Clients that wait for an answer at once; beyond it a client is told that the server is unavailable.
+        max_waiting: u32 = 16_384, in Kind::Integer(Range::of(1, 10_000_000));
+        /// What these clients have sent with CONNECT (ids, names, passwords, certificates); beyond it a client is told
+        /// that the server is unavailable. It is part of `limits.memory_ceiling`.
+        max_waiting_bytes: Bytes = Bytes(16 * MIB), in Kind::Size(Range::of(256 * KIB, TIB));
+        /// Time for an answer; later a client is told that the server is unavailable.
+        timeout: Duration = Duration::from_secs(8), in Kind::Duration(Range::of(100, 600 * SECOND));
+        /// Clients that were let in and are remembered, so that they come back without being hashed or asked about
+        /// again.
+        cache_entries: u32 = 100_000, in Kind::Integer(Range::of(1, 10_000_000).or_zero("none"));
+        /// How long. A reload forgets all of them.
+        cache_ttl: Duration = Duration::from_secs(300), in Kind::Duration(Range::of(100, DAY).or_zero("not at all"));
+        /// Refusals that are remembered, apart from the others.
+        refused_entries: u32 = 10_000, in Kind::Integer(Range::of(1, 10_000_000).or_zero("none"));
+        /// How long.
+        refused_ttl: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 3_600 * SECOND).or_zero("not at all"));
+        /// Whether a reload ends the connections of users whom a file no longer has, or has with another password.
+        /// Those who may come in all the same come back.
+        disconnect_on_reload: bool = true, in Kind::Boolean;
+    }
+}
+
+impl Auth {
+    /// Whether what a client may do can come from this provider.
+    pub fn brings_rules(&self) -> bool {
+        match self.kind {
+            AuthKind::Jwt => self.acl_claim.is_some(),
+            AuthKind::Http => true,
+            AuthKind::PasswordFile | AuthKind::Certificate | AuthKind::Scram | AuthKind::Fleet => false,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A node of a cluster.
+
+use std::time::Duration;
+
+use crate::key::{Key, Section, SectionKeys, section};
+use crate::list::Networks;
+use crate::sections::orchestrator::Redirect;
+use crate::value::{Kind, Lease, Problem, Range, Raw, Value, Words, words};
+
+use super::{HOUR, SECOND};
+
+/// How a password is proved to Kafka.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusSasl {
+    /// It is sent.
+    Plain,
+    /// By a hash.
+    ScramSha256,
+    /// By a longer one.
+    ScramSha512,
+}
+
+words! {
+    BusSasl {
+        BusSasl::Plain => "plain", "it is sent as it is: use TLS, too";
+        BusSasl::ScramSha256 => "scram-sha-256", "the servers learn only that it is known (a build with `kafka-tls`)";
+        BusSasl::ScramSha512 => "scram-sha-512", "the same with a longer hash (a build with `kafka-tls`)";
+    }
+}
+
+/// How links between nodes are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEncryption {
+    /// They are not.
+    Off,
+    /// By keys made up at each start.
+    Secret,
+    /// By certificates of an authority.
+    Files,
+}
+
+words! {
+    LinkEncryption {
+        LinkEncryption::Off => "off", "they are not encrypted";
+        LinkEncryption::Secret => "secret", "TLS 1.3 with a certificate that each node makes up at its start; the cluster's secret proves who is at its end";
+        LinkEncryption::Files => "files", "TLS 1.3, and both sides have to show a certificate of `tls_ca`";
+    }
+}
+
+section! {
+    /// Makes the broker a node of a cluster: nodes on one bus that are one broker to their clients; see
+    /// [cluster](cluster.md).
+    "cluster" => Cluster, CLUSTER {
+        /// The name of this node, its own in the cluster, and kept over restarts. Empty is no cluster.
+        name: String = String::new(), in Kind::Name { empty: true }, flag "--node";
+        /// The bus that all nodes are on: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build
+        /// with that feature.
+        bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--bus";
+        /// What names on the bus begin with, so that several clusters can share one.
+        prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
+        /// Copies of each log of the cluster on the bus. It holds for logs that are made from now on; see
+        /// [the bus](bus.md#several-servers).
+        bus_replicas: u8 = 0, in Kind::Integer(Range::of(1, 5).or_zero("3 where the bus has at least three servers, else 1"));
+        /// Whether the bus has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`.
+        bus_tls: bool = false, in Kind::Boolean;
+        /// A file (PEM) of authorities that the certificates of the bus come from: for NATS beside the system's, for
+        /// Kafka in their place.
+        bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// A file (PEM) with the certificate that this node shows to the bus, and those between it and an authority.
+        bus_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// The file (PEM) with its key, not encrypted.
+        bus_key: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// How user and password are proved to Kafka.
+        bus_sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
+        /// Whether a node with a data directory keeps its store on the bus, too, as the section `mirror` does alone, so
+        /// that other nodes continue with it when the node dies. Without it a dead node's partitions begin empty.
+        mirror: bool = true, in Kind::Boolean;
+        /// Where other nodes reach this one, `ADDRESS:PORT`. Without it a free port on the address of the first
+        /// listener.
+        listen: Option<String> = None, in Kind::Text { max_len: 256 }, flag "--cluster-listen";
+        /// Where other nodes hand over clients whose home is here, `ADDRESS:PORT`. Without it a free port on the
+        /// address of `listen`. It lets clients in as the first listener does, without TLS.
+        relay: Option<String> = None, in Kind::Text { max_len: 256 };
+        /// Where other nodes are: their word is taken for where a client is.
+        networks: Networks = Networks::local(), in Kind::Networks;
+        /// The address that other nodes use, where they cannot use that of `listen` (`0.0.0.0`, or it is translated on
+        /// the way).
+        advertise: Option<String> = None, in Kind::Text { max_len: 256 };
+        /// Where clients reach this node, `HOST:PORT`, for `redirect`. Without it the address of the first listener.
+        client_address: Option<String> = None, in Kind::Text { max_len: 512 };
+        /// How clients get to their home when that is another node.
+        redirect: Redirect = Redirect::Off, in Kind::OneOf(<Redirect as Words>::WORDS);
+        /// A file with the secret by which nodes know each other, at least 16 bytes, the same on all. Without it they
+        /// agree on one by the bus, and every reader of the bus can pose as a node.
+        secret_file: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// How links between nodes are encrypted. Give all nodes the same. Clients that are handed over to their home by
+        /// `relay` are not covered.
+        tls: LinkEncryption = LinkEncryption::Off, in Kind::OneOf(<LinkEncryption as Words>::WORDS);
+        /// With `tls = "files"`: a file (PEM) of authorities that the certificates of nodes come from.
+        tls_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// With `tls = "files"`: a file (PEM) with the certificate of this node, and those between it and an authority. It
+        /// is shown to both sides of a link.
+        tls_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// With `tls = "files"`: the file (PEM) with its key, not encrypted.
+        tls_key: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// How long a node may be silent on the bus before others take over its partitions. A node that does not reach
+        /// the bus for so long acknowledges nothing until it is known who serves its clients. `"auto"` is 10 s, and 30
+        /// s on Kafka, which is away for up to 16 s when one of its brokers dies; see
+        /// [the bus](bus.md#several-servers). Give all nodes the same.
+        lease: Lease = Lease::Auto, in Kind::Lease(Range::of(SECOND, HOUR));
+        /// How long nodes have to stay as they are, after one was stopped or has died, before partitions move to make
+        /// shares even again. Longer than what lies between two nodes of a rolling restart. 0 does so at once.
+        settle: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
+        /// How long clients stay connected, behind the lease, to a node that does not reach the bus. Pings are
+        /// answered, and published messages wait. Beyond it clients with waiting messages are disconnected with a
+        /// reason. 0 ends all connections with the lease.
+        patience: Duration = Duration::from_secs(3600), in Kind::Duration(Range::of(0, 24 * HOUR));
+        /// How long a node that is stopped may take to hand over its partitions. Partitions not handed over by then are
+        /// lost, or wait in its data directory.
+        leave_timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
+    }
+}

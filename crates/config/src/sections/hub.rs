@@ -1,0 +1,186 @@
+//! Pipelines of the hub, and their sinks.
+
+use std::time::Duration;
+
+use tidegate_engine::OverflowPolicy;
+use tidegate_hub::Format;
+
+use crate::key::{Key, Section, SectionKeys, section};
+use crate::list::Texts;
+use crate::size::{Bytes, KIB, MIB, TIB};
+use crate::value::{Kind, Problem, Range, Raw, Value, Words, words};
+
+use super::{DAY, HOUR, SECOND};
+
+/// Longest path, name or address, bytes.
+const MAX_TEXT: usize = 4096;
+/// Longest expression, bytes.
+const MAX_EXPRESSION: usize = 8192;
+
+/// The kind of a sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SinkType {
+    /// Lines of JSON.
+    File,
+    /// Requests.
+    Http,
+    /// A broker.
+    Mqtt,
+    /// A table.
+    Postgres,
+    /// A stream.
+    Nats,
+    /// Entries of a stream.
+    Redis,
+    /// Points.
+    Influxdb,
+}
+
+words! {
+    SinkType {
+        SinkType::File => "file", "lines of JSON in a file (`path`)";
+        SinkType::Http => "http", "a POST with an array of JSON for each batch (`url`)";
+        SinkType::Mqtt => "mqtt", "another broker (`url`)";
+        SinkType::Postgres => "postgres", "a table of PostgreSQL or TimescaleDB (`url`, `table`)";
+        SinkType::Nats => "nats", "a stream of NATS JetStream (`url`)";
+        SinkType::Redis => "redis", "a stream of Redis (`url`)";
+        SinkType::Influxdb => "influxdb", "points of InfluxDB by its line protocol (`url`, `measurement`)";
+    }
+}
+
+words! {
+    Format {
+        Format::Json => "json", "JSON";
+        Format::Cbor => "cbor", "CBOR";
+        Format::MessagePack => "msgpack", "MessagePack";
+        Format::Raw => "raw", "text, or bytes as base64 where they are no text";
+    }
+}
+
+section! {
+    /// Where a pipeline's records go. See [the hub](hub.md).
+    "sink" [repeated = true] => Sink, SINK {
+        /// Its name, in `pipeline.to`, logs and `hub status`. No two may have the same one.
+        name: String = String::new(), in Kind::Name { empty: true };
+        /// Its kind.
+        kind: SinkType = SinkType::File, in Kind::OneOf(<SinkType as Words>::WORDS);
+        /// The file (`file`), relative to where the broker is started.
+        path: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// Where it is: `http://HOST/PATH` or `https://...` (`http`, `influxdb`), `mqtt://HOST:PORT` or `mqtts://...`
+        /// (`mqtt`), `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (`postgres`), `nats://HOST:PORT` (`nats`),
+        /// `redis://USER:PASSWORD@HOST:PORT/DATABASE` (`redis`).
+        url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
+        /// The table (`postgres`), which is made when it is not there.
+        table: String = String::new(), in Kind::Text { max_len: 128 };
+        /// The topic of all records (`mqtt`); empty is that of each record.
+        topic: String = String::new(), in Kind::Text { max_len: 65_535 };
+        /// QoS of published messages (`mqtt`).
+        qos: u8 = 1, in Kind::Integer(Range::of(1, 2));
+        /// Whether it is published with RETAIN (`mqtt`).
+        retain: bool = false, in Kind::Boolean;
+        /// The client id (`mqtt`); empty is made of the names of this machine, of the pipeline and
+        /// of the sink. With `parallel` a number follows.
+        client_id: String = String::new(), in Kind::Text { max_len: 1024 };
+        /// The stream (`nats`, `redis`), which is made when it is not there.
+        stream: String = "TIDEGATE".to_owned(), in Kind::Text { max_len: 256 };
+        /// Entries that the stream keeps, about (`redis`); older entries are removed.
+        max_entries: u64 = 0, in Kind::Integer(Range::of(1, 1_000_000_000_000).or_zero("all"));
+        /// What subjects begin with (`nats`): a record of `a/b` goes to `SUBJECT.a.b`.
+        subject: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
+        /// The measurement (`influxdb`).
+        measurement: String = "mqtt".to_owned(), in Kind::Text { max_len: 256 };
+        /// Fields that are tags (`influxdb`).
+        tags: Texts = Texts(vec!["topic".to_owned(), "clientid".to_owned()]), in Kind::Texts;
+        /// Headers of requests (`http`, `influxdb`), each as `NAME: VALUE`.
+        headers: Texts = Texts::default(), in Kind::Texts;
+        /// A file whose first line is the header Authorization of requests (`http`, `influxdb`), such as `Bearer TOKEN`.
+        authorization_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// A file whose first line signs the body of each request (`http`): the header `X-Tidegate-Signature` is
+        /// `sha256=` and its HMAC-SHA256.
+        secret_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// The user name (`mqtt`).
+        username: Option<String> = None, in Kind::Text { max_len: 1024 };
+        /// A file whose first line is the password (`mqtt`).
+        password_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// A file (PEM) of the authorities that are trusted (`http`, `influxdb`, `mqtt`, `postgres`); without it, the system's.
+        ca: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// Size at which a file is finished and renamed (`file`).
+        rotate_size: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("never"));
+        /// Age at which a file is finished and renamed (`file`), with the next batch.
+        rotate_time: Duration = Duration::ZERO, in Kind::Duration(Range::of(SECOND, 365 * DAY).or_zero("never"));
+        /// Time for a batch, after which it is tried again (all but `file`).
+        timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));
+        /// Most messages of a batch.
+        batch_messages: u32 = 500, in Kind::Integer(Range::of(1, 100_000));
+        /// Bytes at which a batch is full.
+        batch_bytes: Bytes = Bytes(MIB), in Kind::Size(Range::of(KIB, 256 * MIB));
+        /// Time that a message waits for others.
+        batch_time: Duration = Duration::from_millis(10), in Kind::Duration(Range::of(0, HOUR));
+        /// Batches under way at once, of each pipeline; messages of one key stay in order. A file has one.
+        parallel: u16 = 1, in Kind::Integer(Range::of(1, 64));
+        /// Time until the first retry. It doubles with each failure, and half of it is chance.
+        retry_min: Duration = Duration::from_millis(500), in Kind::Duration(Range::of(1, HOUR));
+        /// Longest time until a retry.
+        retry_max: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(1, DAY));
+    }
+}
+
+/// Where messages wait for a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// On disk.
+    Disk,
+    /// In memory.
+    Memory,
+}
+
+words! {
+    Keep {
+        Keep::Disk => "disk", "in the store: the broker refuses to start without `--data`";
+        Keep::Memory => "memory", "in memory where there is no store: waiting messages are lost with the process";
+    }
+}
+
+section! {
+    /// A pipeline: messages of some topics go through steps to one or more sinks. It runs in the broker, or with
+    /// `tidegate hub`. See [the hub](hub.md).
+    "pipeline" [repeated = true] => Pipeline, PIPELINE {
+        /// Its name, in logs, metrics and `hub status`. No two may have the same one.
+        name: String = String::new(), in Kind::Name { empty: true };
+        /// Topic filters; when empty, `sql` names them behind FROM.
+        from: Texts = Texts::default(), in Kind::Texts;
+        /// How payloads are read, where a step looks into them.
+        format: Format = Format::Json, in Kind::OneOf(<Format as Words>::WORDS);
+        /// A condition (CEL) that messages have to fulfil, such as `payload.temp > 30.0`. The first step.
+        filter: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
+        /// `SELECT FIELDS FROM 'FILTER' WHERE CONDITION`, as rules of EMQX are written. The second step.
+        sql: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
+        /// Fields that are added or replaced, each `NAME = EXPRESSION` (CEL); `row` is the result so far. The third
+        /// step.
+        set: Texts = Texts::default(), in Kind::Texts;
+        /// The topic of records (CEL), for sinks that have topics; empty is that of the message.
+        topic: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
+        /// The key of records (CEL): records of one key stay in order. Empty is the topic of the message.
+        key: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
+        /// The sinks, by name. A message is acknowledged when all have it.
+        to: Texts = Texts::default(), in Kind::Texts;
+        /// The sink of messages on which a step fails, or that a sink refuses. Without it, and without
+        /// `dead_letter_topic`, they are counted and logged.
+        dead_letter: Option<String> = None, in Kind::Name { empty: true };
+        /// The topic of such messages, in place of a sink.
+        dead_letter_topic: Option<String> = None, in Kind::Text { max_len: 65_535 };
+        /// Where messages wait.
+        keep: Keep = Keep::Disk, in Kind::OneOf(<Keep as Words>::WORDS);
+        /// Bytes that wait at most.
+        max_bytes: Bytes = Bytes(1024 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
+        /// What happens when as much waits: `block`, `drop-oldest`, `drop-newest` or `reject`, as with
+        /// [full queues](waiting.md).
+        on_full: OverflowPolicy = OverflowPolicy::Block, in Kind::OneOf(<OverflowPolicy as Words>::WORDS);
+        /// Messages above QoS 0 that the pipeline works on at once; the others wait.
+        window: u16 = 1000, in Kind::Integer(Range::of(1, 65_535));
+        /// Time that messages wait for a pipeline that does not run.
+        keep_for: Duration = Duration::from_secs(7 * 24 * 3600), in Kind::Seconds(Range::of(SECOND, 365 * DAY));
+        /// Whether the pipeline gets the retained messages of its topics when it is new.
+        retained: bool = false, in Kind::Boolean;
+    }
+}

@@ -1,0 +1,33 @@
+//! Where the files of the store are beside this machine.
+
+use crate::key::{Key, Section, SectionKeys, section};
+use crate::size::{Bytes, MIB, TIB};
+use crate::value::{Kind, Problem, Range, Raw, Value};
+
+section! {
+    /// Keeps the files of the store on a bus, too, so that they outlive this machine: see
+    /// [the store](store.md#on-the-bus). Needs `store.directory`, which is then a working copy.
+    "mirror" => Mirror, MIRROR {
+        /// The bus: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build with that feature.
+        /// Without one the files are on this machine alone.
+        bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--mirror";
+        /// Whose files they are: the broker's own name on the bus, at most 58 letters, digits, `-` and `_`. Who starts
+        /// with this name has them from then on, and whoever had them before stops.
+        name: String = String::new(), in Kind::Name { empty: true }, flag "--mirror-name";
+        /// What names on the bus begin with.
+        prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
+        /// Copies of each log on the servers of the bus. It holds for logs that are made from now on.
+        replicas: u8 = 0, in Kind::Integer(Range::of(1, 5).or_zero("3 where the bus has at least three servers, else 1"));
+        /// Whether NATS has to be spoken to over TLS.
+        tls: bool = false, in Kind::Boolean;
+        /// A file (PEM) of authorities that the certificates of the servers come from, beside those that the system
+        /// trusts.
+        bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// Whether something is kept only when this machine's disk has it, too, and not the bus alone. Without it the
+        /// working copy is fetched after power loss.
+        local_sync: bool = true, in Kind::Boolean;
+        /// Bytes that the files may take on the bus, which JetStream reserves, and an eighth more. Above it the store
+        /// is full.
+        max_bytes: Bytes = Bytes(4096 * MIB), in Kind::Size(Range::of(64 * MIB, 16 * TIB));
+    }
+}

@@ -1,0 +1,142 @@
+//! An orchestrator in front of other brokers.
+
+use std::time::Duration;
+
+use tidegate_engine::RoutingPolicy;
+
+use crate::key::{Key, Section, SectionKeys, section};
+use crate::list::{Networks, Texts};
+use crate::size::{Bytes, MIB, TIB};
+use crate::value::{Kind, Problem, Range, Raw, Value, Words, words};
+
+use super::{DAY, SECOND};
+
+words! {
+    RoutingPolicy {
+        RoutingPolicy::RoundRobin => "round-robin", "each broker in turn; the order of a topic's messages is not kept";
+        RoutingPolicy::TopicHash => "topic-hash", "by the topic: its order is kept, and few topics move when brokers come and go";
+        RoutingPolicy::LeastLoaded => "least-loaded", "the broker that owes least; the order of a topic's messages is not kept";
+    }
+}
+
+/// Which version of MQTT brokers are spoken to with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UplinkProtocol {
+    /// MQTT 5.0, or 3.1.1 where a broker does not know it.
+    Auto,
+    /// MQTT 5.0.
+    V5,
+    /// MQTT 3.1.1.
+    V311,
+}
+
+words! {
+    UplinkProtocol {
+        UplinkProtocol::Auto => "auto", "MQTT 5.0, or 3.1.1 where the broker does not know it";
+        UplinkProtocol::V5 => "5", "MQTT 5.0";
+        UplinkProtocol::V311 => "3.1.1", "MQTT 3.1.1, without ids: at least once";
+    }
+}
+
+/// Whose credentials brokers are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokerIdentity {
+    /// The orchestrator's.
+    Own,
+    /// Each client's.
+    Client,
+}
+
+words! {
+    BrokerIdentity {
+        BrokerIdentity::Own => "own", "the orchestrator's, from the broker's address: the orchestrator decides what clients may do";
+        BrokerIdentity::Client => "client", "user name and password of each client: the brokers decide, and clients of different users share nothing here";
+    }
+}
+
+/// How clients get to their home when that is another orchestrator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirect {
+    /// Their bytes are relayed.
+    Off,
+    /// MQTT 5 clients are told to go there; the others are relayed.
+    V5,
+}
+
+words! {
+    Redirect {
+        Redirect::Off => "off", "relay the bytes of every client";
+        Redirect::V5 => "v5", "tell MQTT 5 clients to use the other server (0x9C), relay the others";
+    }
+}
+
+section! {
+    /// Makes the process an orchestrator: what clients publish is worked by other brokers, and comes back by
+    /// subscriptions there. `tidegate orchestrator` switches it on; see [orchestrator](orchestrator.md).
+    "orchestrator" => Orchestrator, ORCHESTRATOR {
+        /// Whether it is one.
+        enabled: bool = false, in Kind::Boolean;
+        /// Its name in the fleet, which begins the client ids that it shows brokers; no two may have the same one.
+        /// Empty is one made at random, kept in the data directory where there is one.
+        name: String = String::new(), in Kind::Name { empty: true }, flag "--name";
+        /// The brokers: `mqtt://HOST:PORT`, with `NAME=` before it and `USER:PASSWORD@` within where wanted; `mqtts://`
+        /// for TLS. More can be added while it runs.
+        brokers: Texts = Texts::default(), in Kind::Texts, credentials = true, flag "--broker";
+        /// Whose credentials brokers are shown. See "Identity" in [orchestrator](orchestrator.md#identity).
+        identity: BrokerIdentity = BrokerIdentity::Own, in Kind::OneOf(<BrokerIdentity as Words>::WORDS);
+        /// With `identity = "client"`: users at once, those included whose last session has just ended. Each costs a
+        /// thread and a connection to each broker, and what the configuration limits for the whole process is divided
+        /// by this number. A user too many is refused as "server unavailable".
+        max_identities: u16 = 32, in Kind::Integer(Range::of(1, 1_024));
+        /// With `identity = "client"`: time that the connections of a user stay behind the user's last session. Where
+        /// brokers have not taken what the user published they stay longer, at most `session_expiry`.
+        identity_linger: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, DAY));
+        /// A file (PEM) of the authorities that brokers' certificates come from (`mqtts://`); without it those that the
+        /// system trusts. Each broker's certificate has to be for the host of its address.
+        broker_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// A file (PEM) with the certificate that brokers are shown, and those between it and the root; needs
+        /// `broker_key`.
+        broker_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// A file (PEM) with the key of that certificate, without a passphrase.
+        broker_key: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// Takes a broker's certificate although it is for another host. Dangerous: whoever has any certificate of a
+        /// trusted authority can pose as a broker. Warned about at each start.
+        broker_any_host_name: bool = false, in Kind::Boolean;
+        /// How publishes are spread over the brokers.
+        policy: RoutingPolicy = RoutingPolicy::TopicHash, in Kind::OneOf(<RoutingPolicy as Words>::WORDS), flag "--policy";
+        /// The version of MQTT that brokers are spoken to with.
+        protocol: UplinkProtocol = UplinkProtocol::Auto, in Kind::OneOf(<UplinkProtocol as Words>::WORDS);
+        /// Messages above QoS 0 that a broker has at once without having acknowledged and returned them. Keep it below
+        /// what the broker queues for a client (1,000 in Mosquitto).
+        window: u16 = 512, in Kind::Integer(Range::of(1, 65_000));
+        /// Time between two probes of a broker.
+        probe_interval: Duration = Duration::from_secs(1), in Kind::Duration(Range::of(50, 60 * SECOND));
+        /// Time after which a broker that does not answer is taken for dead.
+        probe_timeout: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 600 * SECOND));
+        /// Time after which others get what a lost broker has not settled.
+        reassign_after: Duration = Duration::from_secs(2), in Kind::Duration(Range::of(0, DAY));
+        /// Time within which an acknowledged message has to come back where it is subscribed to; then it is sent again.
+        return_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, DAY));
+        /// Messages accepted and not settled by the brokers, above which publishers wait or are told (0x97).
+        max_owed_messages: u32 = 100_000, in Kind::Integer(Range::of(1, 100_000_000));
+        /// The same in bytes.
+        max_owed_bytes: Bytes = Bytes(256 * MIB), in Kind::Size(Range::of(MIB, TIB));
+        /// Other orchestrators in front of the same brokers, without a manager: `NAME=MQTT/RELAY/ADMIN`, each
+        /// `HOST:PORT` or empty. All of them, with the same names, come to the same table of homes; see
+        /// [orchestrators](orchestrators.md).
+        peers: Texts = Texts::default(), in Kind::Texts;
+        /// Where other orchestrators relay clients to that are at home here, `HOST:PORT`. A listener with the settings
+        /// of the first one, without TLS.
+        relay: Option<String> = None, in Kind::Text { max_len: 256 }, flag "--relay";
+        /// Where those orchestrators are: their word is taken for where a client is.
+        relay_networks: Networks = Networks::local(), in Kind::Networks;
+        /// How clients get to their home when that is another orchestrator.
+        redirect: Redirect = Redirect::Off, in Kind::OneOf(<Redirect as Words>::WORDS);
+        /// The least time that partitions wait in a move for what brokers have routed to their old home. They wait
+        /// until brokers confirm that all has come; this is for brokers that answer a probe before they have handed
+        /// everything out.
+        move_settle: Duration = Duration::from_millis(50), in Kind::Duration(Range::of(0, 60 * SECOND));
+        /// Time that brokers keep the orchestrator's session while it is away.
+        session_expiry: Duration = Duration::from_secs(3600), in Kind::Seconds(Range::of(SECOND, 30 * DAY));
+    }
+}

@@ -1,0 +1,93 @@
+//! What waits and what gives way: rules for full queues, priorities, and dead letters.
+
+use tidegate_engine::OverflowPolicy;
+
+use crate::key::{Key, Section, SectionKeys, section};
+use crate::list::Texts;
+use crate::size::{Bytes, KIB, TIB};
+use crate::value::{Kind, Problem, Range, Raw, Value, Words, words};
+
+/// Longest topic, filter or pattern, bytes.
+const MAX_TEXT: usize = 65_535;
+
+section! {
+    /// What happens at a full queue of some clients, or with messages of some topics, instead of what `[queue]` says.
+    /// The first one that fits client and topic decides.
+    "overflow" [repeated = true] => Overflow, OVERFLOW {
+        /// Client ids of the subscribers: `*` stands for any text, `?` for any one character, all else for itself.
+        clients: String = "*".to_owned(), in Kind::Text { max_len: MAX_TEXT };
+        /// Topic filter of the messages.
+        filter: String = "#".to_owned(), in Kind::Text { max_len: MAX_TEXT };
+        /// What happens when the queue is full.
+        policy: OverflowPolicy = OverflowPolicy::DropNewest, in Kind::OneOf(<OverflowPolicy as Words>::WORDS);
+        /// Messages that may wait in the whole queue of the session when one of these comes.
+        max_messages: u32 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("as in `[queue]`"));
+        /// Bytes that may wait in the whole queue of the session when one of these messages comes.
+        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("as in `[queue]`"));
+    }
+}
+
+/// Where the priority of a message comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LevelSource {
+    /// The user property `priority`.
+    Property,
+    /// The rule.
+    Fixed,
+}
+
+words! {
+    LevelSource {
+        LevelSource::Property => "property", "the user property `priority` of the message: one digit, `0` the least to `9`";
+        LevelSource::Fixed => "fixed", "`level` for all";
+    }
+}
+
+section! {
+    /// Gives messages of some topics a priority: where messages wait for a client, higher ones go first, and first in,
+    /// first out within one. The first one whose filter matches decides; messages of other topics have priority 0. This
+    /// changes the order in which MQTT delivers, so nothing has a priority unless it is asked for here.
+    "priority" [repeated = true] => Priority, PRIORITY {
+        /// Topic filter of the messages.
+        filter: String = "#".to_owned(), in Kind::Text { max_len: MAX_TEXT };
+        /// Where the priority comes from.
+        source: LevelSource = LevelSource::Property, in Kind::OneOf(<LevelSource as Words>::WORDS);
+        /// The priority of all messages (`fixed`), or of those that name none (`property`).
+        level: u8 = 0, in Kind::Integer(Range::of(0, 9));
+    }
+}
+
+section! {
+    /// Messages that were dropped are published once more, to a topic of their own: `TOPIC/REASON`, with the names of
+    /// [reasons](reasons.md). The user properties `dead-letter-topic` and `dead-letter-reason` say what they were. What
+    /// is dropped of these is only counted.
+    "dead_letter" => DeadLetters, DEAD_LETTER {
+        /// The topic; empty publishes nothing. One that begins with `$` is not matched by `#`.
+        topic: String = String::new(), in Kind::Text { max_len: 1024 };
+        /// Messages per second; what comes beyond is only counted. Divided evenly between the shards.
+        max_rate: u32 = 1_000, in Kind::Integer(Range::of(1, 1_000_000));
+        /// Reasons of which messages are published, by their names. An empty list is all of the default. Two more are
+        /// published when they are named: `queue_replaced`, and `offline_qos0` for QoS 0 messages of subscribers that
+        /// are away.
+        reasons: Texts = Texts(DEAD_LETTER_REASONS.iter().map(|name| (*name).to_owned()).collect()), in Kind::Texts;
+    }
+}
+
+/// Reasons at which a message is there to be published once more.
+pub const DEAD_LETTER_REASONS: &[&str] = &[
+    "queue_full_drop_newest",
+    "queue_full_drop_oldest",
+    "queue_full_disconnect",
+    "queue_full_reject",
+    "blocked_too_long",
+    "memory_ceiling",
+    "message_expired",
+    "no_group_member",
+    "refused_by_receiver",
+    "session_expired",
+    "session_discarded",
+    "subscriber_packet_limit",
+];
+
+/// Reasons at which a message is at hand as well, and of which there may be as many as there are messages.
+pub const DEAD_LETTER_REASONS_IF_NAMED: &[&str] = &["queue_replaced", "offline_qos0"];

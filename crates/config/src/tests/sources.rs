@@ -1,0 +1,85 @@
+//! The file, the environment and the command line: who wins, and what is said of slips in each.
+
+use super::{listen, load, set};
+use crate::overrides::Flags;
+use crate::show::{Which, show};
+
+#[test]
+fn one_underscore_in_the_environment_is_said() {
+    let said = load("", &[("TIDEGATE_QUEUE_MAX_MESSAGE", "5")], Flags::default()).unwrap_err();
+    assert_eq!(
+        said,
+        "error: section and key are separated by two underscores\n  --> environment variable TIDEGATE_QUEUE_MAX_MESSAGE\n\
+         hint: did you mean `TIDEGATE__QUEUE__MAX_MESSAGES`?\n"
+    );
+    let said = load("", &[("TIDEGATE_QUEUE_MAX", "5")], Flags::default()).unwrap_err();
+    assert!(said.contains("did you mean `TIDEGATE__QUEUE__MAX_"), "{said}");
+    for other in
+        ["TIDEGATE_SERVICE_HOST", "TIDEGATE_ADMIN_SERVICE_PORT_HTTP", "TIDEGATE_ADMIN_PORT_80_TCP", "TIDEGATE_SEED"]
+    {
+        assert!(load("", &[(other, "5")], Flags::default()).is_ok(), "{other} is of others");
+    }
+}
+
+#[test]
+fn flags_win_over_the_environment_over_the_file() {
+    let text = "[queue]\nmax_messages = 1\nmax_bytes = \"1KiB\"\noverflow = \"block\"\n";
+    let environment = [("TIDEGATE__QUEUE__MAX_MESSAGES", "2"), ("TIDEGATE__QUEUE__MAX_BYTES", "2KiB")];
+    let config = load(text, &environment, set("queue.max_messages", "3")).unwrap();
+    assert_eq!(
+        show(&config, Which::Set),
+        "[queue]\n\
+         max_messages = 3    # command line, --set queue.max_messages=3\n\
+         max_bytes = \"2KiB\"  # environment variable TIDEGATE__QUEUE__MAX_BYTES\n\
+         overflow = \"block\"  # t.toml:4:12\n"
+    );
+}
+
+#[test]
+fn listen_flags_replace_the_listeners_of_the_file() {
+    let text = "[[listener]]\naddress = \"1\"\nmaximum_qos = 0\n[[listener]]\naddress = \"2\"\n";
+    let config = load(text, &[], listen(&["3"])).unwrap();
+    assert_eq!(config.listeners.len(), 1);
+    assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:3");
+    assert_eq!(config.listeners[0].maximum_qos, 2);
+}
+
+#[test]
+fn listeners_are_set_and_added_by_number() {
+    let environment = [
+        ("TIDEGATE__LISTENER__1__ADDRESS", "1884"),
+        ("TIDEGATE__LISTENER__1__MAXIMUM_QOS", "1"),
+        ("TIDEGATE__LISTENER__0__RECEIVE_MAXIMUM", "7"),
+    ];
+    let config = load("", &environment, Flags::default()).unwrap();
+    assert_eq!(config.listeners.len(), 2);
+    assert_eq!(config.listeners[0].receive_maximum, 7);
+    assert_eq!(config.listeners[1].address.to_string(), "127.0.0.1:1884");
+    assert_eq!(config.listeners[1].maximum_qos, 1);
+    let said = load("", &[("TIDEGATE__LISTENER__2__ADDRESS", "1")], Flags::default()).unwrap_err();
+    assert_eq!(
+        said,
+        "error: `listener.2.address` names a listener that is not there; there are 1\n  \
+         --> environment variable TIDEGATE__LISTENER__2__ADDRESS\n"
+    );
+}
+
+#[test]
+fn slips_outside_the_file_are_said_with_their_source() {
+    let said = load("", &[("TIDEGATE__QUEUE__MAX_MESAGES", "2")], Flags::default()).unwrap_err();
+    assert_eq!(
+        said,
+        "error: unknown key `max_mesages` in [queue]\n  --> environment variable TIDEGATE__QUEUE__MAX_MESAGES\n\
+         hint: did you mean `max_messages`?\n"
+    );
+    let said = load("", &[], set("queue.max_messages", "many")).unwrap_err();
+    assert_eq!(
+        said,
+        "error: `queue.max_messages` must be a whole number, not \"many\"\n  \
+         --> command line, --set queue.max_messages=many\n"
+    );
+    let said = load("", &[], set("listener.address", "1")).unwrap_err();
+    assert!(said.contains("a [[listener]] is named by its number: listener.0.KEY"), "{said}");
+    let said = load("", &[], set("max_messages", "1")).unwrap_err();
+    assert!(said.contains("it is a key of [queue]"), "{said}");
+}

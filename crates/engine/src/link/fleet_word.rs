@@ -1,0 +1,46 @@
+//! What the shard of the uplinks tells the others of the brokers of its fleet.
+
+use crate::wire::{WireError, WireReader, WireWrite};
+
+/// The kind of [`Record::Fleet`](super::record::Record::Fleet).
+pub(super) const FLEET_KIND: u8 = 40;
+
+/// A word about the fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FleetWord<'a> {
+    /// The fleet takes messages, or no more for now.
+    Room { gate: u8 },
+    /// Brokers deny messages of a topic.
+    Denied { topic: &'a str },
+    /// The longest packet that any broker takes, bytes.
+    Limit { largest: u32 },
+}
+
+impl<'a> FleetWord<'a> {
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        out.put_u8(FLEET_KIND);
+        match self {
+            Self::Room { gate } => {
+                out.put_u8(0);
+                out.put_u8(gate);
+            }
+            Self::Denied { topic } => {
+                out.put_u8(1);
+                out.put_bytes(topic.as_bytes());
+            }
+            Self::Limit { largest } => {
+                out.put_u8(2);
+                out.put_u32(largest);
+            }
+        }
+    }
+
+    pub(super) fn read(reader: &mut WireReader<'a>) -> Result<Self, WireError> {
+        Ok(match reader.u8("a word about the fleet")? {
+            0 => Self::Room { gate: reader.u8("whether the fleet takes messages")? },
+            1 => Self::Denied { topic: reader.text("a topic")? },
+            2 => Self::Limit { largest: reader.u32("a length")? },
+            _ => return Err(WireError { reading: "a word about the fleet of a known kind" }),
+        })
+    }
+}

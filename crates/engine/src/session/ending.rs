@@ -1,0 +1,135 @@
+//! Sessions that have ended, whose subscriptions and queued messages are removed in steps.
+//!
+//! A session may have ten thousand subscriptions and as many messages, and all other clients would wait for their
+//! removal. The name of the session is free at once, and nothing is delivered to it any more: its key leads to no
+//! session, and no other session gets the key before the last subscription is gone. All sessions that end share a
+//! fixed amount of work per turn, which is as much as all SUBSCRIBE packets get, so that more cannot pile up.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::engine::Engine;
+use crate::groups::dealing::dealing;
+use crate::ids::SessionKey;
+use crate::now::Now;
+use crate::session::{Delivery, FilterList, Membership, Session};
+use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, FILTER_WORK_PER_TURN, filter_work};
+use crate::subscribe::subscribing::subscribing;
+use crate::telling::reason::Reason;
+
+/// Messages that are dropped for one unit of work.
+const MESSAGES_PER_WORK: usize = 8;
+
+/// What an ended session has left.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub key: SessionKey,
+    pub client_id: Box<str>,
+    /// The reason of its dropped messages.
+    pub reason: Reason,
+    pub filters: FilterList,
+    pub memberships: Vec<Rc<Membership>>,
+    /// Messages that waited, without those of shared groups.
+    pub queue: VecDeque<Delivery>,
+    /// Whether it was that of a broker, which is removed at once.
+    pub of_uplink: bool,
+}
+
+impl Ending {
+    fn is_done(&self) -> bool {
+        self.filters.len() == 0 && self.memberships.is_empty() && self.queue.is_empty()
+    }
+}
+
+/// Ended sessions in the order of their ends, and the work done for them in the present turn.
+#[derive(Debug, Default)]
+pub(crate) struct Endings {
+    pub waiting: VecDeque<Ending>,
+    work: usize,
+}
+
+impl Endings {
+    /// A turn begins.
+    pub(crate) fn begin_turn(&mut self) {
+        self.work = 0;
+    }
+
+    fn has_work(&self) -> bool {
+        self.work < FILTER_WORK_PER_TURN
+    }
+}
+
+impl Session {
+    /// Takes out the memberships of those shared groups that have dealt messages which the client has not answered.
+    pub(crate) fn take_owing_memberships(&mut self) -> Vec<Rc<Membership>> {
+        let (Some(flow), Some(rare)) = (&self.flow, &mut self.rare) else { return Vec::new() };
+        if rare.memberships.is_empty() {
+            return Vec::new();
+        }
+        let sent = flow.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());
+        let dealt = flow.queue.iter().chain(sent).filter_map(|delivery| delivery.group.as_ref());
+        let mut owing = Vec::new();
+        for group in dealt {
+            if let Ok(at) = rare.find_membership(&group.share, &group.filter) {
+                owing.push(rare.memberships.remove(at));
+            }
+        }
+        owing
+    }
+}
+
+impl Engine {
+    /// Removes what an ended session has left as far as the turn allows, and some of it in any case; the rest waits.
+    pub(crate) fn take_first_step(&mut self, now: Now, mut ending: Ending) {
+        let free = if ending.of_uplink { usize::MAX } else { FILTER_WORK_IN_ANY_CASE };
+        if !self.step_ending(now, &mut ending, free) {
+            self.endings.waiting.push_back(ending);
+        }
+    }
+
+    /// Goes on with the sessions that have ended, as far as the turn allows.
+    pub(crate) fn run_endings(&mut self, now: Now) {
+        while self.endings.has_work()
+            && let Some(mut ending) = self.endings.waiting.pop_front()
+        {
+            if !self.step_ending(now, &mut ending, 0) {
+                self.endings.waiting.push_front(ending);
+            }
+        }
+    }
+
+    /// Removes a part of what is left; says whether that was all. `free` is work that is done whatever the turn has
+    /// done before.
+    fn step_ending(&mut self, now: Now, ending: &mut Ending, free: usize) -> bool {
+        let mut done = 0;
+        while !ending.is_done() {
+            if done >= free && !self.endings.has_work() {
+                return false;
+            }
+            let work = self.remove_some(now, ending);
+            done += work;
+            self.endings.work += work;
+        }
+        self.desk.sessions.release(ending.key.0);
+        true
+    }
+
+    /// Removes a subscription or some messages; returns the work that it was.
+    fn remove_some(&mut self, now: Now, ending: &mut Ending) -> usize {
+        if let Some(filter) = ending.filters.pop() {
+            let work = filter_work(self.index.filter(filter).unwrap_or_default());
+            subscribing!(self).remove_subscription(now, ending.key, filter);
+            return work;
+        }
+        if let Some(membership) = ending.memberships.pop() {
+            subscribing!(self).remove_membership(now, ending.key, &membership);
+            return filter_work(&membership.filter);
+        }
+        for _ in 0..MESSAGES_PER_WORK {
+            let Some(delivery) = ending.queue.pop_front() else { break };
+            self.desk.forget_queued(delivery.cost());
+            dealing!(self).settle_queued(now, ending.key, &ending.client_id, &delivery, ending.reason);
+        }
+        1
+    }
+}

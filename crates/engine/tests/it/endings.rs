@@ -1,0 +1,171 @@
+//! Sessions with many subscriptions and messages end in steps: a turn removes a bounded part, and nothing reaches them
+//! meanwhile.
+
+use tidegate_engine::{OverflowPolicy, Reason};
+use tidegate_mqtt::{Disconnect, Packet, QoS, ReasonCode, SubscriptionOptions};
+
+use crate::harness::*;
+
+const FILTERS: usize = 1000;
+const MESSAGES: usize = 3000;
+/// What a turn removes at most: the share of the packet that ends the session, and that of the turn's timers.
+const PER_TURN: u64 = 2 * 66;
+
+/// A client with so many subscriptions at QoS 1, made from their numbers.
+fn subscriber(world: &World, connecting: Connecting, filter: impl Fn(usize) -> String) -> Client {
+    let client = world.connect(connecting);
+    let names: Vec<_> = (0..FILTERS).map(filter).collect();
+    let filters: Vec<_> =
+        names.iter().map(|name| (name.as_str(), SubscriptionOptions::new(QoS::AtLeastOnce))).collect();
+    let id = client.send_subscribe(&filters, None);
+    assert_eq!(client.expect_sub_ack(id).len(), FILTERS);
+    client
+}
+
+/// Sends CONNECT and takes no turn.
+fn open(world: &World, connecting: &Connecting) -> Client {
+    let client = world.open(connecting);
+    client.send_bytes(&connecting.encode());
+    client
+}
+
+/// Sends DISCONNECT and takes one turn.
+fn leave(world: &World, client: &Client) {
+    client.send(&Packet::Disconnect(Disconnect::new(ReasonCode::Success)));
+    world.turns();
+}
+
+/// Takes turns until a gauge is 0, by at most `most` in each; says how many it took.
+fn turns_until_none(world: &World, gauge: impl Fn(&World) -> u64, most: u64) -> usize {
+    for turn in 0..FILTERS {
+        let before = gauge(world);
+        if before == 0 {
+            return turn;
+        }
+        world.turns();
+        let done = before - gauge(world);
+        assert!(done > 0 && done <= most, "{done} in a turn");
+    }
+    panic!("no end");
+}
+
+#[test]
+fn a_session_with_many_filters_ends_in_steps() {
+    let world = World::with(1, |_| ());
+    let client = subscriber(&world, v5("many"), |number| format!("s/{number}/+"));
+    leave(&world, &client);
+    assert!(world.gauges().subscriptions >= FILTERS as u64 - PER_TURN);
+    assert!(turns_until_none(&world, |world| world.gauges().subscriptions, PER_TURN) > 5);
+    assert!(world.engine(0, |engine, _| engine.audit()).is_empty());
+}
+
+#[test]
+fn long_filters_of_an_ended_session_take_more_turns() {
+    let world = World::with(1, |_| ());
+    let client = subscriber(&world, v5("many"), |number| format!("{}{number}/+", "l/".repeat(96)));
+    leave(&world, &client);
+    assert!(turns_until_none(&world, |world| world.gauges().subscriptions, PER_TURN / 6) > 50);
+}
+
+#[test]
+fn many_memberships_of_an_ended_session_go_in_steps() {
+    let world = World::with(1, |_| ());
+    let client = subscriber(&world, v5("many"), |number| format!("$share/g/s/{number}"));
+    leave(&world, &client);
+    assert!(turns_until_none(&world, |world| world.gauges().shared_subscriptions, PER_TURN) > 5);
+}
+
+#[test]
+fn many_messages_of_an_ended_session_go_in_steps() {
+    let world = World::with(1, |_| ());
+    let client = world.connect(v5("many").lasting());
+    client.subscribe("q", QoS::AtLeastOnce);
+    client.lose();
+    let publisher = world.connect(v5("p"));
+    for number in 0..MESSAGES {
+        publisher.publish(message("q", number.to_string()).qos1());
+    }
+    let again = open(&world, &v5("many"));
+    world.turns();
+    assert!(turns_until_none(&world, |world| world.gauges().queued_messages, PER_TURN * 8) > 1);
+    assert_eq!(world.dropped(Reason::SessionDiscarded), MESSAGES as u64);
+    again.expect_open();
+}
+
+#[test]
+fn a_new_session_of_the_same_name_has_its_own_filters() {
+    everywhere(|world| {
+        let first = subscriber(world, v5("many").lasting(), |number| format!("s/{number}/+"));
+        first.lose();
+        let mut again = open(world, &v5("many").expiry(100));
+        again.expect_accepted();
+        assert!(!again.session_present());
+        again.subscribe("s/1/+", QoS::AtLeastOnce);
+        let publisher = world.connect(v5("p"));
+        publisher.publish(message("s/1/x", "once").qos1());
+        publisher.publish(message("s/2/x", "gone").qos1());
+        assert_eq!(again.payloads(), ["once"]);
+        assert_eq!(world.gauges().subscriptions, 1);
+    });
+}
+
+#[test]
+fn a_client_that_comes_back_at_once_keeps_what_it_asks_for() {
+    let world = World::with(1, |_| ());
+    let first = subscriber(&world, v5("many"), |number| format!("s/{number}/+"));
+    leave(&world, &first);
+    let again = open(&world, &v5("many"));
+    again.send_subscribe(&[("s/1/+", SubscriptionOptions::new(QoS::AtLeastOnce))], None);
+    world.turns();
+    assert!(world.gauges().subscriptions > 1, "both sessions have subscriptions");
+    let publisher = open(&world, &v5("p"));
+    publisher.send_publish(message("s/1/x", "early"));
+    world.run();
+    assert_eq!(world.gauges().subscriptions, 1);
+    assert_eq!(again.messages_among_others().len(), 1);
+}
+
+#[test]
+fn no_message_of_a_group_goes_to_an_ended_member() {
+    let world = World::with(1, |_| ());
+    let leaver = subscriber(&world, v5("leaver"), |number| format!("$share/g/s/{number}"));
+    let stays = world.connect(v5("stays"));
+    let publisher = world.connect(v5("p"));
+    for number in 0..50 {
+        stays.subscribe(&format!("$share/g/s/{number}"), QoS::AtLeastOnce);
+    }
+    leave(&world, &leaver);
+    assert!(world.gauges().shared_subscriptions > 50);
+    for number in 0..50 {
+        publisher.send_publish(message(&format!("s/{number}"), "x").qos1());
+    }
+    world.run();
+    assert_eq!(stays.messages().len(), 50);
+}
+
+#[test]
+fn an_ended_session_rejects_nothing() {
+    let world = World::with(1, |settings| settings.queue.overflow = OverflowPolicy::Reject);
+    let leaver = subscriber(&world, v5("leaver"), |number| format!("s/{number}/+"));
+    let publisher = world.connect(v5("p"));
+    leave(&world, &leaver);
+    assert!(world.gauges().subscriptions > 0);
+    let answer = publisher.publish(message("s/999/x", "x").qos1());
+    assert_ne!(answer, ReasonCode::QuotaExceeded);
+}
+
+#[test]
+fn a_tenant_may_subscribe_again_while_a_session_ends() {
+    let world = World::with(1, |settings| {
+        let quota = tidegate_engine::TenantQuota { max_subscriptions: FILTERS as u32, ..Default::default() };
+        settings.tenant_quotas.insert(tidegate_engine::TenantId::DEFAULT, quota);
+    });
+    let first = subscriber(&world, v5("many"), |number| format!("s/{number}/+"));
+    leave(&world, &first);
+    assert!(world.gauges().subscriptions > 0);
+    let other = open(&world, &v5("other"));
+    let id = other.send_subscribe(&[("t", SubscriptionOptions::new(QoS::AtMostOnce))], None);
+    world.run();
+    assert_eq!(other.take_arrival().map(|arrival| arrival.packet_type()), Some(tidegate_mqtt::PacketType::ConnAck));
+    assert_eq!(other.expect_sub_ack(id), [ReasonCode::Success]);
+}

@@ -1,0 +1,143 @@
+//! `-L`: a server, who to be there, and a topic, in one.
+
+/// What a URL such as `mqtt://user:password@host:1883/topic` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Url {
+    /// MQTT over WebSocket.
+    pub(super) web: bool,
+    /// MQTT over QUIC.
+    pub(super) quic: bool,
+    /// Over TLS.
+    pub(super) tls: bool,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) host: String,
+    pub(super) port: Option<u16>,
+    /// What follows the host, without the first slash.
+    pub(super) topic: String,
+}
+
+impl Url {
+    /// Reads a URL. Topics are taken as they stand; `%`-sequences count in the user name and the password only.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let form = "mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC";
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("it has the form {form}"))?;
+        let (web, tls) = match scheme {
+            "mqtt" | "tcp" => (false, false),
+            "mqtts" | "tls" | "ssl" | "quic" => (false, true),
+            "ws" => (true, false),
+            "wss" => (true, true),
+            _ => return Err(format!("the scheme is mqtt, mqtts, ws, wss or quic: {form}")),
+        };
+        let (authority, topic) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, server) = match authority.rsplit_once('@') {
+            Some((user, server)) => (Some(user), server),
+            None => (None, authority),
+        };
+        let (username, password) = match user.map(|user| user.split_once(':').unwrap_or((user, ""))) {
+            Some((name, password)) => (Some(decode(name)?), (!password.is_empty()).then(|| decode(password))),
+            None => (None, None),
+        };
+        let (host, port) = split_port(server)?;
+        if host.is_empty() {
+            return Err(format!("it names no host: {form}"));
+        }
+        Ok(Self {
+            web,
+            quic: scheme == "quic",
+            tls,
+            username,
+            password: password.transpose()?,
+            host: host.to_owned(),
+            port,
+            topic: topic.to_owned(),
+        })
+    }
+}
+
+/// `host`, `host:port`, `[address]` or `[address]:port`.
+fn split_port(server: &str) -> Result<(&str, Option<u16>), String> {
+    let (host, port) = match server.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or(rest))),
+        None => match server.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (server, None),
+        },
+    };
+    match port.map(str::parse) {
+        None => Ok((host, None)),
+        Some(Ok(port)) => Ok((host, Some(port))),
+        Some(Err(_)) => Err("the port is a number up to 65535".to_owned()),
+    }
+}
+
+/// Puts characters in the place of their `%`-sequences.
+fn decode(text: &str) -> Result<String, String> {
+    let wrong = || format!("'{text}' has a '%' that is not followed by two hexadecimal digits");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = tail.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let value = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(wrong)?;
+        bytes.push(value);
+        rest = &tail[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn every_part() {
+        let url = parse("mqtt://me%40home:a:b%25@example.org:1884/a/b%20");
+        assert_eq!(url.username.as_deref(), Some("me@home"));
+        assert_eq!(url.password.as_deref(), Some("a:b%"));
+        assert_eq!((url.host.as_str(), url.port), ("example.org", Some(1884)));
+        assert_eq!(url.topic, "a/b%20");
+        assert!(!url.web);
+    }
+
+    #[test]
+    fn the_least() {
+        let url = parse("ws://[::1]");
+        assert_eq!((url.host.as_str(), url.port, url.web), ("::1", None, true));
+        assert_eq!((url.username, url.password, url.topic), (None, None, String::new()));
+        assert_eq!(parse("mqtt://[::1]:5/t").port, Some(5));
+        assert_eq!(parse("mqtt://me@h/t").username.as_deref(), Some("me"));
+    }
+
+    #[test]
+    fn over_tls() {
+        let of = |text| (parse(text).web, parse(text).tls);
+        assert_eq!(
+            (of("mqtts://h/t"), of("wss://h/t"), of("mqtt://h/t")),
+            ((false, true), (true, true), (false, false))
+        );
+    }
+
+    #[test]
+    fn over_quic() {
+        let url = parse("quic://h/t");
+        assert_eq!((url.quic, url.web, url.tls), (true, false, true));
+        assert!(!parse("mqtts://h/t").quic);
+    }
+
+    #[test]
+    fn what_is_none() {
+        for text in ["", "host/topic", "http://h/t", "mqtt:///t", "mqtt://h:x/t", "mqtt://a%zz@h/t", "mqtt://a%@h/t"] {
+            assert!(Url::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! What surrounds a process that serves: the signals that stop it, the service manager that started it, and the memory
+//! that it may use.
+
+pub mod control_groups;
+pub mod physical_memory;
+pub mod service_manager;
+pub mod signals;

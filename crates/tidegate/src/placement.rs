@@ -1,0 +1,90 @@
+//! Work that one member does for all: bridges and pipelines. Each has a client id, and the member that owns the
+//! partition of this id does the work: a node of a cluster, or one of several orchestrators that share clients. When
+//! the partition moves, or its owner dies, the work moves with it.
+
+use std::fmt;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use tidegate_engine::{PartitionId, TenantId, partition_of};
+
+/// Time between two looks at the owners.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Which work is done in this process.
+#[derive(Clone, Default)]
+pub(crate) struct Placement(Option<Arc<dyn Fn(PartitionId) -> bool + Send + Sync>>);
+
+impl fmt::Debug for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Placement").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Placement {
+    /// The work of the partitions that this process owns, as they change.
+    pub(crate) fn of(owns: impl Fn(PartitionId) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(owns)))
+    }
+
+    /// Whether the owners may change. A broker that is alone does everything.
+    pub(crate) fn may_change(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether the work under this client id is done here.
+    pub(crate) fn is_here(&self, client_id: &str) -> bool {
+        let partition = partition_of(TenantId::DEFAULT, client_id);
+        self.0.as_ref().is_none_or(|owns| owns(partition))
+    }
+}
+
+/// Starts and stops work with its partitions, until it is stopped.
+#[derive(Debug, Default)]
+pub(crate) struct Follower(Mutex<Option<(Sender<()>, JoinHandle<()>)>>);
+
+impl Follower {
+    /// Looks at the owners once now, and then again and again.
+    ///
+    /// # Errors
+    /// In words for people, when the system gives no thread.
+    pub(crate) fn begin(follow: impl Fn() + Send + 'static) -> Result<Self, String> {
+        let (keeps_on, ended) = channel();
+        follow();
+        let run = move || {
+            while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+                follow();
+            }
+        };
+        let thread = Builder::new().name("placement".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| format!("cannot start a thread for bridges and pipelines: {error}"))?;
+        Ok(Self(Mutex::new(Some((keeps_on, thread)))))
+    }
+
+    /// Starts and stops nothing any more.
+    pub(crate) fn stop(&self) {
+        let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((keeps_on, thread)) = running {
+            drop(keeps_on);
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_done_by_the_owner_of_its_partition() {
+        assert!(Placement::default().is_here("bridge.a") && !Placement::default().may_change());
+        let own = partition_of(TenantId::DEFAULT, "bridge.a");
+        let placement = Placement::of(move |partition| partition == own);
+        assert!(placement.is_here("bridge.a") && placement.may_change());
+        let others = (0..64).map(|number| format!("bridge.{number}"));
+        let mut others = others.filter(|id| partition_of(TenantId::DEFAULT, id) != own);
+        assert!(others.all(|id| !placement.is_here(&id)));
+    }
+}

@@ -1,0 +1,88 @@
+//! Features used together: each scenario starts processes with many of them at once and uses every one. The page
+//! `docs/composition.md` shows each pair with the scenario that covers it.
+
+mod features;
+mod page;
+mod stage;
+
+use features::Feature;
+use stage::Stage;
+
+use crate::nats::Nats;
+
+/// Of one process with everything.
+const BROKER: [Feature; 18] = [
+    Feature::Store,
+    Feature::Tls,
+    Feature::Users,
+    Feature::Rules,
+    Feature::Tenants,
+    Feature::Quic,
+    Feature::WebSocket,
+    Feature::Bridges,
+    Feature::Addresses,
+    Feature::Points,
+    Feature::Groups,
+    Feature::Applications,
+    Feature::Pipelines,
+    Feature::Console,
+    Feature::Why,
+    Feature::Ban,
+    Feature::Clients,
+    Feature::Reload,
+];
+
+/// Of an orchestrator, which knows no mobile nodes.
+const ORCHESTRATOR: [Feature; 15] = [
+    Feature::Store,
+    Feature::Tls,
+    Feature::Users,
+    Feature::Rules,
+    Feature::Tenants,
+    Feature::Quic,
+    Feature::WebSocket,
+    Feature::Bridges,
+    Feature::Pipelines,
+    Feature::Console,
+    Feature::Why,
+    Feature::Ban,
+    Feature::Clients,
+    Feature::Reload,
+    Feature::Orchestrator,
+];
+
+#[test]
+fn one_broker_has_everything_at_once() {
+    let nats = Nats::start();
+    let mut stage = Stage::broker(&nats.address());
+    stage.use_all();
+    stage.used_just(&BROKER);
+}
+
+#[test]
+fn a_cluster_on_nats_has_everything_at_once() {
+    let nats = Nats::start();
+    let mut stage = Stage::cluster(&nats.address());
+    stage.use_all();
+    stage.note(Feature::Nats);
+    stage.used_just(&[&BROKER[..], &[Feature::Nats]].concat());
+}
+
+#[cfg(feature = "kafka")]
+#[test]
+fn a_cluster_on_kafka_has_everything_at_once() {
+    use crate::cluster::Bus as _;
+    let kafka = crate::cluster::kafka::Kafka::start();
+    let mut stage = Stage::cluster(&kafka.address());
+    stage.use_all();
+    stage.note(Feature::Kafka);
+    stage.used_just(&[&BROKER[..], &[Feature::Kafka]].concat());
+}
+
+#[test]
+fn an_orchestrator_has_everything_at_once() {
+    let mut stage = Stage::orchestrator();
+    stage.use_all();
+    stage.note(Feature::Orchestrator);
+    stage.used_just(&ORCHESTRATOR);
+}

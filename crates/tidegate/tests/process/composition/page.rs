@@ -1,0 +1,99 @@
+//! The page `docs/composition.md`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use super::features::Feature::{self, *};
+use super::{BROKER, ORCHESTRATOR};
+
+/// A test, and the features that it uses together.
+type Covered = (&'static str, &'static [Feature]);
+
+/// Tests elsewhere that use features together.
+const ELSEWHERE: [Covered; 2] = [
+    ("a_fleet_comes_up_carries_messages_heals_and_goes", &[Orchestrator, Manager, Store, Console]),
+    ("a_broker_that_was_there_is_put_behind_an_orchestrator_with_a_name", &[Orchestrator, Manager, Dns]),
+];
+
+/// Reasons of pairs that no test uses together: the first that fits counts.
+const REASONS: [(&[Feature], &[Feature], &str); 8] = [
+    (&[Embedded], &Feature::ALL, "not built: nodes of a cluster share a bus of NATS or Kafka"),
+    (&[Nats], &[Kafka], "a cluster has one bus"),
+    (&[Nats, Kafka], &[Orchestrator], "a process is a node or an orchestrator: not built"),
+    (&[Orchestrator], &[Addresses, Points, Groups, Applications], "an orchestrator knows no mobile nodes: not built"),
+    (&[Kubernetes], &Feature::ALL, "rendered and checked by `e2e/test_helm.py`, not started by this test"),
+    (&[Manager], &[Nats, Kafka], "a manager starts orchestrators and brokers: not built"),
+    (&[Dns], &Feature::ALL, "names the addresses of orchestrators, whatever they are configured to do"),
+    (&[Manager], &Feature::ALL, "by a template of the fleet file, which gives orchestrators any configuration"),
+];
+
+/// The scenarios of this test and the others.
+fn tests() -> Vec<(&'static str, Vec<Feature>)> {
+    let mut tests = vec![
+        ("one_broker_has_everything_at_once", BROKER.to_vec()),
+        ("an_orchestrator_has_everything_at_once", ORCHESTRATOR.to_vec()),
+        ("a_cluster_on_nats_has_everything_at_once", [&BROKER[..], &[Nats]].concat()),
+        ("a_cluster_on_kafka_has_everything_at_once", [&BROKER[..], &[Kafka]].concat()),
+    ];
+    tests.extend(ELSEWHERE.map(|(name, features)| (name, features.to_vec())));
+    tests
+}
+
+fn reason(one: Feature, other: Feature) -> Option<&'static str> {
+    let fits =
+        |a: &[Feature], b: &[Feature]| a.contains(&one) && b.contains(&other) || a.contains(&other) && b.contains(&one);
+    REASONS.iter().find(|(a, b, _)| fits(a, b)).map(|(_, _, reason)| *reason)
+}
+
+/// What stands in a cell.
+fn cell(tests: &[(&str, Vec<Feature>)], one: Feature, other: Feature) -> &'static str {
+    if one == other || tests.iter().any(|(_, features)| features.contains(&one) && features.contains(&other)) {
+        return "works";
+    }
+    let reason = reason(one, other);
+    reason.unwrap_or_else(|| panic!("no test and no reason for {} with {}", one.name(), other.name()))
+}
+
+fn page() -> String {
+    let tests = tests();
+    let mut page = String::from(
+        "# Composition\n\nWhich features work together, in one process or over all processes of a cluster. The page is written by a test\n\
+         (`crates/tidegate/tests/process/composition`, `UPDATE_DOCS=1`). A cell is `works` where one of the tests below uses both\n\
+         features in the same processes; otherwise it has the reason.\n\n\
+         A broker with [tenants](tenants.md) has points of access, groups, applications and pipelines for its default tenant.\n\n",
+    );
+    let names = || Feature::ALL.map(Feature::name);
+    writeln!(page, "| | {} |\n| --- |{}", names().join(" | "), " --- |".repeat(names().len())).unwrap();
+    for one in Feature::ALL {
+        let cells = Feature::ALL.map(|other| cell(&tests, one, other));
+        writeln!(page, "| {} | {} |", one.name(), cells.join(" | ")).unwrap();
+    }
+    page.push_str("\n## Tests\n\n");
+    for (name, features) in &tests {
+        let features: Vec<&str> = features.iter().map(|feature| feature.name()).collect();
+        writeln!(page, "- `{name}`: {}", features.join(", ")).unwrap();
+    }
+    page
+}
+
+/// Each test that the page names is one of these sources.
+fn sources() -> String {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/process"));
+    let files = ["composition/mod.rs", "up.rs"].map(|file| std::fs::read_to_string(folder.join(file)).unwrap());
+    files.concat()
+}
+
+#[test]
+fn the_page_of_composition_is_current() {
+    let sources = sources();
+    for (name, _) in tests() {
+        assert!(sources.contains(&format!("fn {name}()")), "there is no test {name}");
+    }
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/composition.md"));
+    let page = page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == page, "docs/composition.md is not current: run the test with UPDATE_DOCS=1");
+}
