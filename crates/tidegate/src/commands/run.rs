@@ -127,9 +127,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
     follower.stop();
-    http.stop(config.shutdown.grace);
-    placed.0.stop(config.shutdown.grace);
-    placed.1.stop(config.shutdown.grace);
+    stop_services(http, &placed, config.shutdown.grace);
     drop(core);
     match &cluster {
         // No node takes partitions from a node that cannot keep them.
@@ -153,6 +151,13 @@ fn orchestrate(
     let placement = homes.placement();
     status.orchestrates(config.clone(), homes);
     placement
+}
+
+/// Stops the services of the node that are its clients.
+fn stop_services(http: HttpListeners, placed: &(Bridges, Pipelines), grace: Duration) {
+    http.stop(grace);
+    placed.0.stop(grace);
+    placed.1.stop(grace);
 }
 
 /// Has bridges and pipelines run where their partitions are.
