@@ -12,7 +12,7 @@ import time
 import unittest
 import urllib.request
 
-from broker import MOSQUITTO, PATIENCE, Broker, free_ports
+from broker import BINARY, MOSQUITTO, PATIENCE, Broker, free_ports
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
@@ -46,6 +46,19 @@ class Postgres:
             raise AssertionError(f"{program}: {done.stderr}")
         return done.stdout
 
+    def encrypt(self, certificate, key):
+        """Has the server speak TLS, and take no other connection over TCP."""
+        for source, name in ((certificate, "server.crt"), (key, "server.key")):
+            target = self.folder / "data" / name
+            shutil.copy(source, target)
+            target.chmod(0o600)
+            if os.getuid() == 0:
+                shutil.chown(target, self.user)
+        with open(self.folder / "data" / "postgresql.conf", "a", encoding="utf-8") as settings:
+            settings.write("ssl = on\n")
+        hba = self.folder / "data" / "pg_hba.conf"
+        hba.write_text("local all all trust\nhostssl all all all trust\n", encoding="utf-8")
+
     def start(self):
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
         log = self.folder / "log"
@@ -63,7 +76,7 @@ class Postgres:
 
     def ask(self, query):
         """The rows of an answer, as lists of texts."""
-        out = self._run("psql", "-h", "127.0.0.1", "-p", self.port, "-U", "hub", "-d", "postgres", "-qAtc", query)
+        out = self._run("psql", "-h", self.folder, "-p", self.port, "-U", "hub", "-d", "postgres", "-qAtc", query)
         return [line.split("|") for line in out.splitlines()]
 
 
@@ -144,6 +157,28 @@ class IntoPostgres(unittest.TestCase):
         self.publish(broker, [{"temp": 7}])
         self.wait(broker, lambda it: it["out"] == 1)
         self.assertEqual(self.postgres.ask("SELECT temp, clientid, added IS NOT NULL FROM readings"), [["7", "pump-7", "t"]])
+
+    def test_rows_come_over_tls_where_the_certificate_is_right(self):
+        for name in ("ours", "other"):
+            subprocess.run([BINARY, "cert", "dev", "--out", self.folder / name], check=True, capture_output=True)
+        self.postgres.encrypt(self.folder / "ours" / "server.pem", self.folder / "ours" / "server.key")
+        self.postgres.start()
+        plain = self.config.read_text(encoding="utf-8")
+
+        def trusting(name):
+            url = f'url = "{self.postgres.url}?sslmode=require"\nca = "{self.folder}/{name}/ca.pem"'
+            self.config.write_text(plain.replace(f'url = "{self.postgres.url}"', url), encoding="utf-8")
+
+        trusting("other")
+        broker = self.broker()
+        self.publish(broker, [{"temp": 7}])
+        status = self.wait(broker, lambda it: it["state"] == "retrying")
+        self.assertIn("certificate", status["error"])
+        broker.kill()
+        trusting("ours")
+        broker = self.broker()
+        self.wait(broker, lambda it: it["out"] == 1)
+        self.assertEqual(self.postgres.ask("SELECT temp FROM readings"), [["7"]])
 
     def test_each_message_is_there_once_after_an_outage_and_kill_9(self):
         broker = self.broker()

@@ -20,6 +20,8 @@ pub fn default_name(address: &ListenAddress) -> String {
         ListenAddress::WebSocket { at, .. } => format!("ws-{}", at.port),
         ListenAddress::WebSocketTls { at, .. } => format!("wss-{}", at.port),
         ListenAddress::Quic(at) => format!("quic-{}", at.port),
+        ListenAddress::Http(at) => format!("http-{}", at.port),
+        ListenAddress::Https(at) => format!("https-{}", at.port),
         ListenAddress::Unix(_) => "unix".to_owned(),
     }
 }
@@ -34,6 +36,8 @@ pub fn on_loopback(address: &ListenAddress) -> ListenAddress {
             ListenAddress::WebSocketTls { at: loopback(at.port), path: path.clone() }
         }
         ListenAddress::Quic(at) => ListenAddress::Quic(loopback(at.port)),
+        ListenAddress::Http(at) => ListenAddress::Http(loopback(at.port)),
+        ListenAddress::Https(at) => ListenAddress::Https(loopback(at.port)),
         ListenAddress::Unix(path) => ListenAddress::Unix(path.clone()),
     }
 }

@@ -23,7 +23,7 @@ use tidegate_node::{
 
 use super::address::{AdminAddress, loopback};
 use super::key::{Key, Section, SectionKeys, section};
-use super::list::{Networks, Paths};
+use super::list::{Networks, Paths, Texts};
 use super::value::{Kind, Lifetime, Problem, Range, Raw, Value, words};
 use tidegate_units::size::{Bytes, KIB, MIB, TIB};
 
@@ -60,8 +60,8 @@ section! {
     /// one, on `127.0.0.1:1883`.
     "listener" [repeated = true] => Listener, LISTENER {
         /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"mqtts://0.0.0.0:8883"` for TLS,
-        /// `"ws://127.0.0.1:9001/mqtt"`, `"wss://0.0.0.0:443/mqtt"`, `"quic://0.0.0.0:14567"` or
-        /// `"unix:/run/tidegate.sock"`. Port 0 takes any free port, which the line that says "ready" names.
+        /// `"ws://127.0.0.1:9001/mqtt"`, `"wss://0.0.0.0:443/mqtt"`, `"quic://0.0.0.0:14567"`,
+        /// `"unix:/run/tidegate.sock"`, or `"http://127.0.0.1:8080"` and `"https://0.0.0.0:8443"` for HTTP. Port 0 takes any free port, which the line that says "ready" names.
         address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port", flag "--quic";
         /// Name in logs and metrics; without one it is made from the address, such as `tcp-1883`.
         name: String = String::new(), in Kind::Name { empty: true };
@@ -94,6 +94,9 @@ section! {
         /// clients have to prove their address from a quarter of it on, and beyond it they are left to ask again, which
         /// they do.
         max_handshakes: u32 = DEFAULT_MAX_HANDSHAKES, in Kind::Integer(Range::of(1, 1_000_000).or_zero("no limit"));
+        /// Origins of web pages that may use a listener for HTTP, such as `"https://shop.example"`; `"*"` means
+        /// all. Requests of other pages are refused.
+        allowed_origins: Texts = Texts::default(), in Kind::Texts;
         /// Whether proxies in front of this listener tell where clients are, by the PROXY protocol, version 1 or 2.
         proxy_protocol: bool = false, in Kind::Boolean;
         /// Where those proxies are. From there each connection must begin with a header, from elsewhere none may:
@@ -102,7 +105,7 @@ section! {
         /// Longest packet taken from a client; MQTT 5 clients are told.
         max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(20, MAX_PACKET));
         /// Connections at once; beyond it new ones are closed at once. Divided evenly between the shards.
-        max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("no limit"));
+        max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("no limit, and 256 where HTTP is spoken"));
         /// QoS 1 and 2 messages that a client may have under way to the broker without an answer; MQTT 5 clients are
         /// told.
         receive_maximum: u16 = 1024, in Kind::Integer(Range::of(1, 65_535));

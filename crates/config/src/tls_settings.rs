@@ -83,6 +83,10 @@ pub(crate) fn proxy_problems(listener: &Listener) -> Vec<(&'static str, Problem)
             let text = format!("listener `{name}` speaks QUIC, and the PROXY protocol is not spoken over UDP");
             problem("proxy_protocol", text, "let clients reach this listener directly; QUIC follows those that move")
         }
+        (true, _) if listener.address.is_http() => {
+            let text = format!("listener `{name}` speaks HTTP, and the PROXY protocol is not spoken there");
+            problem("proxy_protocol", text, "let clients reach this listener directly")
+        }
         (true, true) => {
             let text = format!("listener `{name}` has `proxy_protocol` and names no proxy");
             problem("proxy_protocol", text, "add `proxy_networks = [\"10.0.0.0/8\"]` with the addresses of the proxies")
@@ -132,6 +136,14 @@ pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
     let name = &listener.name;
     let (certificates, keys) = (listener.certificate.0.len(), listener.key.0.len());
     let asks = listener.client_certificate != ClientCertificates::None;
+    if asks && listener.address.is_http() {
+        let text = format!("listener `{name}` speaks HTTP, where clients say who they are by a password or a token");
+        add("client_certificate", text, "leave it out");
+    }
+    if !listener.allowed_origins.0.is_empty() && !listener.address.is_http() {
+        let text = format!("listener `{name}` has `allowed_origins` and does not speak HTTP");
+        add("allowed_origins", text, "begin its address with http:// or https://, or leave the origins out");
+    }
     if !listener.address.is_tls() {
         let given = [
             ("certificate", certificates > 0),
@@ -141,7 +153,7 @@ pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
         ];
         if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
             let text = format!("listener `{name}` has `{key}` and does not speak TLS");
-            add(key, text, "begin its address with mqtts://, wss:// or quic://");
+            add(key, text, "begin its address with mqtts://, wss://, quic:// or https://");
         }
         return found;
     }

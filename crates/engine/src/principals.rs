@@ -17,7 +17,7 @@ use crate::connection::{Connection, Outcome, Phase};
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, ObserverId, PRINCIPAL_LISTENER, PrincipalId, SessionKey, TenantId};
+use crate::ids::{ConnectionKey, ListenerId, ObserverId, PRINCIPAL_LISTENER, PrincipalId, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
@@ -44,6 +44,8 @@ pub struct Principal {
     pub name: String,
     /// Who it is, where that was asked.
     pub identity: Option<Identity>,
+    /// The listener that it came by, for rules that name one.
+    pub listener: Option<ListenerId>,
     /// Messages that are held while it has to wait; more are refused with [`Reason::PublisherHeld`].
     pub max_held_messages: usize,
     /// Bytes of those messages, topics and properties included.
@@ -131,7 +133,7 @@ impl Principal {
         Subject {
             tenant: self.tenant,
             client_id: &self.name,
-            listener: PRINCIPAL_LISTENER,
+            listener: self.listener.unwrap_or(PRINCIPAL_LISTENER),
             identity: self.identity.as_ref(),
         }
     }

@@ -24,8 +24,8 @@ pub use message::{Message, ORIGIN_PROPERTY, Origin};
 pub use record::Record;
 pub use run::{Hub, HubError, PipelineSettings, PipelineState, PipelineStatus, SourceSettings};
 pub use sinks::{
-    FileSettings, FileSinks, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, Place, PostgresSettings, Sink,
-    SinkError, SinkKind, SinkSettings,
+    FileSettings, FileSinks, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, Place, PostgresSettings,
+    RedisSettings, Sink, SinkError, SinkKind, SinkSettings,
 };
 pub use steps::{At, Part, StepError, StepSettings, Steps};
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};

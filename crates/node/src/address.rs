@@ -9,7 +9,8 @@ use std::str::FromStr;
 pub const DEFAULT_WEBSOCKET_PATH: &str = "/mqtt";
 
 /// The address of a listener: `HOST:PORT` or `tcp://HOST:PORT`, `mqtts://HOST:PORT` (also `tls://` and `ssl://`),
-/// `ws://HOST:PORT[/PATH]`, `wss://HOST:PORT[/PATH]`, `quic://HOST:PORT`, or `unix:/PATH`.
+/// `ws://HOST:PORT[/PATH]`, `wss://HOST:PORT[/PATH]`, `quic://HOST:PORT`, `http://HOST:PORT`, `https://HOST:PORT`, or
+/// `unix:/PATH`.
 ///
 /// A host may be a name, an IPv4 address or an IPv6 address in brackets; names are resolved when the listener starts.
 /// Port 0 lets the system choose.
@@ -37,6 +38,12 @@ pub enum ListenAddress {
     Quic(HostPort),
     /// MQTT over a Unix domain socket.
     Unix(PathBuf),
+    /// HTTP. The node listens on no socket: another part of the process does, and [`connects`] its clients.
+    ///
+    /// [`connects`]: crate::Inlet::connect
+    Http(HostPort),
+    /// The same over TLS.
+    Https(HostPort),
 }
 
 /// A host and a port, not yet resolved.
@@ -53,11 +60,13 @@ pub struct HostPort {
 pub enum AddressError {
     /// Neither host and port nor a known scheme.
     #[error(
-        "`{0}` is no listener address: write HOST:PORT, mqtts://HOST:PORT, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH, quic://HOST:PORT or unix:/PATH"
+        "`{0}` is no listener address: write HOST:PORT, mqtts://HOST:PORT, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH, quic://HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:/PATH"
     )]
     Form(String),
     /// A scheme that this build does not serve.
-    #[error("`{scheme}` in `{text}` is not served: use tcp://, mqtts://, ws://, wss://, quic:// or unix:")]
+    #[error(
+        "`{scheme}` in `{text}` is not served: use tcp://, mqtts://, ws://, wss://, quic://, http://, https:// or unix:"
+    )]
     Scheme {
         /// The unknown scheme.
         scheme: String,
@@ -107,6 +116,8 @@ impl FromStr for ListenAddress {
             None => Ok(Self::Tcp(without_path(text, text)?)),
             Some(("tcp" | "mqtt", rest)) => Ok(Self::Tcp(without_path(rest, text)?)),
             Some(("tls" | "mqtts" | "ssl", rest)) => Ok(Self::Tls(without_path(rest, text)?)),
+            Some(("http", rest)) => Ok(Self::Http(without_path(rest, text)?)),
+            Some(("https", rest)) => Ok(Self::Https(without_path(rest, text)?)),
             Some(("quic", rest)) => Ok(Self::Quic(without_path(rest, text)?)),
             Some(("ws", rest)) => {
                 let (at, path) = with_path(rest, text)?;
@@ -184,6 +195,8 @@ impl ListenAddress {
             | Self::Tls(at)
             | Self::WebSocket { at, .. }
             | Self::WebSocketTls { at, .. }
+            | Self::Http(at)
+            | Self::Https(at)
             | Self::Quic(at) => Some(at),
             Self::Unix(_) => None,
         }
@@ -196,7 +209,12 @@ impl ListenAddress {
 
     /// Whether TLS is spoken there.
     pub fn is_tls(&self) -> bool {
-        matches!(self, Self::Tls(_) | Self::WebSocketTls { .. } | Self::Quic(_))
+        matches!(self, Self::Tls(_) | Self::WebSocketTls { .. } | Self::Quic(_) | Self::Https(_))
+    }
+
+    /// Whether HTTP is spoken there, and no MQTT.
+    pub fn is_http(&self) -> bool {
+        matches!(self, Self::Http(_) | Self::Https(_))
     }
 }
 
@@ -218,6 +236,8 @@ impl fmt::Display for ListenAddress {
             Self::WebSocket { at, path } => write!(f, "ws://{at}{path}"),
             Self::WebSocketTls { at, path } => write!(f, "wss://{at}{path}"),
             Self::Quic(at) => write!(f, "quic://{at}"),
+            Self::Http(at) => write!(f, "http://{at}"),
+            Self::Https(at) => write!(f, "https://{at}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -301,6 +321,8 @@ mod tests {
             ("wss://h:443", wss("h", 443, "/mqtt"), "wss://h:443/mqtt"),
             ("wss://h:443/a", wss("h", 443, "/a"), "wss://h:443/a"),
             ("quic://h:14567", ListenAddress::Quic(HostPort { host: "h".into(), port: 14567 }), "quic://h:14567"),
+            ("http://h:8080/", ListenAddress::Http(HostPort { host: "h".into(), port: 8080 }), "http://h:8080"),
+            ("https://h:8443", ListenAddress::Https(HostPort { host: "h".into(), port: 8443 }), "https://h:8443"),
             ("unix:/run/t.sock", ListenAddress::Unix("/run/t.sock".into()), "unix:/run/t.sock"),
             ("unix:///run/t.sock", ListenAddress::Unix("/run/t.sock".into()), "unix:/run/t.sock"),
             ("unix:t.sock", ListenAddress::Unix("t.sock".into()), "unix:t.sock"),

@@ -41,7 +41,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct NodeHandle {
     inboxes: Arc<[InboxSender]>,
-    tls: Arc<TlsListeners>,
+    pub(crate) tls: Arc<TlsListeners>,
     clock: Clock,
     admission: Arc<Admission>,
     stored_bans: Arc<StoredBans>,

@@ -81,6 +81,7 @@ pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, Observer, Occasion, Peer, TracingObserver};
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
+pub use service::inside::{Inlet, TlsStart};
 pub use service::membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
 pub use service::observers::{Deliver, NodeObserver, Observation, ObserveError};
 pub use service::principals::{Answered, NodePrincipal, PublishOutcome};

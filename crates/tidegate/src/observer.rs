@@ -7,7 +7,7 @@ use tidegate_node::{Answer, ConnectionFacts, Identities, Observer, Occasion, Tra
 
 use crate::hub::Door;
 use tidegate_identity::authentication::passing;
-use tidegate_identity::authentication::{Authentication, is_told};
+use tidegate_identity::authentication::{Authentication, Visitors, is_told};
 
 /// Logs events, and decides who comes in.
 pub(crate) struct BrokerObserver {
@@ -17,6 +17,8 @@ pub(crate) struct BrokerObserver {
     identities: Option<Arc<Identities>>,
     /// Where pipelines come in, where there are some.
     door: Option<Door>,
+    /// Clients over HTTP.
+    visitors: Visitors,
 }
 
 impl BrokerObserver {
@@ -25,8 +27,9 @@ impl BrokerObserver {
         authentication: Option<Arc<Authentication>>,
         identities: Option<Arc<Identities>>,
         door: Option<Door>,
+        visitors: Visitors,
     ) -> Self {
-        Self { authentication, identities, door }
+        Self { authentication, identities, door, visitors }
     }
 }
 
@@ -58,7 +61,11 @@ impl Observer for BrokerObserver {
             return passing::decide(authentication, identities, request, &facts, answer);
         }
         let place = answer.connection();
-        authentication.decide(request, &facts, place, move |verdict| answer.give(verdict));
+        let (visitors, client_id, tenant) = (self.visitors.clone(), request.client_id.clone(), request.tenant);
+        authentication.decide(request, &facts, place, move |verdict| {
+            visitors.note(&client_id, tenant, &verdict);
+            answer.give(verdict);
+        });
     }
 
     fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {

@@ -78,6 +78,7 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
         SinkType::Mqtt => Some("mqtt://broker.example:1883"),
         SinkType::Postgres => Some("postgres://user:password@127.0.0.1:5432/readings"),
         SinkType::Nats => Some("nats://127.0.0.1:4222"),
+        SinkType::Redis => Some("redis://127.0.0.1:6379"),
         SinkType::Influxdb => Some("http://127.0.0.1:8086/api/v2/write?org=o&bucket=b&precision=ns"),
     };
     match example {

@@ -8,7 +8,7 @@ use tidegate_engine::OverflowRule;
 use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsOptions};
 use tidegate_hub::{
     Batching, FileSettings, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, PipelineSettings,
-    PostgresSettings, QoS, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf,
+    PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf,
 };
 
 use super::CLIENT_PREFIX;
@@ -215,7 +215,15 @@ impl Sink {
                 ca_file,
             }),
             SinkType::Mqtt => SinkKind::Mqtt(self.mqtt(&url, client_id)?),
-            SinkType::Postgres => SinkKind::Postgres(PostgresSettings { url, table: self.table.clone(), timeout }),
+            SinkType::Postgres => {
+                SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
+            }
+            SinkType::Redis => SinkKind::Redis(RedisSettings {
+                url,
+                stream: self.stream.clone(),
+                max_entries: self.max_entries,
+                timeout,
+            }),
             SinkType::Nats => SinkKind::Nats(NatsSettings {
                 url,
                 stream: self.stream.clone(),

@@ -30,6 +30,8 @@ pub enum SinkType {
     Postgres,
     /// A stream.
     Nats,
+    /// Entries of a stream.
+    Redis,
     /// Points.
     Influxdb,
 }
@@ -41,6 +43,7 @@ words! {
         SinkType::Mqtt => "mqtt", "another broker (`url`)";
         SinkType::Postgres => "postgres", "a table of PostgreSQL or TimescaleDB (`url`, `table`)";
         SinkType::Nats => "nats", "a stream of NATS JetStream (`url`)";
+        SinkType::Redis => "redis", "a stream of Redis (`url`)";
         SinkType::Influxdb => "influxdb", "points of InfluxDB by its line protocol (`url`, `measurement`)";
     }
 }
@@ -64,7 +67,8 @@ section! {
         /// The file (`file`), relative to where the broker is started.
         path: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// Where it is: `http://HOST/PATH` or `https://...` (`http`, `influxdb`), `mqtt://HOST:PORT` or `mqtts://...`
-        /// (`mqtt`), `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (`postgres`), `nats://HOST:PORT` (`nats`).
+        /// (`mqtt`), `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (`postgres`), `nats://HOST:PORT` (`nats`),
+        /// `redis://USER:PASSWORD@HOST:PORT/DATABASE` (`redis`).
         url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
         /// The table (`postgres`), which is made when it is not there.
         table: String = String::new(), in Kind::Text { max_len: 128 };
@@ -77,8 +81,10 @@ section! {
         /// The client id (`mqtt`); empty is made of the names of this machine, of the pipeline and
         /// of the sink. With `parallel` a number follows.
         client_id: String = String::new(), in Kind::Text { max_len: 1024 };
-        /// The stream (`nats`), which is made when it is not there.
+        /// The stream (`nats`, `redis`), which is made when it is not there.
         stream: String = "TIDEGATE".to_owned(), in Kind::Text { max_len: 256 };
+        /// Entries that the stream keeps, about (`redis`); older entries are removed.
+        max_entries: u64 = 0, in Kind::Integer(Range::of(1, 1_000_000_000_000).or_zero("all"));
         /// What subjects begin with (`nats`): a record of `a/b` goes to `SUBJECT.a.b`.
         subject: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
         /// The measurement (`influxdb`).
@@ -96,7 +102,7 @@ section! {
         username: Option<String> = None, in Kind::Text { max_len: 1024 };
         /// A file whose first line is the password (`mqtt`).
         password_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
-        /// A file (PEM) of the authorities that are trusted (`http`, `influxdb`, `mqtt`); without it, the system's.
+        /// A file (PEM) of the authorities that are trusted (`http`, `influxdb`, `mqtt`, `postgres`); without it, the system's.
         ca: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// Size at which a file is finished and renamed (`file`).
         rotate_size: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("never"));

@@ -65,6 +65,12 @@ pub(super) struct Source {
     id_prefix: String,
     next_id: u64,
     connect_at: Option<Instant>,
+    /// The filters of the last SUBSCRIBE, in its order.
+    asked: Vec<TopicFilterBuf>,
+    /// Whether the broker has granted some filters and refused others.
+    is_partial: bool,
+    /// When the refused filters are asked for again, on the same connection.
+    subscribe_at: Option<Instant>,
     pause: Duration,
     /// Why there is no connection, or no subscription.
     trouble: Option<String>,
@@ -97,6 +103,9 @@ impl Source {
             id_prefix,
             next_id: 0,
             connect_at: Some(Instant::now()),
+            asked: Vec::new(),
+            is_partial: false,
+            subscribe_at: None,
             pause: PAUSE.0,
             trouble: None,
             left: None,
@@ -132,9 +141,13 @@ impl Source {
         if self.connect_at.is_some_and(|at| Instant::now() >= at) {
             self.connect();
         }
+        if self.subscribe_at.is_some_and(|at| Instant::now() >= at) {
+            self.subscribe_at = None;
+            self.subscribe();
+        }
         self.note();
         let due = self.parts.core.deadline().and_then(|at| self.begun.checked_add(Duration::from_millis(at)));
-        let deadline = [self.connect_at, due, until].into_iter().flatten().min();
+        let deadline = [self.connect_at, self.subscribe_at, due, until].into_iter().flatten().min();
         match self.parts.driver.next(deadline) {
             Ok(Step::Event(event)) => self.take(event),
             Ok(Step::Woken | Step::Deadline) => {}
@@ -167,10 +180,12 @@ impl Source {
             Event::Connected(connected) => {
                 let (pipeline, session) = (self.parts.name.as_str(), connected.session_present);
                 tracing::info!(pipeline, session, "pipeline connected");
+                self.asked.clone_from(&self.parts.from);
                 self.subscribe();
             }
             Event::Disconnected(why) => {
                 self.parts.core.lose_connection();
+                (self.is_partial, self.subscribe_at) = (false, None);
                 let error = self.parts.driver.transport_error().filter(|_| why == Disconnected::TransportClosed);
                 let why = error.map_or_else(|| said(&why), |error| with_cause(error));
                 let why = self.left.take().unwrap_or(why);
@@ -249,7 +264,7 @@ impl Source {
             Some(share) => TopicFilterBuf::new(format!("$share/{share}/{filter}")).ok(),
             None => Some(filter.clone()),
         };
-        let subscriptions = self.parts.from.iter().filter_map(shared).map(|filter| (filter, options)).collect();
+        let subscriptions = self.asked.iter().filter_map(shared).map(|filter| (filter, options)).collect();
         let request = SubscribeRequest { subscriptions, ..SubscribeRequest::default() };
         if let Err(error) = self.parts.driver.client().subscribe(Instant::now(), &request) {
             self.reconnect(format!("the pipeline cannot subscribe: {error}"));
@@ -257,19 +272,28 @@ impl Source {
     }
 
     fn check(&mut self, answer: &RequestAnswer) {
-        let codes = self.parts.from.iter().zip(&answer.reason_codes);
-        let refused =
-            codes.filter(|(_, code)| code.is_error()).map(|(filter, code)| format!("{filter}: {}", code.text()));
-        let refused: Vec<String> = refused.collect();
+        let codes = self.asked.iter().zip(&answer.reason_codes);
+        let (refused, granted): (Vec<_>, Vec<_>) = codes.partition(|(_, code)| code.is_error());
+        let texts: Vec<String> = refused.iter().map(|(filter, code)| format!("{filter}: {}", code.text())).collect();
+        let why = format!("the broker refuses a subscription: {}", texts.join(", "));
+        let any = !granted.is_empty() || self.is_partial;
+        let refused: Vec<TopicFilterBuf> = refused.into_iter().map(|(filter, _)| filter.clone()).collect();
         if refused.is_empty() {
             self.pause = PAUSE.0;
+            self.is_partial = false;
             self.trouble = None;
             if let Some(subscribed) = self.parts.subscribed.take() {
                 // The receiver may have given up.
                 let _ = subscribed.send(());
             }
+        } else if any {
+            // The messages of the granted filters come meanwhile.
+            self.asked = refused;
+            self.is_partial = true;
+            self.subscribe_at = Some(self.next_attempt());
+            self.tell_trouble(&why);
         } else {
-            self.reconnect(format!("the broker refuses a subscription: {}", refused.join(", ")));
+            self.reconnect(why);
         }
     }
 
@@ -282,16 +306,23 @@ impl Source {
 
     /// Waits before the next attempt; the error is logged once.
     fn try_again(&mut self, why: &dyn Display) {
-        self.connect_at = Some(Instant::now() + self.pause);
-        self.pause = (self.pause * 2).min(PAUSE.1);
+        self.connect_at = Some(self.next_attempt());
         self.tell_trouble(why);
+    }
+
+    /// The time of the next attempt; each pause is longer.
+    fn next_attempt(&mut self) -> Instant {
+        let at = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE.1);
+        at
     }
 
     fn tell_trouble(&mut self, why: &dyn Display) {
         let why = why.to_string();
         if self.trouble.as_ref() != Some(&why) {
             let (pipeline, address) = (self.parts.name.as_str(), self.parts.driver.address().to_string());
-            tracing::warn!(pipeline, %address, "the pipeline takes no messages, and tries again: {why}");
+            let taken = if self.is_partial { "only a part of its messages" } else { "no messages" };
+            tracing::warn!(pipeline, %address, "the pipeline takes {taken}, and tries again: {why}");
             self.trouble = Some(why);
         }
     }
@@ -320,7 +351,7 @@ impl Source {
     /// Writes down how it does.
     fn note(&mut self) {
         let core = &self.parts.core;
-        let connected = self.connect_at.is_none() && self.trouble.is_none();
+        let connected = self.connect_at.is_none() && (self.trouble.is_none() || self.is_partial);
         let mut errors = core.errors();
         let error = errors.next().map(|(sink, why)| {
             let name = self.parts.sinks.get(sink).map_or("", String::as_str);

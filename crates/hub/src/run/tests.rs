@@ -23,16 +23,27 @@ fn packet(stream: &mut TcpStream) -> (u8, Vec<u8>) {
     (head[0] >> 4, body)
 }
 
-/// Takes a connection, and answers its subscription with a code.
-fn accept(listener: &TcpListener, code: u8) -> TcpStream {
+/// Takes a connection, and answers its subscription with a code for each filter.
+fn accept_with(listener: &TcpListener, codes: &[u8]) -> TcpStream {
     let (mut stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     packet(&mut stream);
     stream.write_all(&[0x20, 3, 0, 0, 0]).unwrap();
-    let (kind, body) = packet(&mut stream);
-    assert_eq!(kind, SUBSCRIBE);
-    stream.write_all(&[0x90, 4, body[0], body[1], 0, code]).unwrap();
+    grant(&mut stream, codes);
     stream
+}
+
+/// Answers a subscription, and returns its packet.
+fn grant(stream: &mut TcpStream, codes: &[u8]) -> Vec<u8> {
+    let (kind, body) = packet(stream);
+    assert_eq!(kind, SUBSCRIBE);
+    let head = [0x90, 3 + u8::try_from(codes.len()).unwrap(), body[0], body[1], 0];
+    stream.write_all(&[&head, codes].concat()).unwrap();
+    body
+}
+
+fn accept(listener: &TcpListener, code: u8) -> TcpStream {
+    accept_with(listener, &[code])
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -110,6 +121,34 @@ fn a_subscription_that_is_refused_is_asked_for_again() {
     while hub.status()[0].error.is_some() {
         std::thread::yield_now();
     }
+    drop((stream, listener));
+    hub.stop(PATIENCE);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_refused_filter_does_not_stop_the_granted_ones() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = folder("partly");
+    let mut settings = pipeline(&listener, true, &folder.join("lines"));
+    settings.from.push(TopicFilterBuf::new("secret").unwrap());
+    let hub = Hub::start(&[settings]).unwrap();
+    let mut stream = accept_with(&listener, &[1, 0x87]);
+    let again = grant(&mut stream, &[0x87]);
+    assert!(again.ends_with(b"secret\x29"), "only the refused filter, on the same connection: {again:?}");
+    stream.write_all(&[0x32, 6 + 1, 0, 1, b't', 0, 7, 0, b'x']).unwrap();
+    let mut acknowledged = packet(&mut stream);
+    while acknowledged.0 == SUBSCRIBE {
+        let body = &acknowledged.1;
+        stream.write_all(&[0x90, 4, body[0], body[1], 0, 0x87]).unwrap();
+        acknowledged = packet(&mut stream);
+    }
+    assert_eq!(acknowledged.0, 4, "the messages of the granted filter are taken");
+    let status = &hub.status()[0];
+    assert_eq!(status.state, PipelineState::Retrying);
+    assert!(status.error.as_ref().is_some_and(|error| error.contains("secret: ")), "{status:?}");
+    grant(&mut stream, &[1]);
+    assert!(hub.wait_until_subscribed(Instant::now() + PATIENCE));
     drop((stream, listener));
     hub.stop(PATIENCE);
     std::fs::remove_dir_all(folder).unwrap();

@@ -7,6 +7,8 @@ mod mqtt;
 mod nats;
 mod place;
 mod postgres;
+mod postgres_tls;
+mod redis;
 mod web;
 
 use std::sync::Arc;
@@ -18,6 +20,7 @@ pub use self::mqtt::MqttSettings;
 pub use self::nats::NatsSettings;
 pub use self::place::Place;
 pub use self::postgres::PostgresSettings;
+pub use self::redis::RedisSettings;
 use crate::core::Batching;
 use crate::record::Record;
 
@@ -77,6 +80,8 @@ pub enum SinkKind {
     Postgres(PostgresSettings),
     /// A stream of `JetStream`.
     Nats(NatsSettings),
+    /// A stream of Redis.
+    Redis(RedisSettings),
     /// Points of `InfluxDB`.
     Influx(InfluxSettings),
 }
@@ -101,6 +106,7 @@ impl SinkSettings {
             SinkKind::Mqtt(settings) => Box::new(mqtt::MqttSink::new(settings, place.lane)?),
             SinkKind::Postgres(settings) => Box::new(postgres::PostgresSink::new(settings, ids)?),
             SinkKind::Nats(settings) => Box::new(nats::NatsSink::new(settings, ids)?),
+            SinkKind::Redis(settings) => Box::new(redis::RedisSink::new(settings, ids)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
         })
     }

@@ -2,15 +2,18 @@
 //! with the pipeline and the sink, so that a message that comes again replaces its own row and no other. A batch is one statement, and so all of it or nothing.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postgres::config::SslMode;
 use postgres::types::Json;
 use postgres::{Client, Config, NoTls};
 use serde_json::{Map, Value};
 
 use super::place::Ids;
+use super::postgres_tls::Tls;
 use super::{Sink, SinkError};
 use crate::record::Record;
 
@@ -24,8 +27,10 @@ const MAX_COLUMNS: usize = 256;
 /// Which database and table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PostgresSettings {
-    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; with `sslmode=require` in its query, over TLS.
     pub url: String,
+    /// Authorities that are trusted; without a file, the system's.
+    pub ca_file: Option<PathBuf>,
     /// The table, with its schema before a point where it has one. It is made when it is not there, and gets a column
     /// for each new field.
     pub table: String,
@@ -35,6 +40,8 @@ pub struct PostgresSettings {
 
 pub(super) struct PostgresSink {
     config: Config,
+    /// The encryption of connections, if there is any.
+    tls: Option<Tls>,
     /// The table in quotes.
     table: String,
     timeout: Duration,
@@ -50,16 +57,24 @@ struct Connection {
 impl PostgresSink {
     pub(super) fn new(settings: &PostgresSettings, ids: Ids) -> Result<Self, String> {
         // The library does not repeat the URL, which may hold a password.
-        let mut config =
-            Config::from_str(&settings.url).map_err(|error| format!("the URL of the database: {error}"))?;
+        // The certificate is checked in any case.
+        let url = settings.url.replace("sslmode=verify-full", "sslmode=require");
+        let mut config = Config::from_str(&url).map_err(|error| format!("the URL of the database: {error}"))?;
         config.connect_timeout(settings.timeout).application_name("tidegate-hub");
         // A server that has vanished without a word is noticed.
         config.tcp_user_timeout(settings.timeout).keepalives_idle(KEEP_ALIVE);
+        let tls = match config.get_ssl_mode() {
+            SslMode::Require => Some(Tls::new(settings.ca_file.as_deref())?),
+            _ if settings.ca_file.is_some() => {
+                return Err("`ca` is for TLS: add `?sslmode=require` to the URL of the database".to_owned());
+            }
+            _ => None,
+        };
         if settings.table.is_empty() {
             return Err("it has no `table`".to_owned());
         }
         let table = settings.table.split('.').map(quoted).collect::<Vec<_>>().join(".");
-        Ok(Self { config, table, timeout: settings.timeout, ids, open: None })
+        Ok(Self { config, tls, table, timeout: settings.timeout, ids, open: None })
     }
 
     fn row(&self, record: &Record) -> Map<String, Value> {
@@ -71,7 +86,7 @@ impl PostgresSink {
     fn open(&mut self, rows: &[Map<String, Value>]) -> Result<&mut Connection, SinkError> {
         let open = match self.open.take() {
             Some(open) => open,
-            None => connect(&self.config, &self.table, self.timeout, rows)?,
+            None => connect((&self.config, self.tls.as_ref()), &self.table, self.timeout, rows)?,
         };
         Ok(self.open.insert(open))
     }
@@ -120,12 +135,16 @@ impl PostgresSink {
 }
 
 fn connect(
-    config: &Config,
+    (config, tls): (&Config, Option<&Tls>),
     table: &str,
     timeout: Duration,
     rows: &[Map<String, Value>],
 ) -> Result<Connection, SinkError> {
-    let mut client = config.connect(NoTls).map_err(|error| SinkError::Away(with_cause(&error)))?;
+    let connected = match tls {
+        Some(tls) => config.connect(tls.clone()),
+        None => config.connect(NoTls),
+    };
+    let mut client = connected.map_err(|error| SinkError::Away(with_cause(&error)))?;
     let limit = format!("SET statement_timeout = {}", timeout.as_millis());
     client.batch_execute(&limit).map_err(|error| judge(&error))?;
     let fields: BTreeSet<&String> = rows.iter().flat_map(Map::keys).filter(|field| *field != ID).collect();
@@ -200,5 +219,20 @@ mod tests {
         assert_eq!(key(hot), "a-1/hot/db");
         assert_eq!(key(Place { dead_letters: true, ..hot }), "a-1/hot/db/dead");
         assert_eq!(key(Place { pipeline: "cold", ..hot }), "a-1/cold/db");
+    }
+
+    #[test]
+    fn a_url_without_tls_names_no_authorities() {
+        let open = |url: &str, ca: Option<&str>| {
+            let ca_file = ca.map(PathBuf::from);
+            let settings = PostgresSettings { url: url.into(), table: "t".into(), ca_file, ..Default::default() };
+            PostgresSink::new(&settings, Ids::default()).map(|sink| sink.tls.is_some())
+        };
+        assert_eq!(open("postgres://h/d", None), Ok(false));
+        assert!(open("postgres://h/d", Some("ca.pem")).is_err_and(|why| why.contains("sslmode=require")));
+        for mode in ["require", "verify-full"] {
+            let missing = open(&format!("postgres://h/d?sslmode={mode}"), Some("/no/such/file"));
+            assert!(missing.is_err_and(|why| why.contains("/no/such/file")), "{mode}");
+        }
     }
 }

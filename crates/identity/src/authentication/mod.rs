@@ -5,6 +5,7 @@ mod exchanges;
 mod fleet;
 pub mod passing;
 mod reloadable;
+mod visitors;
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use exchanges::Exchanges;
 pub use arrival::is_told;
 pub use fleet::asker;
 pub use reloadable::Providers;
+pub use visitors::{Visitor, Visitors};
 
 /// A connection, named so that the answer to a challenge finds what it is an answer to.
 pub type Place = (ShardId, ConnectionKey);

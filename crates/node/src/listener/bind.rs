@@ -68,13 +68,14 @@ pub(crate) fn bind(
 ) -> Result<Vec<Acceptor>, BindError> {
     let path = match address {
         ListenAddress::WebSocket { path, .. } | ListenAddress::WebSocketTls { path, .. } => Some(path.as_str().into()),
-        ListenAddress::Tcp(_) | ListenAddress::Tls(_) | ListenAddress::Quic(_) | ListenAddress::Unix(_) => None,
+        _ => None,
     };
     let over = Layers { tls: tls.cloned(), path, proxies };
     let sockets = match address {
         ListenAddress::Unix(path) => bind_unix(path).map(|socket| vec![socket]),
         // That there are settings for it was looked at before.
-        ListenAddress::Quic(_) => Ok(Vec::new()),
+        // Another part of the process listens for HTTP.
+        ListenAddress::Quic(_) | ListenAddress::Http(_) | ListenAddress::Https(_) => Ok(Vec::new()),
         ListenAddress::Tcp(at)
         | ListenAddress::Tls(at)
         | ListenAddress::WebSocket { at, .. }

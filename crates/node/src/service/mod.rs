@@ -1,6 +1,7 @@
 //! What services within the process may do at a node: publish, ask who is connected and how far away, ping, and send
 //! clients elsewhere. All of it is bounded, and a shard waits for none of them.
 
+pub(crate) mod inside;
 pub(crate) mod membership;
 pub(crate) mod observers;
 pub(crate) mod principals;
@@ -19,6 +20,7 @@ use tidegate_engine::{
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::listener::Shortage;
+use crate::service::inside::Inside;
 use crate::service::observers::{NodeObservers, ObserverSink};
 use crate::service::principals::{Answered, NodePrincipals};
 use crate::service::records::TakenSink;
@@ -70,6 +72,8 @@ pub(crate) enum ServiceOrder {
     ForgetPings,
     /// Publish this, which has come from a bus, and tell its number when it is taken.
     PublishFromBus(Box<InnerPublication>, u64),
+    /// Take a connection in that another part of the process has made.
+    Enter(Box<Inside>),
     /// Register a principal.
     AddPrincipal { number: u64, principal: Box<Principal>, answered: Answered, unanswered: Arc<AtomicUsize> },
     /// Forget a principal.
@@ -241,6 +245,12 @@ impl Shard {
             ServiceOrder::PublishFromBus(message, number) => {
                 self.services.principals.publish_from_bus((&mut self.engine, self.now), *message, number);
             }
+            // A shard that does not serve yet, or no more, closes it.
+            ServiceOrder::Enter(inside) if self.serving => {
+                let (transport, listener, peer) = inside.into_parts();
+                self.admit(transport, listener, peer);
+            }
+            ServiceOrder::Enter(_) => {}
             ServiceOrder::AddPrincipal { number, principal, answered, unanswered } => {
                 let engine = (&mut self.engine, self.now);
                 self.services.principals.add(engine, number, *principal, answered, unanswered);

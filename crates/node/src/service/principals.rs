@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
 
 use tidegate_engine::{Engine, InnerPublication, Now, Principal, PrincipalId, Reason, RetainedValue, ShardId};
 use tidegate_mqtt::ReasonCode;
 
-use crate::handle::{NoAnswer, NodeHandle, wait};
+use crate::handle::{NoAnswer, NodeHandle};
 use crate::service::ServiceOrder;
+use crate::service::inside::Inlet;
 use crate::shard::inbox::{Admin, ToShard};
 
 /// What has become of a message: the code that a PUBACK would have, or why it was refused.
@@ -91,12 +91,7 @@ impl NodePrincipal {
     /// # Errors
     /// When the shard does not answer.
     pub fn retained(&self, topic: &str) -> Result<Result<Option<RetainedValue>, Reason>, NoAnswer> {
-        let shard = self.node.home(self.principal.tenant, topic);
-        let (answer, answers) = channel();
-        let (principal, topic) = (Box::new(self.principal.clone()), topic.to_owned());
-        let order = ServiceOrder::ReadRetained { principal, topic, answer };
-        self.node.tell(shard, ToShard::Admin(Admin::Service(order)));
-        wait(shard, &answers)
+        Inlet::new(self.node.clone()).retained(&self.principal, topic)
     }
 }
 

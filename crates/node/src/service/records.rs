@@ -146,6 +146,7 @@ pub(crate) fn bus_principal() -> Principal {
         tenant: TenantId::DEFAULT,
         name: "bus".into(),
         identity: None,
+        listener: None,
         max_held_messages: MAX_HELD_FROM_BUS,
         max_held_bytes: MAX_HELD_BYTES_FROM_BUS,
         // What has come from a bus does not go there again.

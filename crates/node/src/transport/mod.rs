@@ -192,6 +192,11 @@ impl Transport {
         Self::Proxied(Box::new(Proxied::new(self, peer, proxies)))
     }
 
+    /// A socket from within the process, for a client elsewhere.
+    pub(crate) fn inside(stream: UnixStream, client: std::net::SocketAddr) -> Self {
+        Self::Proxied(Box::new(Proxied::introduced(Self::Unix(stream), client)))
+    }
+
     /// Whether the client's address is known; a connection through a proxy has to send it first.
     pub(crate) fn is_introduced(&self) -> bool {
         match self {

@@ -48,6 +48,12 @@ impl Proxied {
         Self { inner, state: State::Waiting { expected }, secret: proxies.secret.clone() }
     }
 
+    /// A connection from within the process, for a client at `source`.
+    pub(super) fn introduced(inner: Transport, source: SocketAddr) -> Self {
+        let state = State::Known(Known { source: Some(source), tenant: None });
+        Self { inner, state, secret: None }
+    }
+
     pub(super) fn is_introduced(&self) -> bool {
         matches!(self.state, State::Known(_))
     }

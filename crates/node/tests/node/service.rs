@@ -81,6 +81,7 @@ fn a_principal_is_answered_on_every_shard() {
             tenant: TenantId::DEFAULT,
             name: name.into(),
             identity: None,
+            listener: None,
             max_held_messages: 10,
             max_held_bytes: 10_000,
             unobserved_by: Vec::new(),

@@ -1,5 +1,7 @@
 //! `tidegate` and `tidegate run`: the broker, from its start to its end.
 
+mod http;
+
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -27,13 +29,15 @@ use tidegate_config::hub::HUB_LISTENER;
 use tidegate_config::orchestrator::RELAY_LISTENER;
 use tidegate_homes::HomesKeeper;
 use tidegate_identity::access::{self, Names, Tenancy};
-use tidegate_identity::authentication::{self, Authentication};
+use tidegate_identity::authentication::{self, Authentication, Visitors};
 use tidegate_identity::tenant_numbers::Agree;
 use tidegate_logging::Log;
 use tidegate_placement::{Follower, Placement};
 use tidegate_process::service_manager;
 use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, report};
+
+use http::HttpListeners;
 
 /// How long goodbyes may take of a broker whose place another has taken: it has nothing else to say, and its clients
 /// are served elsewhere.
@@ -90,7 +94,8 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let tenancy = Tenancy::of(config).agreeing(agree).kept_by(mirrored.as_ref().map(Mirrored::disk));
     let authentication = start_authentication(config, &tenancy, asker, &status)?;
     status.serves(tenancy.clone());
-    let mut settings = node_settings(config, &tenancy, access, (authentication.clone(), door.clone()), brokers);
+    let entrances = (authentication.clone(), door.clone(), Visitors::default());
+    let mut settings = node_settings(config, &tenancy, access, entrances.clone(), brokers);
     settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
     if let Some(joining) = &joining {
         settings.cluster = Some(joining.settings());
@@ -104,9 +109,10 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         placement = cluster.api().placement();
         status.joins(cluster.api());
     }
-    let has_rules = rules.is_some();
+    let (has_rules, serving) = (rules.is_some(), tenancy.clone());
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
     let core = crate::context::start(config, &node, &status)?;
+    let http = HttpListeners::start(config, &node, &serving, entrances.2)?;
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
@@ -117,14 +123,13 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let mut follower = Follower::default();
     if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
         follower = follow(&placed)?;
-        tell_ready(&node, config, console.as_ref());
+        tell_ready(&node, config, console.as_ref(), &http.urls(config));
     }
     let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
     follower.stop();
     drop(bans);
-    placed.0.stop(config.shutdown.grace);
-    placed.1.stop(config.shutdown.grace);
+    stop_services(http, &placed, config.shutdown.grace);
     drop(core);
     match &cluster {
         // No node takes partitions from a node that cannot keep them.
@@ -148,6 +153,13 @@ fn orchestrate(
     let placement = homes.placement();
     status.orchestrates(config.clone(), homes);
     placement
+}
+
+/// Stops the services of the node that are its clients.
+fn stop_services(http: HttpListeners, placed: &(Bridges, Pipelines), grace: Duration) {
+    http.stop(grace);
+    placed.0.stop(grace);
+    placed.1.stop(grace);
 }
 
 /// Has bridges and pipelines run where their partitions are.
@@ -356,7 +368,7 @@ fn node_settings(
     config: &Config,
     tenancy: &Tenancy,
     access: Option<AccessFactory>,
-    (authentication, door): (Option<Arc<Authentication>>, Option<Door>),
+    (authentication, door, visitors): (Option<Arc<Authentication>>, Option<Door>, Visitors),
     brokers: Brokers,
 ) -> NodeSettings {
     let shards = config.shards();
@@ -380,22 +392,22 @@ fn node_settings(
         identities: None,
         brokers,
         cluster: None,
-        observer: Arc::new(BrokerObserver::new(authentication.clone(), None, door.clone())),
+        observer: Arc::new(BrokerObserver::new(authentication.clone(), None, door.clone(), visitors.clone())),
     };
     settings.identities = config.identities(&settings);
     if let Some(identities) = settings.identities.clone() {
-        settings.observer = Arc::new(BrokerObserver::new(authentication, Some(identities), door));
+        settings.observer = Arc::new(BrokerObserver::new(authentication, Some(identities), door, visitors));
     }
     settings
 }
 
-fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>) {
-    service_manager::tell_ready("broker", &ready_line(node, config, console));
+fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>, http: &[String]) {
+    service_manager::tell_ready("broker", &ready_line(node, config, console, http));
     release_program_pages();
 }
 
 /// The one line on standard output: scripts wait for it, and read the addresses from it.
-fn ready_line(node: &Node, config: &Config, console: Option<&Admin>) -> String {
+fn ready_line(node: &Node, config: &Config, console: Option<&Admin>, http: &[String]) -> String {
     let mut line = format!("tidegate {} ready:", env!("CARGO_PKG_VERSION"));
     // The last one: only others of its kind connect there.
     let has_relay = config.listeners.last().is_some_and(|listener| listener.name == RELAY_LISTENER);
@@ -407,6 +419,9 @@ fn ready_line(node: &Node, config: &Config, console: Option<&Admin>) -> String {
     for (at, address) in node.local_addresses().iter().enumerate().filter(|(at, _)| hub != Some(*at)) {
         let before = if relay == Some(at) { "relay=" } else { ["", "mqtt://"][usize::from(is_tcp(address))] };
         let _ = write!(line, " {before}{address}");
+    }
+    for url in http {
+        let _ = write!(line, " {url}");
     }
     if let Some(admin) = console {
         let _ = write!(line, " admin=http://{}", admin.address);

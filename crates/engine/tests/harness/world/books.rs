@@ -16,6 +16,7 @@ pub(crate) fn principal(kind: PrincipalKind, name: &str) -> Principal {
         tenant: TenantId::DEFAULT,
         name: name.into(),
         identity: None,
+        listener: None,
         max_held_messages,
         max_held_bytes,
         unobserved_by: Vec::new(),

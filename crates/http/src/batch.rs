@@ -1,0 +1,114 @@
+//! Several messages in one request.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+use tidegate_client::Publish;
+
+use crate::fields::{Fields, MAX_USER_PROPERTIES};
+
+/// Messages of one batch.
+pub(crate) const MAX_MESSAGES: usize = 1_000;
+
+/// Reads a batch: an array of objects with `topic` and `payload`, which is a text, or any other JSON that is sent as it
+/// is, or `payload_base64`.
+///
+/// # Errors
+/// In words for people, with the place of the message.
+pub(crate) fn read(body: &[u8]) -> Result<Vec<Publish>, String> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| format!("the body is no JSON: {error}"))?;
+    let Value::Array(items) = value else { return Err("the body is no array of messages".to_owned()) };
+    if items.len() > MAX_MESSAGES {
+        return Err(format!("a batch has {MAX_MESSAGES} messages at most, not {}", items.len()));
+    }
+    let one = |(place, item)| message(item).map_err(|why| format!("message {place}: {why}"));
+    items.into_iter().enumerate().map(one).collect()
+}
+
+fn message(item: Value) -> Result<Publish, String> {
+    let Value::Object(mut object) = item else { return Err("it is no object".to_owned()) };
+    let Some(Value::String(topic)) = object.remove("topic") else { return Err("it has no `topic`".to_owned()) };
+    let payload = match (object.remove("payload"), object.remove("payload_base64")) {
+        (Some(Value::String(text)), None) => text.into_bytes(),
+        (Some(value), None) => value.to_string().into_bytes(),
+        (None, Some(Value::String(text))) => STANDARD.decode(text).map_err(|_| "`payload_base64` is no base64")?,
+        (None, None) => Vec::new(),
+        _ => return Err("it has a wrong `payload` or `payload_base64`, or both".to_owned()),
+    };
+    let user_properties = user_properties(object.remove("user_properties"))?;
+    let mut text = |name: &str| text_of(&mut object, name);
+    let fields = Fields {
+        qos: text("qos")?,
+        retain: text("retain")?,
+        expiry: text("expiry")?,
+        content_type: text("content_type")?,
+        response_topic: text("response_topic")?,
+        correlation_data: text("correlation_data")?,
+        user_properties,
+    };
+    if let Some(name) = object.keys().next() {
+        return Err(format!("`{name}` is not known"));
+    }
+    fields.message(&topic, payload)
+}
+
+fn text_of(object: &mut Map<String, Value>, name: &str) -> Result<Option<String>, String> {
+    match object.remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(Some(value.to_string())),
+        Some(_) => Err(format!("`{name}` is neither a text, a number nor a truth value")),
+    }
+}
+
+fn user_properties(value: Option<Value>) -> Result<Vec<(String, String)>, String> {
+    let wrong = || "`user_properties` is an object of texts".to_owned();
+    let object = match value {
+        None => return Ok(Vec::new()),
+        Some(Value::Object(object)) if object.len() <= MAX_USER_PROPERTIES => object,
+        Some(_) => return Err(wrong()),
+    };
+    let pair = |(name, value): (String, Value)| match value {
+        Value::String(text) => Ok((name, text)),
+        _ => Err(wrong()),
+    };
+    object.into_iter().map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_client::QoS;
+
+    #[test]
+    fn a_batch_has_messages_of_all_kinds() {
+        let body = br#"[{"topic":"a","payload":"text","qos":0},{"topic":"b","payload":{"n":1},"retain":true},
+            {"topic":"c","payload_base64":"AP8=","content_type":"x/y","user_properties":{"k":"v"}},{"topic":"d"}]"#;
+        let messages = read(body).unwrap();
+        let payloads: Vec<&[u8]> = messages.iter().map(|it| it.payload.as_slice()).collect();
+        assert_eq!(payloads, [&b"text"[..], br#"{"n":1}"#, &[0, 255], b""]);
+        assert_eq!((messages[0].qos, messages[1].qos), (QoS::AtMostOnce, QoS::AtLeastOnce));
+        assert!(messages[1].retain && !messages[0].retain);
+        assert_eq!(messages[2].properties.user_properties, [("k".to_owned(), "v".to_owned())]);
+    }
+
+    #[test]
+    fn a_wrong_batch_says_which_message_is_wrong() {
+        let cases = [
+            ("x", "no JSON"),
+            ("{}", "no array"),
+            (r#"[{"topic":"a"},{}]"#, "message 1: it has no `topic`"),
+            (r#"[{"topic":"a/#"}]"#, "message 0: the topic"),
+            (r#"[{"topic":"a","payload":1,"payload_base64":""}]"#, "or both"),
+            (r#"[{"topic":"a","qos":[]}]"#, "`qos` is neither"),
+            (r#"[{"topic":"a","ttl":1}]"#, "`ttl` is not known"),
+            (r#"[{"topic":"a","user_properties":{"a":1}}]"#, "object of texts"),
+        ];
+        for (body, part) in cases {
+            let error = read(body.as_bytes()).unwrap_err();
+            assert!(error.contains(part), "{body}: {error}");
+        }
+        let many = format!("[{}]", vec![r#"{"topic":"a"}"#; MAX_MESSAGES + 1].join(","));
+        assert!(read(many.as_bytes()).unwrap_err().contains("1000 messages at most"));
+    }
+}

@@ -1,0 +1,86 @@
+//! HTTP beside MQTT: `POST /topics/TOPIC` publishes, `GET` reads the retained message or subscribes by Server-Sent
+//! Events.
+//!
+//! Each HTTP connection with credentials is one session of the broker, over a socket within the process. So users,
+//! rules, tenants, limits and the recorder hold for HTTP clients as they do for MQTT clients, and this crate decides
+//! none of it. Everything is bounded: connections, heads, bodies, the time of an answer, and the events that a slow
+//! reader leaves unread.
+
+mod answer;
+mod batch;
+mod events;
+mod fields;
+mod routes;
+mod server;
+mod session;
+
+use std::any::Any;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+pub use rustls::ServerConfig;
+pub use tidegate_client::MessageProperties;
+
+pub use self::server::{DoorSettings, Running, ServeError, start};
+
+/// The broker, as HTTP clients need it.
+pub trait Gateway: Send + Sync + 'static {
+    /// An MQTT connection to the listener with this number, for a client at `peer`, with the client id that it is about
+    /// to have. [`Gateway::left`] is called with its end.
+    ///
+    /// # Errors
+    /// When the system has no sockets left.
+    fn connect(&self, listener: u16, peer: SocketAddr, client_id: &str) -> io::Result<UnixStream>;
+
+    /// The TLS configuration of the next connection to a listener; `None` when too many handshakes are under way.
+    fn tls(&self, listener: u16) -> Option<TlsStart>;
+
+    /// The retained message of a topic, as the rights of a connected client allow. It may block.
+    ///
+    /// # Errors
+    /// Why the client is not given it.
+    fn retained(&self, listener: u16, client_id: &str, topic: &str) -> Result<Option<RetainedMessage>, ReadError>;
+
+    /// A client has disconnected.
+    fn left(&self, client_id: &str);
+}
+
+/// The start of a TLS handshake.
+pub struct TlsStart {
+    /// The configuration.
+    pub config: Arc<ServerConfig>,
+    /// The place among the handshakes under way; dropped with the end of the handshake.
+    pub slot: Box<dyn Any + Send>,
+}
+
+impl std::fmt::Debug for TlsStart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TlsStart")
+    }
+}
+
+/// A retained message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RetainedMessage {
+    /// Its QoS, 0 to 2.
+    pub qos: u8,
+    /// Its payload.
+    pub payload: Vec<u8>,
+    /// Its properties; the expiry is the remaining time.
+    pub properties: MessageProperties,
+}
+
+/// Why a retained message is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// The client may not read the topic.
+    NotAuthorized,
+    /// There can be no such topic.
+    InvalidTopic,
+    /// Another node of the cluster has the topic, or the client.
+    Elsewhere,
+    /// The broker does not answer.
+    Unavailable,
+}

@@ -1,0 +1,257 @@
+//! Serves HTTP on a thread of its own, within limits.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{Mutex, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::Gateway;
+use crate::routes::Visitor;
+
+/// Time for the head of a request, and for the next request of a connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest head of a request, bytes.
+const MAX_HEAD: usize = 16 << 10;
+/// Time for a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after the system had no file left for another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// Threads for questions to shards; further ones wait.
+const WORKERS: usize = 4;
+
+/// A listener for HTTP.
+#[derive(Clone, Debug)]
+pub struct DoorSettings {
+    /// Its number, which the gateway knows it by.
+    pub listener: u16,
+    /// Its name, for the log.
+    pub name: String,
+    /// Where it listens; with port 0 all addresses get the same free port.
+    pub addresses: Vec<SocketAddr>,
+    /// Whether TLS is spoken.
+    pub tls: bool,
+    /// HTTP connections at once, at least 1; further ones are closed at once.
+    pub max_connections: usize,
+    /// Longest body, bytes.
+    pub max_body: usize,
+    /// Origins of pages that may use it; `*` means all.
+    pub origins: Vec<String>,
+}
+
+/// Why HTTP is not served.
+#[derive(Debug)]
+pub enum ServeError {
+    /// An address cannot be listened on.
+    Bind(SocketAddr, io::Error),
+    /// The system has no threads or files left.
+    System(io::Error),
+}
+
+impl std::fmt::Display for ServeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bind(address, error) => write!(f, "cannot listen on {address} for HTTP: {error}"),
+            Self::System(error) => write!(f, "cannot start the thread for HTTP: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// HTTP that is served.
+#[derive(Debug)]
+pub struct Running {
+    addresses: Vec<(u16, SocketAddr)>,
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<()>,
+}
+
+impl Running {
+    /// Where it listens, with the numbers of the listeners.
+    pub fn addresses(&self) -> &[(u16, SocketAddr)] {
+        &self.addresses
+    }
+
+    /// Takes no more requests, ends streams, and waits for the answers under way, within `grace`.
+    pub fn stop(self, grace: Duration) {
+        let Self { stop, thread, .. } = self;
+        // A thread that has ended has nothing to stop.
+        let _ = stop.send(true);
+        let (tell, told) = std::sync::mpsc::channel::<Infallible>();
+        let waiting = thread::Builder::new().name("http-end".to_owned()).spawn(move || {
+            // Its panic has ended the process already.
+            let _ = thread.join();
+            drop(tell);
+        });
+        if waiting.is_ok() {
+            let _ = told.recv_timeout(grace);
+        }
+    }
+}
+
+/// A listening socket.
+struct Door {
+    settings: DoorSettings,
+    origins: Arc<[String]>,
+    places: Arc<Semaphore>,
+}
+
+/// Listens, and serves on a thread.
+///
+/// # Errors
+/// When an address is taken, or the system has nothing left.
+pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Running, ServeError> {
+    let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
+    for settings in doors {
+        let places = Arc::new(Semaphore::new(settings.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+        let door = Arc::new(Door { origins: settings.origins.clone().into(), settings, places });
+        let mut port = 0;
+        for mut address in door.settings.addresses.clone() {
+            if address.port() == 0 {
+                address.set_port(port);
+            }
+            let socket = bind(address).map_err(|error| ServeError::Bind(address, error))?;
+            let bound = socket.local_addr().map_err(|error| ServeError::Bind(address, error))?;
+            port = bound.port();
+            addresses.push((door.settings.listener, bound));
+            sockets.push((socket, Arc::clone(&door)));
+        }
+    }
+    let (stop, stopped) = watch::channel(false);
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime =
+        builder.enable_io().enable_time().max_blocking_threads(WORKERS).build().map_err(ServeError::System)?;
+    let thread = thread::Builder::new().name("http".to_owned()).spawn(move || {
+        runtime.block_on(serve_all(sockets, &gateway, stopped));
+        runtime.shutdown_background();
+    });
+    Ok(Running { addresses, stop, thread: thread.map_err(ServeError::System)? })
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = TcpListener::bind(address)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Accepts until it is stopped, and then waits for the connections.
+async fn serve_all(
+    sockets: Vec<(TcpListener, Arc<Door>)>,
+    gateway: &Arc<dyn Gateway>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut doors = Vec::new();
+    for (socket, door) in sockets {
+        match tokio::net::TcpListener::from_std(socket) {
+            Ok(socket) => {
+                doors.push(Arc::clone(&door));
+                tokio::spawn(accept(socket, door, Arc::clone(gateway), stop.clone()));
+            }
+            Err(error) => tracing::error!(listener = door.settings.name, %error, "HTTP is not served"),
+        }
+    }
+    // The sender lives as long as `Running`.
+    let _ = stop.changed().await;
+    for door in doors {
+        let all = u32::try_from(door.settings.max_connections).unwrap_or(u32::MAX);
+        // The semaphore is never closed.
+        let _ = door.places.acquire_many(all).await;
+    }
+}
+
+async fn accept(
+    socket: tokio::net::TcpListener,
+    door: Arc<Door>,
+    gateway: Arc<dyn Gateway>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            _ = stop.changed() => return,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(listener = door.settings.name, %error, "cannot accept an HTTP connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(place) = Arc::clone(&door.places).try_acquire_owned() else {
+            tracing::debug!(listener = door.settings.name, %peer, "too many HTTP connections: closed");
+            continue;
+        };
+        // A small answer is not held back for a larger packet.
+        let _ = stream.set_nodelay(true);
+        let visitor = Visitor {
+            gateway: Arc::clone(&gateway),
+            listener: door.settings.listener,
+            peer,
+            max_body: door.settings.max_body,
+            origins: Arc::clone(&door.origins),
+            stop: stop.clone(),
+            session: Mutex::new(None),
+        };
+        let tls = door.settings.tls;
+        tokio::spawn(async move {
+            welcome(stream, tls, visitor).await;
+            drop(place);
+        });
+    }
+}
+
+/// Serves a connection, over TLS where the listener speaks it.
+async fn welcome(stream: TcpStream, tls: bool, visitor: Visitor) {
+    if !tls {
+        return serve(stream, visitor).await;
+    }
+    let Some(start) = visitor.gateway.tls(visitor.listener) else {
+        tracing::debug!(peer = %visitor.peer, "too many TLS handshakes are under way: closed");
+        return;
+    };
+    let handshake = TlsAcceptor::from(start.config).accept(stream);
+    let done = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
+    drop(start.slot);
+    match done {
+        Ok(Ok(stream)) => serve(stream, visitor).await,
+        Ok(Err(error)) => tracing::debug!(peer = %visitor.peer, %error, "TLS handshake failed"),
+        Err(_) => tracing::debug!(peer = %visitor.peer, "TLS handshake takes too long"),
+    }
+}
+
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, visitor: Visitor) {
+    let (peer, mut stop) = (visitor.peer, visitor.stop.clone());
+    let visitor = Arc::new(visitor);
+    let service = service_fn(move |request| {
+        let visitor = Arc::clone(&visitor);
+        async move { Ok::<_, Infallible>(visitor.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stop.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "HTTP connection ended");
+    }
+}

@@ -1,0 +1,252 @@
+//! The session of an HTTP client at the broker.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_client::{
+    Acknowledgement, Client, Delivery, Disconnected, Dismissal, Event, Message, Options, Publish, PublishError,
+    PublishToken, QoS, ReasonCode, RetainHandling, SubscribeRequest, SubscriptionOptions, TopicFilterBuf, Version,
+};
+use tokio::net::UnixStream;
+
+use crate::Gateway;
+
+/// Messages that the broker sends to a subscriber without an acknowledgement.
+const WINDOW: u16 = 64;
+/// Bytes that are read at once.
+const READ_SIZE: usize = 16 << 10;
+/// How long the broker may take to answer CONNECT; it asks authentication services meanwhile.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The credentials of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    pub(crate) user_name: Option<String>,
+    pub(crate) password: Option<Vec<u8>>,
+}
+
+/// Why the broker does not carry a request out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It has refused CONNECT, or ended the connection, with a reason.
+    Refused { code: ReasonCode, why: Option<String> },
+    /// It has closed the connection without a word.
+    Closed,
+    /// The request cannot be sent to this broker.
+    Invalid(String),
+}
+
+impl From<Disconnected> for Failure {
+    fn from(why: Disconnected) -> Self {
+        match why {
+            Disconnected::Refused(it) | Disconnected::ByServer(it) => {
+                let Dismissal { reason_code: code, reason_string: why, .. } = *it;
+                Self::Refused { code, why }
+            }
+            _ => Self::Closed,
+        }
+    }
+}
+
+impl From<PublishError> for Failure {
+    fn from(error: PublishError) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
+/// The broker's answer to a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) code: ReasonCode,
+    pub(crate) why: Option<String>,
+}
+
+/// A connected client.
+pub(crate) struct Session {
+    client: Client,
+    stream: UnixStream,
+    buffer: Vec<u8>,
+    gateway: Arc<dyn Gateway>,
+    over: bool,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.gateway.left(self.client.client_id());
+    }
+}
+
+/// A client id that no other client can guess: its keys are random, and so no client takes the session over.
+fn new_client_id() -> String {
+    let keys = RandomState::new();
+    format!("http-{:016x}{:016x}", keys.hash_one(0), keys.hash_one(1))
+}
+
+impl Session {
+    /// Connects to the broker.
+    pub(crate) async fn open(
+        gateway: Arc<dyn Gateway>,
+        (listener, peer): (u16, SocketAddr),
+        credentials: &Credentials,
+    ) -> Result<Self, Failure> {
+        let broken = |error: io::Error| Failure::Invalid(error.to_string());
+        let client_id = new_client_id();
+        let stream = gateway.connect(listener, peer, &client_id).map_err(broken)?;
+        let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
+        let stream = stream.inspect_err(|_| gateway.left(&client_id)).map_err(broken)?;
+        let mut options = Options::new(client_id);
+        options.version = Version::V5;
+        // The HTTP connection has a limit of its own for silence.
+        options.keep_alive = 0;
+        options.connect_timeout = CONNECT_TIMEOUT;
+        options.username.clone_from(&credentials.user_name);
+        options.password.clone_from(&credentials.password);
+        options.acknowledgement = Acknowledgement::Manual;
+        options.properties.receive_maximum = NonZeroU16::new(WINDOW);
+        let client = Client::new(options, Instant::now());
+        let mut session = Self { client, stream, buffer: vec![0; READ_SIZE], gateway, over: false };
+        session.client.open(Instant::now()).map_err(|error| Failure::Invalid(error.to_string()))?;
+        loop {
+            match session.next().await {
+                Event::Connected(_) => return Ok(session),
+                Event::Disconnected(why) => return Err(why.into()),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn client_id(&self) -> &str {
+        self.client.client_id()
+    }
+
+    /// Whether the broker has not ended the connection.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        while self.read() {}
+        while let Some(event) = self.client.poll_event() {
+            self.over |= matches!(event, Event::Disconnected(_));
+        }
+        !self.over && self.client.is_connected()
+    }
+
+    /// Works until the client has an event. It may be dropped at any time, and nothing is lost.
+    pub(crate) async fn next(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.client.poll_event() {
+                self.over |= matches!(event, Event::Disconnected(_));
+                return event;
+            }
+            if self.write() || self.read() {
+                continue;
+            }
+            let writes = !self.client.output().is_empty();
+            let due = self.client.next_deadline().map(tokio::time::Instant::from_std);
+            tokio::select! {
+                // An error of the socket shows with the next read.
+                _ = self.stream.readable() => {}
+                _ = self.stream.writable(), if writes => {}
+                () = tokio::time::sleep_until(due.unwrap_or_else(tokio::time::Instant::now)), if due.is_some() => {
+                    self.client.handle_deadline(Instant::now());
+                }
+            }
+        }
+    }
+
+    /// Writes once; false when there is nothing to do.
+    fn write(&mut self) -> bool {
+        if self.over || self.client.output().is_empty() {
+            return false;
+        }
+        match self.stream.try_write(self.client.output()) {
+            Ok(count) => self.client.advance_output(Instant::now(), count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(_) => self.client.handle_closed(),
+        }
+        true
+    }
+
+    /// Reads once; false when there is nothing to do.
+    fn read(&mut self) -> bool {
+        if self.over {
+            return false;
+        }
+        match self.stream.try_read(&mut self.buffer) {
+            Ok(0) => {
+                self.client.handle_closed();
+                self.over = true;
+            }
+            Ok(count) => self.client.handle_input(Instant::now(), self.buffer.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(_) => {
+                self.client.handle_closed();
+                self.over = true;
+            }
+        }
+        true
+    }
+
+    /// Publishes messages, and returns the broker's answers in their order. A message of QoS 0 is answered when it was
+    /// written.
+    pub(crate) async fn publish(&mut self, messages: Vec<Publish>) -> Result<Vec<Result<Outcome, Failure>>, Failure> {
+        let mut waiting: Vec<(usize, PublishToken)> = Vec::new();
+        let mut answers: Vec<Option<Result<Outcome, Failure>>> = Vec::new();
+        for message in messages {
+            match self.client.publish(Instant::now(), message) {
+                Ok(token) => {
+                    waiting.push((answers.len(), token));
+                    answers.push(None);
+                }
+                Err(error) => answers.push(Some(Err(error.into()))),
+            }
+        }
+        while !waiting.is_empty() {
+            let (token, answer) = match self.next().await {
+                Event::Published(it) => (it.token, Ok(Outcome { code: it.reason_code, why: it.reason_string })),
+                Event::Undelivered(it) => (it.token, Err(Failure::Invalid(it.cause.to_string()))),
+                Event::Disconnected(why) => return Err(why.into()),
+                _ => continue,
+            };
+            if let Some(at) = waiting.iter().position(|(_, other)| *other == token) {
+                let (place, _) = waiting.swap_remove(at);
+                if let Some(slot) = answers.get_mut(place) {
+                    *slot = Some(answer);
+                }
+            }
+        }
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or(Err(Failure::Closed))).collect())
+    }
+
+    /// Subscribes to a filter. Messages may come before the broker's answer.
+    pub(crate) async fn subscribe(
+        &mut self,
+        filter: TopicFilterBuf,
+        qos: QoS,
+        retained: bool,
+    ) -> Result<(Outcome, Vec<Message>), Failure> {
+        let retain_handling = if retained { RetainHandling::SendAtSubscribe } else { RetainHandling::DoNotSend };
+        let options = SubscriptionOptions { qos, no_local: false, retain_as_published: true, retain_handling };
+        let request = SubscribeRequest { subscriptions: vec![(filter, options)], ..SubscribeRequest::default() };
+        let sent = self.client.subscribe(Instant::now(), &request);
+        sent.map_err(|error| Failure::Invalid(error.to_string()))?;
+        let mut early = Vec::new();
+        loop {
+            match self.next().await {
+                Event::Message(message) => early.push(*message),
+                Event::Subscribed(answer) => {
+                    let code = answer.reason_codes.first().copied().unwrap_or(ReasonCode::UnspecifiedError);
+                    return Ok((Outcome { code, why: answer.reason_string }, early));
+                }
+                Event::Disconnected(why) => return Err(why.into()),
+                _ => {}
+            }
+        }
+    }
+
+    /// A message has been handed on.
+    pub(crate) fn acknowledge(&mut self, delivery: Delivery) {
+        self.client.acknowledge(Instant::now(), delivery);
+    }
+}

@@ -1,0 +1,50 @@
+//! Clients over HTTP: their rights are also asked for outside their sessions.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_engine::{Identity, TenantId, Verdict};
+
+/// Clients over HTTP, by their client ids, which no other client has; with their tenant and identity
+/// once the broker has let them in.
+#[derive(Clone, Debug, Default)]
+pub struct Visitors(Arc<Mutex<HashMap<String, Option<Visitor>>>>);
+
+/// A client over HTTP that the broker has let in.
+#[derive(Clone, Debug)]
+pub struct Visitor {
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// Its user name and role; `None` for an anonymous client.
+    pub identity: Option<Identity>,
+}
+
+impl Visitors {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Option<Visitor>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client is about to connect.
+    pub fn expect(&self, client_id: &str) {
+        self.all().insert(client_id.to_owned(), None);
+    }
+
+    /// A client has disconnected.
+    pub fn forget(&self, client_id: &str) {
+        self.all().remove(client_id);
+    }
+
+    /// A client that this process has let in.
+    pub fn get(&self, client_id: &str) -> Option<Visitor> {
+        self.all().get(client_id).cloned().flatten()
+    }
+
+    /// Remembers an accepted client, if it is expected: other clients do not connect over HTTP.
+    pub fn note(&self, client_id: &str, tenant: TenantId, verdict: &Verdict) {
+        if let Verdict::Accept(accepted) = verdict
+            && let Some(place) = self.all().get_mut(client_id)
+        {
+            *place = Some(Visitor { tenant, identity: accepted.identity.as_deref().cloned() });
+        }
+    }
+}
