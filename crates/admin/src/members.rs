@@ -9,6 +9,7 @@ use crate::bans::{BanEntry, BanList, BanRecord, Banned, Closed, Unbanned};
 use crate::clients::{ClientEntry, Clients, ClientsRequest};
 use crate::kick::{KickRequest, Kicked};
 use crate::reload::{NodeReloaded, Reloaded};
+use crate::request::{Body, Method, Request};
 use crate::slow::{SlowClients, SlowRequest};
 use crate::why::{Story, WhyRequest};
 
@@ -28,6 +29,8 @@ pub enum MemberRequest {
     ChangeBan(BanRecord),
     /// Take these changes of bans in: the two sides of a new link send each other theirs.
     TakeBans(Vec<BanRecord>),
+    /// Its bans of operators and ends of such bans, for a member that has just started.
+    BanRecords,
     /// Close connections.
     Kick(KickRequest),
     /// Read your configuration again.
@@ -55,6 +58,22 @@ impl MemberRequest {
     }
 }
 
+/// `POST /api/v1/member`: an orchestrator asks another one, which answers for its process alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AskMember(pub MemberRequest);
+
+impl Request for AskMember {
+    type Answer = MemberAnswer;
+    const METHOD: Method = Method::Post;
+    const ROUTE: &'static str = "/api/v1/member";
+    const COMMAND: Option<&'static str> = Some("member");
+
+    fn body(&self) -> Body<'_> {
+        Body::json(self)
+    }
+}
+
 /// The answer to a [`MemberRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -71,6 +90,8 @@ pub enum MemberAnswer {
     BanChanged(BanChanged),
     /// To [`MemberRequest::TakeBans`].
     BansTaken,
+    /// To [`MemberRequest::BanRecords`].
+    BanRecords(Vec<BanRecord>),
     /// To [`MemberRequest::Kick`]: connections that were closed.
     Kicked(u64),
     /// To [`MemberRequest::Reload`].

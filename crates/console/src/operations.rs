@@ -7,12 +7,14 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
+use tidegate_admin::members::{MemberAnswer, MemberRequest};
 use tidegate_admin::{COMMAND_HEADER, Reloaded};
 
-use crate::api::{Access, Control, json, reload_everywhere};
+use crate::api::{Access, Control, answer_member, json, reload_everywhere};
 
 /// The service that can change a running broker. Asked on a thread that may wait.
 pub trait Operations: Send + Sync + 'static {
@@ -59,6 +61,26 @@ pub(crate) async fn reload<S: Control>(
     }
 }
 
+/// `POST /api/v1/member`: answers another orchestrator for this process alone.
+pub(crate) async fn member<S: Control>(
+    State((access, Offered(operations), source)): State<(Access, Offered, Arc<S>)>,
+    Extension(Peer(peer)): Extension<Peer>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let refused = |why: &str| MemberAnswer::Refused(why.to_owned());
+    if !access.is_proved(&headers)
+        && let Some(reason) = refusal(peer, &headers, "member")
+    {
+        return json(StatusCode::FORBIDDEN, &refused(reason));
+    }
+    let (Some(operations), Ok(request)) = (operations, serde_json::from_slice::<MemberRequest>(&body)) else {
+        return json(StatusCode::OK, &refused("the question is not understood"));
+    };
+    let answered = tokio::task::spawn_blocking(move || answer_member(&*source, &*operations, request)).await;
+    json(StatusCode::OK, &answered.unwrap_or_else(|_| refused("the answer did not come to its end; see the log")))
+}
+
 fn refusal(peer: SocketAddr, headers: &HeaderMap, command: &str) -> Option<&'static str> {
     let value = |name| headers.get(name).and_then(|value| value.to_str().ok());
     if !is_loopback(peer.ip()) {
@@ -70,7 +92,7 @@ fn refusal(peer: SocketAddr, headers: &HeaderMap, command: &str) -> Option<&'sta
         return Some("the request must name a loopback host, such as 127.0.0.1");
     }
     if value(COMMAND_HEADER) != Some(command) || headers.contains_key(header::ORIGIN) {
-        return Some("the request must have the header `Tidegate-Command: reload` and come from no web page");
+        return Some("the request must have the header `Tidegate-Command` with its command and come from no web page");
     }
     None
 }

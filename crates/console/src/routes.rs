@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use tidegate_admin::members::AskMember;
 use tidegate_admin::{ReloadRequest, Request};
 
 use crate::api::{self, Access, Control, ControlError};
@@ -39,11 +40,10 @@ const PATHS: [&str; 12] = [
 /// All paths of the console.
 pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access, operations: Offered) -> Router {
     let metrics = get(metrics_text::<S>).layer(middleware::from_fn_with_state(access.clone(), api::guard_metrics));
-    let asked = Router::new().route(ReloadRequest::ROUTE, post(operations::reload::<S>)).with_state((
-        access.clone(),
-        operations,
-        Arc::clone(&source),
-    ));
+    let asked = Router::new()
+        .route(ReloadRequest::ROUTE, post(operations::reload::<S>))
+        .route(AskMember::ROUTE, post(operations::member::<S>))
+        .with_state((access.clone(), operations, Arc::clone(&source)));
     Router::new()
         .merge(api::router::<S>().layer(middleware::from_fn_with_state(access.clone(), api::guard_api)))
         .route("/", get(index))

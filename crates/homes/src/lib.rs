@@ -150,6 +150,19 @@ impl HomesKeeper {
         }
     }
 
+    /// The other places of the table that have an admin address, each with its name.
+    pub fn others(&self) -> Vec<(String, String)> {
+        let state = self.state();
+        let places = state.table.iter().flat_map(|table| &table.places);
+        let others = places.filter(|place| place.name != self.name && !place.admin.is_empty());
+        others.map(|place| (place.name.clone(), place.admin.clone())).collect()
+    }
+
+    /// The token that orchestrators show each other.
+    pub fn token(&self) -> Option<String> {
+        self.token.clone()
+    }
+
     /// The names of tenants by their numbers, from 1 on.
     fn tenant_names(&self) -> Vec<String> {
         self.tenancy.get().map(Tenancy::names).unwrap_or_default()
@@ -158,8 +171,9 @@ impl HomesKeeper {
     /// Which work this orchestrator does: that of the partitions at home here, and all where there is no table.
     pub fn placement(self: &Arc<Self>) -> Placement {
         let keeper = Arc::clone(self);
-        Placement::of(move |partition| {
-            keeper.state().table.as_ref().is_none_or(|table| table.at(&keeper.name).has(partition))
+        Placement::of(move |partition| match &keeper.state().table {
+            Some(table) => table.at(&keeper.name).has(partition),
+            None => true,
         })
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate_engine::{PartitionId, TenantId, partition_of};
 
-/// Time between two looks at the owners.
+/// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Which work is done in this process.
@@ -37,39 +37,47 @@ impl Placement {
     /// Whether the work under this client id is done here.
     pub fn is_here(&self, client_id: &str) -> bool {
         let partition = partition_of(TenantId::DEFAULT, client_id);
-        self.0.as_ref().is_none_or(|owns| owns(partition))
+        match &self.0 {
+            Some(owns) => owns(partition),
+            None => true,
+        }
     }
 }
 
-/// Starts and stops work with its partitions, until it is stopped.
+/// Looks at the other members again and again, on a thread of its own, until it is stopped.
 #[derive(Debug, Default)]
 pub struct Follower(Mutex<Option<(Sender<()>, JoinHandle<()>)>>);
 
 impl Follower {
-    /// Looks at the owners once now, and then again and again.
+    /// Has `follow` called after each pause.
     ///
     /// # Errors
     /// In words for people, when the system gives no thread.
     pub fn begin(follow: impl Fn() + Send + 'static) -> Result<Self, String> {
         let (keeps_on, ended) = channel();
-        follow();
         let run = move || {
             while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
                 follow();
             }
         };
         let thread = Builder::new().name("placement".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| format!("cannot start a thread for bridges and pipelines: {error}"))?;
+        let thread = thread.map_err(|error| format!("cannot start a thread that looks at other members: {error}"))?;
         Ok(Self(Mutex::new(Some((keeps_on, thread)))))
     }
 
-    /// Starts and stops nothing any more.
+    /// Ends the thread.
     pub fn stop(&self) {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((keeps_on, thread)) = running {
             drop(keeps_on);
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

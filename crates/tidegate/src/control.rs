@@ -2,6 +2,7 @@
 
 mod fleet;
 mod members;
+mod orchestrators;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use members::LinkedMembers;
 
 pub(crate) use fleet::broker as broker_status;
 pub(crate) use members::answer_others;
+use orchestrators::OtherOrchestrators;
+pub(crate) use orchestrators::share_bans;
 
 impl Control for BrokerStatus {
     fn why(&self, subject: &Subject) -> Result<Story, ControlError> {
@@ -141,8 +144,10 @@ impl Control for BrokerStatus {
     }
 
     fn members(&self) -> Option<Arc<dyn Members>> {
-        self.cluster_api()?;
-        Some(Arc::new(LinkedMembers::new(self.handle()?.clone())))
+        if self.cluster_api().is_some() {
+            return Some(Arc::new(LinkedMembers::new(self.handle()?.clone())));
+        }
+        Some(Arc::new(OtherOrchestrators::of(self.homes_keeper()?)?))
     }
 
     fn tenant_rank(&self, name: &str) -> usize {

@@ -30,7 +30,12 @@ fn program() -> PathBuf {
 impl Nats {
     /// One with JetStream.
     pub(crate) fn start() -> Self {
-        Self::start_with(|_| vec!["-js".to_owned()])
+        // Logs reserve their limits. They need less, and are not refused for a disk that others have filled.
+        Self::start_with(|directory| {
+            let file = directory.join("nats.conf");
+            std::fs::write(&file, "jetstream { max_file_store: 1TB }\n").unwrap();
+            vec!["-c".to_owned(), file.to_str().unwrap().to_owned()]
+        })
     }
 
     /// One that is told what `options` makes of its directory.

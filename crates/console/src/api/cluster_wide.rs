@@ -184,6 +184,7 @@ pub fn answer_member<S: Control>(source: &S, operations: &dyn Operations, reques
             source.take_bans(&records);
             Ok(MemberAnswer::BansTaken)
         }
+        MemberRequest::BanRecords => source.ban_records().map(MemberAnswer::BanRecords),
         MemberRequest::Kick(request) => source.kick(&request).map(MemberAnswer::Kicked),
         MemberRequest::Reload => Ok(MemberAnswer::Reloaded(operations.reload())),
     };

@@ -19,7 +19,7 @@ pub struct Criterion {
 /// Converts findings to a short answer.
 pub(super) type Say = fn(&[Finding]) -> Option<String>;
 
-const fn sheet(id: &'static str, title: &'static str) -> Criterion {
+const fn unmeasured(id: &'static str, title: &'static str) -> Criterion {
     Criterion { id, title, measured_by: None, probed: None }
 }
 
@@ -33,13 +33,13 @@ const fn asked(id: &'static str, title: &'static str, probed: Say) -> Criterion 
 
 /// All of them, MID-02 to MID-36.
 pub const CRITERIA: [Criterion; 35] = [
-    sheet("MID-02", "Language of development"),
-    sheet("MID-03", "Languages of client libraries"),
-    sheet("MID-04", "First released"),
-    sheet("MID-05", "Domain: data, messages, objects or services"),
+    unmeasured("MID-02", "Language of development"),
+    unmeasured("MID-03", "Languages of client libraries"),
+    unmeasured("MID-04", "First released"),
+    unmeasured("MID-05", "Domain: data, messages, objects or services"),
     measured("MID-06", "Memory footprint", "middleware-footprint"),
     asked("MID-07", "Application protocols", probed::protocols),
-    sheet("MID-08", "Platforms"),
+    unmeasured("MID-08", "Platforms"),
     asked("MID-09", "Patterns of communication", probed::patterns),
     measured("MID-10", "Throughput", "middleware-throughput"),
     measured("MID-11", "Latency", "middleware-latency"),
@@ -49,23 +49,23 @@ pub const CRITERIA: [Criterion; 35] = [
     asked("MID-15", "Routing", probed::routing),
     asked("MID-16", "Queues", probed::queues),
     asked("MID-17", "Delayed messages", probed::delayed),
-    sheet("MID-18", "Consistency or availability when the network parts"),
+    unmeasured("MID-18", "Consistency or availability when the network parts"),
     asked("MID-19", "Format of data within the middleware", probed::format),
     asked("MID-20", "Quality of service", probed::quality),
     asked("MID-21", "Security", probed::security),
-    sheet("MID-22", "Discovery of brokers"),
-    sheet("MID-23", "High availability and failover"),
+    unmeasured("MID-22", "Discovery of brokers"),
+    unmeasured("MID-23", "High availability and failover"),
     measured("MID-24", "Reliability", "kill-restart"),
-    sheet("MID-25", "Services started by events"),
+    unmeasured("MID-25", "Services started by events"),
     asked("MID-26", "Loose coupling", probed::coupling),
     measured("MID-27", "Subscribers that join and leave", "middleware-dynamic-subscribers"),
-    sheet("MID-28", "Looking for a better source after one was found"),
-    sheet("MID-29", "Open standards"),
+    unmeasured("MID-28", "Looking for a better source after one was found"),
+    unmeasured("MID-29", "Open standards"),
     asked("MID-30", "Management console", probed::console),
-    sheet("MID-31", "Maintenance"),
-    sheet("MID-32", "Ease of use, and how it is deployed"),
-    sheet("MID-33", "Licence"),
-    sheet("MID-34", "Self-hosted or remote"),
-    sheet("MID-35", "Cost of operation"),
-    sheet("MID-36", "Freedom from one vendor"),
+    unmeasured("MID-31", "Maintenance"),
+    unmeasured("MID-32", "Ease of use, and how it is deployed"),
+    unmeasured("MID-33", "Licence"),
+    unmeasured("MID-34", "Self-hosted or remote"),
+    unmeasured("MID-35", "Cost of operation"),
+    unmeasured("MID-36", "Freedom from one vendor"),
 ];

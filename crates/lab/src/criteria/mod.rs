@@ -1,16 +1,14 @@
-//! The survey's criteria (MID-02 to MID-36) as a table. Cells come from a probe, name the scenario that measures the
-//! criterion, or come from datasheets. Each cell has its source.
+//! The survey's criteria (MID-02 to MID-36) as a table. Cells come from a probe, or name the scenario that measures the
+//! criterion.
 
-mod datasheet;
 mod list;
 mod probed;
 mod text;
 
 use serde::Serialize;
 
-pub use datasheet::{Datasheet, DatasheetError};
 pub use list::{CRITERIA, Criterion};
-pub use text::{markdown, plain};
+pub use text::{list, markdown, plain};
 
 use crate::priority::Asked;
 use crate::probe::{self, Finding};
@@ -27,8 +25,6 @@ pub const TITLE: &str = "The criteria of the survey (MID-02 to MID-36)";
 pub enum By {
     /// A probe has tried it.
     Probe,
-    /// The makers say so.
-    Datasheet,
     /// A scenario measures it.
     Scenario,
     /// It is not known.
@@ -40,7 +36,6 @@ impl By {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Probe => "probe",
-            Self::Datasheet => "datasheet",
             Self::Scenario => "scenario",
             Self::Unknown => "not known",
         }
@@ -56,7 +51,7 @@ pub struct Known {
     pub text: String,
     /// How it is known.
     pub by: By,
-    /// Where the makers say so, or the scenario's name.
+    /// The scenario's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
@@ -70,9 +65,8 @@ pub struct Judged {
     pub known: Vec<Known>,
 }
 
-/// All answers for a broker: from its datasheet, if it has one, and from the findings of a probe, if there are some.
+/// All answers for a broker, from the findings of a probe, if there are some.
 pub fn judge(name: &str, findings: Option<&[Finding]>) -> Judged {
-    let sheet = Datasheet::of(name);
     let mut known = Vec::new();
     for criterion in &CRITERIA {
         let before = known.len();
@@ -81,10 +75,6 @@ pub fn judge(name: &str, findings: Option<&[Finding]>) -> Judged {
         if let Some(scenario) = criterion.measured_by {
             let text = format!("measured by {scenario}");
             known.push(Known { id: criterion.id, text, by: By::Scenario, source: Some(scenario.to_owned()) });
-        }
-        if let Some((text, source)) = sheet.as_ref().and_then(|sheet| sheet.fact(criterion.id)) {
-            let (text, source) = (text.to_owned(), Some(source.to_owned()));
-            known.push(Known { id: criterion.id, text, by: By::Datasheet, source });
         }
         if known.len() == before {
             known.push(Known { id: criterion.id, text: String::new(), by: By::Unknown, source: None });
@@ -138,9 +128,8 @@ mod tests {
 
     /// Set `UPDATE_DOCS=1` to rewrite the page.
     #[test]
-    fn the_page_agrees_with_the_datasheets() {
-        let judged: Vec<Judged> = Datasheet::all().unwrap().iter().map(|sheet| judge(&sheet.name, None)).collect();
-        let page = format!("{}{}", include_str!("page.txt"), markdown(&judged));
+    fn the_page_agrees_with_the_criteria() {
+        let page = format!("{}{}", include_str!("page.txt"), list());
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/criteria.md");
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(&path, &page).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{By, CRITERIA, Judged, Known};
+use super::{By, CRITERIA, Criterion, Judged, Known};
 
 /// For a terminal: a paragraph for each criterion, a line for each answer.
 pub fn plain(judged: &[Judged]) -> String {
@@ -11,54 +11,61 @@ pub fn plain(judged: &[Judged]) -> String {
     for criterion in &CRITERIA {
         // Writing to a text does not fail.
         let _ = writeln!(out, "{} {}", criterion.id, criterion.title);
+        if judged.is_empty() {
+            let _ = writeln!(out, "  {}", answered_by(criterion));
+        }
         for broker in judged {
             for known in broker.known.iter().filter(|known| known.id == criterion.id) {
-                let said = match known.by {
-                    By::Unknown => "not known".to_owned(),
-                    By::Scenario => known.text.clone(),
-                    By::Probe | By::Datasheet => format!("{} ({})", known.text, known.by.word()),
-                };
-                let _ = writeln!(out, "  {:width$}  {said}", broker.name);
+                let _ = writeln!(out, "  {:width$}  {}", broker.name, answer(known));
             }
         }
     }
     out
 }
 
-/// For a page: a table for each criterion, with a row for each answer and where it is from.
+/// For a page: a table with a row for each criterion, and a column for each broker; without brokers, [`list`].
 pub fn markdown(judged: &[Judged]) -> String {
-    let mut out = String::new();
+    if judged.is_empty() {
+        return list();
+    }
+    let mut out = "| id | criterion |".to_owned();
+    for broker in judged {
+        let _ = write!(out, " {} |", broker.name);
+    }
+    let _ = writeln!(out, "\n| --- | --- |{}", " --- |".repeat(judged.len()));
     for criterion in &CRITERIA {
-        let _ = write!(out, "### {} {}\n\n", criterion.id, criterion.title);
-        if let Some(scenario) = criterion.measured_by {
-            let _ = write!(out, "Measured by {scenario}.\n\n");
+        let _ = write!(out, "| {} | {} |", criterion.id, criterion.title);
+        for broker in judged {
+            let answers: Vec<String> =
+                broker.known.iter().filter(|known| known.id == criterion.id).map(answer).collect();
+            let _ = write!(out, " {} |", answers.join("; "));
         }
-        if criterion.probed.is_some() {
-            let _ = write!(out, "A probe tries it, as far as MQTT goes; what makers say beside that:\n\n");
-        }
-        let rows: Vec<String> = judged
-            .iter()
-            .flat_map(|broker| {
-                let facts = broker.known.iter().filter(|known| known.id == criterion.id);
-                facts
-                    .filter(|known| matches!(known.by, By::Probe | By::Datasheet))
-                    .map(|known| row(&broker.name, known))
-            })
-            .collect();
-        if !rows.is_empty() {
-            let _ = write!(out, "| broker | answer | from |\n| --- | --- | --- |\n{}\n", rows.concat());
-        }
+        out.push('\n');
     }
     out
 }
 
-fn row(name: &str, known: &Known) -> String {
-    let from = match &known.source {
-        Some(page) => match page.strip_prefix("docs/") {
-            Some(page) => format!("[{page}]({page})"),
-            None => format!("<{page}>"),
-        },
-        None => known.by.word().to_owned(),
-    };
-    format!("| {name} | {} | {from} |\n", known.text)
+/// The criteria and how the lab answers each, as a table in Markdown.
+pub fn list() -> String {
+    let mut out = "| id | criterion | answered by |\n| --- | --- | --- |\n".to_owned();
+    for criterion in &CRITERIA {
+        let _ = writeln!(out, "| {} | {} | {} |", criterion.id, criterion.title, answered_by(criterion));
+    }
+    out
+}
+
+fn answered_by(criterion: &Criterion) -> String {
+    match (criterion.probed.is_some(), criterion.measured_by) {
+        (_, Some(scenario)) => format!("scenario {scenario}"),
+        (true, None) => "probe".to_owned(),
+        (false, None) => "not measured".to_owned(),
+    }
+}
+
+fn answer(known: &Known) -> String {
+    match known.by {
+        By::Unknown => "not known".to_owned(),
+        By::Scenario => known.text.clone(),
+        By::Probe => format!("{} ({})", known.text, known.by.word()),
+    }
 }

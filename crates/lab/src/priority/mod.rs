@@ -26,7 +26,7 @@ pub enum Check {
     Priority,
     /// How many messages wait for a client, and whether each topic has a queue of its own (MID-68).
     Queue,
-    /// The survey's criteria (MID-02 to MID-36): what a probe finds, beside what makers say.
+    /// The survey's criteria (MID-02 to MID-36): what a probe finds.
     Criteria,
 }
 

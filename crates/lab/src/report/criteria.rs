@@ -1,4 +1,4 @@
-//! The criteria of the survey: a row for each, a column for each broker, and where each answer is from.
+//! The criteria of the survey: a row for each, and a column for each broker.
 
 use super::markup::{escape, put};
 use crate::criteria::{CRITERIA, TITLE};
@@ -6,8 +6,6 @@ use crate::results::{Found, Results};
 
 /// The mark of an answer that was found by trying.
 const TRIED: &str = "●";
-/// The mark of an answer that the makers give.
-const SAID: &str = "○";
 
 /// Writes the table, when the runs have found what it needs.
 pub(super) fn write(results: &Results, out: &mut String) {
@@ -21,11 +19,10 @@ pub(super) fn write(results: &Results, out: &mut String) {
         .collect();
     put!(
         out,
-        "<h2 id=\"found\">{}</h2><p class=\"note\">{TRIED} a probe has tried it on the broker as the lab configures it; {SAID} the makers say so, on the page \
-         with the number; what a scenario measures names the scenario, whose report has the figures. – not known.</p>",
+        "<h2 id=\"found\">{}</h2><p class=\"note\">{TRIED} a probe has tried it on the broker as the lab configures it; \
+         a measured criterion names its scenario, whose report has the figures. – not known.</p>",
         escape(TITLE)
     );
-    let mut sources: Vec<&str> = Vec::new();
     out.push_str("<div class=\"scroll\"><table class=\"criteria\"><thead><tr><th>Criterion</th>");
     for (peer, _) in &peers {
         put!(out, "<th class=\"text\">{}</th>", escape(peer));
@@ -39,31 +36,21 @@ pub(super) fn write(results: &Results, out: &mut String) {
         out.push_str("</td>");
         for (_, found) in &peers {
             out.push_str("<td class=\"text\">");
-            answers(found, criterion.id, &mut sources, out);
+            answers(found, criterion.id, out);
             out.push_str("</td>");
         }
         out.push_str("</tr>");
     }
-    out.push_str("</tbody></table></div><ol class=\"note sources\">");
-    for source in sources {
-        put!(out, "<li>{}</li>", escape(source));
-    }
-    out.push_str("</ol>");
+    out.push_str("</tbody></table></div>");
 }
 
-/// The answers of one broker to one criterion; sources get numbers in the order in which they come.
-fn answers<'a>(found: &'a Found, id: &str, sources: &mut Vec<&'a str>, out: &mut String) {
+/// The answers of one broker to one criterion.
+fn answers(found: &Found, id: &str, out: &mut String) {
     let mut said = false;
     for row in found.rows.iter().filter(|row| row.first().is_some_and(|first| first == id)) {
-        let [_, _, text, by, source] = row.as_slice() else { continue };
+        let [_, _, text, by, _] = row.as_slice() else { continue };
         if by == "probe" {
             put!(out, "<div>{TRIED} {}</div>", escape(text));
-        } else if by == "datasheet" {
-            let number = sources.iter().position(|known| known == source).unwrap_or_else(|| {
-                sources.push(source);
-                sources.len() - 1
-            });
-            put!(out, "<div>{SAID} {} <sup>{}</sup></div>", escape(text), number + 1);
         } else if by == "scenario" {
             out.push_str("<div>measured</div>");
         } else {

@@ -111,6 +111,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     crate::control::answer_others(&status, &operations, &node.handle())?;
+    let bans = config.orchestrator.enabled.then(|| crate::control::share_bans(&status)).transpose()?;
     let placed = Arc::new((Bridges::start(config, &node, placement, &status)?, pipelines));
     tell_of_doors(config, has_rules);
     let mut follower = Follower::default();
@@ -121,6 +122,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
     follower.stop();
+    drop(bans);
     placed.0.stop(config.shutdown.grace);
     placed.1.stop(config.shutdown.grace);
     drop(core);
@@ -151,10 +153,12 @@ fn orchestrate(
 /// Has bridges and pipelines run where their partitions are.
 fn follow(placed: &Arc<(Bridges, Pipelines)>) -> Result<Follower, String> {
     let placed = Arc::clone(placed);
-    Follower::begin(move || {
+    let look = move || {
         placed.0.follow();
         placed.1.follow();
-    })
+    };
+    look();
+    Follower::begin(look)
 }
 
 /// The chain of providers, if the configuration needs one.

@@ -13,6 +13,7 @@ use tidegate_engine::{TenantId, partition_of};
 use crate::broker::{Broker, Folder, PATIENCE, run};
 use crate::gate::Gate;
 
+mod administration;
 mod killed;
 
 /// Where an orchestrator is.

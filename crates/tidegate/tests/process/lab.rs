@@ -68,18 +68,18 @@ fn a_probe_of_nobody_fails_and_one_of_no_address_is_wrong_usage() {
 }
 
 #[test]
-fn criteria_are_answered_by_datasheets_and_by_a_probe() {
+fn criteria_are_answered_by_a_probe_or_a_scenario() {
     let broker = Broker::start(&[]);
     let named = format!("tidegate=mqtt://{}", broker.address("mqtt://"));
-    let told = run(&["lab", "criteria", "mosquitto", &named, "--json"]);
+    let told = run(&["lab", "criteria", &named, "--json"]);
     assert_eq!(told.code, Some(0), "{}", told.err);
     let told: Value = serde_json::from_str(&told.out).unwrap();
-    assert_eq!((&told["schema"], told["brokers"].as_array().unwrap().len()), (&"tidegate-lab/criteria/1".into(), 2));
-    let by = |broker: usize, id: &str, by: &str| {
-        let known = told["brokers"][broker]["known"].as_array().unwrap();
+    assert_eq!((&told["schema"], told["brokers"].as_array().unwrap().len()), (&"tidegate-lab/criteria/1".into(), 1));
+    let by = |id: &str, by: &str| {
+        let known = told["brokers"][0]["known"].as_array().unwrap();
         known.iter().any(|known| known["id"] == id && known["by"] == by)
     };
-    assert!(by(0, "MID-33", "datasheet") && !by(0, "MID-20", "probe") && by(1, "MID-20", "probe"));
+    assert!(by("MID-33", "unknown") && by("MID-10", "scenario") && by("MID-20", "probe"));
     assert_eq!(run(&["lab", "criteria", "nobody"]).code, Some(2));
 }
 

@@ -1,8 +1,8 @@
-//! `tidegate lab criteria`: the survey's table of what brokers are and can do.
+//! `tidegate lab criteria`: the criteria of a survey of middleware, answered by probes.
 
 use clap::Args as ClapArgs;
 use serde_json::json;
-use tidegate_lab::criteria::{CRITERIA, Datasheet, Judged, SCHEMA, judge, markdown, plain};
+use tidegate_lab::criteria::{CRITERIA, Judged, SCHEMA, judge, markdown, plain};
 use tidegate_lab::peer::without_credentials;
 use tidegate_lab::probe::probe;
 
@@ -11,8 +11,7 @@ use tidegate_terminal::{Exit, print_and_exit, report};
 /// The flags of `tidegate lab criteria`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// Brokers: NAME for what its makers say, NAME=mqtt://HOST:PORT to probe it as well; all that have a datasheet when
-    /// there is none
+    /// Brokers to probe, as NAME=mqtt://HOST:PORT; without one, how each criterion is answered
     #[arg(value_name = "BROKER")]
     brokers: Vec<String>,
 
@@ -46,27 +45,16 @@ pub(crate) fn run(args: &Args) -> Exit {
 }
 
 fn judged(brokers: &[String]) -> Result<Vec<Judged>, (String, Exit)> {
-    let sheets = Datasheet::all().map_err(|error| (error.to_string(), Exit::Failure))?;
-    if brokers.is_empty() {
-        return Ok(sheets.iter().map(|sheet| judge(&sheet.name, None)).collect());
-    }
-    let known = || sheets.iter().map(|sheet| sheet.name.as_str()).collect::<Vec<_>>().join(", ");
     brokers
         .iter()
-        .map(|broker| match broker.split_once('=') {
-            Some((name, address)) => {
-                let probed = probe(address).map_err(|error| (error.to_string(), Exit::Failure))?;
-                Ok(judge(name, Some(&probed.findings)))
-            }
-            None if Datasheet::of(broker).is_some() => Ok(judge(broker, None)),
-            None => {
-                let message = format!(
-                    "`{}` has no datasheet; there are {}, or NAME=mqtt://HOST:PORT to probe one",
-                    without_credentials(broker),
-                    known()
-                );
-                Err((message, Exit::Usage))
-            }
+        .map(|broker| {
+            let Some((name, address)) = broker.split_once('=') else {
+                let message =
+                    format!("`{}` has no address; name it as NAME=mqtt://HOST:PORT", without_credentials(broker));
+                return Err((message, Exit::Usage));
+            };
+            let probed = probe(address).map_err(|error| (error.to_string(), Exit::Failure))?;
+            Ok(judge(name, Some(&probed.findings)))
         })
         .collect()
 }

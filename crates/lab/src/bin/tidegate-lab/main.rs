@@ -72,8 +72,8 @@ each side are the least that can show anything.";
 
 const CRITERIA: &str = "\
 Examples:
-  tidegate lab criteria                                     what makers say of twelve brokers, with the pages
-  tidegate lab criteria mosquitto=mqtt://127.0.0.1:1883     and what a probe finds
+  tidegate lab criteria                                     how each criterion is answered
+  tidegate lab criteria mosquitto=mqtt://127.0.0.1:1883     what a probe finds
   tidegate lab run middleware-criteria --peer tidegate --peer mosquitto --out criteria     as a report";
 
 /// The whole command line.
@@ -100,7 +100,7 @@ enum LabCommand {
     /// Find out which features and limits of MQTT a broker really has
     #[command(after_help = "Example:\n  tidegate lab probe mqtt://192.0.2.1:1883 --json")]
     Probe(probe::Args),
-    /// Tell what brokers are and can do, by the criteria of a survey
+    /// Probe brokers by the criteria of a survey of middleware
     #[command(after_help = CRITERIA)]
     Criteria(criteria::Args),
     /// Make the report of results anew
