@@ -7,12 +7,15 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use rustix::process::{Pid, Signal, kill_process};
 use tidegate_admin::ReloadRequest;
+use tidegate_admin::members::RELOAD_PATIENCE;
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 use crate::admin_client::{AdminArgs, AdminError, name_unreachable};
 
-/// Time within which it must have read its files and answered.
+/// Time within which it must have read its files and answered, with the answers of the other nodes of its cluster.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const _: () =
+    assert!(ANSWER_TIMEOUT.as_secs() > RELOAD_PATIENCE.as_secs() + 5, "the answer comes before it is given up");
 /// Longest file with a process id, bytes.
 const MAX_PID_FILE: u64 = 64;
 

@@ -156,7 +156,7 @@ pub struct FleetStatus {
     /// that does not say it.
     #[serde(default)]
     pub dropped: Option<u64>,
-    /// Messages that were not taken so far because brokers owed as much as they may; `None` from a release that does
+    /// Messages that were not taken so far because brokers owed as much as they may, or no broker was there; `None` from a release that does
     /// not say it.
     #[serde(default)]
     pub dropped_fleet_full: Option<u64>,
@@ -238,13 +238,13 @@ pub struct BrokerStatus {
     /// Messages accepted from clients and not settled by it: `queued`, `in_flight` and `unreturned` together.
     #[serde(default)]
     pub owed: u64,
-    /// Messages sent to it so far.
+    /// Messages given to it so far, at any QoS.
     #[serde(default)]
     pub sent: u64,
     /// Messages that it has acknowledged so far.
     #[serde(default)]
     pub acknowledged: u64,
-    /// Own messages that came back so far.
+    /// Messages that it has acknowledged and brought back so far; always 0 with MQTT 3.1.1.
     #[serde(default)]
     pub returned: u64,
     /// Messages taken from it and given to others so far.

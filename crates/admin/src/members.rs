@@ -3,6 +3,8 @@
 //! The member that a person asks sends a [`MemberRequest`] to all others, and merges their [`MemberAnswer`]s with its
 //! own by the functions of [`Shares`].
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::bans::{BanEntry, BanList, BanRecord, Banned, Closed, Unbanned};
@@ -12,6 +14,11 @@ use crate::reload::{NodeReloaded, Reloaded};
 use crate::request::{Body, Method, Request};
 use crate::slow::{SlowClients, SlowRequest};
 use crate::why::{Story, WhyRequest};
+
+/// Time that other members have for an answer.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// The same for a reload, which reads files and agrees on numbers of tenants.
+pub const RELOAD_PATIENCE: Duration = Duration::from_secs(50);
 
 /// Something that one member asks another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +45,11 @@ pub enum MemberRequest {
 }
 
 impl MemberRequest {
+    /// Time that other members have for the answer.
+    pub fn patience(&self) -> Duration {
+        if *self == Self::Reload { RELOAD_PATIENCE } else { PATIENCE }
+    }
+
     /// Requests that bring all these changes of bans, each of at most `max_bytes` as far as single changes allow.
     pub fn of_bans(records: Vec<BanRecord>, max_bytes: usize) -> Vec<Self> {
         let mut requests = Vec::new();

@@ -29,6 +29,6 @@ pub use decide::{Seen, Sighting, decide, deputy};
 pub use doubt::{DOUBT_LIMIT, Doubts, Sign};
 pub use follow::{Follower, Standing, Step};
 pub use recover::{Logged, Next, next};
-pub use settle::Settling;
+pub use settle::{SETTLE_LIMIT, Settling};
 pub use table::{Former, Home, Move, PARTITIONS, RecordError, Table};
 pub use watch::{DIFFERENCE_LIMIT, SHORTEST_BOUND, Sight, Verdict, Watchdog};

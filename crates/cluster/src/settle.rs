@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use crate::{Seen, Sighting, Table};
 
+/// Changes put even shares off for at most so many times `settle`: a node that ends and starts again all the time must
+/// not keep the others from them for ever.
+pub const SETTLE_LIMIT: u32 = 4;
+
 /// For how long nodes have been as they are, as the leader sees it.
 #[derive(Clone, Debug, Default)]
 pub struct Settling {
@@ -15,6 +19,8 @@ pub struct Settling {
     known: Option<BTreeSet<(String, u64)>>,
     /// When that has changed last, while shares are not made even.
     since: Option<Duration>,
+    /// When the first change came since shares were made even last.
+    first: Option<Duration>,
 }
 
 impl Settling {
@@ -33,9 +39,12 @@ impl Settling {
             self.since = Some(now);
         }
         self.known = Some(there);
-        if self.since.is_some_and(|since| now.saturating_sub(since) >= settle) {
+        let first = self.since.and(self.first.or(self.since));
+        let is_over = |since: Option<Duration>, limit| since.is_some_and(|since| now.saturating_sub(since) >= limit);
+        if is_over(self.since, settle) || is_over(first, settle.saturating_mul(SETTLE_LIMIT)) {
             self.since = None;
         }
+        self.first = self.since.and(first);
         self.since.is_none()
     }
 }
@@ -79,6 +88,20 @@ mod tests {
         assert!(!look(&mut settling, 60, &seen(&[("a", 4), ("b", 3)])));
         assert!(!look(&mut settling, 89, &seen(&[("a", 4), ("b", 3)])));
         assert!(look(&mut settling, 90, &seen(&[("a", 4), ("b", 3)])));
+    }
+
+    #[test]
+    fn a_node_that_starts_again_and_again_does_not_stop_balancing() {
+        let mut settling = Settling::default();
+        assert!(look(&mut settling, 0, &seen(&[("a", 1), ("b", 1)])));
+        let mut even = Vec::new();
+        for second in (10..500).step_by(10) {
+            if look(&mut settling, second, &seen(&[("a", 1), ("b", second)])) {
+                even.push(second);
+            }
+        }
+        // The first change is at 10 s, and the next one comes 10 s after shares were made even.
+        assert_eq!(even, [130, 260, 390]);
     }
 
     #[test]

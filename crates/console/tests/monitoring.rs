@@ -39,6 +39,23 @@ fn metrics(query: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
+/// The series of a fleet's manager, which writes its page without the table of metrics.
+fn manager_series() -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fleet/src/manage/metrics.rs");
+    let text = std::fs::read_to_string(path).unwrap();
+    let names = text.split('"').filter(|part| part.starts_with("tidegate_"));
+    let whole = names.filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
+    whole.map(str::to_owned).collect()
+}
+
+/// The labels of these series.
+const MANAGER_LABELS: [&str; 5] = ["level", "state", "action", "outcome", "step"];
+
+/// The name of a metric without the end that a histogram or summary adds.
+fn family(name: &str) -> &str {
+    ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+}
+
 /// Metrics of a query that do not exist.
 fn unknown(query: &str) -> Vec<String> {
     let grouped =
@@ -46,12 +63,16 @@ fn unknown(query: &str) -> Vec<String> {
     let grouped: Vec<String> = grouped.map(str::to_owned).collect();
     let mut wrong = Vec::new();
     let mut labels: BTreeSet<&str> = ["instance", "job", "le"].into();
+    let of_manager = manager_series();
     for (name, narrowed) in metrics(query) {
-        let Some(metric) = all().find(|metric| metric.name == name.trim_end_matches("_bucket")) else {
+        let known = all().find(|metric| metric.name == name || metric.name == family(&name));
+        let is_of_manager = of_manager.contains(family(&name));
+        if known.is_none() && !is_of_manager {
             wrong.push(name);
             continue;
-        };
-        labels.extend(metric.labels);
+        }
+        labels.extend(known.iter().flat_map(|metric| metric.labels.iter().copied()));
+        labels.extend(MANAGER_LABELS.iter().filter(|_| is_of_manager));
         wrong.extend(narrowed.into_iter().filter(|label| !labels.contains(label.as_str())));
     }
     wrong.extend(grouped.into_iter().filter(|label| !labels.contains(label.as_str())));
@@ -67,6 +88,19 @@ fn the_board_asks_for_metrics_and_labels_that_are_there() {
         assert!(!metrics(&query).is_empty(), "{query}");
         assert_eq!(unknown(&query), Vec::<String>::new(), "{query}");
     }
+}
+
+#[test]
+fn the_board_shows_each_series_of_a_fleet() {
+    let board: serde_json::Value = serde_json::from_str(&file("grafana.json")).unwrap();
+    let shown: BTreeSet<String> = queries(&board).iter().flat_map(|query| metrics(query)).map(|it| it.0).collect();
+    let shown: BTreeSet<&str> = shown.iter().map(|name| family(name)).collect();
+    let of_manager = manager_series();
+    assert!(of_manager.len() > 10, "{of_manager:?}");
+    let of_orchestrator = all().map(|metric| metric.name).filter(|name| name.starts_with("tidegate_fleet_"));
+    let missing: Vec<&str> =
+        of_manager.iter().map(String::as_str).chain(of_orchestrator).filter(|name| !shown.contains(name)).collect();
+    assert_eq!(missing, Vec::<&str>::new());
 }
 
 #[test]

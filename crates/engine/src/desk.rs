@@ -230,14 +230,7 @@ impl Desk {
         SessionKey(self.sessions.insert(session))
     }
 
-    /// Removes a session from its tables.
-    pub(crate) fn remove_session(&mut self, key: SessionKey) -> Option<Session> {
-        let session = self.withdraw_session(key)?;
-        self.sessions.release(key.0);
-        Some(session)
-    }
-
-    /// The same for a session that subscriptions and shared groups still refer to by its key, which stays in use.
+    /// Takes a session out of its tables. Its key stays in use until nothing refers to it, see [`Sessions::release`].
     pub(crate) fn withdraw_session(&mut self, key: SessionKey) -> Option<Session> {
         let session = self.sessions.withdraw(key.0)?;
         self.reservations.forget_session(key);
@@ -256,12 +249,6 @@ impl Desk {
     pub(crate) fn count_membership(&mut self, tenant: TenantId) {
         self.shared_memberships += 1;
         self.tenants.add(tenant, Holding::Subscriptions);
-    }
-
-    /// Counts a place that a session has given up.
-    pub(crate) fn uncount_membership(&mut self, tenant: TenantId) {
-        self.shared_memberships -= 1;
-        self.tenants.release(tenant, Holding::Subscriptions, 1);
     }
 
     /// The output of a connection for appending a packet; it is written at the end of the turn.

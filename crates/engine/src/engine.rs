@@ -10,6 +10,7 @@ use crate::addresses::Nodes;
 use crate::cluster::exchanges::Exchanges;
 use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
+use crate::connection::ending::EndedSessions;
 use crate::connection::output::Output;
 use crate::connection::{Connection, Phase, Preset};
 use crate::desk::{Desk, Timer, high_water};
@@ -32,7 +33,6 @@ use crate::publish::turn_share::TurnShare;
 use crate::retained::RetainedStore;
 use crate::retained::fetch::Fetches;
 use crate::session::Flow;
-use crate::session::ending::Endings;
 use crate::settings::Settings;
 use crate::telling::counters::{Counters, Gauges};
 use crate::telling::reason::Reason;
@@ -85,7 +85,7 @@ pub struct Engine {
     /// What the present turn has delivered.
     pub(crate) turn_share: TurnShare,
     /// Sessions that have ended and are being removed.
-    pub(crate) endings: Endings,
+    pub(crate) endings: EndedSessions,
     /// Sessions and packet ids of pings that were not acknowledged so far; whether they are of this round, so that what
     /// acknowledges them is told.
     pub(crate) pings: BTreeMap<(u32, u16), bool>,
@@ -150,7 +150,7 @@ impl Engine {
             admissions: Admissions::default(),
             fan_outs: FanOuts::default(),
             turn_share: TurnShare::default(),
-            endings: Endings::default(),
+            endings: EndedSessions::default(),
             pings: BTreeMap::new(),
             observers: Observers::of_settings(&settings),
             principals: Principals::default(),

@@ -11,7 +11,7 @@ use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, ObserverId, TenantId};
+use crate::ids::{ConnectionKey, ObserverId, PRINCIPAL_LISTENER, TenantId};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
@@ -364,12 +364,17 @@ impl Engine {
         self.after_frame(now);
     }
 
-    /// One confirmation for a publisher.
+    /// One confirmation for a publisher. A refusal ends the connection of a publisher that gets no reason codes, and of one
+    /// whose message has QoS 2: others have it by now, and a PUBREC with an error would free its packet identifier, so
+    /// that it could come twice. The publisher sends it again, and only observers get it then.
     fn confirm_publisher(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>) {
         let Some(connection) = self.desk.connections.get(ticket.connection) else { return };
         if let Some(reason) = refused {
             self.desk.counters.drop_message(reason);
-            if !connection.version.is_v5() {
+            let is_principal = connection.listener == PRINCIPAL_LISTENER;
+            let extra = connection.extra.as_ref().filter(|_| !is_principal);
+            let is_exactly_once = extra.is_some_and(|extra| extra.acks.is_pub_rec(ticket.sequence));
+            if !connection.version.is_v5() || is_exactly_once {
                 return self.close_connection(now, ticket.connection, reason, None);
             }
         }

@@ -144,6 +144,7 @@ impl Engine {
         connection.phase = Phase::Open;
         connection.version = Version::V5;
         let key = self.desk.connections.insert(connection);
+        self.desk.telling.name_principal(key, &principal.name);
         let (held, answering) = (VecDeque::new(), VecDeque::new());
         self.principals.all.insert(key, Registered { principal, held, held_bytes: 0, answering, uncommitted: 0 });
         PrincipalId(key)
@@ -156,6 +157,7 @@ impl Engine {
         if self.principals.all.remove(&key).is_none() {
             return;
         }
+        self.desk.telling.forget_principal(key);
         self.links.forget_waiting(key);
         self.observers.forget_waiting(key);
         self.groups.dealers.waiting.remove(&key);

@@ -121,7 +121,7 @@ impl MirrorDisk {
         self.sync_directory()
     }
 
-    /// Whether a file has this content, here and in what was sent to the bus.
+    /// Whether a file has this content, here and in the records sent to the bus.
     fn has(&self, name: &str, content: &[u8]) -> bool {
         let mut extents = Extents::default();
         for (bytes, index) in content.chunks(self.carrier.settings.chunk_bytes).zip(0_u64..) {
@@ -350,8 +350,8 @@ impl MirrorFile {
         Ok(())
     }
 
-    /// Writes a portion and sends it. Both happen under the right to send: whoever has that right finds in the working
-    /// copy what was sent, and can send it again.
+    /// Writes a portion and sends it. Both happen under the right to send: the thread that has that right finds in
+    /// the working copy the content of all records, and can send them again.
     fn send(&self, id: FileId, bytes: &[u8], at: u64, local: Local) -> io::Result<()> {
         let mut order = self.carrier.order();
         if local == Local::LacksIt {

@@ -180,6 +180,7 @@ impl Node {
             observer: settings.observer,
             asks_outside,
             presets: settings.presets,
+            cluster_secret: settings.cluster.as_ref().map(|cluster| cluster.secret.clone()),
             admission: Arc::clone(&admission),
             flight: settings.flight,
             dialer,

@@ -1,6 +1,7 @@
 //! Requests that a node of a cluster answers for all nodes: it carries them out itself, asks the others, and merges.
 
 use std::sync::Arc;
+use std::thread;
 
 use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
@@ -145,8 +146,9 @@ fn changes(shares: Shares<MemberAnswer>) -> Result<Shares<BanChanged>, ControlEr
 
 /// Reloads on all nodes.
 pub(crate) fn reload_everywhere<S: Control>(source: &S, operations: &dyn Operations) -> Reloaded {
-    let own = MemberAnswer::Reloaded(operations.reload());
-    let shares = ask_all(source, &MemberRequest::Reload, own).only(|share| match share {
+    let (own, mut shares) = reload_at_once(source.members().as_deref(), operations);
+    shares.answered.push((source.node_name(), MemberAnswer::Reloaded(own)));
+    let shares = shares.only(|share| match share {
         MemberAnswer::Reloaded(outcome) => Ok(outcome),
         other => Ok(Reloaded::refused(&refusal_of(other))),
     });
@@ -154,6 +156,18 @@ pub(crate) fn reload_everywhere<S: Control>(source: &S, operations: &dyn Operati
         Ok(shares) => shares.merge(&source.node_name()),
         Err(why) => Reloaded::refused(&why),
     }
+}
+
+/// Reloads here and on the others at the same time: one after the other could take longer than the client waits for
+/// its answer, although the configuration is in force by then.
+fn reload_at_once(members: Option<&dyn Members>, operations: &dyn Operations) -> (Reloaded, Shares<MemberAnswer>) {
+    let Some(members) = members else { return (operations.reload(), Shares::default()) };
+    thread::scope(|scope| {
+        let own = scope.spawn(|| operations.reload());
+        let others = members.ask(&MemberRequest::Reload);
+        let own = own.join();
+        (own.unwrap_or_else(|_| Reloaded::refused("the reload did not come to its end; see the log")), others)
+    })
 }
 
 /// The answers of all members, this one's included.
@@ -189,4 +203,55 @@ pub fn answer_member<S: Control>(source: &S, operations: &dyn Operations, reques
         MemberRequest::Reload => Ok(MemberAnswer::Reloaded(operations.reload())),
     };
     answered.unwrap_or_else(|error| MemberAnswer::Refused(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Longest wait for the other side: a test that gets there has failed.
+    const PATIENCE: Duration = Duration::from_secs(120);
+
+    /// Ends its part when the other part has begun.
+    struct Half {
+        begins: Mutex<Sender<()>>,
+        other: Mutex<Receiver<()>>,
+    }
+
+    impl Half {
+        fn pair() -> (Self, Self) {
+            let (first, second) = (channel(), channel());
+            let half = |begins, other| Self { begins: Mutex::new(begins), other: Mutex::new(other) };
+            (half(first.0, second.1), half(second.0, first.1))
+        }
+
+        fn meets(&self) -> bool {
+            self.begins.lock().unwrap().send(()).unwrap();
+            self.other.lock().unwrap().recv_timeout(PATIENCE).is_ok()
+        }
+    }
+
+    impl Operations for Half {
+        fn reload(&self) -> Reloaded {
+            Reloaded { applied: self.meets(), ..Reloaded::default() }
+        }
+    }
+
+    impl Members for Half {
+        fn ask(&self, _: &MemberRequest) -> Shares<MemberAnswer> {
+            let unreachable = if self.meets() { Vec::new() } else { vec!["b".to_owned()] };
+            Shares { answered: Vec::new(), unreachable }
+        }
+    }
+
+    #[test]
+    fn all_nodes_reload_at_the_same_time() {
+        let (here, there) = Half::pair();
+        let (own, others) = reload_at_once(Some(&there), &here);
+        assert!(own.applied && others.unreachable.is_empty());
+    }
 }

@@ -70,7 +70,7 @@ pub enum StartError {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "; a port below 1024 needs the capability CAP_NET_BIND_SERVICE",
-        io::ErrorKind::AddrInUse => "; on many machines systemd-resolved or another server has port 53",
+        io::ErrorKind::AddrInUse => "; another manager, systemd-resolved or another DNS server may have the port",
         _ => "",
     }
 }

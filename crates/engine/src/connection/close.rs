@@ -5,7 +5,7 @@ use crate::connection::connecting::connecting;
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
 use crate::publish::publishing::publishing;
-use crate::subscribe::subscribing::subscribing;
+use crate::subscribe::subscribing::{Subscribing, subscribing};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -14,6 +14,7 @@ use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
 use crate::addresses::Fate;
 use crate::connection::Phase;
 use crate::connection::connect::keep_alive_deadline;
+use crate::connection::ending::EndedSession;
 use crate::connection::input::Refused;
 use crate::desk::Timer;
 use crate::durable::Key;
@@ -22,7 +23,6 @@ use crate::event::{Event, LogEvent};
 use crate::ids::{ConnectionKey, ListenerId, PRINCIPAL_LISTENER, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::UPLINK_LISTENER;
-use crate::session::ending::Ending;
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Holding;
@@ -299,7 +299,7 @@ impl Engine {
     }
 
     /// Ends a session: its will is published, its subscriptions go, and what it was still owed goes back to shared
-    /// groups or is counted as dropped. Many subscriptions and messages are removed [in steps](crate::session::ending).
+    /// groups or is counted as dropped. Many subscriptions and messages are removed [in steps](crate::connection::ending).
     ///
     /// What is addressed to a mobile node outlives its session.
     pub(crate) fn end_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
@@ -318,10 +318,10 @@ impl Engine {
         self.desk.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
         // The groups that get messages back must not take the session for a member.
         for membership in session.take_owing_memberships() {
-            subscribing!(self).remove_membership(now, key, &membership);
+            subscribing!(self).leave_home(now, key, &membership);
         }
         let ending = dealing!(self).begin_ending(now, key, session, reason);
-        self.take_first_step(now, ending);
+        self.endings.begin(now, ending, &mut subscribing!(self));
     }
 
     /// Publishes the will of a session that ends, if it waits.
@@ -387,9 +387,18 @@ impl Connecting<'_> {
     }
 }
 
+impl EndedSession {
+    /// Drops a message that waited.
+    pub(super) fn drop_next(&mut self, now: Now, context: &mut Subscribing<'_>) {
+        let Some(delivery) = self.queue.pop_front() else { return };
+        context.desk.forget_queued(delivery.cost());
+        dealing!(context).settle_queued(now, self.key, &self.client_id, &delivery, self.reason);
+    }
+}
+
 impl Dealing<'_> {
-    /// Settles what an ended session has in flight and what it was dealt by shared groups; the rest is left for steps.
-    fn begin_ending(&mut self, now: Now, key: SessionKey, session: Session, reason: Reason) -> Ending {
+    /// Settles the messages in flight and those of shared groups of an ended session; the rest is left for steps.
+    fn begin_ending(&mut self, now: Now, key: SessionKey, session: Session, reason: Reason) -> EndedSession {
         let reason = match reason {
             Reason::SessionExpired | Reason::SessionDiscarded => reason,
             // A session that was never to outlive its connection gave up its messages by that.
@@ -398,7 +407,8 @@ impl Dealing<'_> {
         let of_uplink = session.is_uplink();
         let memberships = session.rare.map_or_else(Vec::new, |rare| rare.memberships);
         let (client_id, filters) = (session.client_id, session.filters);
-        let mut ending = Ending { key, client_id, reason, filters, memberships, queue: VecDeque::new(), of_uplink };
+        let mut ending =
+            EndedSession { key, client_id, reason, filters, memberships, queue: VecDeque::new(), of_uplink };
         let Some(mut flow) = session.flow else { return ending };
         if let Some(tail) = flow.tail.take() {
             self.desk.forget_tail(&tail);

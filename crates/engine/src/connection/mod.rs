@@ -5,6 +5,7 @@ pub(crate) mod alias;
 pub(crate) mod close;
 pub(crate) mod connect;
 pub(crate) mod connecting;
+pub(crate) mod ending;
 pub(crate) mod enhanced;
 pub(crate) mod identity;
 pub(crate) mod input;
@@ -295,6 +296,12 @@ impl AckQueue {
         self.base = self.next_sequence();
         self.pending.clear();
         self.pub_acks = 0;
+    }
+
+    /// Whether the answer of this sequence is a PUBREC.
+    pub(crate) fn is_pub_rec(&self, sequence: u32) -> bool {
+        let ack = self.pending.get(sequence.wrapping_sub(self.base) as usize);
+        ack.is_some_and(|ack| matches!(ack.answer, Answer::PubRec(_)))
     }
 
     /// QoS 1 publishes received and not yet acknowledged.

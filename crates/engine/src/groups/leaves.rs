@@ -9,6 +9,7 @@ use crate::ids::{SessionKey, ShardId};
 use crate::link::record::{GroupName, Record};
 use crate::now::Now;
 use crate::session::Membership;
+use crate::settings::Holding;
 
 impl Subscribing<'_> {
     /// Ends a session's membership; says whether there was one.
@@ -18,7 +19,7 @@ impl Subscribing<'_> {
         };
         let Ok(at) = rare.find_membership(share, filter) else { return false };
         let membership = rare.memberships.remove(at);
-        self.desk.uncount_membership(membership.tenant);
+        self.desk.tenants.release(membership.tenant, Holding::Subscriptions, 1);
         self.leave_home(now, key, &membership);
         dealing!(self).return_waiting(now, key, &membership);
         true
@@ -26,8 +27,9 @@ impl Subscribing<'_> {
 }
 
 impl Subscribing<'_> {
-    /// Tells each shard that deals for a group that a member has left.
+    /// Ends a membership that its session does not list any more, and tells each shard that deals for the group.
     pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
+        self.desk.shared_memberships -= 1;
         let (group, here) = (membership.group(), self.links.place.shard);
         let tables = self.groups.tables_of(&self.links.roster, membership.partition);
         for table in tables.filter(|table| *table != here) {

@@ -134,7 +134,8 @@ impl Engine {
         subscribing!(self).set_standing(now, key, Standing::Client);
         subscribing!(self).remove_subscriptions(now, key);
         self.desk.sessions.end_answered_exchanges(&mut self.desk.exchanges, key);
-        let Some(session) = self.desk.remove_session(key) else { return };
+        let Some(session) = self.desk.withdraw_session(key) else { return };
+        self.desk.sessions.release(key.0);
         if let Some(stored) = session.stored {
             self.desk.journal.delete(Key::Session(stored));
         }

@@ -18,6 +18,7 @@ use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::publish::fan_out::FAN_OUT_STEP;
 use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, FILTER_WORK_PER_TURN};
+use crate::subscribe::subscribing::subscribing;
 
 /// Deliveries after which publishers wait: of messages to few between two turns of the timers, of messages to many
 /// until all of their receivers were written. One message goes to all of its subscribers in any case.
@@ -234,13 +235,14 @@ impl Engine {
         true
     }
 
-    /// Begins a turn: goes on with what is done in steps, and lets those go on who waited for it, as long as it has room, each after the other.
+    /// Begins a turn: takes the next steps of long work, and lets those go on who waited for it, as long as it has room,
+    /// each after the other.
     pub(crate) fn begin_turn(&mut self, now: Now) {
         self.turn_share.begin(&self.desk.to_write);
         self.endings.begin_turn();
         self.run_fan_outs(now);
         self.run_steps(now);
-        self.run_endings(now);
+        self.endings.run(now, &mut subscribing!(self));
         for share in [Share::Narrow, Share::Wide] {
             let waiting = self.turn_share.waiting.len() + self.turn_share.waiting_wide.len();
             for _ in 0..waiting {

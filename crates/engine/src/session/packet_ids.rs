@@ -144,7 +144,7 @@ impl<T> Inflight<T> {
         self.finish_at(at)
     }
 
-    /// The place of the entry of `id`, and what it waits for.
+    /// The place of the entry of `id`, and the answer that it awaits.
     #[inline]
     pub(crate) fn place_of(&self, id: PacketId) -> Option<(usize, State)> {
         let at = self.find(id)?;

@@ -19,7 +19,6 @@ use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
 use crate::publish::is_own_topic;
-use crate::session::Membership;
 use crate::settings::Holding;
 use crate::telling::reason::Reason;
 use crate::topics::{FilterKey, Subscriber, SubscriberOptions};
@@ -268,7 +267,7 @@ impl Subscribing<'_> {
             self.remove_subscription(now, key, filter);
         }
         for membership in memberships {
-            self.remove_membership(now, key, &membership);
+            self.leave_home(now, key, &membership);
         }
     }
 
@@ -292,12 +291,6 @@ impl Subscribing<'_> {
             let (brokers, here) = (&mut self.uplinks.brokers, self.links.place.shard);
             self.uplinks.wanted.note_wanted(self.desk, brokers, (tenant, &filter), here, false, None);
         }
-    }
-
-    /// Removes a membership that its session does not list any more.
-    pub(crate) fn remove_membership(&mut self, now: Now, key: SessionKey, membership: &Membership) {
-        self.desk.shared_memberships -= 1;
-        self.leave_home(now, key, membership);
     }
 }
 

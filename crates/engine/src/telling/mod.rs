@@ -41,9 +41,21 @@ pub(crate) struct Telling {
     second: u64,
     told: u32,
     clients: BTreeMap<u64, Tally>,
+    /// Names of principals, which have no session that has one.
+    principals: BTreeMap<ConnectionKey, Box<str>>,
 }
 
 impl Telling {
+    /// A principal has this name.
+    pub(crate) fn name_principal(&mut self, key: ConnectionKey, name: &str) {
+        self.principals.insert(key, name.into());
+    }
+
+    /// A principal is gone.
+    pub(crate) fn forget_principal(&mut self, key: ConnectionKey) {
+        self.principals.remove(&key);
+    }
+
     /// Counts an event about a client; if it is to be told, says how many before it were not.
     fn take(&mut self, now: Millis, client_id: &str) -> Option<u64> {
         let second = now.0 / 1000;
@@ -175,9 +187,12 @@ impl Desk {
         self.events.push_back(Event::Log(LogEvent::Delayed { key, client_id, delay, untold }));
     }
 
+    /// The name of a client or a principal.
     fn client_of(&self, key: ConnectionKey) -> Option<String> {
-        let session = self.connections.get(key)?.session?;
-        Some(self.sessions.get(session.0)?.client_id.to_string())
+        match self.connections.get(key)?.session {
+            Some(session) => Some(self.sessions.get(session.0)?.client_id.to_string()),
+            None => self.telling.principals.get(&key).map(ToString::to_string),
+        }
     }
 }
 

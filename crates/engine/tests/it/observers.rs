@@ -96,6 +96,31 @@ fn a_refusal_of_one_observer_is_told() {
 }
 
 #[test]
+fn a_late_refusal_of_qos_2_does_not_free_the_packet_id() {
+    everywhere(|world| {
+        let subscriber = world.connect(v5("s"));
+        subscriber.subscribe("t", ExactlyOnce);
+        observe(world, &observer("t", 10, ObserverPolicy::Refuse));
+        for version in [v5("p"), v311("p")] {
+            let publisher = world.connect(version.clone().lasting());
+            let id = publisher.send_publish(message("t", "x").qos2()).expect("a packet id");
+            let observed = world.take_observed();
+            confirm(world, observed[0].0, observed[0].2.ticket, Some(Reason::ObserverRefused));
+            world.run();
+            assert_eq!(publisher.closed(), Some(Reason::ObserverRefused));
+            assert_eq!(subscriber.payloads(), ["x"]);
+            // It sends the message again, and only the observer gets it.
+            let again = world.connect(version.lasting());
+            again.send_publish(message("t", "x").qos2().id(id.get()).dup());
+            assert_eq!(confirm_all(world), ["x"]);
+            assert_eq!(again.expect_answer(PacketType::PubRec, id), ReasonCode::Success);
+            assert!(subscriber.payloads().is_empty(), "it came once");
+            again.disconnect();
+        }
+    });
+}
+
+#[test]
 fn a_full_window_refuses_before_anybody_gets_the_message() {
     everywhere(|world| {
         let subscriber = world.connect(v5("s"));
@@ -424,14 +449,16 @@ proptest! {
                 publishers[which].send_publish(message("t/x", "x").qos(qos).id(id));
                 sent.insert((which, id));
             } else {
-                let (shard, ticket) = unconfirmed.swap_remove(index.index(unconfirmed.len()));
-                confirm(&world, shard, ticket, refuse.then_some(Reason::ObserverRefused));
+                let (shard, ticket, qos) = unconfirmed.swap_remove(index.index(unconfirmed.len()));
+                // A refusal of one of QoS 2 would end the connection.
+                let refuses = *refuse && qos != ExactlyOnce;
+                confirm(&world, shard, ticket, refuses.then_some(Reason::ObserverRefused));
             }
-            unconfirmed.extend(world.take_observed().into_iter().map(|(shard, _, it)| (shard, it.ticket)));
+            unconfirmed.extend(world.take_observed().into_iter().map(|(shard, _, it)| (shard, it.ticket, it.qos)));
         }
-        while let Some((shard, ticket)) = unconfirmed.pop() {
+        while let Some((shard, ticket, _)) = unconfirmed.pop() {
             confirm(&world, shard, ticket, None);
-            unconfirmed.extend(world.take_observed().into_iter().map(|(shard, _, it)| (shard, it.ticket)));
+            unconfirmed.extend(world.take_observed().into_iter().map(|(shard, _, it)| (shard, it.ticket, it.qos)));
         }
         for (which, publisher) in publishers.iter().enumerate() {
             let acks = publisher.answers().into_iter().filter(|it| it.0 != PacketType::PubComp);

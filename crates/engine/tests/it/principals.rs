@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tidegate_engine::{
-    Access, Durability, Home, Homes, InnerPublication, Millis, OverflowPolicy, PARTITIONS, Principal, PrincipalId,
-    PrincipalKind, Reason, Settings, Subject, TenantId, TenantQuota,
+    Access, Delay, Durability, Home, Homes, InnerPublication, LogEvent, Millis, OverflowPolicy, PARTITIONS, Principal,
+    PrincipalId, PrincipalKind, Reason, Settings, Subject, TenantId, TenantQuota,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{QoS, ReasonCode};
@@ -185,6 +185,8 @@ fn messages_of_a_principal_that_waits_are_held_within_bounds() {
             answered.iter().filter(|(_, answer)| *answer == Err(Reason::PublisherHeld)).map(|it| it.0).collect();
         let taken = answered.iter().filter(|(_, answer)| answer.is_ok()).count() as u64;
         assert_eq!(refused.len() as u64, 14 - 10 - taken, "ten are held: {answered:?}");
+        let is_told = |event: &LogEvent| matches!(event, LogEvent::Delayed { client_id, delay: Delay::Queue(_), .. } if client_id == "p");
+        assert!(world.take_log().iter().any(is_told), "its delay is in the log");
         let expected: Vec<String> = (1..=taken + 10).map(|number| number.to_string()).collect();
         assert_eq!(slow.drain(), expected, "in their order");
         let later: Vec<u64> = world.take_published().into_iter().map(|(number, _)| number).collect();

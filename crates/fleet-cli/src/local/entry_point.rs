@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_dns::{
     Counters, Database, Endpoint, EndpointName, Limits, Load, Location, NoneHealthy, Places, Policy, Server, Settings,
-    Table, Ttl, Zone, ZoneName,
+    StartError, Table, Ttl, Zone, ZoneName,
 };
 use tidegate_fleet::fleet_file::{Dns, DnsPolicy};
 use tidegate_fleet::manage::Endpoint as Orchestrator;
@@ -29,7 +29,12 @@ pub(super) struct DnsEntryPoint {
 /// # Errors
 /// When the file asks for something that cannot be, or the address is taken.
 pub(super) fn start(dns: &Dns) -> Result<(Server, DnsEntryPoint), String> {
-    let server = Server::start(&settings(dns)?).map_err(|error| error.to_string())?;
+    let server = Server::start(&settings(dns)?).map_err(|error| match error {
+        StartError::Bind { .. } => {
+            format!("the fleet's entry point {error}; choose another address in `dns.listen`, or stop the process that has it")
+        }
+        error => error.to_string(),
+    })?;
     let resolver =
         Resolver::start().map_err(|error| format!("cannot start the thread that looks names up: {error}"))?;
     let point = DnsEntryPoint { zone: server.zone(), resolver, counters: server.counters(), dns: dns.clone() };
@@ -141,6 +146,16 @@ mod tests {
     fn orchestrator(name: &str, address: &str) -> Orchestrator {
         let template = "orchestrator".to_owned();
         Orchestrator { name: name.parse().unwrap(), template, address: address.to_owned(), clients: 0 }
+    }
+
+    #[test]
+    fn a_taken_port_is_named_with_its_key() {
+        let taken = dns(DnsPolicy::RoundRobin, &[]);
+        let (server, _point) = start(&taken).unwrap();
+        let address = server.addresses()[0];
+        let error = start(&Dns { listen: vec![address], ..taken }).err().unwrap();
+        assert!(error.starts_with(&format!("the fleet's entry point cannot listen on {address} for DNS: ")), "{error}");
+        assert!(error.contains("`dns.listen`") && error.contains("another manager"), "{error}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::thread;
 
 use clap::Args;
 use tidegate_fleet::fleet_file::{FleetFile, FleetFileError};
-use tidegate_fleet::manage::driver::{Driver, EntryPoint, NoEntryPoint, Parts};
+use tidegate_fleet::manage::driver::{Driver, EntryPoint, NoEntryPoint, Parts, StateDirectory};
 
 use super::entry_point;
 use super::place::{register, state_directory};
@@ -102,6 +102,8 @@ impl Session {
         let log = Log::start(args.log, LogFormat::Text)
             .map_err(|error| failure(format_args!("cannot start the thread that writes the log: {error}")))?;
         let directory = args.state.clone().unwrap_or_else(|| state_directory(&file));
+        // Before the entry point takes its port: a second manager reports the first one, not a taken port.
+        let locked = StateDirectory::lock(&directory).map_err(failure)?;
         let (dns, entry_point): (_, Box<dyn EntryPoint>) = match &file.dns {
             Some(dns) if at_its_end != AtItsEnd::StopNow => {
                 let (server, point) = entry_point::start(dns).map_err(failure)?;
@@ -111,8 +113,6 @@ impl Session {
         };
         let executable = std::env::current_exe()
             .map_err(|error| failure(format_args!("cannot find this program's own file: {error}")))?;
-        std::fs::create_dir_all(&directory)
-            .map_err(|error| failure(format_args!("cannot make {}: {error}", directory.display())))?;
         let provider = file.provider(&directory, executable).map_err(failure)?;
         let name = file.settings.fleet.clone();
         let parts = Parts {
@@ -123,7 +123,7 @@ impl Session {
             settings: file.settings,
             provider,
             entry_point,
-            directory: directory.clone(),
+            directory: locked,
         };
         let driver = Driver::open(parts).map_err(failure)?;
         register(&name, &directory)

@@ -29,6 +29,9 @@ pub struct Demand {
     #[serde(skip)]
     signals: SignalSettings,
     previous: Option<(Duration, f64)>,
+    /// Resources that one message per second kept busy when messages were last handled.
+    #[serde(default)]
+    cost: Option<f64>,
 }
 
 /// Totals of a level.
@@ -42,7 +45,7 @@ struct Totals {
 impl Demand {
     /// By these signals.
     pub fn new(signals: SignalSettings) -> Self {
-        Self { signals, previous: None }
+        Self { signals, previous: None, cost: None }
     }
 
     /// The same, with the observations of another one, such as that before a restart.
@@ -63,11 +66,16 @@ impl Demand {
             (Some(rate), Some(growth)) if rate > 0.0 => (1.0 + (growth + dropped) / rate).max(0.0),
             _ => 1.0,
         };
+        // Where no message is handled at all, the last known cost says how much work arrives.
+        let stalled = totals.rate.is_none_or(|rate| rate <= 0.0);
+        let arriving =
+            growth.filter(|_| stalled).zip(self.cost).map_or(0.0, |(growth, cost)| (growth + dropped) * cost);
         let loads = self.signals.read(samples, serving);
         let demands = loads.signals.iter().filter_map(|load| {
             let observed = load.load?;
             let busy = observed * f64::from(serving);
-            let asked = if matches!(load.signal, Signal::Cpu | Signal::MessageRate) { busy * arrivals } else { busy };
+            let grows = matches!(load.signal, Signal::Cpu | Signal::MessageRate);
+            let asked = if grows { (busy * arrivals).max(arriving) } else { busy };
             Some((load.signal, observed, asked))
         });
         let (signal, load, resources) = demands.max_by(|left, right| left.2.total_cmp(&right.2))?;
@@ -75,8 +83,12 @@ impl Demand {
         let waiting = match (totals.rate, totals.queued) {
             (Some(rate), Some(queued)) if rate > 0.0 => Some(queued * busy / rate),
             (_, Some(0.0)) => Some(0.0),
+            (_, Some(queued)) => self.cost.map(|cost| queued * cost),
             _ => None,
         };
+        if let Some(rate) = totals.rate.filter(|rate| *rate > 0.0 && busy > 0.0) {
+            self.cost = Some(busy / rate);
+        }
         Some(DemandReading { resources, load, waiting, signal })
     }
 
@@ -150,6 +162,16 @@ mod tests {
             assert!((reading.resources - expected).abs() < 1e-9, "{drops:?}: {reading:?}");
             assert_eq!(reading.signal, Signal::Cpu);
         }
+    }
+
+    #[test]
+    fn a_backlog_counts_while_no_message_is_handled() {
+        let mut demand = Demand::new(SignalSettings::default());
+        demand.observe(at(0), 1, &[sample(0.5, 50.0, 0.0)]);
+        // 100/s arrive at 0.01 CPU seconds each, and none is handled.
+        let reading = demand.observe(at(10), 1, &[sample(0.0, 0.0, 1000.0)]).unwrap();
+        assert!((reading.resources - 1.0).abs() < 1e-9, "{reading:?}");
+        assert_eq!(reading.waiting, Some(10.0));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tidegate_fleet::document::Document;
 use tidegate_fleet::fleet_file::FleetFile;
 use tidegate_fleet::level::Level;
-use tidegate_fleet::manage::driver::{Driver, Logins, NoEntryPoint, Parts};
+use tidegate_fleet::manage::driver::{Driver, Logins, NoEntryPoint, Parts, StateDirectory};
 use tidegate_fleet::manage::{DecidedElsewhere, Judge, LevelSeen, Moment, Phase, Verdict, Wish};
 use tidegate_fleet::provider::kubernetes::Kubernetes;
 use tidegate_fleet::provider::{
@@ -101,7 +101,7 @@ fn driver(cluster: &Cluster, orchestrator: &Orchestrator, wanted: &Arc<AtomicU32
         entry_point: Box::new(NoEntryPoint),
         logins: Logins::default(),
         admin_token: None,
-        directory,
+        directory: StateDirectory::lock(&directory).unwrap(),
         port: 0,
     };
     Driver::open(parts).unwrap()

@@ -142,7 +142,7 @@ fn files_that_change_while_the_bus_is_filled_again_stay_whole() {
     disk.replace("replaced", b"old").unwrap();
     nats.kill();
     nats.wipe();
-    // It is not confirmed, so what is written next waits for it.
+    // It is not confirmed, so the next write waits for it.
     file.write_at(&[1; BYTES], 0).unwrap();
     thread::scope(|scope| {
         let (disk, file) = (&disk, &file);

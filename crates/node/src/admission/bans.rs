@@ -14,8 +14,8 @@ use super::source::Network;
 
 pub use record::RecordError;
 pub(crate) use record::{decode, decode_end, encode, key_of};
+pub(crate) use register::BanEnd;
 pub use register::BanRecord;
-pub(crate) use register::End;
 pub(crate) use table::Bans;
 
 /// The target of a ban.

@@ -17,8 +17,8 @@ const HOUR_MS: u64 = 3_600_000;
 /// How often the CPU time of a shard's thread is read at most, milliseconds.
 const CPU_READ_MS: u64 = 50;
 
-/// A turn counts with at most so many times the CPU time that its thread has used: what is beyond that the process was
-/// stopped, or the machine was suspended, which is no work of the shard.
+/// A turn counts with at most so many times the CPU time that its thread has used. During a longer turn the process was
+/// stopped or the machine suspended, which is no work of the shard.
 const WALL_PER_CPU: u64 = 4;
 
 /// The length of a shard's turns: a mean over the last seconds, in which each moment counts with the length of its

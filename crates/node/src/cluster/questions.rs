@@ -18,8 +18,8 @@ use crate::handle::NodeHandle;
 
 /// Longest question, and longest answer, bytes. It is a small part of what may wait for a node.
 pub const MAX_QUESTION_BYTES: usize = 4 * 1024 * 1024;
-/// Questions and answers for a node may wait up to this part of what may wait for it
-/// ([`LinkLimits::outbox_bytes`](super::LinkLimits)): one of so many. The bodies of its questions that are being answered
+/// Questions and answers may take one of so many parts of the bytes that may wait for a node
+/// ([`LinkLimits::outbox_bytes`](super::LinkLimits)). The bodies of its questions that are being answered
 /// have the same bound. Beyond it a question is answered with nothing. So messages always have most of the room.
 const QUESTION_SHARE: u64 = 4;
 /// Questions of this node that wait for their answers; a further one takes the place of the oldest.

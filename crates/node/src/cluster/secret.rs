@@ -1,12 +1,14 @@
 //! What the nodes of a cluster know and nobody else does.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ring::hmac;
 use zeroize::Zeroizing;
 
 use super::wire::PROOF_BYTES;
+use crate::proxy_protocol::{Header, RelayedTenant, TenantProof};
 
 /// Fewest bytes of a secret. Whoever listens to a handshake can try secrets at leisure, so it must not be one that can
 /// be guessed.
@@ -50,6 +52,31 @@ impl Secret {
     }
 }
 
+/// Who speaks for the client that is relayed.
+const RELAY: &[u8] = b"a node that relays a client of a tenant";
+
+impl Secret {
+    /// The proof that a node of the cluster has found this tenant for a client with this address.
+    pub(crate) fn prove_tenant(&self, client: Option<SocketAddr>, tenant: RelayedTenant) -> TenantProof {
+        let (client, tenant) = said_of_relayed(client, tenant);
+        self.prove(RELAY, [&client, &tenant])
+    }
+
+    /// Whether a header says nothing of a tenant that a node of the cluster has not said.
+    pub(crate) fn proves(&self, header: &Header) -> bool {
+        let Some(tenant) = header.tenant else { return true };
+        let (client, tenant) = said_of_relayed(header.source, tenant);
+        header.proof.is_some_and(|proof| self.is_proof(&proof, RELAY, [&client, &tenant]))
+    }
+}
+
+fn said_of_relayed(client: Option<SocketAddr>, tenant: RelayedTenant) -> (Vec<u8>, Vec<u8>) {
+    let client = client.map(|client| SocketAddr::new(client.ip().to_canonical(), client.port()).to_string());
+    let RelayedTenant { tenant, settled, mark } = tenant;
+    let said = [&[u8::from(settled)][..], &tenant.0.to_be_bytes(), &mark.to_be_bytes()].concat();
+    (client.unwrap_or_default().into_bytes(), said)
+}
+
 /// What is proven: lengths stand before the parts, so that no other parts make the same.
 fn statement(side: &[u8], said: [&[u8]; 2]) -> Vec<u8> {
     let mut statement = Vec::new();
@@ -86,5 +113,27 @@ mod tests {
         assert!(!secret.is_proof(&proof, b"dialer", [b"a", b"bc"]));
         assert!(!other.is_proof(&proof, b"dialer", [b"ab", b"c"]));
         assert!(!secret.is_proof(&proof[..31], b"dialer", [b"ab", b"c"]));
+    }
+
+    #[test]
+    fn a_tenant_is_proven_for_one_client_by_one_secret() {
+        let (ours, theirs) = (Secret::new(b"sixteen bytes...").unwrap(), Secret::new(b"sixteen others..").unwrap());
+        let client: SocketAddr = "192.0.2.1:5000".parse().unwrap();
+        let tenant = |number, settled| RelayedTenant { tenant: tidegate_engine::TenantId(number), settled, mark: 3 };
+        let proof = Some(ours.prove_tenant(Some(client), tenant(1, false)));
+        let header = Header { length: 0, source: Some(client), tenant: Some(tenant(1, false)), proof };
+        assert!(ours.proves(&header) && !theirs.proves(&header));
+        assert!(ours.proves(&Header { tenant: None, proof: None, ..header }), "no tenant needs no proof");
+        let other = Some("192.0.2.1:5001".parse().unwrap());
+        let wrong = [
+            Header { proof: None, ..header },
+            Header { tenant: Some(tenant(2, false)), ..header },
+            Header { tenant: Some(tenant(1, true)), ..header },
+            Header { tenant: Some(RelayedTenant { mark: 4, ..tenant(1, false) }), ..header },
+            Header { source: other, ..header },
+        ];
+        assert!(wrong.iter().all(|header| !ours.proves(header)));
+        let mapped = SocketAddr::new("::ffff:192.0.2.1".parse().unwrap(), 5000);
+        assert!(ours.proves(&Header { proof: Some(ours.prove_tenant(Some(mapped), tenant(1, false))), ..header }));
     }
 }

@@ -15,9 +15,9 @@ use tidegate_engine::ListenerId;
 use super::{Acceptor, Layers, ListenSocket};
 use crate::address::{HostPort, ListenAddress, LocalAddress};
 use crate::limits::{BACKLOG, TCP_KEEPALIVE};
-use crate::proxy_protocol::Network;
 use crate::quic::{self, QuicSocket};
 use crate::tls::TlsListener;
+use crate::transport::Proxies;
 
 /// A listener could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +64,7 @@ pub(crate) fn bind(
     address: &ListenAddress,
     id: ListenerId,
     tls: Option<&Arc<TlsListener>>,
-    proxies: Option<Arc<[Network]>>,
+    proxies: Option<Proxies>,
 ) -> Result<Vec<Acceptor>, BindError> {
     let path = match address {
         ListenAddress::WebSocket { path, .. } | ListenAddress::WebSocketTls { path, .. } => Some(path.as_str().into()),

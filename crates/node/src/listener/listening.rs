@@ -9,6 +9,7 @@ use crate::quic::{MAX_ENDPOINTS, QuicEndpoint, QuicSocket};
 use crate::settings::NodeSettings;
 use crate::shard::inbox::InboxSender;
 use crate::tls::{TlsError, TlsListeners};
+use crate::transport::Proxies;
 
 /// The listeners, in the order of the settings.
 #[derive(Default)]
@@ -32,7 +33,11 @@ pub(crate) fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<List
             }
             continue;
         }
-        let proxies = settings.proxies.get(&position).map(|networks| networks.as_slice().into());
+        // Only the listener for relayed clients takes tenants from proxies.
+        let is_relay = settings.engine.listeners.get(position).is_some_and(|listener| listener.relayed);
+        let secret = settings.cluster.as_ref().filter(|_| is_relay).map(|cluster| cluster.secret.clone());
+        let proxies = settings.proxies.get(&position);
+        let proxies = proxies.map(|networks| Proxies { networks: networks.as_slice().into(), secret });
         let acceptors = bind(address, id, tls, proxies)?;
         listening.addresses.extend(acceptors.iter().map(|acceptor| acceptor.address().clone()));
         listening.owners.resize(listening.addresses.len(), id);

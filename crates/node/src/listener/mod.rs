@@ -21,9 +21,8 @@ pub(crate) use shortage::{Reserve, Shortage};
 
 use crate::address::LocalAddress;
 use crate::observer::Peer;
-use crate::proxy_protocol::Network;
 use crate::tls::TlsListener;
-use crate::transport::Transport;
+use crate::transport::{Proxies, Transport};
 
 /// A listening socket.
 #[derive(Debug)]
@@ -38,8 +37,8 @@ pub(crate) struct Layers {
     tls: Option<Arc<TlsListener>>,
     /// The request path of a WebSocket.
     path: Option<Arc<str>>,
-    /// Networks of trusted proxies, which send the addresses of clients.
-    proxies: Option<Arc<[Network]>>,
+    /// Trusted proxies, which send the addresses of clients.
+    proxies: Option<Proxies>,
 }
 
 impl Layers {
@@ -68,7 +67,7 @@ impl Layers {
         };
         let transport = match &self.proxies {
             None => transport,
-            Some(networks) => transport.proxied(peer.ip(), networks),
+            Some(proxies) => transport.proxied(peer.ip(), proxies),
         };
         Ok(Accepted::Connection(transport, Peer::Address(peer)))
     }

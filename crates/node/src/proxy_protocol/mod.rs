@@ -38,7 +38,12 @@ pub struct Header {
     pub source: Option<SocketAddr>,
     /// The tenant that another node has found for the client.
     pub tenant: Option<RelayedTenant>,
+    /// The proof that a node of the cluster says so.
+    pub proof: Option<TenantProof>,
 }
+
+/// The proof that a header with a tenant comes from a node of the cluster: a message authentication code by its secret.
+pub type TenantProof = [u8; 32];
 
 /// The tenant of a client that another node relays, as far as its listener and its TLS session determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +79,11 @@ pub enum ProxyError {
     /// It is complete, and its sender is not named.
     #[error("it sends a PROXY protocol header from a network that is not among `proxy_networks`")]
     Untrusted,
+    /// It names a tenant, and nothing proves that a node of the cluster has sent it.
+    #[error(
+        "it names a tenant without the proof of a node of this cluster; do all nodes have the same release and secret?"
+    )]
+    Unproven,
 }
 
 /// Whether these bytes are a header, begin one, or neither.
@@ -90,9 +100,13 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
 }
 
 /// A header of version 2 for a client at the first address that has connected to the second, both of one family;
-/// `None`, or two families, means that the proxy speaks for itself. The tenant goes in a field of its own.
-pub fn write_v2(addresses: Option<(SocketAddr, SocketAddr)>, tenant: Option<RelayedTenant>) -> Vec<u8> {
-    v2::write(addresses, tenant)
+/// `None`, or two families, means that the proxy speaks for itself. The tenant and its proof go in fields of their own.
+pub fn write_v2(
+    addresses: Option<(SocketAddr, SocketAddr)>,
+    tenant: Option<RelayedTenant>,
+    proof: Option<TenantProof>,
+) -> Vec<u8> {
+    v2::write(addresses, tenant, proof)
 }
 
 /// Whether these bytes begin a header; `None` as long as they are too few.

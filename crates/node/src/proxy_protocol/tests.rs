@@ -140,9 +140,12 @@ fn the_tenant_of_a_relayed_client_is_read_as_written() {
     let tenants = tenants.map(|(number, settled, mark)| RelayedTenant { tenant: TenantId(number), settled, mark });
     for addresses in [None, Some(v4), Some(v6)] {
         for tenant in tenants.map(Some).into_iter().chain([None]) {
-            let bytes = write_v2(addresses, tenant);
-            let source = addresses.map(|(source, _)| source);
-            assert_eq!(parse(&bytes), Ok(Progress::Complete(Header { length: bytes.len(), source, tenant })));
+            for proof in [None, Some([7; 32])] {
+                let bytes = write_v2(addresses, tenant, proof);
+                let source = addresses.map(|(source, _)| source);
+                let header = Header { length: bytes.len(), source, tenant, proof };
+                assert_eq!(parse(&bytes), Ok(Progress::Complete(header)));
+            }
         }
     }
 }

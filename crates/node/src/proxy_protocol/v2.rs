@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use tidegate_engine::TenantId;
 
-use super::{HEADER_MAX, Header, Progress, ProxyError, RelayedTenant};
+use super::{HEADER_MAX, Header, Progress, ProxyError, RelayedTenant, TenantProof};
 
 pub(super) const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -23,6 +23,8 @@ const UNIX_STREAM: u8 = 0x31;
 /// The field with the tenant of a relayed client: whether it is settled, and its number. Types from 0xE0 to 0xEF are free
 /// for applications.
 const TENANT: u8 = 0xE7;
+/// The field with the proof of the tenant.
+const PROOF: u8 = 0xE8;
 /// Type and length of a field.
 const FIELD_HEADER: usize = 3;
 
@@ -55,23 +57,29 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
     }
     let Some(body) = bytes.get(FIXED..length) else { return Ok(Progress::Partial) };
     let source = if *command == LOCAL { None } else { source(*family, body) };
-    let tenant = tenant(body.get(needed..).unwrap_or_default());
-    Ok(Progress::Complete(Header { length, source, tenant }))
+    let (tenant, proof) = fields(body.get(needed..).unwrap_or_default());
+    Ok(Progress::Complete(Header { length, source, tenant, proof }))
 }
 
-/// Finds the tenant among the fields behind the addresses. A field that ends beyond the header ends the search.
-fn tenant(mut fields: &[u8]) -> Option<RelayedTenant> {
+/// Finds the tenant and its proof among the fields behind the addresses. A field that ends beyond the header ends the
+/// search.
+fn fields(mut fields: &[u8]) -> (Option<RelayedTenant>, Option<TenantProof>) {
+    let (mut tenant, mut proof) = (None, None);
     while let Some([kind, high, low]) = fields.first_chunk::<FIELD_HEADER>() {
         let end = FIELD_HEADER + usize::from(u16::from_be_bytes([*high, *low]));
-        let value = fields.get(FIELD_HEADER..end)?;
-        if let (TENANT, [settled, high, low, mark @ ..]) = (*kind, value) {
-            let tenant = TenantId(u16::from_be_bytes([*high, *low]));
-            let mark = mark.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-            return Some(RelayedTenant { tenant, settled: *settled != 0, mark });
+        let Some(value) = fields.get(FIELD_HEADER..end) else { break };
+        match (*kind, value) {
+            (TENANT, [settled, high, low, mark @ ..]) => {
+                let number = TenantId(u16::from_be_bytes([*high, *low]));
+                let mark = mark.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+                tenant = tenant.or(Some(RelayedTenant { tenant: number, settled: *settled != 0, mark }));
+            }
+            (PROOF, value) => proof = proof.or(value.try_into().ok()),
+            _ => {}
         }
-        fields = fields.get(end..)?;
+        fields = fields.get(end..).unwrap_or_default();
     }
-    None
+    (tenant, proof)
 }
 
 /// Addresses are source, destination, source port, destination port.
@@ -85,7 +93,11 @@ fn source(family: u8, body: &[u8]) -> Option<SocketAddr> {
 }
 
 /// A header: the addresses of the client and of its target, both of one family, or none if the proxy speaks for itself.
-pub(super) fn write(addresses: Option<(SocketAddr, SocketAddr)>, tenant: Option<RelayedTenant>) -> Vec<u8> {
+pub(super) fn write(
+    addresses: Option<(SocketAddr, SocketAddr)>,
+    tenant: Option<RelayedTenant>,
+    proof: Option<TenantProof>,
+) -> Vec<u8> {
     let mut header = SIGNATURE.to_vec();
     let (command, family, mut body) = match addresses {
         Some((SocketAddr::V4(source), SocketAddr::V4(destination))) => {
@@ -104,6 +116,10 @@ pub(super) fn write(addresses: Option<(SocketAddr, SocketAddr)>, tenant: Option<
         let [high, low] = tenant.0.to_be_bytes();
         body.extend([TENANT, 0, 7, u8::from(settled), high, low]);
         body.extend(mark.to_be_bytes());
+    }
+    if let Some(proof) = proof {
+        body.extend([PROOF, 0, proof.len() as u8]);
+        body.extend(proof);
     }
     header.extend([command, family]);
     header.extend((body.len() as u16).to_be_bytes());

@@ -2,15 +2,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::cluster::Secret;
 use crate::observer::Peer;
 use crate::proxy_protocol::{RelayedTenant, write_v2};
 
-/// The header for a client. Without an address (a local or vanished client) the relay speaks for itself.
-pub(super) fn of(peer: Peer, tenant: Option<RelayedTenant>) -> Vec<u8> {
-    match peer {
-        Peer::Address(source) => write_v2(Some((source, unspecified(source))), tenant),
-        Peer::Unix | Peer::Gone => write_v2(None, tenant),
-    }
+/// The header for a client. Without an address (a local or vanished client) the relay speaks for itself. In a cluster
+/// its secret proves the tenant.
+pub(super) fn of(peer: Peer, tenant: Option<RelayedTenant>, secret: Option<&Secret>) -> Vec<u8> {
+    let source = match peer {
+        Peer::Address(source) => Some(source),
+        Peer::Unix | Peer::Gone => None,
+    };
+    let proof = tenant.zip(secret).map(|(tenant, secret)| secret.prove_tenant(source, tenant));
+    write_v2(source.map(|source| (source, unspecified(source))), tenant, proof)
 }
 
 /// Where the client has connected to is of no interest to its home; the family has to be the same.

@@ -183,7 +183,7 @@ impl Shard {
         };
         let goodbye = Goodbye::of(&bytes);
         let mut output = Output::default();
-        output.append(&header::of(transport.peer(), tenant));
+        output.append(&header::of(transport.peer(), tenant, self.shared.cluster_secret.as_ref()));
         output.append(&bytes);
         let registered = flags.has(Flags::REGISTERED);
         let moved = if registered { transport.deregister(self.poll.registry()) } else { Ok(()) };

@@ -21,7 +21,7 @@ use tidegate_engine::{Accepted, ConnectionKey, Engine, Millis, Now, Place, Reaso
 use crate::access::AccessFactory;
 use crate::admission::{Admission, Gate, LoopLag};
 use crate::clock::{Clock, time_until};
-use crate::cluster::{ClusterShard, LinksSender};
+use crate::cluster::{ClusterShard, LinksSender, Secret};
 use crate::durable::{RestoreSeed, ShardJournal, take_in};
 use crate::flight::{FlightSettings, Recorder};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     pub asks_outside: bool,
     /// Determines facts about a client before its CONNECT.
     pub presets: Option<Presets>,
+    /// The secret of the cluster, in one.
+    pub cluster_secret: Option<Secret>,
     pub admission: Arc<Admission>,
     pub flight: FlightSettings,
     /// Connects to the brokers of a fleet.

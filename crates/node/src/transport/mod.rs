@@ -22,13 +22,14 @@ use tidegate_engine::{Output, Reason};
 
 use self::outbound::Outbound;
 use self::proxied::Proxied;
+pub(crate) use self::proxied::Proxies;
 use self::socket::{read, write_output};
 use self::stream::Stream;
 use self::tls::Tls;
 pub(crate) use self::tls::TlsFailure;
 use self::websocket::WebSocket;
 use crate::observer::Peer;
-use crate::proxy_protocol::{Network, ProxyError, RelayedTenant};
+use crate::proxy_protocol::{ProxyError, RelayedTenant};
 use crate::quic::{Quic, QuicFailure};
 use crate::tls::{ConnectionFacts, HandshakeSlot, TlsSettings};
 
@@ -187,8 +188,8 @@ impl Transport {
 
     /// Puts the PROXY protocol below everything, for a connection from `peer`.
     #[must_use]
-    pub(crate) fn proxied(self, peer: IpAddr, networks: &Arc<[Network]>) -> Self {
-        Self::Proxied(Box::new(Proxied::new(self, peer, networks)))
+    pub(crate) fn proxied(self, peer: IpAddr, proxies: &Proxies) -> Self {
+        Self::Proxied(Box::new(Proxied::new(self, peer, proxies)))
     }
 
     /// Whether the client's address is known; a connection through a proxy has to send it first.

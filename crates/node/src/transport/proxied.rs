@@ -5,12 +5,23 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::{Ended, Input, Transport};
+use crate::cluster::Secret;
 use crate::proxy_protocol::{HEADER_MAX, Header, Network, Progress, ProxyError, RelayedTenant, begins_header, parse};
+
+/// Proxies in front of a listener.
+#[derive(Clone, Debug)]
+pub(crate) struct Proxies {
+    /// The networks that they are in.
+    pub(crate) networks: Arc<[Network]>,
+    /// What proves the tenants that they name; `None` where these are not used, or believed as they are.
+    pub(crate) secret: Option<Secret>,
+}
 
 /// The transport below a header of the PROXY protocol, and the content of the header.
 pub(crate) struct Proxied {
     pub(super) inner: Transport,
     state: State,
+    secret: Option<Secret>,
 }
 
 enum State {
@@ -31,10 +42,10 @@ struct Known {
 }
 
 impl Proxied {
-    /// A connection from `peer` to a listener that believes proxies in these networks.
-    pub(super) fn new(inner: Transport, peer: IpAddr, networks: &Arc<[Network]>) -> Self {
-        let expected = networks.iter().any(|network| network.contains(peer));
-        Self { inner, state: State::Waiting { expected } }
+    /// A connection from `peer` to a listener that believes these proxies.
+    pub(super) fn new(inner: Transport, peer: IpAddr, proxies: &Proxies) -> Self {
+        let expected = proxies.networks.iter().any(|network| network.contains(peer));
+        Self { inner, state: State::Waiting { expected }, secret: proxies.secret.clone() }
     }
 
     pub(super) fn is_introduced(&self) -> bool {
@@ -74,7 +85,11 @@ impl Proxied {
             Err(error) => return Err(error),
         };
         let arrived = room.get(..length).unwrap_or_default();
-        match judge(arrived, expected) {
+        let proven = |progress| match (&self.secret, &progress) {
+            (Some(secret), Progress::Complete(header)) if !secret.proves(header) => Err(ProxyError::Unproven),
+            _ => Ok(progress),
+        };
+        match judge(arrived, expected).and_then(proven) {
             Ok(Progress::Partial) => Ok(Input::Blocked),
             Ok(Progress::Complete(header)) => {
                 self.inner.take(room.get_mut(..header.length).unwrap_or_default())?;
@@ -97,6 +112,6 @@ fn judge(arrived: &[u8], expected: bool) -> Result<Progress, ProxyError> {
     match begins_header(arrived) {
         None => Ok(Progress::Partial),
         Some(true) => Err(ProxyError::Untrusted),
-        Some(false) => Ok(Progress::Complete(Header { length: 0, source: None, tenant: None })),
+        Some(false) => Ok(Progress::Complete(Header { length: 0, source: None, tenant: None, proof: None })),
     }
 }

@@ -38,6 +38,7 @@ pub(crate) use self::status::ClusterApi;
 use self::status::Shared;
 use crate::mirror::Mirrored;
 use crate::status::BrokerStatus;
+use tidegate_admin::members::RELOAD_PATIENCE;
 use tidegate_config::Config;
 use tidegate_config::sections::orchestrator::Redirect;
 use tidegate_identity::tenant_numbers::Agree;
@@ -47,6 +48,7 @@ use tidegate_process::signals::BrokerSignals;
 const LEAVE_PAUSE: Duration = Duration::from_millis(20);
 /// How long the bus may take to agree on the numbers of tenants.
 const AGREEMENT_PATIENCE: Duration = Duration::from_secs(30);
+const _: () = assert!(AGREEMENT_PATIENCE.as_secs() + 10 < RELOAD_PATIENCE.as_secs(), "a reload agrees within its time");
 /// How often a start that waits for the cluster says so.
 const STILL_WAITING: Duration = Duration::from_secs(10);
 

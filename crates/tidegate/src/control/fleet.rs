@@ -26,6 +26,9 @@ const NO_ROOM: [Reason; 9] = [
     Reason::StoreFull,
 ];
 
+/// Why messages are dropped that brokers had no room for.
+const NO_BROKER_ROOM: [Reason; 2] = [Reason::FleetFull, Reason::NoBroker];
+
 fn config(status: &BrokerStatus) -> Result<&Config, ControlError> {
     let none = || ControlError::Refused("this is a broker, not an orchestrator: it has no fleet".to_owned());
     status.fleet_config().ok_or_else(none)
@@ -59,7 +62,9 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
         messages_in: report.counters.messages_in.iter().sum(),
         messages_out: report.counters.messages_out.iter().sum(),
         dropped: Some(NO_ROOM.into_iter().map(|reason| report.counters.dropped[reason.number()]).sum()),
-        dropped_fleet_full: Some(report.counters.dropped[Reason::FleetFull.number()]),
+        dropped_fleet_full: Some(
+            NO_BROKER_ROOM.into_iter().map(|reason| report.counters.dropped[reason.number()]).sum(),
+        ),
         brokers,
     })
 }

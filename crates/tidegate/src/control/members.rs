@@ -13,10 +13,6 @@ use crate::status::BrokerStatus;
 
 /// Questions that give a node the bans of this one, with those that it was too busy for: a minute of pauses.
 const MAX_BAN_ATTEMPTS: u32 = 240;
-/// Time that other nodes have for an answer.
-const PATIENCE: Duration = Duration::from_secs(4);
-/// The same for a reload, which reads files.
-const RELOAD_PATIENCE: Duration = Duration::from_secs(50);
 /// Most bytes of bans in one request.
 const BANS_BYTES: usize = MAX_QUESTION_BYTES / 4;
 /// Pause before a node that does not answer yet is sent bans again.
@@ -35,7 +31,7 @@ impl LinkedMembers {
     /// Asks one node.
     fn ask_one(&self, name: &NodeName, request: &MemberRequest) -> Result<MemberAnswer, AskError> {
         let body = serde_json::to_vec(request).unwrap_or_default();
-        let answer = self.node.ask_node(name, body)?.recv_timeout(PATIENCE).map_err(|_| AskError::Lost)??;
+        let answer = self.node.ask_node(name, body)?.recv_timeout(request.patience()).map_err(|_| AskError::Lost)??;
         serde_json::from_slice(&answer).map_err(|_| AskError::Busy)
     }
 }
@@ -45,8 +41,7 @@ impl Members for LinkedMembers {
         let body = serde_json::to_vec(request).unwrap_or_default();
         let names = self.node.cluster().peers.into_iter().map(|peer| peer.name);
         let asked: Vec<_> = names.map(|name| (self.node.ask_node(&name, body.clone()), name)).collect();
-        let patience = if *request == MemberRequest::Reload { RELOAD_PATIENCE } else { PATIENCE };
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + request.patience();
         let mut shares = Shares::default();
         for (asked, name) in asked {
             let left = || deadline.saturating_duration_since(Instant::now());

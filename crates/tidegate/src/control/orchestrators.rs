@@ -14,11 +14,6 @@ use crate::status::BrokerStatus;
 use tidegate_homes::HomesKeeper;
 use tidegate_placement::Follower;
 
-/// Time that another orchestrator has for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The same for a reload, which reads files.
-const RELOAD_PATIENCE: Duration = Duration::from_secs(50);
-
 /// The other orchestrators of the table.
 pub(super) struct OtherOrchestrators(Arc<HomesKeeper>);
 
@@ -36,7 +31,7 @@ impl OtherOrchestrators {
 
 impl Members for OtherOrchestrators {
     fn ask(&self, request: &MemberRequest) -> Shares<MemberAnswer> {
-        let patience = if *request == MemberRequest::Reload { RELOAD_PATIENCE } else { PATIENCE };
+        let patience = request.patience();
         let (request, others) = (AskMember(request.clone()), self.0.others());
         let ask = |admin: &str| self.ask_one(admin, &request, patience);
         let answers: Vec<_> = thread::scope(|scope| {
@@ -76,7 +71,7 @@ pub(crate) fn share_bans(status: &Arc<BrokerStatus>) -> Result<Follower, String>
             let asking = OtherOrchestrators(Arc::clone(keeper));
             // One that does not answer yet is asked again.
             if let Ok(MemberAnswer::BanRecords(records)) =
-                asking.ask_one(&admin, &AskMember(MemberRequest::BanRecords), PATIENCE)
+                asking.ask_one(&admin, &AskMember(MemberRequest::BanRecords), MemberRequest::BanRecords.patience())
             {
                 status.take_bans(&records);
                 known.insert(name);

@@ -329,6 +329,11 @@ fn a_broker_that_was_there_is_put_behind_an_orchestrator_with_a_name() {
     Fleet::carries_messages(&status);
     let dns = line.split_whitespace().find_map(|word| word.strip_prefix("dns=")).unwrap();
     assert_eq!(resolve(dns), [127, 0, 0, 1]);
+    // A second manager of this fleet would find the port taken, too: the first manager is the reason.
+    let taken = fleet.folder.write("taken.toml", &text.replace("127.0.0.1:0\"\n", &format!("{dns}\"\n")));
+    let second = fleet.command(&["manager", "--fleet", &taken]).output().unwrap();
+    let error = String::from_utf8_lossy(&second.stderr);
+    assert!(error.contains("another manager runs the fleet"), "{error}");
     fleet.signal("INT");
     assert_eq!(fleet.wait(), Some(0));
     assert_eq!(broker.get("/readyz").0, "200");

@@ -39,7 +39,7 @@ fn a_group_that_the_server_has_lost_is_joined_again() {
             let (tenure, count) = seen(membership)?;
             assert!(
                 tenure > 0 || count >= 3 || membership.incarnation() == joined.0.incarnation(),
-                "{count} of a tenure that goes on"
+                "{count} members of a tenure that continues"
             );
             (count == 4).then_some(())
         });

@@ -31,7 +31,8 @@ impl Uplink {
             (None, _) => UplinkState::Connecting,
         };
         let mut counters = self.counters;
-        counters.sent = counters.acknowledged + in_flight;
+        // The field itself counts QoS 0.
+        counters.sent += counters.acknowledged + in_flight;
         UplinkReport {
             name: self.name.to_string(),
             state,

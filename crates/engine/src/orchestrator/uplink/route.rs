@@ -217,6 +217,9 @@ impl Dealing<'_> {
             // The gate of the fleet bounds what waits for brokers.
             metered: true,
         };
+        if publication.qos.min(terms.qos) == QoS::AtMostOnce {
+            self.uplinks.brokers.note_given(session);
+        }
         self.layouts.begin(1);
         self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
     }
@@ -287,6 +290,14 @@ impl super::Uplinks {
 }
 
 impl super::Brokers {
+    /// A broker is given a QoS 0 message, which it does not acknowledge.
+    fn note_given(&mut self, session: SessionKey) {
+        let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get_mut(key));
+        if let Some(uplink) = uplink {
+            uplink.counters.sent += 1;
+        }
+    }
+
     /// Notes what limits there are; returns the longest packet that any broker takes which has been there.
     pub(super) fn note_limits(&mut self, now: Millis) -> u32 {
         let mut largest = None;

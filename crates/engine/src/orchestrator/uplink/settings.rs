@@ -195,11 +195,11 @@ impl UplinkReport {
 /// What an uplink has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UplinkCounters {
-    /// Messages given to the broker.
+    /// Messages given to the broker, at any QoS.
     pub sent: u64,
     /// Messages that it has acknowledged.
     pub acknowledged: u64,
-    /// Own messages that came back.
+    /// Messages that it has acknowledged and brought back.
     pub returned: u64,
     /// Messages taken from it and given to another, or to it once more.
     pub resent: u64,

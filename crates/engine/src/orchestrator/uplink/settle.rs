@@ -93,6 +93,9 @@ impl Engine {
                 in_flight.delivery.as_ref().and_then(|delivery| MessageId::at_end_of(delivery.message.properties()));
             let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { continue };
             uplink.counters.acknowledged += 1;
+            // Most brokers bring a message back before they acknowledge it.
+            let came = id.is_some_and(|id| uplink.version.is_v5() && self.uplinks.settlement.seen.contains(&id));
+            uplink.counters.returned += u64::from(came);
             uplink.pause.note_room();
             if let Some(delivery) = in_flight.delivery.as_ref().filter(|_| !self.uplinks.quarantine.is_empty()) {
                 self.uplinks.quarantine.note_taken(delivery.message.topic());

@@ -13,6 +13,9 @@ const CLIENTS: usize = 5;
 const TOPICS: [&str; 4] = ["a", "a/b", "c", "c/d"];
 const FILTERS: [&str; 6] = ["a/#", "+/b", "c/+", "#", "$share/g/a/#", "$share/h/c"];
 
+/// The packet ids of QoS 2 messages begin above the ids that connections choose.
+const FIRST_ID: u16 = 1_000;
+
 /// Something that a client does.
 #[derive(Clone, Debug)]
 enum Act {
@@ -229,7 +232,11 @@ impl Stage {
             }
             Act::Publish { topic, qos, retain, expiry } => {
                 self.published += 1;
-                let message = message(TOPICS[topic], self.published.to_string()).qos(qos);
+                let mut message = message(TOPICS[topic], self.published.to_string()).qos(qos);
+                if qos == ExactlyOnce {
+                    // A client uses no packet id again that it has not released, in any connection.
+                    message = message.id(FIRST_ID + u16::try_from(self.published).unwrap());
+                }
                 let id = client.send_publish(Message { retain, expiry, ..message });
                 if qos == ExactlyOnce {
                     actor.unreleased.extend(id.map(|id| (id, TOPICS[topic])));

@@ -1,6 +1,6 @@
 //! When a message is settled, and what is sent again.
 
-use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::ReasonCode;
 
 use crate::harness::*;
@@ -216,4 +216,22 @@ fn no_more_is_under_way_to_a_broker_than_it_allows_and_than_has_come_back() {
         assert_eq!(client.payloads(), (0..10).map(|number| number.to_string()).collect::<Vec<_>>());
         assert_eq!(a.owed(), 0);
     });
+}
+
+#[test]
+fn returned_and_qos_0_messages_are_counted() {
+    for delivers_first in [false, true] {
+        in_front_of(["a"], |world, [a]| {
+            a.now(|ways| ways.delivers_first = delivers_first);
+            let client = world.connect(v5("c"));
+            client.subscribe("t", ExactlyOnce);
+            for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
+                client.publish(message("t", "x").qos(qos));
+            }
+            client.publish(message("unwanted", "x").qos1());
+            assert_eq!(client.messages().len(), 3);
+            let counters = a.report().counters;
+            assert_eq!((counters.sent, counters.acknowledged, counters.returned), (4, 3, 2), "{counters:?}");
+        });
+    }
 }

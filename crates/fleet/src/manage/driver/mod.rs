@@ -7,6 +7,7 @@ mod local_api;
 mod logins;
 mod memory;
 mod orchestrator_api;
+mod state_directory;
 mod stopping;
 
 pub use entry_point::{EntryPoint, NoEntryPoint, Remembered, Unnamed};
@@ -29,6 +30,7 @@ use tidegate_admin::DrainRequest;
 use self::clock::Clock;
 use self::local_api::{LocalApi, Shown};
 use self::orchestrator_api::OrchestratorApi;
+pub use self::state_directory::{StateDirectory, is_running};
 use super::history::{History, HistoryError};
 use super::journal::{Journal, JournalError};
 use super::{Command, Endpoint, Entry, Judge, Manager, OrchestratorView, Settings, Sight};
@@ -40,7 +42,6 @@ use crate::provider::{Condition, Look, Observed, Provider, ProviderError, Resour
 pub const MANAGER_FILE: &str = "manager.json";
 /// The last `status` and `plan`, for when no manager runs.
 pub const STATUS_FILE: &str = "status.json";
-const LOCK_FILE: &str = "manager.lock";
 /// Orchestrators that are asked at once.
 const ASKED_AT_ONCE: usize = 16;
 /// Time until the first look at a step that has just begun; each further one comes after twice the time, up to the
@@ -102,7 +103,7 @@ pub struct Parts {
     /// The file of the token that orchestrators' admin API asks for, where it does.
     pub admin_token: Option<PathBuf>,
     /// The directory of the journal, the history and the status.
-    pub directory: PathBuf,
+    pub directory: StateDirectory,
     /// The port of the manager's own endpoint on loopback; 0 for any.
     pub port: u16,
 }
@@ -136,11 +137,9 @@ impl Driver {
     /// Takes the fleet in a state directory over from the manager before.
     ///
     /// # Errors
-    /// When another manager runs it, or its state cannot be read.
+    /// When its state cannot be read, or its endpoint cannot listen.
     pub fn open(parts: Parts) -> Result<Self, DriverError> {
-        let directory = parts.directory;
-        fs::create_dir_all(&directory).map_err(io_at("make", &directory))?;
-        let lock = lock(&directory)?;
+        let StateDirectory { path: directory, lock } = parts.directory;
         let clock = Clock::start();
         let (journal, mut book) = Journal::open(&directory)?;
         book.end_future(clock.now());
@@ -460,23 +459,6 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         let _ = remove(&self.directory.join(MANAGER_FILE));
-    }
-}
-
-/// Whether a manager runs the fleet in a state directory.
-pub fn is_running(directory: &Path) -> bool {
-    let file = File::options().write(true).open(directory.join(LOCK_FILE));
-    file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
-}
-
-/// One manager per fleet: the lock ends with its process.
-fn lock(directory: &Path) -> Result<File, DriverError> {
-    let path = directory.join(LOCK_FILE);
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io_at("open", &path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(DriverError::Running(directory.to_owned())),
-        Err(fs::TryLockError::Error(source)) => Err(io_at("lock", &path)(source)),
     }
 }
 

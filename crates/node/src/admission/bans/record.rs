@@ -4,14 +4,14 @@
 //! and the name. The value is its version, the origin, since and until in milliseconds since 1970 (eight bytes each,
 //! most significant first; all ones is without end), and the reason.
 //!
-//! The end of a ban has a key of its own, `e` and the key of the ban: a later ban of the same target, as the broker sets
-//! one by itself, does not overwrite it.
+//! The end of a ban has a key of its own, `e` and the key of the ban: an automatic ban of the same target does not
+//! overwrite it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tidegate_engine::{Millis, Now, TenantId};
 
-use super::{Ban, BanOrigin, BanTarget, End};
+use super::{Ban, BanEnd, BanOrigin, BanTarget};
 use crate::admission::source::Network;
 
 const VERSION: u8 = 1;
@@ -65,7 +65,7 @@ pub(crate) fn key_of_end(target: &BanTarget) -> Vec<u8> {
 }
 
 /// The end of a ban as key and value: when it was changed and when that was noted, milliseconds since 1970.
-pub(crate) fn encode_end(target: &BanTarget, end: End) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn encode_end(target: &BanTarget, end: BanEnd) -> (Vec<u8>, Vec<u8>) {
     let mut value = vec![ENDED];
     value.extend_from_slice(&end.changed.to_be_bytes());
     value.extend_from_slice(&end.noted.to_be_bytes());
@@ -74,12 +74,12 @@ pub(crate) fn encode_end(target: &BanTarget, end: End) -> (Vec<u8>, Vec<u8>) {
 
 /// The end of a ban from key and value; `None` when it is no end. Earlier versions wrote it under the key of the ban,
 /// with one time.
-pub(crate) fn decode_end(key: &[u8], value: &[u8]) -> Option<(BanTarget, End)> {
+pub(crate) fn decode_end(key: &[u8], value: &[u8]) -> Option<(BanTarget, BanEnd)> {
     let (changed, rest) = value.strip_prefix(&[ENDED])?.split_first_chunk()?;
     let changed = u64::from_be_bytes(*changed);
     let noted = if rest.is_empty() { changed } else { u64::from_be_bytes(rest.try_into().ok()?) };
     let target = target_of(key.strip_prefix(&[END_KEY]).unwrap_or(key))?;
-    Some((target, End { changed, noted }))
+    Some((target, BanEnd { changed, noted }))
 }
 
 /// A ban from key and value.

@@ -13,7 +13,7 @@ const END_KEPT_MS: u64 = 30 * 24 * 3600 * 1000;
 
 /// The end of a ban, as it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct End {
+pub(crate) struct BanEnd {
     /// The time of the change that ended the ban, or of the ban that has expired, milliseconds since 1970. It orders
     /// changes of one ban.
     pub(crate) changed: u64,
@@ -80,7 +80,7 @@ impl Bans {
         {
             self.forget_end(&oldest);
         }
-        let end = End { changed, noted: now.unix };
+        let end = BanEnd { changed, noted: now.unix };
         let (key, value) = encode_end(target, end);
         self.tell(&BanChange::Put { key, value });
         self.ended.insert(target.clone(), end);
@@ -94,7 +94,7 @@ impl Bans {
 
     /// Takes an end in that was kept under a key over a restart. One under the key of its ban, as earlier versions wrote
     /// it, gets its own.
-    pub(crate) fn restore_end(&mut self, key: &[u8], target: BanTarget, end: End) {
+    pub(crate) fn restore_end(&mut self, key: &[u8], target: BanTarget, end: BanEnd) {
         let (own, value) = encode_end(&target, end);
         let is_newer = self.ended.get(&target).is_none_or(|known| known.changed < end.changed);
         let is_kept = is_newer && (self.ended.len() < self.limit || self.ended.contains_key(&target));
@@ -175,11 +175,11 @@ mod tests {
         let mut bans = Bans::new(4);
         bans.apply(NOW, record("c", NOW.unix, true)).unwrap();
         bans.apply(NOW, record("c", NOW.unix + 1, false)).unwrap();
-        let end = End { changed: NOW.unix + 1, noted: NOW.unix };
+        let end = BanEnd { changed: NOW.unix + 1, noted: NOW.unix };
         let (key, value) = encode_end(&client("c"), end);
         assert_eq!(decode_end(&key, &value), Some((client("c"), end)));
         let earlier = (super::super::key_of(&client("c")), [&[2][..], &7_u64.to_be_bytes()].concat());
-        assert_eq!(decode_end(&earlier.0, &earlier.1), Some((client("c"), End { changed: 7, noted: 7 })));
+        assert_eq!(decode_end(&earlier.0, &earlier.1), Some((client("c"), BanEnd { changed: 7, noted: 7 })));
         let later = Now { unix: NOW.unix + END_KEPT_MS + 2, ..NOW };
         assert!(bans.records(later).is_empty());
     }

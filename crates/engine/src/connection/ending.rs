@@ -8,21 +8,19 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::engine::Engine;
-use crate::groups::dealing::dealing;
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::session::{Delivery, FilterList, Membership, Session};
 use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, FILTER_WORK_PER_TURN, filter_work};
-use crate::subscribe::subscribing::subscribing;
+use crate::subscribe::subscribing::Subscribing;
 use crate::telling::reason::Reason;
 
 /// Messages that are dropped for one unit of work.
 const MESSAGES_PER_WORK: usize = 8;
 
-/// What an ended session has left.
+/// The rest of an ended session.
 #[derive(Debug)]
-pub(crate) struct Ending {
+pub(crate) struct EndedSession {
     pub key: SessionKey,
     pub client_id: Box<str>,
     /// The reason of its dropped messages.
@@ -35,7 +33,7 @@ pub(crate) struct Ending {
     pub of_uplink: bool,
 }
 
-impl Ending {
+impl EndedSession {
     fn is_done(&self) -> bool {
         self.filters.len() == 0 && self.memberships.is_empty() && self.queue.is_empty()
     }
@@ -43,12 +41,12 @@ impl Ending {
 
 /// Ended sessions in the order of their ends, and the work done for them in the present turn.
 #[derive(Debug, Default)]
-pub(crate) struct Endings {
-    pub waiting: VecDeque<Ending>,
+pub(crate) struct EndedSessions {
+    pub waiting: VecDeque<EndedSession>,
     work: usize,
 }
 
-impl Endings {
+impl EndedSessions {
     /// A turn begins.
     pub(crate) fn begin_turn(&mut self) {
         self.work = 0;
@@ -78,57 +76,57 @@ impl Session {
     }
 }
 
-impl Engine {
-    /// Removes what an ended session has left as far as the turn allows, and some of it in any case; the rest waits.
-    pub(crate) fn take_first_step(&mut self, now: Now, mut ending: Ending) {
-        let free = if ending.of_uplink { usize::MAX } else { FILTER_WORK_IN_ANY_CASE };
-        if !self.step_ending(now, &mut ending, free) {
-            self.endings.waiting.push_back(ending);
-        }
-    }
-
+impl EndedSessions {
     /// Goes on with the sessions that have ended, as far as the turn allows.
-    pub(crate) fn run_endings(&mut self, now: Now) {
-        while self.endings.has_work()
-            && let Some(mut ending) = self.endings.waiting.pop_front()
+    pub(crate) fn run(&mut self, now: Now, context: &mut Subscribing<'_>) {
+        while self.has_work()
+            && let Some(mut ending) = self.waiting.pop_front()
         {
-            if !self.step_ending(now, &mut ending, 0) {
-                self.endings.waiting.push_front(ending);
+            if !self.step(now, &mut ending, 0, context) {
+                self.waiting.push_front(ending);
             }
         }
     }
 
-    /// Removes a part of what is left; says whether that was all. `free` is work that is done whatever the turn has
+    /// Removes the rest of an ended session as far as the turn allows, and some of it in any case; the rest waits.
+    pub(crate) fn begin(&mut self, now: Now, mut ending: EndedSession, context: &mut Subscribing<'_>) {
+        let free = if ending.of_uplink { usize::MAX } else { FILTER_WORK_IN_ANY_CASE };
+        if !self.step(now, &mut ending, free, context) {
+            self.waiting.push_back(ending);
+        }
+    }
+
+    /// Removes a part of the rest; says whether that was all. `free` is work that is done whatever the turn has
     /// done before.
-    fn step_ending(&mut self, now: Now, ending: &mut Ending, free: usize) -> bool {
+    fn step(&mut self, now: Now, ending: &mut EndedSession, free: usize, context: &mut Subscribing<'_>) -> bool {
         let mut done = 0;
         while !ending.is_done() {
-            if done >= free && !self.endings.has_work() {
+            if done >= free && !self.has_work() {
                 return false;
             }
-            let work = self.remove_some(now, ending);
+            let work = ending.remove_some(now, context);
             done += work;
-            self.endings.work += work;
+            self.work += work;
         }
-        self.desk.sessions.release(ending.key.0);
+        context.desk.sessions.release(ending.key.0);
         true
     }
+}
 
+impl EndedSession {
     /// Removes a subscription or some messages; returns the work that it was.
-    fn remove_some(&mut self, now: Now, ending: &mut Ending) -> usize {
-        if let Some(filter) = ending.filters.pop() {
-            let work = filter_work(self.index.filter(filter).unwrap_or_default());
-            subscribing!(self).remove_subscription(now, ending.key, filter);
+    fn remove_some(&mut self, now: Now, context: &mut Subscribing<'_>) -> usize {
+        if let Some(filter) = self.filters.pop() {
+            let work = filter_work(context.index.filter(filter).unwrap_or_default());
+            context.remove_subscription(now, self.key, filter);
             return work;
         }
-        if let Some(membership) = ending.memberships.pop() {
-            subscribing!(self).remove_membership(now, ending.key, &membership);
+        if let Some(membership) = self.memberships.pop() {
+            context.leave_home(now, self.key, &membership);
             return filter_work(&membership.filter);
         }
         for _ in 0..MESSAGES_PER_WORK {
-            let Some(delivery) = ending.queue.pop_front() else { break };
-            self.desk.forget_queued(delivery.cost());
-            dealing!(self).settle_queued(now, ending.key, &ending.client_id, &delivery, ending.reason);
+            self.drop_next(now, context);
         }
         1
     }
