@@ -1,4 +1,4 @@
-//! The sections `[[auth]]` and `[authentication]`: who is asked about a client.
+//! The sections `[[auth]]` and `[authentication]`: providers and their settings.
 
 mod check;
 pub mod settings;
