@@ -224,6 +224,12 @@ impl Config {
         Ok(peers)
     }
 
+    /// Whether this is an orchestrator that shares clients with others: partitions move between them.
+    pub fn shares_clients(&self) -> bool {
+        let orchestrator = &self.orchestrator;
+        orchestrator.enabled && (!orchestrator.peers.0.is_empty() || orchestrator.relay.is_some())
+    }
+
     /// Where relayed clients come in, if they do.
     ///
     /// # Errors
