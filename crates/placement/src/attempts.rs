@@ -49,7 +49,8 @@ mod tests {
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             attempts.fail("a", now, "no threads");
             let next = now + Duration::from_secs(seconds);
-            assert!(!attempts.is_due("a", next - Duration::from_millis(1)) && attempts.is_due("a", next));
+            let just_before = now + Duration::from_millis(seconds * 1_000 - 1);
+            assert!(!attempts.is_due("a", just_before) && attempts.is_due("a", next));
             assert!(attempts.is_due("b", now), "other work does not wait");
             now = next;
         }

@@ -184,7 +184,7 @@ impl Hub {
     /// Starts all of these pipelines. They connect by themselves, and again whenever they have to.
     ///
     /// # Errors
-    /// When a sink cannot be used, or the system has no threads or sockets left. No pipeline runs then.
+    /// When a sink cannot be used, or the system has no threads or sockets left. Pipelines that have started end then.
     pub fn start(settings: Vec<PipelineSettings>) -> Result<Self, HubError> {
         let hub = Self::new(settings)?;
         for one in &hub.settings {
