@@ -76,7 +76,7 @@ pub struct PipelineSettings {
 }
 
 impl PipelineSettings {
-    /// All sinks: those of `to`, then that of dead letters.
+    /// All sinks: the sinks of `to`, then the sink of dead letters.
     fn sinks(&self) -> impl Iterator<Item = &SinkSettings> {
         self.to.iter().chain(&self.dead_letter)
     }
@@ -168,7 +168,7 @@ struct State {
 }
 
 impl Hub {
-    /// Takes up pipelines, none of which runs yet. Reads the steps of each and opens each sink once.
+    /// Makes a hub without a running pipeline. Reads the steps of each and opens each sink once.
     ///
     /// # Errors
     /// When a step cannot be read, or a sink cannot be used.
@@ -208,7 +208,7 @@ impl Hub {
     }
 
     /// Starts one pipeline, paused if it was paused before, and does not wait for its connection. Returns false if
-    /// there is none of this name, or the threads of its last run have not ended: they may still use its session.
+    /// no pipeline has this name, or the threads of its last run have not ended: they may still use its session.
     ///
     /// # Errors
     /// When a sink cannot be used, or the system has no threads or sockets left.

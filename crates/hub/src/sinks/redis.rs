@@ -138,17 +138,16 @@ fn send(connection: &mut BufReader<TcpStream>, bytes: &[u8]) -> Result<(), SinkE
     connection.get_mut().write_all(bytes).map_err(SinkError::away)
 }
 
-/// What the server has said.
+/// An answer of the server.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
-    /// It has done what it was asked for; the number of elements of the answer.
+    /// A success, with the number of elements.
     Done(usize),
     /// An error of the server, read to its end.
     Error(String),
 }
 
-/// Reads an answer, and returns the number of its elements, of which there are `max_elements` at most. An error of the
-/// server is about its state or the configuration and not about a record, so the batch is tried again.
+/// Reads an answer of at most `max_elements` elements, and returns their number. An error of the server is about its state or the configuration and not about a record, so the batch is tried again.
 fn answer(connection: &mut impl BufRead, max_elements: usize) -> Result<usize, SinkError> {
     match read_answer(connection, Some(max_elements))? {
         Answer::Done(elements) => Ok(elements),
@@ -159,7 +158,7 @@ fn answer(connection: &mut impl BufRead, max_elements: usize) -> Result<usize, S
 /// Reads an answer to its end; without `max_elements` it is an element itself.
 ///
 /// # Errors
-/// When the connection is of no more use: it has ended, or the bytes are not those of a Redis server.
+/// When the connection cannot be used further: it has ended, or its peer is not a Redis server.
 fn read_answer(connection: &mut impl BufRead, max_elements: Option<usize>) -> Result<Answer, SinkError> {
     let unexpected = || SinkError::away("the answer is not that of a Redis server");
     let mut line = Vec::new();

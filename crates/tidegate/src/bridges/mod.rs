@@ -20,7 +20,7 @@ pub(crate) struct Bridges {
     moving: Mutex<Moving>,
 }
 
-/// What a change of the placement leaves to later looks.
+/// Unfinished changes of the placement.
 #[derive(Debug, Default)]
 struct Moving {
     /// Bridges that were asked to stop. Each keeps its sessions until both ends have stopped.
