@@ -130,9 +130,8 @@ impl Source {
         }
         self.parts.core.pause(true);
         let deadline = Instant::now() + LAST_BATCHES;
-        while self.parts.core.under_way() > 0 && Instant::now() < deadline {
-            // The session may belong to another process by now: a lost connection is not made again.
-            self.connect_at = None;
+        // Without a connection nothing can be acknowledged, and the session may belong to another process by now.
+        while self.parts.core.under_way() > 0 && Instant::now() < deadline && self.connect_at.is_none() {
             self.turn(Some(deadline));
         }
         self.leave();

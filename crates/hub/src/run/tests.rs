@@ -222,3 +222,26 @@ fn a_pipeline_is_running_only_with_its_subscriptions() {
     hub.stop(PATIENCE);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn an_ending_pipeline_does_not_connect_again() {
+    let (listener, server) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let mut settings = pipeline(&listener, true, Path::new("x"));
+    settings.to[0].kind = SinkKind::Redis(crate::sinks::RedisSettings {
+        url: format!("redis://{}", server.local_addr().unwrap()),
+        stream: "s".into(),
+        timeout: Duration::from_secs(1),
+        ..Default::default()
+    });
+    let hub = Hub::start(vec![settings]).unwrap();
+    let mut stream = accept(&listener, 1);
+    stream.write_all(&[0x32, 6 + 1, 0, 1, b't', 0, 7, 0, b'x']).unwrap();
+    let batch_under_way = server.accept().unwrap();
+    hub.end("hot");
+    // Another member takes the session over, while the sink lets its timeout pass.
+    drop(stream);
+    hub.stop(PATIENCE);
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err());
+    drop(batch_under_way);
+}
