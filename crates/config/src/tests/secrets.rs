@@ -14,6 +14,7 @@ use crate::value::{Kind, Raw};
 const OPEN_TEXTS: &[&str] = &[
     "allowed_origins",
     "address",
+    "allowed_origins",
     "name",
     "listeners",
     "file",
