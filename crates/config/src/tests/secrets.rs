@@ -12,7 +12,6 @@ use crate::value::{Kind, Raw};
 
 /// Keys of text in which nobody writes an address with a password or a token: names, patterns, and paths of files.
 const OPEN_TEXTS: &[&str] = &[
-    "allowed_origins",
     "address",
     "allowed_origins",
     "name",
