@@ -194,6 +194,7 @@ class Http(unittest.TestCase):
         status, headers, body = ask(url)
         self.assertEqual((status, body, headers["Content-Type"]), (200, b"21", "text/plain"))
         self.assertEqual((headers["X-MQTT-User-unit"], headers["X-MQTT-QoS"]), ("C", "1"))
+        self.assertEqual((headers["X-Content-Type-Options"], headers["Content-Disposition"]), ("nosniff", "attachment"))
         self.assertEqual(ask(url, If_None_Match=headers["ETag"])[0], 304)
         self.assertEqual(ask(f"{url}?retain=true", body=b"22")[0], 200)
         self.assertEqual(ask(url, If_None_Match=headers["ETag"])[::2], (200, b"22"))
@@ -237,6 +238,8 @@ class Http(unittest.TestCase):
         status, headers, _ = ask(url, body=b"x", Origin="https://shop.example")
         self.assertEqual((status, headers["Access-Control-Allow-Origin"]), (200, "https://shop.example"))
         self.assertEqual(ask(url, body=b"x", Origin="https://evil.example")[0], 403)
+        self.assertEqual(ask(url, Sec_Fetch_Site="cross-site")[0], 403)
+        self.assertEqual(ask(url, Host="evil.example")[0], 403)
 
     def test_tenants_and_rules_of_listeners_hold_for_http(self):
         _, messages = self.listen("free/tenants")

@@ -13,6 +13,7 @@ mod fields;
 mod routes;
 mod server;
 mod session;
+mod write_limit;
 
 use std::any::Any;
 use std::io;
