@@ -7,6 +7,7 @@ import pathlib
 import queue
 import re
 import shutil
+import socket
 import ssl
 import subprocess
 import tempfile
@@ -46,6 +47,9 @@ rules_file = "FOLDER/rules.toml"
 [[tenant]]
 name = "other"
 listeners = ["tenant-web"]
+[[tenant]]
+name = "named"
+sni = ["named.example"]
 """
 
 RULES = """
@@ -259,6 +263,26 @@ class Http(unittest.TestCase):
         request.add_header("Authorization", "Basic " + base64.b64encode(b"ann:nna").decode())
         with urllib.request.urlopen(request, timeout=PATIENCE, context=context) as answer:
             self.assertEqual(answer.status, 200)
+
+    def test_the_server_name_of_tls_leads_to_a_tenant(self):
+        context = ssl.create_default_context(cafile=str(self.broker.root / "ca.pem"))
+        context.check_hostname = False
+        host, port = self.broker.tls_web.removeprefix("https://").split(":")
+        token = base64.b64encode(b"ann:nna").decode()
+
+        def request(method, name, body=None):
+            head = f"{method} /topics/free/sni?retain=true HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n"
+            head += f"Authorization: Basic {token}\r\nContent-Length: {len(body or b'')}\r\n\r\n"
+            with socket.create_connection((host, int(port)), PATIENCE) as plain:
+                with context.wrap_socket(plain, server_hostname=name) as stream:
+                    stream.sendall(head.encode() + (body or b""))
+                    answer = http.client.HTTPResponse(stream)
+                    answer.begin()
+                    return answer.status, answer.read()
+
+        self.assertEqual(request("POST", "named.example", b"theirs")[0], 200)
+        self.assertEqual(request("GET", "named.example"), (200, b"theirs"))
+        self.assertEqual(request("GET", "localhost")[0], 404)
 
     def test_requests_of_one_connection_share_a_session_that_why_knows(self):
         connection = http.client.HTTPConnection(self.broker.web.removeprefix("http://"), timeout=PATIENCE)

@@ -91,6 +91,7 @@ pub(crate) fn status_of(code: ReasonCode) -> StatusCode {
         ReasonCode::QuotaExceeded | ReasonCode::ConnectionRateExceeded | ReasonCode::MessageRateTooHigh => {
             StatusCode::TOO_MANY_REQUESTS
         }
+        ReasonCode::UseAnotherServer | ReasonCode::ServerMoved => StatusCode::MISDIRECTED_REQUEST,
         ReasonCode::PacketTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ReasonCode::TopicNameInvalid
         | ReasonCode::TopicFilterInvalid
@@ -220,6 +221,7 @@ mod tests {
         assert_eq!(of(ReasonCode::NotAuthorized), 403);
         assert_eq!(of(ReasonCode::QuotaExceeded), 429);
         assert_eq!(of(ReasonCode::ServerShuttingDown), 503);
+        assert_eq!((of(ReasonCode::UseAnotherServer), of(ReasonCode::ServerMoved)), (421, 421));
         for code in ReasonCode::ALL {
             assert_eq!(status_of(*code).is_success(), !code.is_error(), "{code:?}");
         }

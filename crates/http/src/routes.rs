@@ -23,7 +23,7 @@ use crate::batch;
 use crate::events::{self, pump};
 use crate::fields::{Fields, decoded, headers_of, parameters};
 use crate::session::{Credentials, Session};
-use crate::{Gateway, ReadError, RetainedMessage};
+use crate::{Caller, Gateway, ReadError, RetainedMessage, TlsSession};
 
 /// How long a body may take to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -40,6 +40,7 @@ pub(crate) struct Visitor {
     pub(crate) gateway: Arc<dyn Gateway>,
     pub(crate) listener: u16,
     pub(crate) peer: SocketAddr,
+    pub(crate) tls: Option<TlsSession>,
     /// Longest body, bytes.
     pub(crate) max_body: usize,
     /// Origins of pages that may use the listener.
@@ -156,10 +157,10 @@ impl Visitor {
     async fn read(&self, topic: &str, headers: &HeaderMap) -> Result<Answer, Box<Answer>> {
         let mut place = self.session.lock().await;
         let (credentials, session) = self.enter(&mut place, headers).await?;
-        let (gateway, listener) = (Arc::clone(&self.gateway), self.listener);
+        let (gateway, caller) = (Arc::clone(&self.gateway), self.caller(&credentials));
         let (client_id, topic) = (session.client_id().to_owned(), topic.to_owned());
         *place = Some((credentials, session));
-        let asked = tokio::task::spawn_blocking(move || gateway.retained(listener, &client_id, &topic)).await;
+        let asked = tokio::task::spawn_blocking(move || gateway.retained(&caller, &client_id, &topic)).await;
         let refused = |status, why: &str| Err(Box::new(wrong(status, why)));
         match asked.unwrap_or(Err(ReadError::Unavailable)) {
             Ok(Some(message)) => Ok(retained(message, headers)),
@@ -168,6 +169,9 @@ impl Visitor {
             Err(ReadError::InvalidTopic) => refused(StatusCode::BAD_REQUEST, "topic name invalid"),
             Err(ReadError::Elsewhere) => {
                 refused(StatusCode::MISDIRECTED_REQUEST, "another node has the retained message of this topic")
+            }
+            Err(ReadError::SessionElsewhere) => {
+                refused(StatusCode::MISDIRECTED_REQUEST, "another node has the session of this client: connect again")
             }
             Err(ReadError::Unavailable) => refused(StatusCode::SERVICE_UNAVAILABLE, "the broker does not answer"),
         }
@@ -208,9 +212,13 @@ impl Visitor {
         {
             return Ok((known, session));
         }
-        let at = (self.listener, self.peer);
-        let session = Session::open(Arc::clone(&self.gateway), at, &credentials).await;
+        let session = Session::open(Arc::clone(&self.gateway), self.caller(&credentials), &credentials).await;
         session.map(|session| (credentials, session)).map_err(|failure| Box::new(not_let_in(failure)))
+    }
+
+    fn caller(&self, credentials: &Credentials) -> Caller {
+        let user_name = credentials.user_name.clone();
+        Caller { listener: self.listener, peer: self.peer, tls: self.tls.clone(), user_name }
     }
 
     async fn body(&self, body: Incoming) -> Result<Bytes, Box<Answer>> {

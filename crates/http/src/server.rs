@@ -16,9 +16,9 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::Gateway;
 use crate::routes::Visitor;
 use crate::write_limit::WriteLimit;
+use crate::{Gateway, TlsSession};
 
 /// Time for the head of a request, and for the next request of a connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -203,6 +203,7 @@ async fn accept(
             gateway: Arc::clone(&gateway),
             listener: door.settings.listener,
             peer,
+            tls: None,
             max_body: door.settings.max_body,
             origins: Arc::clone(&door.origins),
             is_loopback,
@@ -218,7 +219,7 @@ async fn accept(
 }
 
 /// Serves a connection, over TLS where the listener speaks it.
-async fn welcome(stream: WriteLimit<TcpStream>, tls: bool, visitor: Visitor) {
+async fn welcome(stream: WriteLimit<TcpStream>, tls: bool, mut visitor: Visitor) {
     if !tls {
         return serve(stream, visitor).await;
     }
@@ -230,7 +231,12 @@ async fn welcome(stream: WriteLimit<TcpStream>, tls: bool, visitor: Visitor) {
     let done = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
     drop(start.slot);
     match done {
-        Ok(Ok(stream)) => serve(stream, visitor).await,
+        Ok(Ok(stream)) => {
+            let session = stream.get_ref().1;
+            let server_name = session.server_name().map(str::to_ascii_lowercase);
+            visitor.tls = session.protocol_version().map(|version| TlsSession { version, server_name });
+            serve(stream, visitor).await;
+        }
         Ok(Err(error)) => tracing::debug!(peer = %visitor.peer, %error, "TLS handshake failed"),
         Err(_) => tracing::debug!(peer = %visitor.peer, "TLS handshake takes too long"),
     }

@@ -1,13 +1,15 @@
 //! The listener over sockets, with a broker that says what a test wants.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tidegate_http::{DoorSettings, Gateway, MessageProperties, ReadError, RetainedMessage, Running, TlsStart, start};
+use tidegate_http::{
+    Caller, DoorSettings, Gateway, MessageProperties, ReadError, RetainedMessage, Running, TlsStart, start,
+};
 
 /// CONNACK of MQTT 5 with this reason.
 fn conn_ack(reason: u8) -> [u8; 5] {
@@ -21,7 +23,7 @@ struct Broker {
 }
 
 impl Gateway for Broker {
-    fn connect(&self, _: u16, _: SocketAddr, _: &str) -> io::Result<UnixStream> {
+    fn connect(&self, _: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)> {
         let (ours, mut theirs) = UnixStream::pair()?;
         let answer = conn_ack(self.reason);
         thread::spawn(move || {
@@ -30,14 +32,14 @@ impl Gateway for Broker {
             let _ = theirs.write_all(&answer);
             while theirs.read(&mut buffer).is_ok_and(|count| count > 0) {}
         });
-        Ok(ours)
+        Ok((draw(), ours))
     }
 
     fn tls(&self, _: u16) -> Option<TlsStart> {
         None
     }
 
-    fn retained(&self, _: u16, _: &str, _: &str) -> Result<Option<RetainedMessage>, ReadError> {
+    fn retained(&self, _: &Caller, _: &str, _: &str) -> Result<Option<RetainedMessage>, ReadError> {
         Ok(self.message.clone())
     }
 
