@@ -60,12 +60,12 @@ mod tests {
         visitors.expect("http-1");
         assert!(visitors.get("http-1").is_none(), "it is not let in yet");
         let identity = Identity { user_name: Some("ann".to_owned()), ..Identity::default() };
-        let accepted = Accepted { identity: Some(Box::new(identity)), ..Accepted::default() };
+        let accepted = Accepted { identity: Some(Arc::new(identity)), ..Accepted::default() };
         for client_id in ["http-1", "mqtt"] {
             visitors.note(client_id, TenantId(2), &accepted, None);
         }
         let noted = visitors.get("http-1").unwrap();
-        assert_eq!((noted.tenant, noted.identity), (TenantId(2), accepted.identity.map(|it| *it)));
+        assert_eq!((noted.tenant, noted.identity), (TenantId(2), accepted.identity.as_deref().cloned()));
         assert!(visitors.get("mqtt").is_none());
         visitors.forget("http-1");
         assert!(visitors.get("http-1").is_none());
