@@ -7,6 +7,7 @@ import pathlib
 import queue
 import re
 import shutil
+import socket
 import ssl
 import subprocess
 import tempfile
@@ -46,6 +47,9 @@ rules_file = "FOLDER/rules.toml"
 [[tenant]]
 name = "other"
 listeners = ["tenant-web"]
+[[tenant]]
+name = "named"
+sni = ["named.example"]
 """
 
 RULES = """
@@ -194,6 +198,7 @@ class Http(unittest.TestCase):
         status, headers, body = ask(url)
         self.assertEqual((status, body, headers["Content-Type"]), (200, b"21", "text/plain"))
         self.assertEqual((headers["X-MQTT-User-unit"], headers["X-MQTT-QoS"]), ("C", "1"))
+        self.assertEqual((headers["X-Content-Type-Options"], headers["Content-Disposition"]), ("nosniff", "attachment"))
         self.assertEqual(ask(url, If_None_Match=headers["ETag"])[0], 304)
         self.assertEqual(ask(f"{url}?retain=true", body=b"22")[0], 200)
         self.assertEqual(ask(url, If_None_Match=headers["ETag"])[::2], (200, b"22"))
@@ -237,6 +242,8 @@ class Http(unittest.TestCase):
         status, headers, _ = ask(url, body=b"x", Origin="https://shop.example")
         self.assertEqual((status, headers["Access-Control-Allow-Origin"]), (200, "https://shop.example"))
         self.assertEqual(ask(url, body=b"x", Origin="https://evil.example")[0], 403)
+        self.assertEqual(ask(url, Sec_Fetch_Site="cross-site")[0], 403)
+        self.assertEqual(ask(url, Host="evil.example")[0], 403)
 
     def test_tenants_and_rules_of_listeners_hold_for_http(self):
         _, messages = self.listen("free/tenants")
@@ -256,6 +263,26 @@ class Http(unittest.TestCase):
         request.add_header("Authorization", "Basic " + base64.b64encode(b"ann:nna").decode())
         with urllib.request.urlopen(request, timeout=PATIENCE, context=context) as answer:
             self.assertEqual(answer.status, 200)
+
+    def test_the_server_name_of_tls_leads_to_a_tenant(self):
+        context = ssl.create_default_context(cafile=str(self.broker.root / "ca.pem"))
+        context.check_hostname = False
+        host, port = self.broker.tls_web.removeprefix("https://").split(":")
+        token = base64.b64encode(b"ann:nna").decode()
+
+        def request(method, name, body=None):
+            head = f"{method} /topics/free/sni?retain=true HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n"
+            head += f"Authorization: Basic {token}\r\nContent-Length: {len(body or b'')}\r\n\r\n"
+            with socket.create_connection((host, int(port)), PATIENCE) as plain:
+                with context.wrap_socket(plain, server_hostname=name) as stream:
+                    stream.sendall(head.encode() + (body or b""))
+                    answer = http.client.HTTPResponse(stream)
+                    answer.begin()
+                    return answer.status, answer.read()
+
+        self.assertEqual(request("POST", "named.example", b"theirs")[0], 200)
+        self.assertEqual(request("GET", "named.example"), (200, b"theirs"))
+        self.assertEqual(request("GET", "localhost")[0], 404)
 
     def test_requests_of_one_connection_share_a_session_that_why_knows(self):
         connection = http.client.HTTPConnection(self.broker.web.removeprefix("http://"), timeout=PATIENCE)

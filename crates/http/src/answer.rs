@@ -1,5 +1,6 @@
 //! Answers: statuses of reasons, errors as JSON, and pages of other origins.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -7,14 +8,14 @@ use bytes::Bytes;
 use hyper::body::Frame;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, CONTENT_TYPE, HOST,
-    HeaderValue, ORIGIN, VARY, WWW_AUTHENTICATE,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, HOST, HeaderValue, ORIGIN, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
-use tidegate_client::ReasonCode;
-use tokio::sync::mpsc;
+use tidegate_client::{QoS, ReasonCode};
 
+use crate::events::Waiting;
 use crate::session::{Failure, Outcome};
 
 /// Headers that a page of another origin may read.
@@ -22,12 +23,15 @@ const EXPOSED: &str = "ETag, X-MQTT-QoS, X-MQTT-Expiry, X-MQTT-Response-Topic, X
 /// Seconds for which a browser remembers the allowed requests.
 const PREFLIGHT_AGE: &str = "600";
 
+/// Where a browser says how the page that asks is related to the listener's origin.
+const FETCH_SITE: &str = "sec-fetch-site";
+
 /// The body of an answer.
 pub(crate) enum Body {
     /// Known as a whole.
     Whole(Option<Bytes>),
     /// Events, as they come.
-    Events(mpsc::Receiver<Bytes>),
+    Events(Waiting),
 }
 
 impl hyper::body::Body for Body {
@@ -37,7 +41,7 @@ impl hyper::body::Body for Body {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Events(events) => events.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Events(events) => events.poll_next(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
@@ -87,6 +91,7 @@ pub(crate) fn status_of(code: ReasonCode) -> StatusCode {
         ReasonCode::QuotaExceeded | ReasonCode::ConnectionRateExceeded | ReasonCode::MessageRateTooHigh => {
             StatusCode::TOO_MANY_REQUESTS
         }
+        ReasonCode::UseAnotherServer | ReasonCode::ServerMoved => StatusCode::MISDIRECTED_REQUEST,
         ReasonCode::PacketTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ReasonCode::TopicNameInvalid
         | ReasonCode::TopicFilterInvalid
@@ -115,6 +120,14 @@ pub(crate) fn outcome(outcome: &Result<Outcome, Failure>) -> (StatusCode, Value)
     }
 }
 
+/// The outcome of a published message as JSON, with its status. QoS 0 promises nothing, and so gets no 200.
+pub(crate) fn published(qos: QoS, of: &Result<Outcome, Failure>) -> (StatusCode, Value) {
+    match outcome(of) {
+        (StatusCode::OK, value) if qos == QoS::AtMostOnce => (StatusCode::ACCEPTED, value),
+        other => other,
+    }
+}
+
 /// The answer to a client that the broker does not let in.
 pub(crate) fn not_let_in(failure: Failure) -> Answer {
     if failure == Failure::Closed {
@@ -129,21 +142,50 @@ pub(crate) fn not_let_in(failure: Failure) -> Answer {
     answer
 }
 
-/// Which pages may use the listener. A page of the listener's own origin always may; a client that is no page says no
-/// origin.
+/// Which pages may use the listener: pages of the listener's own origin, and those of `allowed` origins. A program that
+/// is no browser says neither an origin nor a site. Where only programs of this machine reach the listener, the host has
+/// to be this machine, since a page's own host name may lead to it.
 ///
 /// # Errors
 /// The answer to a page that may not.
-pub(crate) fn origin(headers: &HeaderMap, allowed: &[String]) -> Result<Option<HeaderValue>, Box<Answer>> {
-    let Some(origin) = headers.get(ORIGIN) else { return Ok(None) };
-    let text = origin.to_str().unwrap_or_default();
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let own = text.split_once("://").is_some_and(|(_, authority)| Some(authority) == host);
-    if own || allowed.iter().any(|one| one == "*" || one == text) {
-        return Ok(Some(origin.clone()));
+pub(crate) fn origin(
+    headers: &HeaderMap,
+    allowed: &[String],
+    is_loopback: bool,
+) -> Result<Option<HeaderValue>, Box<Answer>> {
+    let origin = headers.get(ORIGIN);
+    let text = origin.and_then(|origin| origin.to_str().ok());
+    if allowed.iter().any(|one| one == "*" || Some(one.as_str()) == text) {
+        return Ok(origin.cloned());
     }
-    let why = "pages of this origin may not use the listener: name it in `allowed_origins`";
-    Err(Box::new(wrong(StatusCode::FORBIDDEN, why)))
+    let refused = |why: &str| Err(Box::new(wrong(StatusCode::FORBIDDEN, why)));
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let is_own = |text: &str| text.split_once("://").is_some_and(|(_, authority)| Some(authority) == host);
+    let is_other_site = headers.get(FETCH_SITE).is_some_and(|site| site != "same-origin" && site != "none");
+    if is_other_site || origin.is_some() && !text.is_some_and(is_own) {
+        return refused("pages of this origin may not use the listener: name it in `allowed_origins`");
+    }
+    let is_named = |host: &str| allowed.iter().any(|one| one.split_once("://").is_some_and(|(_, it)| it == host));
+    if is_loopback && !host.is_some_and(|host| is_this_machine(host) || is_named(host)) {
+        return refused("`Host` is not this machine: name the origin of the host in `allowed_origins`");
+    }
+    Ok(origin.cloned())
+}
+
+/// Whether a `Host` header names this machine by its loopback address or as `localhost`.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Forbids browsers to guess the type of an answer, and to let it run or load anything.
+pub(crate) fn confine(answer: &mut Answer) {
+    let headers = answer.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
 }
 
 /// Tells a browser that a page may read the answer.
@@ -179,26 +221,76 @@ mod tests {
         assert_eq!(of(ReasonCode::NotAuthorized), 403);
         assert_eq!(of(ReasonCode::QuotaExceeded), 429);
         assert_eq!(of(ReasonCode::ServerShuttingDown), 503);
+        assert_eq!((of(ReasonCode::UseAnotherServer), of(ReasonCode::ServerMoved)), (421, 421));
         for code in ReasonCode::ALL {
             assert_eq!(status_of(*code).is_success(), !code.is_error(), "{code:?}");
         }
     }
 
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (hyper::header::HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        pairs.iter().map(pair).collect()
+    }
+
     #[test]
     fn pages_of_other_origins_are_refused_unless_named() {
-        let headers = |origin: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(HOST, HeaderValue::from_static("broker:8080"));
-            headers.insert(ORIGIN, HeaderValue::from_static(origin));
-            headers
-        };
+        let headers = |origin: &'static str| headers(&[("host", "broker:8080"), ("origin", origin)]);
         let allowed = ["https://shop.example".to_owned()];
-        assert!(origin(&headers("https://shop.example"), &allowed).is_ok_and(|it| it.is_some()));
-        assert!(origin(&headers("http://broker:8080"), &allowed).is_ok());
+        assert!(origin(&headers("https://shop.example"), &allowed, false).is_ok_and(|it| it.is_some()));
+        assert!(origin(&headers("http://broker:8080"), &allowed, false).is_ok());
         for other in ["https://evil.example", "null", "https://shop.example.evil", "http://broker:80801"] {
-            assert!(origin(&headers(other), &allowed).is_err_and(|it| it.status() == 403), "{other}");
+            assert!(origin(&headers(other), &allowed, false).is_err_and(|it| it.status() == 403), "{other}");
         }
-        assert!(origin(&headers("null"), &["*".to_owned()]).is_ok());
-        assert!(origin(&HeaderMap::new(), &[]).is_ok_and(|it| it.is_none()), "a client that is no page");
+        assert!(origin(&headers("null"), &["*".to_owned()], false).is_ok());
+        assert!(origin(&HeaderMap::new(), &[], false).is_ok_and(|it| it.is_none()), "a client that is no page");
+    }
+
+    #[test]
+    fn a_page_of_another_site_is_refused_without_an_origin() {
+        let ask = |site, allowed: &[String]| {
+            origin(&headers(&[("host", "broker:8080"), ("sec-fetch-site", site)]), allowed, false).is_ok()
+        };
+        for (site, may) in [("cross-site", false), ("same-site", false), ("same-origin", true), ("none", true)] {
+            assert_eq!(ask(site, &["https://shop.example".to_owned()]), may, "{site}");
+            assert!(ask(site, &["*".to_owned()]), "{site}");
+        }
+        let named =
+            headers(&[("host", "broker"), ("sec-fetch-site", "cross-site"), ("origin", "https://shop.example")]);
+        assert!(origin(&named, &["https://shop.example".to_owned()], true).is_ok());
+        let scheme = headers(&[("host", "broker"), ("sec-fetch-site", "same-site"), ("origin", "https://broker")]);
+        assert!(origin(&scheme, &[], false).is_err(), "another scheme is another origin");
+    }
+
+    #[test]
+    fn a_loopback_listener_takes_no_foreign_host() {
+        let ask = |host, is_loopback| {
+            let allowed = ["https://shop.example".to_owned()];
+            origin(&headers(&[("host", host)]), &allowed, is_loopback).is_ok()
+        };
+        for host in
+            ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "127.9.9.9", "[::1]:8080", "[::1]", "shop.example"]
+        {
+            assert!(ask(host, true), "{host}");
+        }
+        for host in ["evil.example:8080", "192.0.2.1", "localhost.evil", "[::2]:1", "", "[::1"] {
+            assert!(!ask(host, true) && ask(host, false), "{host}");
+        }
+        assert!(origin(&HeaderMap::new(), &[], true).is_err(), "HTTP/1.1 demands a host");
+        let rebound = headers(&[
+            ("host", "evil.example:8080"),
+            ("origin", "http://evil.example:8080"),
+            ("sec-fetch-site", "same-origin"),
+        ]);
+        assert!(origin(&rebound, &[], true).is_err());
+    }
+
+    #[test]
+    fn a_message_of_qos_0_is_accepted_and_not_more() {
+        let of = |qos, code| published(qos, &Ok(Outcome { code, why: None })).0.as_u16();
+        assert_eq!(of(QoS::AtMostOnce, ReasonCode::Success), 202);
+        assert_eq!(of(QoS::AtLeastOnce, ReasonCode::Success), 200);
+        assert_eq!(of(QoS::AtMostOnce, ReasonCode::NotAuthorized), 403);
     }
 }

@@ -1,7 +1,10 @@
 //! Several messages in one request.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use tidegate_client::Publish;
 
@@ -16,13 +19,36 @@ pub(crate) const MAX_MESSAGES: usize = 1_000;
 /// # Errors
 /// In words for people, with the place of the message.
 pub(crate) fn read(body: &[u8]) -> Result<Vec<Publish>, String> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| format!("the body is no JSON: {error}"))?;
-    let Value::Array(items) = value else { return Err("the body is no array of messages".to_owned()) };
-    if items.len() > MAX_MESSAGES {
-        return Err(format!("a batch has {MAX_MESSAGES} messages at most, not {}", items.len()));
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let messages = reader.deserialize_seq(Messages).and_then(|messages| reader.end().map(|()| messages));
+    messages.map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => error.to_string(),
+        _ => format!("the body is no JSON: {error}"),
+    })
+}
+
+/// Reads messages one by one, and nothing beyond the limit.
+struct Messages;
+
+impl<'de> Visitor<'de> for Messages {
+    type Value = Vec<Publish>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of messages")
     }
-    let one = |(place, item)| message(item).map_err(|why| format!("message {place}: {why}"));
-    items.into_iter().enumerate().map(one).collect()
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<Publish>, A::Error> {
+        let mut messages = Vec::new();
+        while let Some(item) = items.next_element::<Value>()? {
+            let place = messages.len();
+            if place == MAX_MESSAGES {
+                return Err(de::Error::custom(format_args!("a batch has {MAX_MESSAGES} messages at most")));
+            }
+            let read = message(item).map_err(|why| de::Error::custom(format_args!("message {place}: {why}")));
+            messages.push(read?);
+        }
+        Ok(messages)
+    }
 }
 
 fn message(item: Value) -> Result<Publish, String> {
@@ -96,7 +122,8 @@ mod tests {
     fn a_wrong_batch_says_which_message_is_wrong() {
         let cases = [
             ("x", "no JSON"),
-            ("{}", "no array"),
+            ("{}", "expected an array of messages"),
+            (r#"[{"topic":"a"}] x"#, "no JSON"),
             (r#"[{"topic":"a"},{}]"#, "message 1: it has no `topic`"),
             (r#"[{"topic":"a/#"}]"#, "message 0: the topic"),
             (r#"[{"topic":"a","payload":1,"payload_base64":""}]"#, "or both"),
@@ -110,5 +137,7 @@ mod tests {
         }
         let many = format!("[{}]", vec![r#"{"topic":"a"}"#; MAX_MESSAGES + 1].join(","));
         assert!(read(many.as_bytes()).unwrap_err().contains("1000 messages at most"));
+        let unread = many.replacen("]", ",!!!", 1);
+        assert!(read(unread.as_bytes()).unwrap_err().contains("1000 messages at most"), "what is beyond is not read");
     }
 }

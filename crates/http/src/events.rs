@@ -1,5 +1,7 @@
 //! Server-Sent Events: messages of a subscription as they come.
 
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -7,25 +9,69 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use tidegate_client::{Event, Message};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use crate::session::Session;
 
 /// Events that wait for the socket; further ones wait at the broker, in the client's queue.
-pub(crate) const WAITING: usize = 16;
+const MAX_WAITING: usize = 16;
+/// Bytes of the events that wait for the socket. A larger event waits alone.
+const MAX_WAITING_BYTES: u32 = 1 << 20;
 /// Silence after which a line is sent that says nothing, so that a lost client is noticed.
 const BEAT: Duration = Duration::from_secs(15);
 /// How long a client may not read before its stream ends.
 const STALLED: Duration = Duration::from_secs(60);
 
+/// Where events of a stream are put.
+pub(crate) struct Events {
+    queue: mpsc::Sender<(Bytes, OwnedSemaphorePermit)>,
+    room: Arc<Semaphore>,
+}
+
+/// The events that wait for the socket of a stream.
+pub(crate) struct Waiting {
+    queue: mpsc::Receiver<(Bytes, OwnedSemaphorePermit)>,
+    /// The room of the event that is being written.
+    written: Option<OwnedSemaphorePermit>,
+}
+
+/// The two ends of a stream of events.
+pub(crate) fn queue() -> (Events, Waiting) {
+    let (sender, receiver) = mpsc::channel(MAX_WAITING);
+    let room = Arc::new(Semaphore::new(MAX_WAITING_BYTES as usize));
+    (Events { queue: sender, room }, Waiting { queue: receiver, written: None })
+}
+
+impl Events {
+    /// Puts an event in when there is room; false when the stream has ended, or does not move.
+    async fn send(&self, bytes: Bytes) -> bool {
+        let needed = u32::try_from(bytes.len()).unwrap_or(u32::MAX).min(MAX_WAITING_BYTES);
+        let put = async {
+            let room = Arc::clone(&self.room).acquire_many_owned(needed).await.ok()?;
+            self.queue.send((bytes, room)).await.ok()
+        };
+        tokio::select! {
+            put = tokio::time::timeout(STALLED, put) => matches!(put, Ok(Some(()))),
+            () = self.queue.closed() => false,
+        }
+    }
+}
+
+impl Waiting {
+    /// The next event. The connection asks for it when the one before has left.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.written = None;
+        self.queue.poll_recv(context).map(|next| {
+            let (bytes, room) = next?;
+            self.written = Some(room);
+            Some(bytes)
+        })
+    }
+}
+
 /// Hands the messages of a session on until either side ends. A message is acknowledged to the broker when it is handed
 /// on.
-pub(crate) async fn pump(
-    mut session: Session,
-    early: Vec<Message>,
-    events: mpsc::Sender<Bytes>,
-    mut stop: watch::Receiver<bool>,
-) {
+pub(crate) async fn pump(mut session: Session, early: Vec<Message>, events: Events, mut stop: watch::Receiver<bool>) {
     let mut number = 0;
     for message in early {
         number += 1;
@@ -45,10 +91,10 @@ pub(crate) async fn pump(
                 Event::Disconnected(_) => return,
                 _ => {}
             },
-            () = events.closed() => return,
+            () = events.queue.closed() => return,
             _ = stop.changed() => return,
             () = tokio::time::sleep(BEAT) => {
-                if !send(&events, Bytes::from_static(b":\n\n")).await {
+                if !events.send(Bytes::from_static(b":\n\n")).await {
                     return;
                 }
             }
@@ -56,18 +102,14 @@ pub(crate) async fn pump(
     }
 }
 
-async fn hand_on(session: &mut Session, message: &Message, number: u64, events: &mpsc::Sender<Bytes>) -> bool {
-    if !send(events, encode(message, number).into()).await {
+async fn hand_on(session: &mut Session, message: &Message, number: u64, events: &Events) -> bool {
+    if !events.send(encode(message, number).into()).await {
         return false;
     }
     if let Some(delivery) = message.delivery {
         session.acknowledge(delivery);
     }
     true
-}
-
-async fn send(events: &mpsc::Sender<Bytes>, bytes: Bytes) -> bool {
-    matches!(tokio::time::timeout(STALLED, events.send(bytes)).await, Ok(Ok(())))
 }
 
 /// A message as an event.
@@ -109,6 +151,27 @@ fn object(message: &Message) -> Map<String, Value> {
 mod tests {
     use super::*;
     use tidegate_client::{MessageProperties, QoS, TopicNameBuf};
+
+    /// Polls once.
+    fn once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(std::task::Waker::noop()))
+    }
+
+    #[tokio::test]
+    async fn events_that_wait_are_bounded_by_their_bytes() {
+        let (events, mut waiting) = queue();
+        let large = Bytes::from(vec![0; 3 * MAX_WAITING_BYTES as usize]);
+        assert!(events.send(large.clone()).await, "an event beyond the bound waits alone");
+        let mut next = std::pin::pin!(events.send(Bytes::from_static(b"x")));
+        assert!(once(next.as_mut()).is_pending(), "there is no room");
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        assert_eq!(waiting.poll_next(&mut context), Poll::Ready(Some(large)));
+        assert!(once(next.as_mut()).is_pending(), "the event is being written");
+        assert!(waiting.poll_next(&mut context).is_pending());
+        assert_eq!(once(next.as_mut()), Poll::Ready(true));
+        drop(waiting);
+        assert!(!events.send(Bytes::from_static(b"x")).await);
+    }
 
     #[test]
     fn an_event_is_one_line_of_data_whatever_the_payload() {

@@ -22,8 +22,12 @@ const FORM: &str = "application/x-www-form-urlencoded";
 const USER_HEADER: &str = "x-mqtt-user-";
 /// Begins parameters with user properties.
 const USER_PARAMETER: &str = "user.";
-/// User properties of one message.
+/// User properties of one message, in a request and in an answer.
 pub(crate) const MAX_USER_PROPERTIES: usize = 64;
+/// Names and values of the headers of an answer with a message, bytes. Many clients refuse a longer head.
+const MAX_MESSAGE_HEADERS: usize = 16 << 10;
+/// The content type of a message that has none, or one that no header can carry.
+const ANY_DATA: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 /// The fields of a message that a request names, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -161,15 +165,20 @@ impl Fields {
     }
 }
 
-/// The headers of an answer with a message. Values that no header can carry are left out.
+/// The headers of an answer with a message: within [`MAX_USER_PROPERTIES`] and [`MAX_MESSAGE_HEADERS`]. What has no room
+/// there, and values that no header can carry, are left out.
 pub(crate) fn headers_of(qos: u8, properties: &MessageProperties) -> Vec<(HeaderName, HeaderValue)> {
-    let mut headers = Vec::new();
+    let content_type = properties.content_type.as_deref().filter(|it| it.len() <= MAX_MESSAGE_HEADERS / 2);
+    let content_type = content_type.and_then(|it| HeaderValue::from_str(it).ok()).unwrap_or(ANY_DATA);
+    let mut room = MAX_MESSAGE_HEADERS.saturating_sub(CONTENT_TYPE.as_str().len() + content_type.len());
+    let mut headers = vec![(CONTENT_TYPE, content_type)];
     let mut add = |name: &str, value: &str| {
+        let Some(left) = room.checked_sub(name.len() + value.len()) else { return };
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) {
             headers.push((name, value));
+            room = left;
         }
     };
-    add("content-type", properties.content_type.as_deref().unwrap_or("application/octet-stream"));
     add("x-mqtt-qos", &qos.to_string());
     if let Some(seconds) = properties.message_expiry {
         add("x-mqtt-expiry", &seconds.to_string());
@@ -180,7 +189,7 @@ pub(crate) fn headers_of(qos: u8, properties: &MessageProperties) -> Vec<(Header
     if let Some(data) = &properties.correlation_data {
         add("x-mqtt-correlation-data", &STANDARD.encode(data));
     }
-    for (name, value) in &properties.user_properties {
+    for (name, value) in properties.user_properties.iter().take(MAX_USER_PROPERTIES) {
         add(&format!("{USER_HEADER}{name}"), value);
     }
     headers
@@ -224,6 +233,25 @@ mod tests {
                 .filter(|(name, _)| *name != "x-mqtt-retain")
                 .all(|(name, value)| { shown.iter().any(|(header, text)| header == name && text == value) })
         );
+    }
+
+    #[test]
+    fn headers_of_a_message_are_bounded_in_number_and_bytes() {
+        let pairs = |count: usize, length: usize| {
+            (0..count).map(|number| (number.to_string(), "v".repeat(length))).collect::<Vec<_>>()
+        };
+        let shown = |user_properties, content_type: &str| {
+            let content_type = Some(content_type.to_owned());
+            headers_of(1, &MessageProperties { content_type, user_properties, ..MessageProperties::default() })
+        };
+        assert_eq!(shown(pairs(40_000, 1), "a/b").len(), 2 + MAX_USER_PROPERTIES);
+        let headers = shown(pairs(60, 1_000), "a/b");
+        let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        assert!(headers.len() > 10 && bytes <= MAX_MESSAGE_HEADERS, "{bytes}");
+        for unfit in ["a\nb", &"x".repeat(60_000)] {
+            let headers = shown(pairs(1, 1), unfit);
+            assert_eq!((headers.len(), &headers[0].1), (3, &ANY_DATA), "what a browser would guess is no type");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod fields;
 mod routes;
 mod server;
 mod session;
+mod write_limit;
 
 use std::any::Any;
 use std::io;
@@ -20,19 +21,19 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-pub use rustls::ServerConfig;
+pub use rustls::{ProtocolVersion, ServerConfig};
 pub use tidegate_client::MessageProperties;
 
 pub use self::server::{DoorSettings, Running, ServeError, start};
 
 /// The broker, as HTTP clients need it.
 pub trait Gateway: Send + Sync + 'static {
-    /// An MQTT connection to the listener with this number, for a client at `peer`, with the client id that it is about
-    /// to have. [`Gateway::left`] is called with its end.
+    /// An MQTT connection for a caller, and the client id that its CONNECT shall have: one of those that `draw` gives.
+    /// [`Gateway::left`] is called with its end. It may block.
     ///
     /// # Errors
     /// When the system has no sockets left.
-    fn connect(&self, listener: u16, peer: SocketAddr, client_id: &str) -> io::Result<UnixStream>;
+    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)>;
 
     /// The TLS configuration of the next connection to a listener; `None` when too many handshakes are under way.
     fn tls(&self, listener: u16) -> Option<TlsStart>;
@@ -41,10 +42,32 @@ pub trait Gateway: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why the client is not given it.
-    fn retained(&self, listener: u16, client_id: &str, topic: &str) -> Result<Option<RetainedMessage>, ReadError>;
+    fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<RetainedMessage>, ReadError>;
 
     /// A client has disconnected.
     fn left(&self, client_id: &str);
+}
+
+/// What is known of a client before the broker has let it in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The number of its listener.
+    pub listener: u16,
+    /// Its address.
+    pub peer: SocketAddr,
+    /// Its TLS session, where the listener speaks TLS.
+    pub tls: Option<TlsSession>,
+    /// The user name that it claims.
+    pub user_name: Option<String>,
+}
+
+/// The result of a TLS handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSession {
+    /// The version.
+    pub version: ProtocolVersion,
+    /// The name that the client asked for (SNI), in lower case.
+    pub server_name: Option<String>,
 }
 
 /// The start of a TLS handshake.
@@ -79,8 +102,10 @@ pub enum ReadError {
     NotAuthorized,
     /// There can be no such topic.
     InvalidTopic,
-    /// Another node of the cluster has the topic, or the client.
+    /// Another node of the cluster has the topic.
     Elsewhere,
+    /// Another node of the cluster has the session of the client.
+    SessionElsewhere,
     /// The broker does not answer.
     Unavailable,
 }

@@ -10,18 +10,20 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
+use hyper::header::{
+    ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH,
+};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::Value;
 use tidegate_client::{Publish, QoS, TopicFilterBuf};
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, watch};
 
-use crate::answer::{self, Answer, Body, allow, empty, json, not_let_in, outcome, wrong};
+use crate::answer::{self, Answer, Body, allow, confine, empty, json, not_let_in, outcome, published, wrong};
 use crate::batch;
 use crate::events::{self, pump};
 use crate::fields::{Fields, decoded, headers_of, parameters};
-use crate::session::{Credentials, Failure, Session};
-use crate::{Gateway, ReadError, RetainedMessage};
+use crate::session::{Credentials, Session};
+use crate::{Caller, Gateway, ReadError, RetainedMessage, TlsSession};
 
 /// How long a body may take to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,10 +40,13 @@ pub(crate) struct Visitor {
     pub(crate) gateway: Arc<dyn Gateway>,
     pub(crate) listener: u16,
     pub(crate) peer: SocketAddr,
+    pub(crate) tls: Option<TlsSession>,
     /// Longest body, bytes.
     pub(crate) max_body: usize,
     /// Origins of pages that may use the listener.
     pub(crate) origins: Arc<[String]>,
+    /// Whether only programs of this machine reach the socket that accepted the connection.
+    pub(crate) is_loopback: bool,
     pub(crate) stop: watch::Receiver<bool>,
     /// The session of the last request, and its credentials.
     pub(crate) session: Mutex<Option<(Credentials, Session)>>,
@@ -50,7 +55,14 @@ pub(crate) struct Visitor {
 impl Visitor {
     /// Answers a request.
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let origin = match answer::origin(request.headers(), &self.origins) {
+        let mut answer = self.judge(request).await;
+        confine(&mut answer);
+        answer
+    }
+
+    /// The answer to a request, if the page that asks may ask.
+    async fn judge(&self, request: Request<Incoming>) -> Answer {
+        let origin = match answer::origin(request.headers(), &self.origins, self.is_loopback) {
             Ok(origin) => origin,
             Err(refusal) => return *refusal,
         };
@@ -71,6 +83,13 @@ impl Visitor {
             allow(&mut answer, origin);
         }
         answer
+    }
+
+    /// Opens the session of these credentials, or keeps that of the last request. Nothing of a body is read before.
+    async fn admit(&self, headers: &HeaderMap) -> Result<(), Box<Answer>> {
+        let mut place = self.session.lock().await;
+        *place = Some(self.enter(&mut place, headers).await?);
+        Ok(())
     }
 
     async fn route(&self, request: Request<Incoming>) -> Result<Answer, Box<Answer>> {
@@ -94,25 +113,20 @@ impl Visitor {
     async fn publish(&self, topic: &str, request: Request<Incoming>) -> Result<Answer, Box<Answer>> {
         let fields = Fields::of(request.headers(), &query(&request)?).or_else(bad)?;
         let headers = request.headers().clone();
+        self.admit(&headers).await?;
         let body = self.body(request.into_body()).await?;
         let message = fields.message(topic, body.into()).or_else(bad)?;
-        let is_promise = message.qos != QoS::AtMostOnce;
         let outcomes = self.send(&headers, vec![message]).await?;
-        let Some(one) = outcomes.first() else { return bad("there is no message") };
-        let (status, value) = outcome(one);
-        Ok(match status {
-            // A message of QoS 0 has no promise.
-            StatusCode::OK if !is_promise => json(StatusCode::ACCEPTED, &value),
-            status => json(status, &value),
-        })
+        let Some((status, value)) = outcomes.first() else { return bad("there is no message") };
+        Ok(json(*status, value))
     }
 
     async fn publish_batch(&self, request: Request<Incoming>) -> Result<Answer, Box<Answer>> {
         let headers = request.headers().clone();
+        self.admit(&headers).await?;
         let body = self.body(request.into_body()).await?;
         let messages = batch::read(&body).or_else(bad)?;
-        let outcomes = self.send(&headers, messages).await?;
-        let answers: Vec<(StatusCode, Value)> = outcomes.iter().map(outcome).collect();
+        let answers = self.send(&headers, messages).await?;
         let all = answers.iter().all(|(status, _)| status.is_success());
         let status = if all { StatusCode::OK } else { StatusCode::MULTI_STATUS };
         let one = |(status, mut value): (StatusCode, Value)| {
@@ -122,18 +136,16 @@ impl Visitor {
         Ok(json(status, &answers.into_iter().map(one).collect()))
     }
 
-    /// Publishes, and keeps the session for the next request if it lasts.
-    async fn send(
-        &self,
-        headers: &HeaderMap,
-        messages: Vec<Publish>,
-    ) -> Result<Vec<Result<crate::session::Outcome, Failure>>, Box<Answer>> {
+    /// Publishes, and keeps the session for the next request if it lasts. Each message has a status, and its outcome in
+    /// JSON.
+    async fn send(&self, headers: &HeaderMap, messages: Vec<Publish>) -> Result<Vec<(StatusCode, Value)>, Box<Answer>> {
+        let levels: Vec<QoS> = messages.iter().map(|message| message.qos).collect();
         let mut place = self.session.lock().await;
         let (credentials, mut session) = self.enter(&mut place, headers).await?;
         match session.publish(messages).await {
             Ok(outcomes) => {
                 *place = Some((credentials, session));
-                Ok(outcomes)
+                Ok(levels.into_iter().zip(&outcomes).map(|(qos, outcome)| published(qos, outcome)).collect())
             }
             Err(failure) => {
                 let (status, value) = outcome(&Err(failure));
@@ -145,10 +157,10 @@ impl Visitor {
     async fn read(&self, topic: &str, headers: &HeaderMap) -> Result<Answer, Box<Answer>> {
         let mut place = self.session.lock().await;
         let (credentials, session) = self.enter(&mut place, headers).await?;
-        let (gateway, listener) = (Arc::clone(&self.gateway), self.listener);
+        let (gateway, caller) = (Arc::clone(&self.gateway), self.caller(&credentials));
         let (client_id, topic) = (session.client_id().to_owned(), topic.to_owned());
         *place = Some((credentials, session));
-        let asked = tokio::task::spawn_blocking(move || gateway.retained(listener, &client_id, &topic)).await;
+        let asked = tokio::task::spawn_blocking(move || gateway.retained(&caller, &client_id, &topic)).await;
         let refused = |status, why: &str| Err(Box::new(wrong(status, why)));
         match asked.unwrap_or(Err(ReadError::Unavailable)) {
             Ok(Some(message)) => Ok(retained(message, headers)),
@@ -157,6 +169,9 @@ impl Visitor {
             Err(ReadError::InvalidTopic) => refused(StatusCode::BAD_REQUEST, "topic name invalid"),
             Err(ReadError::Elsewhere) => {
                 refused(StatusCode::MISDIRECTED_REQUEST, "another node has the retained message of this topic")
+            }
+            Err(ReadError::SessionElsewhere) => {
+                refused(StatusCode::MISDIRECTED_REQUEST, "another node has the session of this client: connect again")
             }
             Err(ReadError::Unavailable) => refused(StatusCode::SERVICE_UNAVAILABLE, "the broker does not answer"),
         }
@@ -175,7 +190,7 @@ impl Visitor {
             Ok((refused, _)) => return Ok(json(outcome(&Ok(refused.clone())).0, &outcome(&Ok(refused)).1)),
             Err(failure) => return Ok(not_let_in(failure)),
         };
-        let (events, waiting) = mpsc::channel(events::WAITING);
+        let (events, waiting) = events::queue();
         tokio::spawn(pump(session, early, events, self.stop.clone()));
         let mut answer = Response::new(Body::Events(waiting));
         let headers = answer.headers_mut();
@@ -197,9 +212,13 @@ impl Visitor {
         {
             return Ok((known, session));
         }
-        let at = (self.listener, self.peer);
-        let session = Session::open(Arc::clone(&self.gateway), at, &credentials).await;
+        let session = Session::open(Arc::clone(&self.gateway), self.caller(&credentials), &credentials).await;
         session.map(|session| (credentials, session)).map_err(|failure| Box::new(not_let_in(failure)))
+    }
+
+    fn caller(&self, credentials: &Credentials) -> Caller {
+        let user_name = credentials.user_name.clone();
+        Caller { listener: self.listener, peer: self.peer, tls: self.tls.clone(), user_name }
     }
 
     async fn body(&self, body: Incoming) -> Result<Bytes, Box<Answer>> {
@@ -272,12 +291,17 @@ fn retained(message: RetainedMessage, request: &HeaderMap) -> Answer {
     });
     let mut answer =
         if is_known { empty(StatusCode::NOT_MODIFIED) } else { Response::new(Body::Whole(Some(payload.into()))) };
+    let headers = answer.headers_mut();
     for (name, value) in headers_of(qos, &properties) {
-        answer.headers_mut().append(name, value);
+        if headers.try_append(name, value).is_err() {
+            break;
+        }
     }
-    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // A publisher chooses the content type: no browser may show the message as a page of this origin.
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     if let Ok(tag) = HeaderValue::from_str(&tag) {
-        answer.headers_mut().insert(ETAG, tag);
+        headers.insert(ETAG, tag);
     }
     answer
 }

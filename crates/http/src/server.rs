@@ -16,13 +16,16 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::Gateway;
 use crate::routes::Visitor;
+use crate::write_limit::WriteLimit;
+use crate::{Gateway, TlsSession};
 
 /// Time for the head of a request, and for the next request of a connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest head of a request, bytes.
 const MAX_HEAD: usize = 16 << 10;
+/// How long a client may read nothing of what is written to it; then it is closed.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after the system had no file left for another connection.
@@ -125,7 +128,7 @@ pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Runn
             let bound = socket.local_addr().map_err(|error| ServeError::Bind(address, error))?;
             port = bound.port();
             addresses.push((door.settings.listener, bound));
-            sockets.push((socket, Arc::clone(&door)));
+            sockets.push((socket, bound.ip().is_loopback(), Arc::clone(&door)));
         }
     }
     let (stop, stopped) = watch::channel(false);
@@ -147,16 +150,16 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Accepts until it is stopped, and then waits for the connections.
 async fn serve_all(
-    sockets: Vec<(TcpListener, Arc<Door>)>,
+    sockets: Vec<(TcpListener, bool, Arc<Door>)>,
     gateway: &Arc<dyn Gateway>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut doors = Vec::new();
-    for (socket, door) in sockets {
+    for (socket, is_loopback, door) in sockets {
         match tokio::net::TcpListener::from_std(socket) {
             Ok(socket) => {
                 doors.push(Arc::clone(&door));
-                tokio::spawn(accept(socket, door, Arc::clone(gateway), stop.clone()));
+                tokio::spawn(accept(socket, is_loopback, door, Arc::clone(gateway), stop.clone()));
             }
             Err(error) => tracing::error!(listener = door.settings.name, %error, "HTTP is not served"),
         }
@@ -172,6 +175,7 @@ async fn serve_all(
 
 async fn accept(
     socket: tokio::net::TcpListener,
+    is_loopback: bool,
     door: Arc<Door>,
     gateway: Arc<dyn Gateway>,
     mut stop: watch::Receiver<bool>,
@@ -199,21 +203,23 @@ async fn accept(
             gateway: Arc::clone(&gateway),
             listener: door.settings.listener,
             peer,
+            tls: None,
             max_body: door.settings.max_body,
             origins: Arc::clone(&door.origins),
+            is_loopback,
             stop: stop.clone(),
             session: Mutex::new(None),
         };
         let tls = door.settings.tls;
         tokio::spawn(async move {
-            welcome(stream, tls, visitor).await;
+            welcome(WriteLimit::new(stream, WRITE_TIMEOUT), tls, visitor).await;
             drop(place);
         });
     }
 }
 
 /// Serves a connection, over TLS where the listener speaks it.
-async fn welcome(stream: TcpStream, tls: bool, visitor: Visitor) {
+async fn welcome(stream: WriteLimit<TcpStream>, tls: bool, mut visitor: Visitor) {
     if !tls {
         return serve(stream, visitor).await;
     }
@@ -225,7 +231,12 @@ async fn welcome(stream: TcpStream, tls: bool, visitor: Visitor) {
     let done = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
     drop(start.slot);
     match done {
-        Ok(Ok(stream)) => serve(stream, visitor).await,
+        Ok(Ok(stream)) => {
+            let session = stream.get_ref().1;
+            let server_name = session.server_name().map(str::to_ascii_lowercase);
+            visitor.tls = session.protocol_version().map(|version| TlsSession { version, server_name });
+            serve(stream, visitor).await;
+        }
         Ok(Err(error)) => tracing::debug!(peer = %visitor.peer, %error, "TLS handshake failed"),
         Err(_) => tracing::debug!(peer = %visitor.peer, "TLS handshake takes too long"),
     }

@@ -2,7 +2,6 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use tidegate_client::{
 };
 use tokio::net::UnixStream;
 
-use crate::Gateway;
+use crate::{Caller, Gateway};
 
 /// Messages that the broker sends to a subscriber without an acknowledgement.
 const WINDOW: u16 = 64;
@@ -70,13 +69,20 @@ pub(crate) struct Session {
     client: Client,
     stream: UnixStream,
     buffer: Vec<u8>,
-    gateway: Arc<dyn Gateway>,
     over: bool,
+    /// Says that the client has left, when it is dropped.
+    _stay: Stay,
 }
 
-impl Drop for Session {
+/// The client id of a client that the gateway knows.
+struct Stay {
+    gateway: Arc<dyn Gateway>,
+    client_id: String,
+}
+
+impl Drop for Stay {
     fn drop(&mut self) {
-        self.gateway.left(self.client.client_id());
+        self.gateway.left(&self.client_id);
     }
 }
 
@@ -90,15 +96,20 @@ impl Session {
     /// Connects to the broker.
     pub(crate) async fn open(
         gateway: Arc<dyn Gateway>,
-        (listener, peer): (u16, SocketAddr),
+        caller: Caller,
         credentials: &Credentials,
     ) -> Result<Self, Failure> {
         let broken = |error: io::Error| Failure::Invalid(error.to_string());
-        let client_id = new_client_id();
-        let stream = gateway.connect(listener, peer, &client_id).map_err(broken)?;
-        let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
-        let stream = stream.inspect_err(|_| gateway.left(&client_id)).map_err(broken)?;
-        let mut options = Options::new(client_id);
+        // Its result leaves the gateway also when nothing waits for it any more.
+        let connecting = tokio::task::spawn_blocking(move || {
+            let (client_id, stream) = gateway.connect(&caller, &new_client_id)?;
+            let stay = Stay { gateway, client_id };
+            stream.set_nonblocking(true)?;
+            Ok((stay, stream))
+        });
+        let (stay, stream) = connecting.await.map_err(|_| Failure::Closed)?.map_err(broken)?;
+        let stream = UnixStream::from_std(stream).map_err(broken)?;
+        let mut options = Options::new(stay.client_id.clone());
         options.version = Version::V5;
         // The HTTP connection has a limit of its own for silence.
         options.keep_alive = 0;
@@ -108,7 +119,7 @@ impl Session {
         options.acknowledgement = Acknowledgement::Manual;
         options.properties.receive_maximum = NonZeroU16::new(WINDOW);
         let client = Client::new(options, Instant::now());
-        let mut session = Self { client, stream, buffer: vec![0; READ_SIZE], gateway, over: false };
+        let mut session = Self { client, stream, buffer: vec![0; READ_SIZE], over: false, _stay: stay };
         session.client.open(Instant::now()).map_err(|error| Failure::Invalid(error.to_string()))?;
         loop {
             match session.next().await {

@@ -58,12 +58,14 @@ impl Observer for BrokerObserver {
             return answer.give(Verdict::Refuse(Reason::NotAuthorized));
         };
         if let Some(identities) = &self.identities {
-            return passing::decide(authentication, identities, request, &facts, answer);
+            return passing::decide(authentication, identities, &self.visitors, request, &facts, answer);
         }
         let place = answer.connection();
         let (visitors, client_id, tenant) = (self.visitors.clone(), request.client_id.clone(), request.tenant);
         authentication.decide(request, &facts, place, move |verdict| {
-            visitors.note(&client_id, tenant, &verdict);
+            if let Verdict::Accept(accepted) = &verdict {
+                visitors.note(&client_id, tenant, accepted, None);
+            }
             answer.give(verdict);
         });
     }

@@ -6,12 +6,14 @@ use tidegate_engine::{AuthRequest, Reason, Verdict};
 use tidegate_node::{Answer, ConnectionFacts, Door, EnterError, Identities};
 use zeroize::Zeroizing;
 
-use crate::authentication::Authentication;
+use crate::authentication::{Authentication, Visitors};
 
-/// Decides about a CONNECT. Nobody comes in who has no user name, for there would be nothing to show brokers.
+/// Decides about a CONNECT, and notes clients over HTTP. A client without a user name is refused: brokers would be shown
+/// nothing.
 pub fn decide(
     authentication: &Authentication,
     identities: &Arc<Identities>,
+    visitors: &Visitors,
     request: AuthRequest,
     facts: &ConnectionFacts,
     answer: Answer,
@@ -26,12 +28,15 @@ pub fn decide(
         return answer.give(Verdict::Refuse(Reason::NotAuthorized));
     };
     let password = request.password.clone().map(Zeroizing::new);
-    let identities = Arc::clone(identities);
+    let (identities, visitors, tenant) = (Arc::clone(identities), visitors.clone(), request.tenant);
     let place = answer.connection();
     authentication.decide(request, facts, place, move |verdict| {
         let Verdict::Accept(accepted) = verdict else { return answer.give(verdict) };
         let give = move |outcome: Result<Door, EnterError>| match outcome {
-            Ok(door) => answer.pass_to(door, accepted),
+            Ok(door) => {
+                visitors.note(&client_id, tenant, &accepted, Some(&door));
+                answer.pass_to(door, accepted);
+            }
             Err(error) => {
                 tracing::warn!(client_id, "client not let in: {error}");
                 answer.give(Verdict::Refuse(Reason::AuthenticationUnavailable));

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_engine::{Identity, TenantId, Verdict};
+use tidegate_engine::{Accepted, Identity, TenantId};
+use tidegate_node::Door;
 
 /// Clients over HTTP, by their client ids, which no other client has; with their tenant and identity
 /// once the broker has let them in.
@@ -17,6 +18,8 @@ pub struct Visitor {
     pub tenant: TenantId,
     /// Its user name and role; `None` for an anonymous client.
     pub identity: Option<Identity>,
+    /// The way to the node of its user, where each user has one.
+    pub door: Option<Door>,
 }
 
 impl Visitors {
@@ -40,11 +43,31 @@ impl Visitors {
     }
 
     /// Remembers an accepted client, if it is expected: other clients do not connect over HTTP.
-    pub fn note(&self, client_id: &str, tenant: TenantId, verdict: &Verdict) {
-        if let Verdict::Accept(accepted) = verdict
-            && let Some(place) = self.all().get_mut(client_id)
-        {
-            *place = Some(Visitor { tenant, identity: accepted.identity.as_deref().cloned() });
+    pub fn note(&self, client_id: &str, tenant: TenantId, accepted: &Accepted, door: Option<&Door>) {
+        if let Some(place) = self.all().get_mut(client_id) {
+            *place = Some(Visitor { tenant, identity: accepted.identity.as_deref().cloned(), door: door.cloned() });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_clients_over_http_are_noted_until_they_leave() {
+        let visitors = Visitors::default();
+        visitors.expect("http-1");
+        assert!(visitors.get("http-1").is_none(), "it is not let in yet");
+        let identity = Identity { user_name: Some("ann".to_owned()), ..Identity::default() };
+        let accepted = Accepted { identity: Some(Arc::new(identity)), ..Accepted::default() };
+        for client_id in ["http-1", "mqtt"] {
+            visitors.note(client_id, TenantId(2), &accepted, None);
+        }
+        let noted = visitors.get("http-1").unwrap();
+        assert_eq!((noted.tenant, noted.identity), (TenantId(2), accepted.identity.as_deref().cloned()));
+        assert!(visitors.get("mqtt").is_none());
+        visitors.forget("http-1");
+        assert!(visitors.get("http-1").is_none());
     }
 }

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_engine::{Accepted, ConnectionKey, Verdict};
+use tidegate_engine::{Accepted, ConnectionKey, Principal, Reason, RetainedValue, ShardId, Verdict};
 
+use crate::handle::NoAnswer;
 use crate::observer::Answer;
 use crate::observer::Peer;
+use crate::service::inside::read_retained;
 use crate::shard::Shard;
 use crate::shard::inbox::{Adoption, InboxSender, ToShard};
 use crate::shard::table::Flags;
@@ -33,6 +35,18 @@ pub(crate) struct Admitted {
 impl Door {
     pub(super) fn new(inbox: &InboxSender, pass: &Arc<Pass>) -> Self {
         Self { inbox: inbox.clone(), pass: Arc::clone(pass) }
+    }
+
+    /// The retained message of a topic at the node of the user, for a principal, or why the principal does not get it.
+    ///
+    /// # Errors
+    /// When the node does not answer.
+    pub fn retained(
+        &self,
+        principal: &Principal,
+        topic: &str,
+    ) -> Result<Result<Option<RetainedValue>, Reason>, NoAnswer> {
+        read_retained(ShardId(0), |message| self.inbox.send(message), principal, topic)
     }
 }
 

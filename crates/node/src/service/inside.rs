@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
 use rustls::ServerConfig;
-use tidegate_engine::{ListenerId, Now, Principal, Reason, RetainedValue, ShardId};
+use tidegate_engine::{ListenerId, Now, Partitions, Principal, Reason, RetainedValue, ShardId};
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::observer::Peer;
 use crate::service::ServiceOrder;
 use crate::shard::inbox::{Admin, ToShard};
+use crate::tls::TlsFacts;
 use crate::transport::Transport;
 
 /// Connections are dealt to the shards in turn; each is then handed to the home of its client.
@@ -40,6 +41,7 @@ pub(crate) struct Inside {
     stream: UnixStream,
     listener: ListenerId,
     client: SocketAddr,
+    tls: Option<Arc<TlsFacts>>,
 }
 
 /// The way into a node for clients of other protocols.
@@ -58,17 +60,26 @@ impl Inlet {
     }
 
     /// Connects a client at this address to a listener. The bytes of the socket are MQTT. The limits of the listener's
-    /// connections hold for this one: if the connection is refused at accept, the socket is closed.
+    /// connections hold for this one: if the connection is refused at accept, the socket is closed. `tls` is the TLS
+    /// session of the client, which says as much of its tenant as that of an MQTT client.
     ///
     /// # Errors
     /// When the system has no sockets left.
-    pub fn connect(&self, listener: ListenerId, client: SocketAddr) -> io::Result<UnixStream> {
+    pub fn connect(&self, listener: ListenerId, client: SocketAddr, tls: Option<TlsFacts>) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
         let turn = NEXT.fetch_add(1, Ordering::Relaxed) % usize::from(self.0.shards().max(1));
-        let order = ServiceOrder::Enter(Box::new(Inside { stream: theirs, listener, client }));
+        let order = ServiceOrder::Enter(Box::new(Inside { stream: theirs, listener, client, tls: tls.map(Arc::new) }));
         self.0.tell(ShardId(turn as u16), ToShard::Admin(Admin::Service(order)));
         Ok(ours)
+    }
+
+    /// The partitions whose clients this node serves at the moment; clients of others are passed to their nodes.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn served(&self) -> Result<Partitions, NoAnswer> {
+        self.0.served()
     }
 
     /// Begins a TLS handshake at a listener; `None` when as many are under way as the listener works on at once, or when
@@ -89,18 +100,27 @@ impl Inlet {
         topic: &str,
     ) -> Result<Result<Option<RetainedValue>, Reason>, NoAnswer> {
         let shard = self.0.home(principal.tenant, topic);
-        let (answer, answers) = channel();
-        let (principal, topic) = (Box::new(principal.clone()), topic.to_owned());
-        let order = ServiceOrder::ReadRetained { principal, topic, answer };
-        self.0.tell(shard, ToShard::Admin(Admin::Service(order)));
-        wait(shard, &answers)
+        read_retained(shard, |message| self.0.tell(shard, message), principal, topic)
     }
+}
+
+/// Asks a shard for the retained message of a topic.
+pub(crate) fn read_retained(
+    shard: ShardId,
+    tell: impl FnOnce(ToShard),
+    principal: &Principal,
+    topic: &str,
+) -> Result<Result<Option<RetainedValue>, Reason>, NoAnswer> {
+    let (answer, answers) = channel();
+    let (principal, topic) = (Box::new(principal.clone()), topic.to_owned());
+    tell(ToShard::Admin(Admin::Service(ServiceOrder::ReadRetained { principal, topic, answer })));
+    wait(shard, &answers)
 }
 
 impl Inside {
     /// The connection for a shard, with its listener and its client.
     pub(crate) fn into_parts(self) -> (Transport, ListenerId, Peer) {
-        let transport = Transport::inside(mio::net::UnixStream::from_std(self.stream), self.client);
+        let transport = Transport::inside(mio::net::UnixStream::from_std(self.stream), self.client, self.tls);
         (transport, self.listener, Peer::Address(self.client))
     }
 }

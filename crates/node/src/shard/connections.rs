@@ -29,7 +29,11 @@ impl Shard {
             self.refuse_full(ip_of(peer));
             return;
         }
+        let has_facts = transport.has_facts_inside();
         if let Some(key) = self.open(transport, listener, seat, peer) {
+            if has_facts {
+                self.preset(key);
+            }
             self.note_stranger(key);
             if self.read_budget > 0 {
                 self.read_connection(key);

@@ -31,7 +31,7 @@ use crate::listener::proxies::Proxies;
 use crate::observer::Peer;
 use crate::proxy_protocol::{ProxyError, RelayedTenant};
 use crate::quic::{Quic, QuicFailure};
-use crate::tls::{ConnectionFacts, HandshakeSlot, TlsSettings};
+use crate::tls::{ConnectionFacts, HandshakeSlot, TlsFacts, TlsSettings};
 
 /// A transport. State that few connections need is boxed, so that a TCP connection stays at 16 bytes.
 pub(crate) enum Transport {
@@ -193,8 +193,21 @@ impl Transport {
     }
 
     /// A socket from within the process, for a client elsewhere.
-    pub(crate) fn inside(stream: UnixStream, client: std::net::SocketAddr) -> Self {
-        Self::Proxied(Box::new(Proxied::introduced(Self::Unix(stream), client)))
+    pub(crate) fn inside(stream: UnixStream, client: std::net::SocketAddr, tls: Option<Arc<TlsFacts>>) -> Self {
+        Self::Proxied(Box::new(Proxied::introduced(Self::Unix(stream), client, tls)))
+    }
+
+    /// The TLS session of a client that another part of the process serves, if it has one.
+    fn tls_of_inside(&self) -> Option<&Arc<TlsFacts>> {
+        match self {
+            Self::Proxied(proxied) => proxied.tls(),
+            _ => None,
+        }
+    }
+
+    /// Whether more is known of a client of a socket from within the process than its listener.
+    pub(crate) fn has_facts_inside(&self) -> bool {
+        self.tls_of_inside().is_some()
     }
 
     /// Whether the client's address is known; a connection through a proxy has to send it first.
@@ -215,7 +228,7 @@ impl Transport {
 
     /// Whether TLS is spoken.
     pub(crate) fn is_secure(&self) -> bool {
-        matches!(self, Self::Quic(_)) || self.session().is_some()
+        matches!(self, Self::Quic(_)) || self.session().is_some() || self.has_facts_inside()
     }
 
     /// Whether a TLS handshake is in progress; a read continues it, which costs far more than reading bytes.
@@ -241,7 +254,8 @@ impl Transport {
             Self::Quic(quic) => quic.facts(settings),
             _ => self.session().and_then(|tls| tls.facts(settings)),
         });
-        ConnectionFacts { peer, tls: tls.map(Arc::new), relayed_tenant: self.relayed_tenant() }
+        let tls = tls.map(Arc::new).or_else(|| self.tls_of_inside().cloned());
+        ConnectionFacts { peer, tls, relayed_tenant: self.relayed_tenant() }
     }
 
     /// The tenant that another node has found for the client, if it relays the client.

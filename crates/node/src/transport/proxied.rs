@@ -2,17 +2,21 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use super::{Ended, Input, Transport};
 use crate::cluster::secret::Secret;
 use crate::listener::proxies::Proxies;
 use crate::proxy_protocol::{HEADER_MAX, Header, Progress, ProxyError, RelayedTenant, begins_header, parse};
+use crate::tls::TlsFacts;
 
 /// The transport below a header of the PROXY protocol, and the content of the header.
 pub(crate) struct Proxied {
     pub(super) inner: Transport,
     state: State,
     secret: Option<Secret>,
+    /// The TLS session of the client, which another part of the process has ended.
+    tls: Option<Arc<TlsFacts>>,
 }
 
 enum State {
@@ -36,13 +40,18 @@ impl Proxied {
     /// A connection from `peer` to a listener that believes these proxies.
     pub(super) fn new(inner: Transport, peer: IpAddr, proxies: &Proxies) -> Self {
         let expected = proxies.networks.iter().any(|network| network.contains(peer));
-        Self { inner, state: State::Waiting { expected }, secret: proxies.secret.clone() }
+        Self { inner, state: State::Waiting { expected }, secret: proxies.secret.clone(), tls: None }
     }
 
-    /// A connection from within the process, for a client at `source`.
-    pub(super) fn introduced(inner: Transport, source: SocketAddr) -> Self {
+    /// A connection from within the process, for a client at `source`, over this TLS session if it has one.
+    pub(super) fn introduced(inner: Transport, source: SocketAddr, tls: Option<Arc<TlsFacts>>) -> Self {
         let state = State::Known(Known { source: Some(source), tenant: None });
-        Self { inner, state, secret: None }
+        Self { inner, state, secret: None, tls }
+    }
+
+    /// The TLS session of a client that another part of the process serves.
+    pub(super) fn tls(&self) -> Option<&Arc<TlsFacts>> {
+        self.tls.as_ref()
     }
 
     pub(super) fn is_introduced(&self) -> bool {

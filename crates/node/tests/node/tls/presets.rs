@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 
 use tidegate_engine::{ListenerId, Preset};
-use tidegate_node::{Node, Presets};
+use tidegate_node::{Inlet, Node, Presets, TlsFacts, TlsVersion};
 
 use super::settings;
 use crate::pki::COMMON;
@@ -46,6 +46,36 @@ fn facts_of_tls_are_known_before_connect_on_every_shard() {
         let report = node.handle().report().unwrap();
         assert_eq!(report.gauges.sessions_connected, 1);
         assert_eq!(report.shell.handed_over > 0, shards > 1);
+    }
+}
+
+#[test]
+fn a_tls_session_that_ended_elsewhere_in_the_process_counts() {
+    for shards in [1, 4] {
+        let node = node_of_one_device(shards);
+        let inlet = Inlet::new(node.handle());
+        let facts = TlsFacts {
+            version: TlsVersion::Tls13,
+            server_name: Some("localhost".into()),
+            alpn: None,
+            client: None,
+            identity: None,
+        };
+        let mut before: Option<std::os::unix::net::UnixStream> = None;
+        for number in 0..8 {
+            let peer = "192.0.2.1:1".parse().unwrap();
+            let mut socket = inlet.connect(ListenerId(0), peer, Some(facts.clone())).unwrap();
+            socket.write_all(&connect(&format!("asked-for-{number}"))).unwrap();
+            let mut connack = [0; 4];
+            socket.read_exact(&mut connack).unwrap();
+            assert_eq!(connack, CONNACK);
+            if let Some(mut before) = before.replace(socket) {
+                let mut rest = Vec::new();
+                let _ = before.read_to_end(&mut rest);
+                assert_eq!(rest, b"", "its session was taken over");
+            }
+        }
+        assert_eq!(node.handle().report().unwrap().gauges.sessions_connected, 1);
     }
 }
 

@@ -8,16 +8,24 @@ use std::time::Duration;
 
 use tidegate_client::{MessageProperties, TopicNameBuf};
 use tidegate_config::Config;
-use tidegate_engine::{ListenerId, Millis, Principal, PrincipalKind, Reason, RetainedValue, TenantId, Tenants};
-use tidegate_http::{DoorSettings, Gateway, ReadError, RetainedMessage, Running, TlsStart};
+use tidegate_engine::{
+    ListenerId, Millis, Partitions, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of,
+};
+use tidegate_http::{
+    Caller, DoorSettings, Gateway, ProtocolVersion, ReadError, RetainedMessage, Running, TlsSession, TlsStart,
+};
 use tidegate_mqtt::PublishProperties;
-use tidegate_node::{Inlet, Node};
+use tidegate_node::{Door, Inlet, Node, TlsFacts, TlsVersion};
 
 use tidegate_identity::access::Tenancy;
+use tidegate_identity::access::tenants::Traits;
 use tidegate_identity::authentication::{Visitor, Visitors};
 
 /// HTTP connections of a listener that names no limit. Each holds three files.
 const MAX_CONNECTIONS: u32 = 256;
+/// Client ids that are drawn for one whose home is here. A node that serves one partition of 64 misses it once in ten
+/// million times.
+const MAX_DRAWS: usize = 1_024;
 
 /// The node, for HTTP clients.
 struct ToNode {
@@ -26,30 +34,43 @@ struct ToNode {
     tenancy: Tenancy,
     /// Whether clients are asked who they are. Where they are not, nothing is noted of them.
     asked: bool,
+    /// Whether other nodes serve clients, too.
+    shared: bool,
 }
 
 impl ToNode {
-    fn principal(&self, listener: ListenerId, client_id: &str) -> Option<Principal> {
+    /// The tenant of a client, as far as it is known before CONNECT.
+    fn tenant(&self, caller: &Caller) -> TenantId {
+        let listener = ListenerId(caller.listener);
+        let traits = Traits {
+            listener: self.tenancy.listener(listener),
+            sni: caller.tls.as_ref().and_then(|tls| tls.server_name.as_deref()),
+            user_name: caller.user_name.as_deref(),
+            ..Traits::default()
+        };
+        self.tenancy.ask(|tenants| tenants.resolve(&traits)).unwrap_or(TenantId::DEFAULT)
+    }
+
+    /// A client as it may read outside its session, and the way to the node of its user, where each user has one.
+    fn principal(&self, caller: &Caller, client_id: &str) -> Option<(Principal, Option<Door>)> {
         let known = self.visitors.get(client_id);
         let visitor = match known {
             Some(visitor) => visitor,
             // Another node has let it in.
             None if self.asked => return None,
-            None => {
-                let tenant = self.tenancy.of_listener(listener).unwrap_or(TenantId::DEFAULT);
-                Visitor { tenant, identity: None }
-            }
+            None => Visitor { tenant: self.tenant(caller), identity: None, door: None },
         };
-        Some(Principal {
+        let principal = Principal {
             kind: PrincipalKind::User,
             tenant: visitor.tenant,
             name: client_id.to_owned(),
             identity: visitor.identity,
-            listener: Some(listener),
+            listener: Some(ListenerId(caller.listener)),
             max_held_messages: 0,
             max_held_bytes: 0,
             unobserved_by: Vec::new(),
-        })
+        };
+        Some((principal, visitor.door))
     }
 
     fn shown(&self, value: RetainedValue) -> Result<RetainedMessage, ReadError> {
@@ -70,10 +91,12 @@ impl ToNode {
 }
 
 impl Gateway for ToNode {
-    fn connect(&self, listener: u16, peer: SocketAddr, client_id: &str) -> io::Result<UnixStream> {
-        let stream = self.node.connect(ListenerId(listener), peer)?;
-        self.visitors.expect(client_id);
-        Ok(stream)
+    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)> {
+        let served = self.shared.then(|| self.node.served().ok()).flatten();
+        let client_id = served.map_or_else(draw, |served| draw_served(served, self.tenant(caller), draw));
+        let stream = self.node.connect(ListenerId(caller.listener), caller.peer, caller.tls.as_ref().map(facts))?;
+        self.visitors.expect(&client_id);
+        Ok((client_id, stream))
     }
 
     fn tls(&self, listener: u16) -> Option<TlsStart> {
@@ -81,9 +104,13 @@ impl Gateway for ToNode {
         Some(TlsStart { config: begun.config, slot: begun.slot })
     }
 
-    fn retained(&self, listener: u16, client_id: &str, topic: &str) -> Result<Option<RetainedMessage>, ReadError> {
-        let principal = self.principal(ListenerId(listener), client_id).ok_or(ReadError::Elsewhere)?;
-        match self.node.retained(&principal, topic).map_err(|_| ReadError::Unavailable)? {
+    fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<RetainedMessage>, ReadError> {
+        let (principal, door) = self.principal(caller, client_id).ok_or(ReadError::SessionElsewhere)?;
+        let read = match door {
+            Some(door) => door.retained(&principal, topic),
+            None => self.node.retained(&principal, topic),
+        };
+        match read.map_err(|_| ReadError::Unavailable)? {
             Ok(value) => value.map(|value| self.shown(value)).transpose(),
             Err(Reason::NotAuthorized) => Err(ReadError::NotAuthorized),
             Err(Reason::InvalidTopicName) => Err(ReadError::InvalidTopic),
@@ -96,6 +123,19 @@ impl Gateway for ToNode {
     }
 }
 
+/// A client id whose home is here, so that the rights of the client are known here. If none is found, the session is
+/// elsewhere.
+fn draw_served(served: Partitions, tenant: TenantId, draw: &dyn Fn() -> String) -> String {
+    let is_served = |client_id: &String| served.has(partition_of(tenant, client_id));
+    (0..MAX_DRAWS).map(|_| draw()).find(is_served).unwrap_or_else(draw)
+}
+
+fn facts(tls: &TlsSession) -> TlsFacts {
+    let version = if tls.version == ProtocolVersion::TLSv1_3 { TlsVersion::Tls13 } else { TlsVersion::Tls12 };
+    let server_name = tls.server_name.as_deref().map(Box::from);
+    TlsFacts { version, server_name, alpn: None, client: None, identity: None }
+}
+
 /// The listeners for HTTP of a broker.
 #[derive(Debug, Default)]
 pub(crate) struct HttpListeners(Option<Running>);
@@ -105,7 +145,12 @@ impl HttpListeners {
     ///
     /// # Errors
     /// In words for people, when an address is taken or the system has nothing left.
-    pub(crate) fn start(config: &Config, node: &Node, tenancy: &Tenancy, visitors: Visitors) -> Result<Self, String> {
+    pub(crate) fn start(
+        config: &Config,
+        node: &Node,
+        tenancy: &Tenancy,
+        (visitors, shared): (Visitors, bool),
+    ) -> Result<Self, String> {
         let mut doors = Vec::new();
         for (listener, number) in config.listeners.iter().zip(0..) {
             let Some(at) = listener.address.host_port().filter(|_| listener.address.is_http()) else { continue };
@@ -125,7 +170,8 @@ impl HttpListeners {
             return Ok(Self::default());
         }
         let asked = config.needs_authentication();
-        let gateway = ToNode { node: Inlet::new(node.handle()), visitors, tenancy: tenancy.clone(), asked };
+        let (node, tenancy) = (Inlet::new(node.handle()), tenancy.clone());
+        let gateway = ToNode { node, visitors, tenancy, asked, shared };
         let running = tidegate_http::start(doors, Arc::new(gateway)).map_err(|error| error.to_string())?;
         Ok(Self(Some(running)))
     }
@@ -146,5 +192,29 @@ impl HttpListeners {
         if let Some(running) = self.0 {
             running.stop(grace);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_client_id_is_drawn_until_its_home_is_here() {
+        let tenant = TenantId(3);
+        let drawn = Cell::new(0_usize);
+        let draw = || {
+            drawn.set(drawn.get() + 1);
+            format!("http-{}", drawn.get())
+        };
+        let mut served = Partitions::NONE;
+        served.add(partition_of(tenant, "http-40"));
+        let client_id = draw_served(served, tenant, &draw);
+        assert!(served.has(partition_of(tenant, &client_id)) && drawn.get() <= 40, "{client_id}");
+        drawn.set(0);
+        draw_served(Partitions::NONE, tenant, &draw);
+        assert_eq!(drawn.get(), MAX_DRAWS + 1, "the number of draws is bounded");
     }
 }

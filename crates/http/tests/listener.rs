@@ -1,0 +1,146 @@
+//! The listener over sockets, with a broker that says what a test wants.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tidegate_http::{
+    Caller, DoorSettings, Gateway, MessageProperties, ReadError, RetainedMessage, Running, TlsStart, start,
+};
+
+/// CONNACK of MQTT 5 with this reason.
+fn conn_ack(reason: u8) -> [u8; 5] {
+    [0x20, 3, 0, reason, 0]
+}
+
+/// A broker that answers CONNECT with a reason, and takes all that follows.
+struct Broker {
+    reason: u8,
+    message: Option<RetainedMessage>,
+}
+
+impl Gateway for Broker {
+    fn connect(&self, _: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)> {
+        let (ours, mut theirs) = UnixStream::pair()?;
+        let answer = conn_ack(self.reason);
+        thread::spawn(move || {
+            let mut buffer = [0; 4_096];
+            let _ = theirs.read(&mut buffer);
+            let _ = theirs.write_all(&answer);
+            while theirs.read(&mut buffer).is_ok_and(|count| count > 0) {}
+        });
+        Ok((draw(), ours))
+    }
+
+    fn tls(&self, _: u16) -> Option<TlsStart> {
+        None
+    }
+
+    fn retained(&self, _: &Caller, _: &str, _: &str) -> Result<Option<RetainedMessage>, ReadError> {
+        Ok(self.message.clone())
+    }
+
+    fn left(&self, _: &str) {}
+}
+
+fn listen(broker: Broker) -> Running {
+    let settings = DoorSettings {
+        listener: 0,
+        name: "web".to_owned(),
+        addresses: vec!["127.0.0.1:0".parse().unwrap()],
+        tls: false,
+        max_connections: 8,
+        max_body: 1 << 20,
+        origins: Vec::new(),
+    };
+    start(vec![settings], Arc::new(broker)).unwrap()
+}
+
+/// The answer to a request, until the listener closes the connection or the body is complete.
+fn ask(listener: &Running, request: &str) -> String {
+    let mut stream = TcpStream::connect(listener.addresses()[0].1).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let (mut answer, mut buffer) = (Vec::new(), [0; 4_096]);
+    loop {
+        let count = stream.read(&mut buffer).unwrap();
+        answer.extend_from_slice(&buffer[..count]);
+        let text = String::from_utf8_lossy(&answer).to_lowercase();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            assert_ne!(count, 0, "no answer: {text}");
+            continue;
+        };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        if count == 0 || length.is_none_or(|length| body.len() >= length.parse().unwrap()) {
+            return text;
+        }
+    }
+}
+
+#[test]
+fn a_client_is_authenticated_before_its_body_is_read() {
+    let listener = listen(Broker { reason: 0x86, message: None });
+    for path in ["/topics/a", "/topics"] {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n");
+        let answer = ask(&listener, &head);
+        assert!(answer.starts_with("http/1.1 401 "), "{answer}");
+    }
+    listener.stop(Duration::ZERO);
+}
+
+#[test]
+fn a_message_with_many_user_properties_is_answered() {
+    let user_properties = (0..30_000).map(|number| (format!("n{number}"), String::new())).collect();
+    let properties = MessageProperties {
+        user_properties,
+        content_type: Some("text/html".to_owned()),
+        ..MessageProperties::default()
+    };
+    let message = RetainedMessage { qos: 1, payload: b"<script>".to_vec(), properties };
+    let listener = listen(Broker { reason: 0, message: Some(message) });
+    let answer = ask(&listener, "GET /topics/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+    assert_eq!(answer.matches("\r\nx-mqtt-user-").count(), 64);
+    for header in [
+        "content-type: text/html",
+        "content-disposition: attachment",
+        "x-content-type-options: nosniff",
+        "content-security-policy: sandbox; default-src 'none'",
+    ] {
+        assert!(answer.contains(&format!("\r\n{header}\r\n")), "{header}: {answer}");
+    }
+    listener.stop(Duration::ZERO);
+}
+
+#[test]
+fn every_answer_forbids_browsers_to_show_it_as_a_page() {
+    let listener = listen(Broker { reason: 0, message: None });
+    for request in ["GET / HTTP/1.1", "GET /topics/a HTTP/1.1", "DELETE /topics/a HTTP/1.1", "GET /none HTTP/1.1"] {
+        let answer = ask(&listener, &format!("{request}\r\nHost: localhost\r\n\r\n"));
+        assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{answer}");
+        assert!(answer.contains("\r\ncontent-security-policy: sandbox; default-src 'none'\r\n"), "{answer}");
+    }
+    listener.stop(Duration::ZERO);
+}
+
+#[test]
+fn a_loopback_listener_refuses_a_foreign_host() {
+    let listener = listen(Broker { reason: 0, message: None });
+    let answer = ask(&listener, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    assert!(answer.starts_with("http/1.1 403 "), "{answer}");
+    listener.stop(Duration::ZERO);
+}
+
+#[test]
+fn an_entry_of_qos_0_in_a_batch_is_answered_202() {
+    let listener = listen(Broker { reason: 0, message: None });
+    let body = r#"[{"topic":"a","qos":0},{"topic":"b","qos":0}]"#;
+    let head = format!("POST /topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+    let answer = ask(&listener, &format!("{head}{body}"));
+    assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+    assert_eq!(answer.matches(r#""status":202"#).count(), 2, "{answer}");
+    listener.stop(Duration::ZERO);
+}
