@@ -132,7 +132,7 @@ fn what_nodes_send_is_confirmed_when_it_is_on_the_bus_in_the_order_of_each_node(
     let (bus, courier) = bus();
     let broker = Broker::new(true);
     let running = broker.start(&courier, Sharing::Each);
-    courier.contexts().put("n1", b"{\"speed\":3}");
+    courier.contexts().put(courier.contexts().turn(), "n1", b"{\"speed\":3}");
     let (confirmed, confirmations) = channel();
     for number in 0..100 {
         broker.tell(message(&format!("n{}", number % 3), &number.to_string(), &confirmed));
