@@ -1,4 +1,5 @@
-//! The last context of each node that the bus has stored for this gateway, to go along with what it sends to applications.
+//! The last context of each node that the bus has stored for this gateway. It goes along with the node's messages to
+//! applications.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -182,8 +182,8 @@ impl Courier {
         self.bus.append(&place, append, done)
     }
 
-    /// Appends the context of a node. It is remembered here, and `answer` is told, when the bus has it: a context that
-    /// was refused is read nowhere.
+    /// Appends the context of a node. When the bus has it, this process remembers it and calls `answer`: a refused
+    /// context is read nowhere.
     pub(crate) fn keep_context(&self, node: &str, context: Vec<u8>, answer: Answer) {
         let (contexts, turn) = (Arc::clone(&self.contexts), self.contexts.turn());
         let (whose, copy) = (node.to_owned(), context.clone());
@@ -419,7 +419,7 @@ mod tests {
         let bell = Bell::default();
         let (mut acknowledged, mut refused) = (std::collections::BTreeMap::new(), 0);
         for number in 0..2_000 {
-            // Each third context is large: the bus has no room for those of all nodes.
+            // Each third context is large: the bus has no room for one of each node.
             let padding = "x".repeat(if number % 3 == 0 { 12_000 } else { 0 });
             let context = format!("{{\"number\":{number},\"padding\":\"{padding}\"}}").into_bytes();
             let node = format!("n{}", number % 7);

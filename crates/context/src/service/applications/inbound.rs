@@ -24,7 +24,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Bytes of a rejected record that go along to where it can be looked at.
 const MAX_REJECTED_BYTES: usize = 512 * 1024;
 
-/// What a reader of the records does with them.
+/// The work of a reader of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// It delivers messages and rejects bad records: one gateway of all reads each record.
@@ -82,7 +82,7 @@ impl Inbound {
         Self::with_role(courier, settings.packing, role, consumer, membership, bell)
     }
 
-    /// The reader that rejects bad records where each gateway delivers all records by itself: gateways share its
+    /// The reader that rejects bad records where each gateway delivers all records: gateways share its
     /// partitions, so a bad record is rejected once.
     pub(super) fn rejecting(courier: &Courier, packing: Packing, membership: Membership, bell: &Bell) -> Self {
         Self::with_role(courier, packing, Role::Reject, "rejected".to_owned(), Some(membership), bell)
@@ -275,7 +275,7 @@ impl Inbound {
         }
     }
 
-    /// Goes on behind a record that the broker is not given: it is done with the next turn.
+    /// Passes a record that the broker is not given: it is done with the next turn.
     fn pass(&mut self, stream: Stream, number: u64, bell: &Bell) {
         self.in_flight.insert(number, (stream, None));
         let _ = self.put_aside.send(number);
