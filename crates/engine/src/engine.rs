@@ -182,7 +182,9 @@ impl Engine {
         let of_settings = || self.desk.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
         let known = self.settings.tenants.as_ref().and_then(|tenants| tenants.of_listener(listener));
         let tenant = known.unwrap_or_else(of_settings);
-        let key = self.desk.connections.insert(Connection::new(listener, tenant, now.monotonic));
+        let mut connection = Connection::new(listener, tenant, now.monotonic);
+        connection.is_of_hub = self.desk.listener(listener).is_some_and(|listener| listener.for_hub);
+        let key = self.desk.connections.insert(connection);
         if let Some(open) = self.desk.connections_by_listener.get_mut(usize::from(listener.0)) {
             *open += 1;
         }
@@ -238,7 +240,9 @@ impl Engine {
     #[inline]
     pub fn handle_written(&mut self, now: Now, key: ConnectionKey) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        self.desk.counters.bytes_out += connection.output.as_mut().map_or(0, |output| output.take_written());
+        let written = connection.output.as_mut().map_or(0, |output| output.take_written());
+        self.desk.counters.bytes_out += written;
+        self.desk.meters.of(connection.payer()).bytes_out += written;
         let done = connection.output.as_ref().is_none_or(|output| !output.is_writable());
         if connection.output.as_ref().is_some_and(|output| output.is_empty())
             && !connection.is_suspended()
