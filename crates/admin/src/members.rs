@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::bans::{BanEntry, BanList, BanRecord, Banned, Closed, Unbanned};
 use crate::clients::{ClientEntry, Clients, ClientsRequest};
 use crate::kick::{KickRequest, Kicked};
+use crate::meter::{MeterRequest, Metered};
 use crate::reload::{NodeReloaded, Reloaded};
 use crate::request::{Body, Method, Request};
 use crate::slow::{SlowClients, SlowRequest};
@@ -42,6 +43,8 @@ pub enum MemberRequest {
     Kick(KickRequest),
     /// Read your configuration again.
     Reload,
+    /// What tenants have used there.
+    Meter(MeterRequest),
 }
 
 impl MemberRequest {
@@ -108,6 +111,8 @@ pub enum MemberAnswer {
     Kicked(u64),
     /// To [`MemberRequest::Reload`].
     Reloaded(Reloaded),
+    /// To [`MemberRequest::Meter`].
+    Metered(Metered),
     /// The request was not carried out, for this reason.
     Refused(String),
 }
@@ -151,14 +156,14 @@ impl<T> Shares<T> {
     }
 
     /// In the order of names.
-    fn sorted(mut self) -> (Vec<(String, T)>, Vec<String>) {
+    pub(crate) fn sorted(mut self) -> (Vec<(String, T)>, Vec<String>) {
         self.answered.sort_by(|(one, _), (other, _)| one.cmp(other));
         self.unreachable.sort();
         (self.answered, self.unreachable)
     }
 
     /// The names of the members that answered.
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.answered.iter().map(|(name, _)| name.clone()).collect();
         names.sort();
         names

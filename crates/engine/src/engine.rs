@@ -242,7 +242,7 @@ impl Engine {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let written = connection.output.as_mut().map_or(0, |output| output.take_written());
         self.desk.counters.bytes_out += written;
-        self.desk.meters.of(connection.payer()).bytes_out += written;
+        self.desk.meters.of(connection.payer).bytes_out += written;
         let done = connection.output.as_ref().is_none_or(|output| !output.is_writable());
         if connection.output.as_ref().is_some_and(|output| output.is_empty())
             && !connection.is_suspended()

@@ -6,11 +6,11 @@ use std::time::{Instant, SystemTime};
 
 use tidegate_bus::{Address, Bus};
 use tidegate_console::{
-    AdmissionStatus, BridgeNumbers, CoreNumbers, Logins, Phase, QuicCounters, Shell, Status, StatusSource,
+    AdmissionStatus, BridgeNumbers, CoreNumbers, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantMeter,
     TenantNumbers, Unavailable,
 };
 use tidegate_context::service::{CoreCounters, CoreFigures};
-use tidegate_engine::{Counters, Gauges};
+use tidegate_engine::{Counters, Gauges, TenantId, Usage};
 use tidegate_mirror::MirrorDisk;
 use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHoldings};
 
@@ -18,6 +18,7 @@ use crate::cluster::ClusterApi;
 use crate::context::{Lack, Services};
 use crate::drain::Drain;
 use crate::hub::HubApi;
+use crate::meter::{Meter, tenant_name};
 use crate::store_status;
 use tidegate_config::Config;
 use tidegate_homes::HomesKeeper;
@@ -39,6 +40,7 @@ pub(crate) struct BrokerStatus {
     tenancy: OnceLock<Tenancy>,
     bridges: OnceLock<ReadBridges>,
     pipelines: OnceLock<HubApi>,
+    meter: OnceLock<Meter>,
     drain: Drain,
     started: SystemTime,
     /// The bus that a start waits for.
@@ -88,6 +90,7 @@ impl BrokerStatus {
             tenancy: OnceLock::new(),
             bridges: OnceLock::new(),
             pipelines: OnceLock::new(),
+            meter: OnceLock::new(),
             drain: Drain::default(),
             started: SystemTime::now(),
             awaited: Mutex::default(),
@@ -146,6 +149,17 @@ impl BrokerStatus {
     /// Its pipelines, where there are some.
     pub(crate) fn pipelines(&self) -> Option<&HubApi> {
         self.pipelines.get()
+    }
+
+    /// It keeps books of usage.
+    pub(crate) fn meters(&self, meter: Meter) {
+        // Set once, when the node runs.
+        let _ = self.meter.set(meter);
+    }
+
+    /// Its books of usage, once they are open.
+    pub(crate) fn meter(&self) -> Option<&Meter> {
+        self.meter.get()
     }
 
     /// It has bridges, whose numbers are read like this.
@@ -295,6 +309,7 @@ impl StatusSource for BrokerStatus {
             tenants: self.tenancy.get().map(tenants).unwrap_or_default(),
             bridges: self.bridges.get().map(|read| read.0()).unwrap_or_default(),
             pipelines: self.pipelines.get().map(|it| crate::hub::numbers_of(it.status())).unwrap_or_default(),
+            meters: self.tenancy.get().map(|tenancy| meters(tenancy, &report)).unwrap_or_default(),
             counters: report.counters,
             gauges: report.gauges,
             slow_sessions: report.slow_sessions,
@@ -320,6 +335,7 @@ impl BrokerStatus {
             store: None,
             fleet: Vec::new(),
             tenants: Vec::new(),
+            meters: Vec::new(),
             bridges: Vec::new(),
             pipelines: Vec::new(),
             counters: Counters::default(),
@@ -364,6 +380,12 @@ fn tenants(tenancy: &Tenancy) -> Vec<TenantNumbers> {
         quotas: it.quotas,
     };
     tenancy.holdings().into_iter().map(holds).collect()
+}
+
+fn meters(tenancy: &Tenancy, report: &NodeReport) -> Vec<TenantMeter> {
+    let meter =
+        |(tenant, usage): (&TenantId, &Usage)| TenantMeter { name: tenant_name(tenancy, *tenant), usage: *usage };
+    report.usage.iter().map(meter).collect()
 }
 
 fn admission(report: &NodeReport) -> AdmissionStatus {

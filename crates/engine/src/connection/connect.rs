@@ -19,6 +19,7 @@ use crate::connection::{EnhancedState, PendingConnect, Phase};
 use crate::engine::Engine;
 use crate::event::{Accepted, AuthRequest, Enhanced, Event, LogEvent, Verdict};
 use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
+use crate::limits::usage::packet_len;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::Home;
@@ -99,6 +100,9 @@ impl Engine {
         match (verdict, Connect::decode(*first_byte, body)) {
             (Verdict::Accept(accepted), Ok(connect)) => {
                 self.accept_connect(now, key, tenant, &client_id, &connect, &accepted);
+                // It arrived before anyone could pay for it.
+                let payer = self.desk.connections.payer_of(key);
+                self.desk.meters.count_input(Some(payer), packet_len(body.len()));
             }
             (Verdict::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),
             (_, Err(error)) => self.refuse_bad_connect(now, key, &error),
@@ -308,7 +312,9 @@ impl Connecting<'_> {
         connection.keep_alive = granted.keep_alive;
         connection.bridge = connect.bridge;
         connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
-        let (listener, tenant, payer) = (connection.listener, connection.tenant, connection.payer());
+        let (listener, tenant) = (connection.listener, connection.tenant);
+        let payer = if connection.is_of_hub { TenantId::UPLINK } else { tenant };
+        connection.payer = payer;
         let ours = self.desk.settings.listeners.get(usize::from(listener.0));
         let aliases = connect
             .properties

@@ -472,7 +472,7 @@ impl Connections {
     fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) -> Option<TenantId> {
         let connection = self.get_mut(key).filter(|_| taken > 0)?;
         connection.last_seen = now.monotonic;
-        Some(connection.payer())
+        Some(connection.payer)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The usage of each tenant on a shard: plain integers by tenant number, counted where the engine counts messages and
 //! bytes anyway.
 
-use crate::connection::Connection;
+use tidegate_mqtt::varint;
+
 use crate::connection::table::Connections;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, TenantId};
@@ -67,12 +68,12 @@ impl Meter {
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     of: Vec<Meter>,
-    /// Connections of the broker itself: uplinks to brokers, and pipelines of the hub. No tenant uses these.
+    /// Connections that no tenant pays for: uplinks to brokers, pipelines of the hub, and refused clients.
     own: Meter,
 }
 
 impl Meters {
-    /// The counters of a tenant; those of the broker itself for [`TenantId::UPLINK`].
+    /// The counters of a tenant; those that no tenant pays for have [`TenantId::UPLINK`].
     #[inline]
     pub(crate) fn of(&mut self, payer: TenantId) -> &mut Usage {
         &mut self.meter(payer).usage
@@ -130,19 +131,16 @@ impl Meters {
     }
 }
 
-impl Connection {
-    /// The tenant for whom this connection is metered.
-    #[inline]
-    pub(crate) fn payer(&self) -> TenantId {
-        if self.is_of_hub { TenantId::UPLINK } else { self.tenant }
-    }
+/// The length of a packet whose body is so long.
+pub(crate) fn packet_len(body: usize) -> usize {
+    1 + varint::len(u32::try_from(body).unwrap_or(u32::MAX)) + body
 }
 
 impl Connections {
     /// The tenant for whom a connection is metered.
     #[inline]
     pub(crate) fn payer_of(&self, key: ConnectionKey) -> TenantId {
-        self.get(key).map_or(TenantId::UPLINK, Connection::payer)
+        self.get(key).map_or(TenantId::UPLINK, |connection| connection.payer)
     }
 }
 

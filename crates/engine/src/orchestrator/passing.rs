@@ -17,18 +17,13 @@ impl Engine {
         let mut bytes = vec![*first_byte];
         put_length(body.len(), &mut bytes);
         bytes.extend_from_slice(body);
-        let connect = bytes.len();
         bytes.extend_from_slice(connection.tail.as_deref().map_or(&[], Vec::as_slice));
-        let payer = connection.payer();
         self.release_connection(key);
         // It is counted where it ends up, and so is what it has sent.
         let counters = &mut self.desk.counters;
         counters.sockets_opened -= 1;
         counters.packets_in[PacketType::Connect as usize] -= 1;
         counters.bytes_in = counters.bytes_in.saturating_sub(bytes.len() as u64);
-        // Packets behind CONNECT are still in the tail, which is not metered.
-        let metered = &mut self.desk.meters.of(payer).bytes_in;
-        *metered = metered.saturating_sub(connect as u64);
         Some(bytes)
     }
 }

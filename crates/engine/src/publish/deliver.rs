@@ -108,7 +108,7 @@ impl Desk {
             }
             note_sent_once(terms.group, qos);
         }
-        let payer = connection.payer();
+        let payer = connection.payer;
         let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         let at = output.buffer().len();
         layouts.append(publication, &shape, now, output);
@@ -295,7 +295,7 @@ impl Desk {
                 self.journal.put_sent(stored, next.number, id, awaited(qos), flow.number());
             }
         }
-        let payer = connection.payer();
+        let payer = connection.payer;
         let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);

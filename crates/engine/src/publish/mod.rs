@@ -52,7 +52,7 @@ impl Engine {
         let Some(connection) = self.desk.connections.get(key) else { return Ok(Progress::Taken) };
         let Some(session) = connection.session else { return Ok(Progress::Taken) };
         let Some(listener) = self.desk.listener(connection.listener) else { return Ok(Progress::Taken) };
-        let (tenant, payer) = (connection.tenant, connection.payer());
+        let (tenant, payer) = (connection.tenant, connection.payer);
         if raw.qos > listener.maximum_qos {
             return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
         }

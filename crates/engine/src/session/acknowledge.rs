@@ -408,7 +408,7 @@ impl Desk {
             }
             return;
         }
-        let payer = connection.payer();
+        let payer = connection.payer;
         let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);

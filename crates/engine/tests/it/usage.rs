@@ -1,7 +1,10 @@
 //! The usage of tenants is exact.
 
-use tidegate_engine::{Accepted, HUB_CLIENT_PREFIX, ListenerSettings, Settings, TenantId, Verdict};
+use tidegate_engine::{
+    Accepted, Authentication, HUB_CLIENT_PREFIX, ListenerSettings, Reason, Settings, TenantId, Usage, Verdict,
+};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
+use tidegate_mqtt::ReasonCode;
 
 use crate::harness::*;
 
@@ -90,5 +93,41 @@ fn a_pipeline_uses_nothing_of_a_tenant() {
         let usage = world.usage(TenantId::DEFAULT);
         assert_eq!((usage.messages_in, usage.messages_out, usage.sessions), (1, 0, 1));
         assert_eq!((usage.connections, usage.connection_ms), (1, 1000));
+    });
+}
+
+#[test]
+fn only_an_accepted_client_costs_its_tenant() {
+    let external = |settings: &mut Settings| settings.authentication = Authentication::External;
+    everywhere_with(external, |world| {
+        let refused = world.try_connect(v5("refused"));
+        world.decide(Verdict::Refuse(Reason::BadCredentials));
+        refused.expect_refused(ReasonCode::BadUserNameOrPassword);
+        assert_eq!(world.usage(TenantId::DEFAULT), Usage::default());
+        for name in ["a", "abc"] {
+            let before = world.usage(TenantId::DEFAULT).bytes_in;
+            let mut accepted = world.try_connect(v5(name));
+            world.decide(Verdict::Accept(Accepted::default()));
+            accepted.expect_accepted();
+            // CONNECT without properties: fixed header, variable header, client id; then DISCONNECT.
+            let connect = 2 + 11 + 2 + name.len() as u64;
+            assert_eq!(world.usage(TenantId::DEFAULT).bytes_in - before, connect);
+            accepted.disconnect();
+            assert_eq!(world.usage(TenantId::DEFAULT).bytes_in - before, connect + 2);
+        }
+    });
+}
+
+#[test]
+fn the_last_packets_of_a_client_count() {
+    everywhere_with(three_listeners, |world| {
+        let a = world.connect(v5("a"));
+        let before = world.usage(TenantId::DEFAULT);
+        // A PUBLISH of QoS 0 with an empty payload, and DISCONNECT.
+        a.send_bytes(&[0x30, 4, 0, 1, b't', 0, 0xe0, 0]);
+        world.run();
+        let after = world.usage(TenantId::DEFAULT);
+        assert_eq!((after.messages_in - before.messages_in, after.bytes_in - before.bytes_in), (1, 8));
+        assert_eq!(after.connections, 0);
     });
 }

@@ -17,6 +17,7 @@ use crate::cli::ConfigArgs;
 use crate::cluster::{ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
 use crate::hub::{Door, Pipelines};
+use crate::meter::Metering;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
@@ -115,6 +116,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let http = HttpListeners::start(config, &node, &serving, entrances.2)?;
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
+    let metering = Metering::start(config, serving, &status)?;
     status.ready(node.handle());
     crate::control::answer_others(&status, &operations, &node.handle())?;
     let bans = config.orchestrator.enabled.then(|| crate::control::share_bans(&status)).transpose()?;
@@ -137,7 +139,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         Some(cluster) => cluster.leave(config.cluster.leave_timeout),
         None => {}
     }
-    let exit = stop(node, console, mirrored, config, end)?;
+    let exit = stop(node, metering, console, mirrored, config, end)?;
     if end == End::Astray { Err(astray(cluster.as_ref())) } else { Ok(exit) }
 }
 
@@ -292,6 +294,7 @@ fn settle(
 /// Closes everything.
 fn stop(
     node: Node,
+    metering: Metering,
     console: Option<Admin>,
     mirrored: Option<Mirrored>,
     config: &Config,
@@ -302,6 +305,7 @@ fn stop(
     let grace = if leaves_wills { config.shutdown.grace.min(GOODBYES) } else { config.shutdown.grace };
     let closing = mirrored.map(|mirrored| mirrored.stop_within(grace)).transpose()?;
     let stopped = if leaves_wills { node.stop_replaced(grace) } else { node.stop(grace) };
+    metering.finish(&stopped.usage);
     if let Some(console) = console {
         console.running.stop();
     }

@@ -1,5 +1,6 @@
 //! The admin API's view of pipelines, and its commands to them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
@@ -13,20 +14,24 @@ use tidegate_config::hub::CLIENT_PREFIX;
 
 /// The pipelines that run here, for the admin API and for metrics.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HubApi(Arc<Mutex<Option<Arc<Hub>>>>);
+pub(crate) struct HubApi {
+    running: Arc<Mutex<Option<Arc<Hub>>>>,
+    /// Deliveries to sinks of the pipelines that ran here before.
+    ended_deliveries: Arc<AtomicU64>,
+}
 
 impl HubApi {
     pub(crate) fn new(hub: Arc<Hub>) -> Self {
-        Self(Arc::new(Mutex::new(Some(hub))))
+        Self { running: Arc::new(Mutex::new(Some(hub))), ended_deliveries: Arc::default() }
     }
 
     /// Puts others in the place of the running pipelines, and returns these.
     pub(super) fn set(&self, hub: Option<Arc<Hub>>) -> Option<Arc<Hub>> {
-        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), hub)
+        std::mem::replace(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner), hub)
     }
 
     fn hub(&self) -> Option<Arc<Hub>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How each pipeline does.
@@ -34,10 +39,24 @@ impl HubApi {
         self.hub().map(|hub| hub.status()).unwrap_or_default()
     }
 
+    /// Messages that sinks have confirmed since the start of the process, each counted for each sink.
+    pub(crate) fn sink_deliveries(&self) -> u64 {
+        self.ended_deliveries.load(Ordering::Acquire) + deliveries(&self.status())
+    }
+
+    /// These pipelines have ended, and their deliveries still count.
+    pub(super) fn add_ended(&self, ended: &Hub) {
+        self.ended_deliveries.fetch_add(deliveries(&ended.status()), Ordering::AcqRel);
+    }
+
     /// Pauses or resumes a pipeline; false when no pipeline has the name.
     pub(crate) fn pause(&self, name: &str, paused: bool) -> bool {
         self.hub().is_some_and(|hub| hub.pause(name, paused))
     }
+}
+
+fn deliveries(pipelines: &[PipelineStatus]) -> u64 {
+    pipelines.iter().map(|pipeline| pipeline.numbers.sink_deliveries).sum()
 }
 
 /// Sessions of pipelines that are looked at.

@@ -124,6 +124,7 @@ impl Placed {
         self.running().clear();
         if let Some(hub) = self.api.set(None) {
             hub.stop(grace);
+            self.api.add_ended(&hub);
         }
     }
 }

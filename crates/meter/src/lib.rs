@@ -1,0 +1,13 @@
+//! The books of usage: what each tenant has used in each period.
+//!
+//! [`Reading`] makes differences of counters that start from zero with each process. [`Books`] keep them in a file.
+
+mod books;
+mod ledger;
+mod reading;
+mod record;
+
+pub use books::{Books, FILE};
+pub use ledger::{DAYS_KEPT_S, HOURS_KEPT_S, Ledger, MINUTES_KEPT_S, Period};
+pub use reading::{Counted, Present, Reading};
+pub use record::{Amounts, Record};

@@ -1,0 +1,206 @@
+//! Metering: reads the usage of tenants from the node, and writes it into the books.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tidegate_admin::{MeterRequest, TenantUsage};
+use tidegate_console::Unavailable;
+use tidegate_console::api::ControlError;
+use tidegate_engine::{Durability, TenantId, Usage};
+use tidegate_identity::access::Tenancy;
+use tidegate_meter::{Amounts, Books, Counted, Present, Reading};
+
+use crate::status::BrokerStatus;
+use tidegate_config::Config;
+
+/// Time between two entries in the books: a `kill -9` loses the usage of so many seconds at most.
+const BOOKED_EVERY: Duration = Duration::from_secs(10);
+
+/// The name of the tenant that clients without another one belong to.
+const DEFAULT_TENANT: &str = "default";
+
+/// Milliseconds in the shortest period of the books.
+const MINUTE_MS: u64 = 60_000;
+
+/// The books of this process, and what is in them of its counters.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    tenancy: Tenancy,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    books: Books,
+    booked: Reading,
+    booked_at: Instant,
+}
+
+impl Meter {
+    /// Adds what was used since the last entry.
+    fn book(&self, usage: &BTreeMap<TenantId, Usage>, sink_deliveries: u64) -> Result<(), ControlError> {
+        let now = readings(&self.tenancy, usage, sink_deliveries);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = Instant::now();
+        let elapsed = at.saturating_duration_since(state.booked_at);
+        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let (booked, used) = state.booked.since(&now, elapsed_ms);
+        let written = state.books.add(unix_seconds(), &used);
+        written.map_err(|error| ControlError::Refused(format!("the books of usage cannot be written: {error}")))?;
+        (state.booked, state.booked_at) = (booked, at);
+        Ok(())
+    }
+
+    fn usage(&self, request: &MeterRequest) -> (Vec<TenantUsage>, bool) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let from_s = request.from_ms / MINUTE_MS * 60;
+        let to_s = request.to_ms.div_ceil(MINUTE_MS) * 60;
+        let sums = state.books.sum(from_s, to_s);
+        (sums.into_iter().map(tenant_usage).collect(), state.books.are_kept())
+    }
+}
+
+/// The counters and gauges of each tenant by its name. Pipelines belong to the default tenant.
+fn readings(
+    tenancy: &Tenancy,
+    usage: &BTreeMap<TenantId, Usage>,
+    sink_deliveries: u64,
+) -> BTreeMap<String, (Counted, Present)> {
+    let mut all: BTreeMap<String, (Counted, Present)> = BTreeMap::new();
+    for (tenant, usage) in usage {
+        let counted = Counted {
+            messages_in: usage.messages_in,
+            messages_out: usage.messages_out,
+            bytes_in: usage.bytes_in,
+            bytes_out: usage.bytes_out,
+            connection_ms: usage.connection_ms,
+            sink_deliveries: 0,
+        };
+        let present = Present {
+            sessions: usage.sessions,
+            retained_bytes: usage.retained_bytes,
+            stored_bytes: usage.stored_bytes,
+        };
+        all.insert(tenant_name(tenancy, *tenant), (counted, present));
+    }
+    if sink_deliveries > 0 {
+        all.entry(DEFAULT_TENANT.to_owned()).or_default().0.sink_deliveries = sink_deliveries;
+    }
+    all
+}
+
+/// The name of a tenant in the books and in metrics.
+pub(crate) fn tenant_name(tenancy: &Tenancy, tenant: TenantId) -> String {
+    if tenant == TenantId::DEFAULT {
+        return DEFAULT_TENANT.to_owned();
+    }
+    let name = tenancy.name(tenant);
+    if name.is_empty() { format!("tenant-{}", tenant.0) } else { name }
+}
+
+fn tenant_usage((tenant, amounts): (String, Amounts)) -> TenantUsage {
+    TenantUsage {
+        tenant,
+        messages_in: amounts.messages_in,
+        messages_out: amounts.messages_out,
+        bytes_in: amounts.bytes_in,
+        bytes_out: amounts.bytes_out,
+        connection_ms: amounts.connection_ms,
+        sink_deliveries: amounts.sink_deliveries,
+        session_ms: amounts.session_ms,
+        retained_byte_seconds: amounts.retained_byte_seconds,
+        stored_byte_seconds: amounts.stored_byte_seconds,
+    }
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl BrokerStatus {
+    /// Adds what was used since the last entry.
+    fn book_usage(&self) -> Result<(), ControlError> {
+        let Some(meter) = self.meter() else { return Err(Unavailable.into()) };
+        let report = self.node()?.report().map_err(|_| Unavailable)?;
+        meter.book(&report.usage, self.sink_deliveries())
+    }
+
+    fn sink_deliveries(&self) -> u64 {
+        self.pipelines().map_or(0, crate::hub::HubApi::sink_deliveries)
+    }
+
+    /// What tenants have used, and whether the books outlive the process. All usage so far is in the books by then.
+    pub(crate) fn metered(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError> {
+        self.book_usage()?;
+        self.meter().map(|meter| meter.usage(request)).ok_or(ControlError::Unavailable(Unavailable))
+    }
+}
+
+/// The thread that makes entries.
+#[derive(Debug)]
+pub(crate) struct Metering {
+    status: Arc<BrokerStatus>,
+    running: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Metering {
+    /// Opens the books, in the data directory where there is one, and makes an entry after each pause.
+    ///
+    /// # Errors
+    /// In words for people, when the file cannot be read, or the system gives no thread.
+    pub(crate) fn start(config: &Config, tenancy: Tenancy, status: &Arc<BrokerStatus>) -> Result<Self, String> {
+        let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
+        let books = match directory {
+            None => Books::in_memory(),
+            Some(directory) => Books::open(Path::new(directory))
+                .map_err(|error| format!("cannot open the books of usage in {directory}: {error}"))?,
+        };
+        let state = State { books, booked: Reading::default(), booked_at: Instant::now() };
+        status.meters(Meter { tenancy, state: Mutex::new(state) });
+        let (keeps_on, ended) = channel();
+        let read = Arc::clone(status);
+        let run = move || {
+            let mut failing = false;
+            while ended.recv_timeout(BOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
+                let booked = read.book_usage();
+                match &booked {
+                    Err(error) if !failing => tracing::warn!(%error, "usage is not in the books yet"),
+                    Ok(()) if failing => tracing::info!("usage is in the books again"),
+                    _ => {}
+                }
+                failing = booked.is_err();
+            }
+        };
+        let thread = thread::Builder::new().name("meter".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| format!("cannot start the thread that meters usage: {error}"))?;
+        Ok(Self { status: Arc::clone(status), running: Some((keeps_on, thread)) })
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&mut self) {
+        if let Some((keeps_on, thread)) = self.running.take() {
+            drop(keeps_on);
+            // A panic has ended the process.
+            let _ = thread.join();
+        }
+    }
+
+    /// The last entry, with the counters of the node at its end.
+    pub(crate) fn finish(mut self, usage: &BTreeMap<TenantId, Usage>) {
+        self.stop();
+        let Some(meter) = self.status.meter() else { return };
+        if let Err(error) = meter.book(usage, self.status.sink_deliveries()) {
+            tracing::warn!(%error, "the last seconds of usage are not in the books");
+        }
+    }
+}
+
+impl Drop for Metering {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
