@@ -1,4 +1,4 @@
-//! The keys of a listener that are about TLS: their words, what they say together, and what a node is told.
+//! The keys of a listener that are about TLS: their words, their rules together, and the node's settings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

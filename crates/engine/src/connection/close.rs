@@ -14,7 +14,6 @@ use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
 use crate::addresses::Fate;
 use crate::connection::Phase;
 use crate::connection::connect::keep_alive_deadline;
-use crate::connection::ending::EndedSession;
 use crate::connection::input::Refused;
 use crate::desk::Timer;
 use crate::durable::Key;
@@ -23,6 +22,7 @@ use crate::event::{Event, LogEvent};
 use crate::ids::{ConnectionKey, ListenerId, PRINCIPAL_LISTENER, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::UPLINK_LISTENER;
+use crate::session::ended::EndedSession;
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Holding;
@@ -398,7 +398,7 @@ impl EndedSession {
 }
 
 impl Dealing<'_> {
-    /// Settles the messages in flight and those of shared groups of an ended session; the rest is left for steps.
+    /// Settles the messages in flight and the messages of shared groups of an ended session; the rest is left for steps.
     fn begin_ending(&mut self, now: Now, key: SessionKey, session: Session, reason: Reason) -> EndedSession {
         let reason = match reason {
             Reason::SessionExpired | Reason::SessionDiscarded => reason,

@@ -5,57 +5,16 @@
 //! session, and no other session gets the key before the last subscription is gone. All sessions that end share a
 //! fixed amount of work per turn, which is as much as all SUBSCRIBE packets get, so that more cannot pile up.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::ids::SessionKey;
 use crate::now::Now;
-use crate::session::{Delivery, FilterList, Membership, Session};
+use crate::session::ended::{EndedSession, EndedSessions};
+use crate::session::{Membership, Session};
 use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, FILTER_WORK_PER_TURN, filter_work};
 use crate::subscribe::subscribing::Subscribing;
-use crate::telling::reason::Reason;
 
 /// Messages that are dropped for one unit of work.
 const MESSAGES_PER_WORK: usize = 8;
-
-/// The rest of an ended session.
-#[derive(Debug)]
-pub(crate) struct EndedSession {
-    pub key: SessionKey,
-    pub client_id: Box<str>,
-    /// The reason of its dropped messages.
-    pub reason: Reason,
-    pub filters: FilterList,
-    pub memberships: Vec<Rc<Membership>>,
-    /// Messages that waited, without those of shared groups.
-    pub queue: VecDeque<Delivery>,
-    /// Whether it was that of a broker, which is removed at once.
-    pub of_uplink: bool,
-}
-
-impl EndedSession {
-    fn is_done(&self) -> bool {
-        self.filters.len() == 0 && self.memberships.is_empty() && self.queue.is_empty()
-    }
-}
-
-/// Ended sessions in the order of their ends, and the work done for them in the present turn.
-#[derive(Debug, Default)]
-pub(crate) struct EndedSessions {
-    pub waiting: VecDeque<EndedSession>,
-    work: usize,
-}
-
-impl EndedSessions {
-    /// A turn begins.
-    pub(crate) fn begin_turn(&mut self) {
-        self.work = 0;
-    }
-
-    fn has_work(&self) -> bool {
-        self.work < FILTER_WORK_PER_TURN
-    }
-}
 
 impl Session {
     /// Takes out the memberships of those shared groups that have dealt messages which the client has not answered.
@@ -77,7 +36,11 @@ impl Session {
 }
 
 impl EndedSessions {
-    /// Goes on with the sessions that have ended, as far as the turn allows.
+    fn has_work(&self) -> bool {
+        self.work < FILTER_WORK_PER_TURN
+    }
+
+    /// Continues with the sessions that have ended, as far as the turn allows.
     pub(crate) fn run(&mut self, now: Now, context: &mut Subscribing<'_>) {
         while self.has_work()
             && let Some(mut ending) = self.waiting.pop_front()

@@ -1,6 +1,7 @@
 //! What the server keeps for a client id, with or without a connection.
 
 pub(crate) mod acknowledge;
+pub(crate) mod ended;
 pub(crate) mod expiring;
 pub(crate) mod filters;
 pub(crate) mod overflow;

@@ -19,7 +19,7 @@ mod prepared;
 mod questions;
 mod rosters;
 mod seating;
-mod secret;
+pub(crate) mod secret;
 mod session;
 mod settings;
 mod shard;

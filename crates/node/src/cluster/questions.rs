@@ -135,8 +135,8 @@ impl Questions {
             return;
         }
         if let Some(asked) = self.asked.remove(&number) {
-            let is_none = body.is_empty() || body.len() > MAX_QUESTION_BYTES;
-            let answer = if is_none { Err(AskError::Busy) } else { Ok(body.to_vec()) };
+            let is_invalid = body.is_empty() || body.len() > MAX_QUESTION_BYTES;
+            let answer = if is_invalid { Err(AskError::Busy) } else { Ok(body.to_vec()) };
             let _ = asked.answer.send(answer);
         }
     }

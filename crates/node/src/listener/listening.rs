@@ -3,13 +3,13 @@
 use tidegate_engine::ListenerId;
 
 use crate::address::{ListenAddress, LocalAddress};
+use crate::listener::proxies::Proxies;
 use crate::listener::{Acceptor, bind, bind_quic};
 use crate::node::StartError;
 use crate::quic::{MAX_ENDPOINTS, QuicEndpoint, QuicSocket};
 use crate::settings::NodeSettings;
 use crate::shard::inbox::InboxSender;
 use crate::tls::{TlsError, TlsListeners};
-use crate::transport::Proxies;
 
 /// The listeners, in the order of the settings.
 #[derive(Default)]

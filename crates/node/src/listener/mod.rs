@@ -4,6 +4,7 @@ pub(crate) mod accept;
 mod bind;
 pub(crate) mod listening;
 pub(crate) mod preset;
+pub(crate) mod proxies;
 mod shortage;
 
 use std::io;
@@ -20,9 +21,10 @@ pub(crate) use bind::{SocketFile, bind, bind_quic};
 pub(crate) use shortage::{Reserve, Shortage};
 
 use crate::address::LocalAddress;
+use crate::listener::proxies::Proxies;
 use crate::observer::Peer;
 use crate::tls::TlsListener;
-use crate::transport::{Proxies, Transport};
+use crate::transport::Transport;
 
 /// A listening socket.
 #[derive(Debug)]

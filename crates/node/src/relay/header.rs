@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::cluster::Secret;
+use crate::cluster::secret::Secret;
 use crate::observer::Peer;
 use crate::proxy_protocol::{RelayedTenant, write_v2};
 

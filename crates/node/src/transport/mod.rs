@@ -22,12 +22,12 @@ use tidegate_engine::{Output, Reason};
 
 use self::outbound::Outbound;
 use self::proxied::Proxied;
-pub(crate) use self::proxied::Proxies;
 use self::socket::{read, write_output};
 use self::stream::Stream;
 use self::tls::Tls;
 pub(crate) use self::tls::TlsFailure;
 use self::websocket::WebSocket;
+use crate::listener::proxies::Proxies;
 use crate::observer::Peer;
 use crate::proxy_protocol::{ProxyError, RelayedTenant};
 use crate::quic::{Quic, QuicFailure};

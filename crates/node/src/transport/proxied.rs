@@ -2,20 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use super::{Ended, Input, Transport};
-use crate::cluster::Secret;
-use crate::proxy_protocol::{HEADER_MAX, Header, Network, Progress, ProxyError, RelayedTenant, begins_header, parse};
-
-/// Proxies in front of a listener.
-#[derive(Clone, Debug)]
-pub(crate) struct Proxies {
-    /// The networks that they are in.
-    pub(crate) networks: Arc<[Network]>,
-    /// What proves the tenants that they name; `None` where these are not used, or believed as they are.
-    pub(crate) secret: Option<Secret>,
-}
+use crate::cluster::secret::Secret;
+use crate::listener::proxies::Proxies;
+use crate::proxy_protocol::{HEADER_MAX, Header, Progress, ProxyError, RelayedTenant, begins_header, parse};
 
 /// The transport below a header of the PROXY protocol, and the content of the header.
 pub(crate) struct Proxied {

@@ -130,8 +130,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let end = wait_for_the_end(&mut signals, &operations, mirrored.as_ref(), cluster.as_ref());
     status.stopping();
     follower.stop();
-    drop(bans);
-    stop_services(http, &placed, config.shutdown.grace);
+    stop_services(http, bans, &placed, config.shutdown.grace);
     drop(core);
     match &cluster {
         // No node takes partitions from a node that cannot keep them.
@@ -157,8 +156,9 @@ fn orchestrate(
     placement
 }
 
-/// Stops the services of the node that are its clients.
-fn stop_services(http: HttpListeners, placed: &(Bridges, Pipelines), grace: Duration) {
+/// Stops what works beside the node: changes of bans from other orchestrators, and the services that are its clients.
+fn stop_services(http: HttpListeners, bans: Option<Follower>, placed: &(Bridges, Pipelines), grace: Duration) {
+    drop(bans);
     http.stop(grace);
     placed.0.stop(grace);
     placed.1.stop(grace);

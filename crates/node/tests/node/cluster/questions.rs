@@ -58,7 +58,7 @@ fn a_listener_hears_of_every_session() {
 }
 
 #[test]
-fn questions_take_a_quarter_of_what_may_wait_for_a_node() {
+fn questions_take_a_quarter_of_the_room_of_a_link() {
     let limits = tidegate_node::LinkLimits { outbox_bytes: 64 * 1024, ..tidegate_node::LinkLimits::default() };
     let mut world = World::apart(&[("a", 1), ("b", 1)], limits);
     world.introduce();
