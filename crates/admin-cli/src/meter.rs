@@ -7,7 +7,7 @@ mod times;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tidegate_admin::{MeterRequest, Metered, TenantUsage};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
@@ -35,16 +35,16 @@ enum By {
 }
 
 /// The flags of `tidegate meter`.
-#[derive(Clone, Debug, ClapArgs)]
+#[derive(Clone, Debug, Args)]
 #[command(about = "Show what tenants have used, or their invoices with a price list", after_help = EXAMPLES)]
-pub struct Args {
+pub struct MeterArgs {
     /// From this time on
     #[arg(long, value_name = "TIME", value_parser = times::parse)]
     from: Option<u64>,
     /// Before this time
     #[arg(long, value_name = "TIME", value_parser = times::parse)]
     to: Option<u64>,
-    /// What a row is for
+    /// The subject of a row
     #[arg(long, value_enum, default_value = "tenant")]
     by: By,
     /// Print comma-separated values
@@ -61,7 +61,7 @@ pub struct Args {
 }
 
 /// Asks the broker, and prints what tenants have used.
-pub fn run(args: &Args) -> Exit {
+pub fn run(args: &MeterArgs) -> Exit {
     let all = MeterRequest::default();
     let request = MeterRequest { from_ms: args.from.unwrap_or(all.from_ms), to_ms: args.to.unwrap_or(all.to_ms) };
     if request.from_ms >= request.to_ms {
@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> Exit {
     }
 }
 
-fn text(args: &Args, answer: &Metered, prices: Option<&PriceList>) -> String {
+fn text(args: &MeterArgs, answer: &Metered, prices: Option<&PriceList>) -> String {
     let By::Tenant = args.by;
     let rows = match prices {
         Some(prices) if args.json => return json_line(&invoice::to_json(prices, &answer.tenants)),

@@ -1,11 +1,8 @@
 //! `GET /api/v1/meter`: what tenants have used.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use crate::invalid::InvalidRequest;
-use crate::members::Shares;
 use crate::request::{Method, Request, with_query};
 
 /// Which periods are asked for. A period counts when it begins within them.
@@ -47,7 +44,7 @@ impl Request for MeterRequest {
     }
 }
 
-/// What tenants have used.
+/// The usage of tenants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metered {
     /// By the name of the tenant; the default tenant is `default`.
@@ -64,7 +61,7 @@ pub struct Metered {
     pub unreachable: Vec<String>,
 }
 
-/// What a tenant has used.
+/// The usage of a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantUsage {
     /// The name of the tenant.
@@ -99,7 +96,7 @@ pub struct TenantUsage {
 }
 
 impl TenantUsage {
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         let pairs = [
             (&mut self.messages_in, other.messages_in),
             (&mut self.messages_out, other.messages_out),
@@ -117,48 +114,9 @@ impl TenantUsage {
     }
 }
 
-impl Shares<Metered> {
-    /// The sum over all members, in the order of the names of tenants.
-    pub fn merge(self) -> Metered {
-        let nodes = self.names();
-        let (answered, unreachable) = self.sorted();
-        let mut tenants: BTreeMap<String, TenantUsage> = BTreeMap::new();
-        let mut in_memory = Vec::new();
-        for (node, share) in answered {
-            if !share.in_memory.is_empty() {
-                in_memory.push(node);
-            }
-            for usage in share.tenants {
-                let none = || TenantUsage { tenant: usage.tenant.clone(), ..TenantUsage::default() };
-                tenants.entry(usage.tenant.clone()).or_insert_with(none).add(&usage);
-            }
-        }
-        Metered { tenants: tenants.into_values().collect(), in_memory, nodes, unreachable }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn usage_of_all_members_is_added_up() {
-        let share = |tenant: &str, messages_in, in_memory: &[&str]| Metered {
-            tenants: vec![TenantUsage { tenant: tenant.to_owned(), messages_in, ..TenantUsage::default() }],
-            in_memory: in_memory.iter().map(|name| (*name).to_owned()).collect(),
-            ..Metered::default()
-        };
-        let answered = vec![
-            ("b".to_owned(), share("acme", 2, &["b"])),
-            ("a".to_owned(), share("acme", 40, &[])),
-            ("c".to_owned(), share("default", 1, &[])),
-        ];
-        let all = Shares { answered, unreachable: vec!["d".to_owned()] }.merge();
-        let sums: Vec<_> = all.tenants.iter().map(|usage| (usage.tenant.as_str(), usage.messages_in)).collect();
-        assert_eq!(sums, [("acme", 42), ("default", 1)]);
-        assert_eq!((all.in_memory, all.unreachable), (vec!["b".to_owned()], vec!["d".to_owned()]));
-        assert_eq!(all.nodes, ["a", "b", "c"]);
-    }
 
     #[test]
     fn a_request_without_limits_asks_for_all() {

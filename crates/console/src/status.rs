@@ -342,7 +342,7 @@ pub struct TenantNumbers {
 pub struct TenantMeter {
     /// Its name; `default` for the default one.
     pub name: String,
-    /// What was used, and what there is.
+    /// The counters and gauges.
     pub usage: Usage,
 }
 

@@ -1,6 +1,6 @@
 //! The books: the ledger, and the file that keeps it.
 //!
-//! Records are appended and synced; each is what was used since the one before, so that they can be added. A start reads
+//! Records are appended and synced. Each has the usage since the one before, so that they can be added. A start reads
 //! them all. From time to time the file is replaced as a whole by one with merged periods.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use tidegate_mirror::kept_file;
 
-use crate::ledger::{Ledger, Period};
+use crate::ledger::Ledger;
+use crate::period::Period;
 use crate::record::{Amounts, Record};
 
 /// The file in the data directory.

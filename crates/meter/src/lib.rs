@@ -4,10 +4,12 @@
 
 mod books;
 mod ledger;
+mod period;
 mod reading;
 mod record;
 
 pub use books::{Books, FILE};
-pub use ledger::{DAYS_KEPT_S, HOURS_KEPT_S, Ledger, MINUTES_KEPT_S, Period};
+pub use ledger::Ledger;
+pub use period::{DAYS_KEPT_S, HOURS_KEPT_S, MINUTES_KEPT_S, Period};
 pub use reading::{Counted, Present, Reading};
 pub use record::{Amounts, Record};

@@ -1,4 +1,4 @@
-//! From counters of a process to amounts: what was counted since the last reading, never twice.
+//! Amounts from the counters of a process: the usage since the last reading, never twice.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Counted {
     pub sink_deliveries: u64,
 }
 
-/// What a tenant has at the time of a reading.
+/// Sessions and bytes of a tenant at the time of a reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Present {
     /// Sessions.
@@ -33,14 +33,14 @@ pub struct Present {
 }
 
 /// The readings so far: for each counter the highest number that is in the books. A sum over parts of a process may
-/// fall for a moment, when a part does not answer; what it has counted already is not counted once more when it is back.
+/// fall for a moment, when a part does not answer; its usage does not count once more when it is back.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     booked: BTreeMap<String, Counted>,
 }
 
 impl Reading {
-    /// What was used since the readings that were booked, `elapsed_ms` ago, and the reading to book with it.
+    /// The usage since the readings that were booked `elapsed_ms` ago, and the reading to book with it.
     pub fn since(&self, now: &BTreeMap<String, (Counted, Present)>, elapsed_ms: u64) -> (Self, Vec<(String, Amounts)>) {
         let mut next = self.clone();
         let mut amounts = Vec::new();

@@ -1,6 +1,6 @@
 //! A record: what one tenant has used in one period, as a line of text with its checksum.
 
-use crate::ledger::Period;
+use crate::period::Period;
 
 /// Amounts of a tenant. All of them can be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Amounts {
     }
 }
 
-/// What a tenant has used in a period.
+/// The amounts of a tenant in a period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The period.

@@ -207,7 +207,7 @@ impl NodeReport {
     pub(crate) fn add_counted(&mut self, other: &Self) {
         self.counters.add(&other.counters);
         for (tenant, usage) in &other.usage {
-            // What an ended node had at its end is not there any more.
+            // Sessions and messages of an ended node do not exist any more.
             let (connections, sessions, retained_bytes, stored_bytes) = (0, 0, 0, 0);
             let counted = Usage { connections, sessions, retained_bytes, stored_bytes, ..*usage };
             self.usage.entry(*tenant).or_default().add(&counted);

@@ -66,7 +66,7 @@ pub(crate) enum Command {
     Drain(drain::Args),
     Ban(ban::Args),
     Kick(kick::Args),
-    Meter(meter::Args),
+    Meter(meter::MeterArgs),
     Passwd(Box<passwd::Args>),
     /// Check, show, explain and convert configurations
     #[command(subcommand)]

@@ -57,7 +57,7 @@ impl Control for BrokerStatus {
     }
 
     fn meter(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError> {
-        self.metered(request)
+        self.meter.get().ok_or(Unavailable)?.answer(request)
     }
 
     fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {
@@ -208,7 +208,7 @@ impl Control for BrokerStatus {
 }
 
 impl BrokerStatus {
-    pub(crate) fn node(&self) -> Result<&NodeHandle, Unavailable> {
+    pub(super) fn node(&self) -> Result<&NodeHandle, Unavailable> {
         self.handle().ok_or(Unavailable)
     }
 }

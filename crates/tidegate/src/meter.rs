@@ -8,14 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_admin::{MeterRequest, TenantUsage};
+use tidegate_config::Config;
 use tidegate_console::Unavailable;
 use tidegate_console::api::ControlError;
 use tidegate_engine::{Durability, TenantId, Usage};
 use tidegate_identity::access::Tenancy;
 use tidegate_meter::{Amounts, Books, Counted, Present, Reading};
-
-use crate::status::BrokerStatus;
-use tidegate_config::Config;
+use tidegate_node::NodeHandle;
 
 /// Time between two entries in the books: a `kill -9` loses the usage of so many seconds at most.
 const BOOKED_EVERY: Duration = Duration::from_secs(10);
@@ -26,41 +25,61 @@ const DEFAULT_TENANT: &str = "default";
 /// Milliseconds in the shortest period of the books.
 const MINUTE_MS: u64 = 60_000;
 
-/// The books of this process, and what is in them of its counters.
-#[derive(Debug)]
+/// The books of this process, and the counters that they have.
 pub(crate) struct Meter {
     tenancy: Tenancy,
-    state: Mutex<State>,
+    node: NodeHandle,
+    sink_deliveries: Box<dyn Fn() -> u64 + Send + Sync>,
+    account: Mutex<Account>,
 }
 
-#[derive(Debug)]
-struct State {
+impl std::fmt::Debug for Meter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meter")
+    }
+}
+
+struct Account {
     books: Books,
     booked: Reading,
     booked_at: Instant,
 }
 
 impl Meter {
-    /// Adds what was used since the last entry.
-    fn book(&self, usage: &BTreeMap<TenantId, Usage>, sink_deliveries: u64) -> Result<(), ControlError> {
-        let now = readings(&self.tenancy, usage, sink_deliveries);
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The usage in some time, and whether the books outlive the process. The books have all usage so far by then.
+    ///
+    /// # Errors
+    /// When the node does not answer, or the books cannot be written.
+    pub(crate) fn answer(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError> {
+        self.book_now()?;
+        Ok(self.usage(request))
+    }
+
+    /// Adds the usage since the last entry.
+    fn book_now(&self) -> Result<(), ControlError> {
+        let report = self.node.report().map_err(|_| Unavailable)?;
+        self.book(&report.usage)
+    }
+
+    fn book(&self, usage: &BTreeMap<TenantId, Usage>) -> Result<(), ControlError> {
+        let now = readings(&self.tenancy, usage, (self.sink_deliveries)());
+        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         let at = Instant::now();
-        let elapsed = at.saturating_duration_since(state.booked_at);
+        let elapsed = at.saturating_duration_since(account.booked_at);
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        let (booked, used) = state.booked.since(&now, elapsed_ms);
-        let written = state.books.add(unix_seconds(), &used);
+        let (booked, used) = account.booked.since(&now, elapsed_ms);
+        let written = account.books.add(unix_seconds(), &used);
         written.map_err(|error| ControlError::Refused(format!("the books of usage cannot be written: {error}")))?;
-        (state.booked, state.booked_at) = (booked, at);
+        (account.booked, account.booked_at) = (booked, at);
         Ok(())
     }
 
     fn usage(&self, request: &MeterRequest) -> (Vec<TenantUsage>, bool) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         let from_s = request.from_ms / MINUTE_MS * 60;
         let to_s = request.to_ms.div_ceil(MINUTE_MS) * 60;
-        let sums = state.books.sum(from_s, to_s);
-        (sums.into_iter().map(tenant_usage).collect(), state.books.are_kept())
+        let sums = account.books.sum(from_s, to_s);
+        (sums.into_iter().map(tenant_usage).collect(), account.books.are_kept())
     }
 }
 
@@ -121,29 +140,10 @@ fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-impl BrokerStatus {
-    /// Adds what was used since the last entry.
-    fn book_usage(&self) -> Result<(), ControlError> {
-        let Some(meter) = self.meter() else { return Err(Unavailable.into()) };
-        let report = self.node()?.report().map_err(|_| Unavailable)?;
-        meter.book(&report.usage, self.sink_deliveries())
-    }
-
-    fn sink_deliveries(&self) -> u64 {
-        self.pipelines().map_or(0, crate::hub::HubApi::sink_deliveries)
-    }
-
-    /// What tenants have used, and whether the books outlive the process. All usage so far is in the books by then.
-    pub(crate) fn metered(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError> {
-        self.book_usage()?;
-        self.meter().map(|meter| meter.usage(request)).ok_or(ControlError::Unavailable(Unavailable))
-    }
-}
-
 /// The thread that makes entries.
 #[derive(Debug)]
 pub(crate) struct Metering {
-    status: Arc<BrokerStatus>,
+    meter: Arc<Meter>,
     running: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
@@ -152,21 +152,26 @@ impl Metering {
     ///
     /// # Errors
     /// In words for people, when the file cannot be read, or the system gives no thread.
-    pub(crate) fn start(config: &Config, tenancy: Tenancy, status: &Arc<BrokerStatus>) -> Result<Self, String> {
+    pub(crate) fn start(
+        config: &Config,
+        tenancy: Tenancy,
+        node: NodeHandle,
+        sink_deliveries: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<Self, String> {
         let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
         let books = match directory {
             None => Books::in_memory(),
             Some(directory) => Books::open(Path::new(directory))
                 .map_err(|error| format!("cannot open the books of usage in {directory}: {error}"))?,
         };
-        let state = State { books, booked: Reading::default(), booked_at: Instant::now() };
-        status.meters(Meter { tenancy, state: Mutex::new(state) });
+        let account = Mutex::new(Account { books, booked: Reading::default(), booked_at: Instant::now() });
+        let meter = Arc::new(Meter { tenancy, node, sink_deliveries: Box::new(sink_deliveries), account });
         let (keeps_on, ended) = channel();
-        let read = Arc::clone(status);
+        let read = Arc::clone(&meter);
         let run = move || {
             let mut failing = false;
             while ended.recv_timeout(BOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let booked = read.book_usage();
+                let booked = read.book_now();
                 match &booked {
                     Err(error) if !failing => tracing::warn!(%error, "usage is not in the books yet"),
                     Ok(()) if failing => tracing::info!("usage is in the books again"),
@@ -177,11 +182,15 @@ impl Metering {
         };
         let thread = thread::Builder::new().name("meter".to_owned()).spawn(run);
         let thread = thread.map_err(|error| format!("cannot start the thread that meters usage: {error}"))?;
-        Ok(Self { status: Arc::clone(status), running: Some((keeps_on, thread)) })
+        Ok(Self { meter, running: Some((keeps_on, thread)) })
     }
 
-    /// Ends the thread.
-    pub(crate) fn stop(&mut self) {
+    /// The books.
+    pub(crate) fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
+    }
+
+    fn stop(&mut self) {
         if let Some((keeps_on, thread)) = self.running.take() {
             drop(keeps_on);
             // A panic has ended the process.
@@ -192,8 +201,7 @@ impl Metering {
     /// The last entry, with the counters of the node at its end.
     pub(crate) fn finish(mut self, usage: &BTreeMap<TenantId, Usage>) {
         self.stop();
-        let Some(meter) = self.status.meter() else { return };
-        if let Err(error) = meter.book(usage, self.status.sink_deliveries()) {
+        if let Err(error) = self.meter.book(usage) {
             tracing::warn!(%error, "the last seconds of usage are not in the books");
         }
     }

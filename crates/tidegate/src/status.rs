@@ -40,7 +40,8 @@ pub(crate) struct BrokerStatus {
     tenancy: OnceLock<Tenancy>,
     bridges: OnceLock<ReadBridges>,
     pipelines: OnceLock<HubApi>,
-    meter: OnceLock<Meter>,
+    /// Its books of usage; set once, before the node takes clients in.
+    pub(crate) meter: OnceLock<Arc<Meter>>,
     drain: Drain,
     started: SystemTime,
     /// The bus that a start waits for.
@@ -149,17 +150,6 @@ impl BrokerStatus {
     /// Its pipelines, where there are some.
     pub(crate) fn pipelines(&self) -> Option<&HubApi> {
         self.pipelines.get()
-    }
-
-    /// It keeps books of usage.
-    pub(crate) fn meters(&self, meter: Meter) {
-        // Set once, when the node runs.
-        let _ = self.meter.set(meter);
-    }
-
-    /// Its books of usage, once they are open.
-    pub(crate) fn meter(&self) -> Option<&Meter> {
-        self.meter.get()
     }
 
     /// It has bridges, whose numbers are read like this.

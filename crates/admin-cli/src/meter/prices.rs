@@ -45,7 +45,7 @@ pub(super) static ITEMS: &[Item] = &[
     },
 ];
 
-/// The key of what an invoice costs whatever was used.
+/// The key of the fixed part of an invoice.
 pub(super) const BASE: &str = "base";
 
 /// Prices by key, in billionths of the currency.

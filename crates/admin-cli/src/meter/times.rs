@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 /// A time in milliseconds since 1970: a date or time of UTC, one with its offset, Unix seconds, or how long ago it is.
 ///
 /// # Errors
-/// In words for people, when it is none of them.
+/// In words for people, when the text has another form.
 pub(super) fn parse(text: &str) -> Result<u64, String> {
     parse_at(text, Timestamp::now())
 }

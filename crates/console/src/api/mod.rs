@@ -84,7 +84,7 @@ pub trait Control: crate::status::StatusSource {
     /// When the broker does not answer, or there is no such tenant.
     fn clients(&self, request: &ClientsRequest, limit: usize) -> Result<Vec<ClientEntry>, ControlError>;
 
-    /// What tenants have used, and whether the books of that outlive the process. What it says is kept by then.
+    /// The usage of tenants, and whether its books outlive the process. The books have all of it by then.
     ///
     /// # Errors
     /// When the broker does not answer, or the books cannot be written.

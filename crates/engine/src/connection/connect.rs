@@ -19,7 +19,6 @@ use crate::connection::{EnhancedState, PendingConnect, Phase};
 use crate::engine::Engine;
 use crate::event::{Accepted, AuthRequest, Enhanced, Event, LogEvent, Verdict};
 use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
-use crate::limits::usage::packet_len;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::Home;
@@ -368,6 +367,11 @@ impl Connecting<'_> {
             expiry_seconds: will.properties.message_expiry,
         }
     }
+}
+
+/// The length of a packet whose body is so long.
+fn packet_len(body: usize) -> usize {
+    1 + tidegate_mqtt::varint::len(u32::try_from(body).unwrap_or(u32::MAX)) + body
 }
 
 /// When a silent connection is given up: after one and a half times the keep-alive time ([MQTT-3.1.2-22]).

@@ -73,7 +73,7 @@ pub(crate) struct Connection {
     pub keep_alive: u16,
     pub listener: ListenerId,
     pub tenant: TenantId,
-    /// The tenant for whom it is metered, from the acceptance of its CONNECT on; [`TenantId::UPLINK`] before that, and
+    /// The tenant that pays for it, from the acceptance of its CONNECT on; [`TenantId::UPLINK`] before that, and
     /// for connections of the broker itself.
     pub payer: TenantId,
     pub version: Version,

@@ -1,14 +1,8 @@
 //! The usage of each tenant on a shard: plain integers by tenant number, counted where the engine counts messages and
 //! bytes anyway.
 
-use tidegate_mqtt::varint;
-
-use crate::connection::table::Connections;
-use crate::engine::Engine;
-use crate::ids::{ConnectionKey, TenantId};
-use crate::now::{Millis, Now};
-use crate::session::Session;
-use crate::settings::Settings;
+use crate::ids::TenantId;
+use crate::now::Millis;
 
 /// The usage of a tenant on one shard. The counters only grow; `sessions`, `connections`, `retained_bytes` and
 /// `stored_bytes` say what there is at this moment.
@@ -73,7 +67,7 @@ pub(crate) struct Meters {
 }
 
 impl Meters {
-    /// The counters of a tenant; those that no tenant pays for have [`TenantId::UPLINK`].
+    /// The counters of a tenant; [`TenantId::UPLINK`] has the counters that no tenant pays for.
     #[inline]
     pub(crate) fn of(&mut self, payer: TenantId) -> &mut Usage {
         &mut self.meter(payer).usage
@@ -121,66 +115,12 @@ impl Meters {
     }
 
     /// The counters with connection time up to now.
-    fn read(&self, now: Millis) -> Vec<Usage> {
+    pub(crate) fn read(&self, now: Millis) -> Vec<Usage> {
         let read = |meter: &Meter| {
             let mut meter = *meter;
             meter.count_time(now);
             meter.usage
         };
         self.of.iter().map(read).collect()
-    }
-}
-
-/// The length of a packet whose body is so long.
-pub(crate) fn packet_len(body: usize) -> usize {
-    1 + varint::len(u32::try_from(body).unwrap_or(u32::MAX)) + body
-}
-
-impl Connections {
-    /// The tenant for whom a connection is metered.
-    #[inline]
-    pub(crate) fn payer_of(&self, key: ConnectionKey) -> TenantId {
-        self.get(key).map_or(TenantId::UPLINK, |connection| connection.payer)
-    }
-}
-
-impl Session {
-    /// The tenant for whom the connection of this session is metered.
-    pub(crate) fn payer(&self, settings: &Settings) -> TenantId {
-        let for_hub = settings.listeners.get(usize::from(self.listener.0)).is_some_and(|listener| listener.for_hub);
-        if for_hub { TenantId::UPLINK } else { self.tenant }
-    }
-}
-
-impl Engine {
-    /// The usage of each tenant on this shard, in the order of their numbers; tenants without any are left out. Looks
-    /// at every session.
-    pub fn usage(&self, now: Now) -> Vec<(TenantId, Usage)> {
-        let mut all = self.desk.meters.read(now.monotonic);
-        for (_, session) in self.desk.sessions.iter() {
-            let payer = session.payer(&self.settings);
-            if payer == TenantId::UPLINK {
-                continue;
-            }
-            let place = usize::from(payer.0);
-            if place >= all.len() {
-                all.resize(place + 1, Usage::default());
-            }
-            if let Some(usage) = all.get_mut(place) {
-                usage.sessions += 1;
-                usage.stored_bytes += session.flow.as_ref().map_or(0, |flow| flow.waiting().1);
-            }
-        }
-        for (tenant, bytes) in self.retained.values.bytes_of_tenants() {
-            let place = usize::from(tenant.0);
-            if place >= all.len() && tenant != TenantId::UPLINK {
-                all.resize(place + 1, Usage::default());
-            }
-            if let Some(usage) = all.get_mut(place) {
-                usage.retained_bytes = bytes;
-            }
-        }
-        let numbered = (0..).map(TenantId).zip(all);
-        numbered.filter(|(_, usage)| *usage != Usage::default()).collect()
     }
 }

@@ -90,7 +90,7 @@ impl Desk {
             }
             shape.alias = choose_alias(connection, publication.topic, len);
         }
-        let mut promises = false;
+        let (payer, mut promises) = (connection.payer, false);
         if qos != QoS::AtMostOnce {
             let keep = session.lasts() || terms.group.is_some();
             let stored = session.stored;
@@ -108,7 +108,6 @@ impl Desk {
             }
             note_sent_once(terms.group, qos);
         }
-        let payer = connection.payer;
         let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         let at = output.buffer().len();
         layouts.append(publication, &shape, now, output);

@@ -16,7 +16,7 @@ use crate::bridges::Bridges;
 use crate::cli::ConfigArgs;
 use crate::cluster::{ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
-use crate::hub::{Door, Pipelines};
+use crate::hub::{Door, HubApi, Pipelines};
 use crate::meter::Metering;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
@@ -116,7 +116,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let http = HttpListeners::start(config, &node, &serving, entrances.2)?;
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
-    let metering = Metering::start(config, serving, &status)?;
+    let metering = start_metering(config, serving, &node, &status)?;
     status.ready(node.handle());
     crate::control::answer_others(&status, &operations, &node.handle())?;
     let bans = config.orchestrator.enabled.then(|| crate::control::share_bans(&status)).transpose()?;
@@ -132,14 +132,34 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     follower.stop();
     stop_services(http, bans, &placed, config.shutdown.grace);
     drop(core);
-    match &cluster {
+    leave(cluster.as_ref(), config, end);
+    let exit = stop(node, metering, console, mirrored, config, end)?;
+    if end == End::Astray { Err(astray(cluster.as_ref())) } else { Ok(exit) }
+}
+
+/// Ends the membership in the cluster.
+fn leave(cluster: Option<&ClusterNode>, config: &Config, end: End) {
+    match cluster {
         // No node takes partitions from a node that cannot keep them.
         Some(cluster) if end != End::Asked => cluster.end(),
         Some(cluster) => cluster.leave(config.cluster.leave_timeout),
         None => {}
     }
-    let exit = stop(node, metering, console, mirrored, config, end)?;
-    if end == End::Astray { Err(astray(cluster.as_ref())) } else { Ok(exit) }
+}
+
+/// Opens the books of usage.
+fn start_metering(
+    config: &Config,
+    tenancy: Tenancy,
+    node: &Node,
+    status: &Arc<BrokerStatus>,
+) -> Result<Metering, String> {
+    let pipelines = status.pipelines().cloned();
+    let sink_deliveries = move || pipelines.as_ref().map_or(0, HubApi::sink_deliveries);
+    let metering = Metering::start(config, tenancy, node.handle(), sink_deliveries)?;
+    // Set once, before the node takes clients in.
+    let _ = status.meter.set(metering.meter());
+    Ok(metering)
 }
 
 /// Begins to be an orchestrator. Returns which work it does.

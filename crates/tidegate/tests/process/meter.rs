@@ -61,7 +61,7 @@ fn usage_that_was_shown_survives_kill_9_and_counts_once() {
     let broker = start();
     assert_eq!((used(&broker, "default"), used(&broker, "acme")), shown);
     publish(&broker, 1, 4);
-    // Nobody has asked for the last four: the broker writes them down when it stops.
+    // The last four were not asked for: the broker books them when it stops.
     broker.signal("TERM");
     assert_eq!(broker.wait().code, Some(0));
 
