@@ -107,7 +107,9 @@ impl Books {
         if let Some(kept) = &mut self.file {
             kept.append(&records.iter().map(Record::line).collect::<String>())?;
         }
-        records.into_iter().for_each(|record| self.ledger.add(record));
+        for record in records {
+            self.ledger.add(record);
+        }
         self.merge_if_long(now_s);
         Ok(())
     }
@@ -123,7 +125,6 @@ impl Books {
                 self.ledger.merge(now_s);
                 self.merge_at_s = now_s + MERGE_AFTER_S;
             }
-            None => {}
             Some(kept) if kept.length >= kept.merge_at => {
                 self.ledger.merge(now_s);
                 let text: String = self.ledger.records().map(|record| record.line()).collect();
@@ -133,7 +134,7 @@ impl Books {
                     kept.merge_at = kept.length + MERGE_AFTER;
                 }
             }
-            Some(_) => {}
+            None | Some(_) => {}
         }
     }
 }
