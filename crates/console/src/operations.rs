@@ -1,7 +1,8 @@
 //! What can be asked of a running broker over HTTP, and who may ask.
 //!
-//! A client with the token of `admin.token_file` may, from anywhere. Without it only this machine may: the connection comes from loopback, the request names a loopback host, and it has a header
-//! that no web page of another origin can send. So neither the network nor a page in a browser on this machine can ask.
+//! A client with the token of `admin.token_file` may, from anywhere. A console without a token answers this machine
+//! only: the connection comes from loopback, the request names a loopback host, and it has a header that no web page of
+//! another origin can send. So neither the network nor a page in a browser on this machine can ask.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -43,9 +44,7 @@ pub(crate) async fn reload<S: Control>(
     Extension(Peer(peer)): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
-    if !access.is_proved(&headers)
-        && let Some(reason) = refusal(peer, &headers, "reload")
-    {
+    if let Some(reason) = refusal(&access, peer, &headers, "reload") {
         return json(StatusCode::FORBIDDEN, &Reloaded::refused(reason));
     }
     let Some(operations) = operations else {
@@ -69,9 +68,7 @@ pub(crate) async fn member<S: Control>(
     body: Bytes,
 ) -> Response {
     let refused = |why: &str| MemberAnswer::Refused(why.to_owned());
-    if !access.is_proved(&headers)
-        && let Some(reason) = refusal(peer, &headers, "member")
-    {
+    if let Some(reason) = refusal(&access, peer, &headers, "member") {
         return json(StatusCode::FORBIDDEN, &refused(reason));
     }
     let (Some(operations), Ok(request)) = (operations, serde_json::from_slice::<MemberRequest>(&body)) else {
@@ -81,7 +78,12 @@ pub(crate) async fn member<S: Control>(
     json(StatusCode::OK, &answered.unwrap_or_else(|_| refused("the answer did not come to its end; see the log")))
 }
 
-fn refusal(peer: SocketAddr, headers: &HeaderMap, command: &str) -> Option<&'static str> {
+/// Why a request is refused. A console with a token asks for it in every case.
+fn refusal(access: &Access, peer: SocketAddr, headers: &HeaderMap, command: &str) -> Option<&'static str> {
+    if access.has_token() {
+        let reason = "the request must bring the token of `admin.token_file`";
+        return (!access.is_proved(headers)).then_some(reason);
+    }
     let value = |name| headers.get(name).and_then(|value| value.to_str().ok());
     if !is_loopback(peer.ip()) {
         return Some(
@@ -115,9 +117,13 @@ mod tests {
     use super::*;
 
     fn asked(peer: &str, headers: &[(&'static str, &'static str)]) -> bool {
+        asked_of(&Access::local(), peer, headers)
+    }
+
+    fn asked_of(access: &Access, peer: &str, headers: &[(&'static str, &'static str)]) -> bool {
         let headers =
             headers.iter().map(|(name, value)| ((*name).parse().unwrap(), (*value).parse().unwrap())).collect();
-        refusal(peer.parse().unwrap(), &headers, "reload").is_none()
+        refusal(access, peer.parse().unwrap(), &headers, "reload").is_none()
     }
 
     #[test]
@@ -127,6 +133,16 @@ mod tests {
         }
         assert!(asked("[::1]:5", &[("host", "localhost:1"), (COMMAND_HEADER, "reload")]));
         assert!(asked("[::ffff:127.0.0.1]:5", &[("host", "localhost:1"), (COMMAND_HEADER, "reload")]));
+    }
+
+    #[test]
+    fn a_token_is_asked_for_on_this_machine_too() {
+        let access = Access::local().with_token("0123456789abcdef").unwrap();
+        let local = [("host", "127.0.0.1"), (COMMAND_HEADER, "reload")];
+        assert!(!asked_of(&access, "127.0.0.1:5", &local));
+        let bearer = ("authorization", "Bearer 0123456789abcdef");
+        assert!(asked_of(&access, "127.0.0.1:5", &[local[0], local[1], bearer]));
+        assert!(asked_of(&access, "192.0.2.1:5", &[bearer]));
     }
 
     #[test]

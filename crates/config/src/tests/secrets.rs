@@ -13,6 +13,7 @@ use crate::value::{Kind, Raw};
 /// Keys of text in which nobody writes an address with a password or a token: names, patterns, and paths of files.
 const OPEN_TEXTS: &[&str] = &[
     "address",
+    "allowed_origins",
     "name",
     "listeners",
     "file",

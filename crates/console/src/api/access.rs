@@ -83,6 +83,11 @@ impl Access {
         }
     }
 
+    /// Whether the console asks for a token.
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     /// Whether a request brings the token of a console that has one.
     pub(crate) fn is_proved(&self, headers: &HeaderMap) -> bool {
         self.token.as_ref().is_some_and(|token| bears(headers, token))

@@ -133,7 +133,7 @@ pub(super) fn refuse(client_id: &str, listener: &str, peer: Option<SocketAddr>, 
     Verdict::Refuse(reason)
 }
 
-/// Whether refusals with this reason are told by [`refuse`] where clients are asked who they are.
+/// Whether a refusal with this reason is logged where clients are authenticated, and not again.
 pub fn is_told(reason: Reason) -> bool {
     matches!(
         reason,

@@ -433,15 +433,16 @@ fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>, http: &[Str
 /// The one line on standard output: scripts wait for it, and read the addresses from it.
 fn ready_line(node: &Node, config: &Config, console: Option<&Admin>, http: &[String]) -> String {
     let mut line = format!("tidegate {} ready:", env!("CARGO_PKG_VERSION"));
-    // The last one: only others of its kind connect there.
-    let has_relay = config.listeners.last().is_some_and(|listener| listener.name == RELAY_LISTENER);
-    let is_tcp = |address: &LocalAddress| matches!(address, LocalAddress::Tcp(_));
-    let relay = node.local_addresses().iter().rposition(is_tcp).filter(|_| has_relay);
-    // The last one as well, which is for pipelines alone; with it there is no relay.
-    let has_hub = config.listeners.last().is_some_and(|listener| listener.name == HUB_LISTENER);
-    let hub = node.local_addresses().iter().rposition(is_tcp).filter(|_| has_hub);
-    for (at, address) in node.local_addresses().iter().enumerate().filter(|(at, _)| hub != Some(*at)) {
-        let before = if relay == Some(at) { "relay=" } else { ["", "mqtt://"][usize::from(is_tcp(address))] };
+    let position = |name: &str| config.listeners.iter().position(|listener| listener.name == name);
+    let socket = |name: &str| {
+        let at = position(name)?;
+        node.socket_of(|listener| usize::from(listener.0) == at).map(LocalAddress::Tcp)
+    };
+    // Only other orchestrators or nodes connect to the relay, and only pipelines of this process to their listener.
+    let (relay, hub) = (socket(RELAY_LISTENER), socket(HUB_LISTENER));
+    for address in node.local_addresses().iter().filter(|address| hub.as_ref() != Some(*address)) {
+        let is_tcp = matches!(address, LocalAddress::Tcp(_));
+        let before = if relay.as_ref() == Some(address) { "relay=" } else { ["", "mqtt://"][usize::from(is_tcp)] };
         let _ = write!(line, " {before}{address}");
     }
     for url in http {

@@ -56,7 +56,7 @@ fn a_backup_of_a_running_broker_is_restored() {
     let backup = |target: &str| run(&["store", "backup", &data, target]);
     let done = backup(&copy);
     assert_eq!(done.code, Some(0), "{}", done.err);
-    assert!(done.err.contains(" files written (") && done.err.contains(" 0 kept"), "{}", done.err);
+    assert!(done.err.contains("files written: ") && done.err.contains("kept: 0 "), "{}", done.err);
     publish("second", "2");
     assert_eq!(backup(&copy).code, Some(0));
     publish("third", "3");

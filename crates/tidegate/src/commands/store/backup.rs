@@ -57,7 +57,7 @@ fn copy(directory: &Path, target: &Path) -> Result<BackupReport, Failed> {
 fn text(done: &BackupReport) -> String {
     let BackupReport { copied_files, copied_bytes, kept_files, kept_bytes, removed_files } = done;
     format!(
-        "{copied_files} files written ({copied_bytes} bytes), {kept_files} kept ({kept_bytes} bytes), \
-         {removed_files} removed\n"
+        "files written: {copied_files} ({copied_bytes} bytes), kept: {kept_files} ({kept_bytes} bytes), \
+         removed: {removed_files}\n"
     )
 }
