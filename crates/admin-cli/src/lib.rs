@@ -5,5 +5,6 @@ pub mod ban;
 pub mod clients;
 pub mod drain;
 pub mod kick;
+pub mod meter;
 pub mod reload;
 pub mod why;

@@ -14,6 +14,7 @@
 //! | `POST /api/v1/kick` | [`KickRequest`] | [`Kicked`] |
 //! | `POST /api/v1/reload` | [`ReloadRequest`] | [`Reloaded`] |
 //! | `/api/v1/drain` | [`DrainRequest`], [`GetDrain`], [`EndDrain`] | [`DrainStatus`], [`Done`] |
+//! | `GET /api/v1/meter` | [`MeterRequest`] | [`Metered`] |
 //! | `GET /api/v1/hub` | [`GetHub`] | JSON |
 //! | `POST /api/v1/hub/NAME/pause`, `.../resume` | [`PausePipeline`], [`ResumePipeline`] | [`Done`] |
 //! | `/api/v1/fleet` | [`GetFleet`] and types of [`fleet`] | [`FleetStatus`], [`Done`] |
@@ -35,6 +36,7 @@ mod invalid;
 mod kick;
 pub mod manager;
 pub mod members;
+pub mod meter;
 mod read;
 pub mod reload;
 mod request;
@@ -52,6 +54,7 @@ pub use hub::{GetHub, PausePipeline, ResumePipeline};
 pub use invalid::InvalidRequest;
 pub use kick::{KickRequest, Kicked};
 pub use members::{MemberAnswer, MemberRequest, Shares};
+pub use meter::{MeterRequest, Metered, TenantUsage};
 pub use read::{read_body, read_query};
 pub use reload::{Change, ReloadRequest, Reloaded};
 pub use request::{Body, COMMAND_HEADER, Done, Method, Refusal, Request};

@@ -3,6 +3,7 @@
 //! The member that a person asks sends a [`MemberRequest`] to all others, and merges their [`MemberAnswer`]s with its
 //! own by the functions of [`Shares`].
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::bans::{BanEntry, BanList, BanRecord, Banned, Closed, Unbanned};
 use crate::clients::{ClientEntry, Clients, ClientsRequest};
 use crate::kick::{KickRequest, Kicked};
+use crate::meter::{MeterRequest, Metered, TenantUsage};
 use crate::reload::{NodeReloaded, Reloaded};
 use crate::request::{Body, Method, Request};
 use crate::slow::{SlowClients, SlowRequest};
@@ -42,6 +44,8 @@ pub enum MemberRequest {
     Kick(KickRequest),
     /// Read your configuration again.
     Reload,
+    /// What tenants have used there.
+    Meter(MeterRequest),
 }
 
 impl MemberRequest {
@@ -108,6 +112,8 @@ pub enum MemberAnswer {
     Kicked(u64),
     /// To [`MemberRequest::Reload`].
     Reloaded(Reloaded),
+    /// To [`MemberRequest::Meter`].
+    Metered(Metered),
     /// The request was not carried out, for this reason.
     Refused(String),
 }
@@ -291,9 +297,48 @@ impl Shares<Reloaded> {
     }
 }
 
+impl Shares<Metered> {
+    /// The sum over all members, in the order of the names of tenants.
+    pub fn merge(self) -> Metered {
+        let nodes = self.names();
+        let (answered, unreachable) = self.sorted();
+        let mut tenants: BTreeMap<String, TenantUsage> = BTreeMap::new();
+        let mut in_memory = Vec::new();
+        for (node, share) in answered {
+            if !share.in_memory.is_empty() {
+                in_memory.push(node);
+            }
+            for usage in share.tenants {
+                let none = || TenantUsage { tenant: usage.tenant.clone(), ..TenantUsage::default() };
+                tenants.entry(usage.tenant.clone()).or_insert_with(none).add(&usage);
+            }
+        }
+        Metered { tenants: tenants.into_values().collect(), in_memory, nodes, unreachable }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn usage_of_all_members_is_added_up() {
+        let share = |tenant: &str, messages_in, in_memory: &[&str]| Metered {
+            tenants: vec![TenantUsage { tenant: tenant.to_owned(), messages_in, ..TenantUsage::default() }],
+            in_memory: in_memory.iter().map(|name| (*name).to_owned()).collect(),
+            ..Metered::default()
+        };
+        let answered = vec![
+            ("b".to_owned(), share("acme", 2, &["b"])),
+            ("a".to_owned(), share("acme", 40, &[])),
+            ("c".to_owned(), share("default", 1, &[])),
+        ];
+        let all = Shares { answered, unreachable: vec!["d".to_owned()] }.merge();
+        let sums: Vec<_> = all.tenants.iter().map(|usage| (usage.tenant.as_str(), usage.messages_in)).collect();
+        assert_eq!(sums, [("acme", 42), ("default", 1)]);
+        assert_eq!((all.in_memory, all.unreachable), (vec!["b".to_owned()], vec!["d".to_owned()]));
+        assert_eq!(all.nodes, ["a", "b", "c"]);
+    }
     use crate::{SlowClient, StoryEvent};
 
     fn shares<T>(answered: Vec<(&str, T)>, unreachable: &[&str]) -> Shares<T> {

@@ -28,6 +28,6 @@ pub use operations::Operations;
 pub use server::{Console, ConsoleError, Limits, Running};
 pub use status::{
     AdmissionStatus, BridgeNumbers, ClusterNumbers, CoreNumbers, HomesNumbers, Logins, Phase, PipelineNumbers,
-    QuicCounters, SYNC_BOUNDS_MICROSECONDS, Shell, Status, StatusSource, StoreCondition, StoreNumbers, TenantNumbers,
-    Unavailable,
+    QuicCounters, SYNC_BOUNDS_MICROSECONDS, Shell, Status, StatusSource, StoreCondition, StoreNumbers, TenantMeter,
+    TenantNumbers, Unavailable,
 };

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use tidegate_admin::BrokerStatus;
-use tidegate_engine::{Counters, Gauges, Reason};
+use tidegate_engine::{Counters, Gauges, Reason, Usage};
 
 /// Where a broker is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,6 +337,15 @@ pub struct TenantNumbers {
     pub quotas: [u32; 4],
 }
 
+/// The usage of a tenant since the start of the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantMeter {
+    /// Its name; `default` for the default one.
+    pub name: String,
+    /// The counters and gauges.
+    pub usage: Usage,
+}
+
 /// A bridge to another broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeNumbers {
@@ -414,6 +423,8 @@ pub struct Status {
     pub fleet: Vec<BrokerStatus>,
     /// Its tenants but the default one.
     pub tenants: Vec<TenantNumbers>,
+    /// The usage of its tenants, the default one included.
+    pub meters: Vec<TenantMeter>,
     /// Its bridges to other brokers.
     pub bridges: Vec<BridgeNumbers>,
     /// Its pipelines.

@@ -23,6 +23,7 @@ use crate::limits::loop_lag::LoopLag;
 use crate::limits::overload::Overload;
 use crate::limits::rate::Published;
 use crate::limits::tenants::TenantUses;
+use crate::limits::usage::Meters;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::UplinkKey;
 use crate::publish::dead_letter::DeadLetters;
@@ -129,6 +130,8 @@ pub(crate) struct Desk {
     pub shared_memberships: u64,
     /// What tenants with a quota have.
     pub tenants: TenantUses,
+    /// What each tenant uses, for its bill.
+    pub meters: Meters,
     /// Sessions whose queues may hold publishers up.
     pub blockers: BTreeSet<u32>,
     /// Publishers that a queue asks to wait; worked off before the next packet.
@@ -200,6 +203,7 @@ impl Desk {
             sessions_connected: 0,
             shared_memberships: 0,
             tenants,
+            meters: Meters::default(),
             blockers: BTreeSet::new(),
             to_park: Vec::new(),
             to_unpark: Vec::new(),

@@ -19,6 +19,7 @@ use crate::event::Event;
 use crate::groups::Groups;
 use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId, TenantId};
 use crate::image::Handover;
+use crate::limits::usage::Usage;
 use crate::link::{Batch, Links};
 use crate::now::{Millis, Now};
 use crate::observers::Observers;
@@ -182,7 +183,9 @@ impl Engine {
         let of_settings = || self.desk.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
         let known = self.settings.tenants.as_ref().and_then(|tenants| tenants.of_listener(listener));
         let tenant = known.unwrap_or_else(of_settings);
-        let key = self.desk.connections.insert(Connection::new(listener, tenant, now.monotonic));
+        let mut connection = Connection::new(listener, tenant, now.monotonic);
+        connection.is_of_hub = self.desk.listener(listener).is_some_and(|listener| listener.for_hub);
+        let key = self.desk.connections.insert(connection);
         if let Some(open) = self.desk.connections_by_listener.get_mut(usize::from(listener.0)) {
             *open += 1;
         }
@@ -238,7 +241,9 @@ impl Engine {
     #[inline]
     pub fn handle_written(&mut self, now: Now, key: ConnectionKey) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        self.desk.counters.bytes_out += connection.output.as_mut().map_or(0, |output| output.take_written());
+        let written = connection.output.as_mut().map_or(0, |output| output.take_written());
+        self.desk.counters.bytes_out += written;
+        self.desk.meters.of(connection.payer).bytes_out += written;
         let done = connection.output.as_ref().is_none_or(|output| !output.is_writable());
         if connection.output.as_ref().is_some_and(|output| output.is_empty())
             && !connection.is_suspended()
@@ -388,6 +393,37 @@ impl Engine {
             link_bytes: self.links.bytes(),
             kept_deals: self.groups.kept.len() as u64,
         }
+    }
+
+    /// The usage of each tenant on this shard, in the order of their numbers; tenants without any are left out. Looks
+    /// at every session.
+    pub fn usage(&self, now: Now) -> Vec<(TenantId, Usage)> {
+        let mut all = self.desk.meters.read(now.monotonic);
+        for (_, session) in self.desk.sessions.iter() {
+            let payer = session.payer(&self.settings);
+            if payer == TenantId::UPLINK {
+                continue;
+            }
+            let place = usize::from(payer.0);
+            if place >= all.len() {
+                all.resize(place + 1, Usage::default());
+            }
+            if let Some(usage) = all.get_mut(place) {
+                usage.sessions += 1;
+                usage.stored_bytes += session.flow.as_ref().map_or(0, |flow| flow.waiting().1);
+            }
+        }
+        for (tenant, bytes) in self.retained.values.bytes_of_tenants() {
+            let place = usize::from(tenant.0);
+            if place >= all.len() && tenant != TenantId::UPLINK {
+                all.resize(place + 1, Usage::default());
+            }
+            if let Some(usage) = all.get_mut(place) {
+                usage.retained_bytes = bytes;
+            }
+        }
+        let numbered = (0..).map(TenantId).zip(all);
+        numbered.filter(|(_, usage)| *usage != Usage::default()).collect()
     }
 
     /// What was written for the store since the last call. The shell gives it to the store before it hands over batches

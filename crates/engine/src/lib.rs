@@ -122,6 +122,7 @@ pub use ids::{
 };
 pub use image::{ImageError, Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;
+pub use limits::usage::Usage;
 pub use link::Batch;
 pub use now::{Millis, Now};
 pub use observers::{

@@ -257,6 +257,8 @@ impl Engine {
         };
         self.desk.counters.messages_in[raw.qos as usize] += 1;
         self.desk.counters.payload_bytes_in += raw.payload.len() as u64;
+        let payer = self.desk.connections.payer_of(key);
+        self.desk.meters.of(payer).messages_in += 1;
         let mut properties = std::mem::take(&mut self.scratch_properties);
         properties.clear();
         let source = (key, None, message.tenant);

@@ -10,7 +10,7 @@ use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
 use mio::{Poll, Waker};
-use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Place, Restored, ShardId};
+use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Place, Restored, ShardId, TenantId, Usage};
 use tidegate_store::{Running, Status, Store};
 
 use crate::address::{ListenAddress, LocalAddress};
@@ -99,6 +99,8 @@ pub struct Stopped {
     pub drained: bool,
     /// Shards whose thread had panicked.
     pub failed: Vec<ShardId>,
+    /// The usage of each tenant up to the end; nothing where a shard did not answer any more.
+    pub usage: BTreeMap<TenantId, Usage>,
 }
 
 /// A running broker: its shards and their listeners. Dropping it closes everything without a goodbye; use
@@ -298,8 +300,9 @@ impl Node {
             let left = time_until(deadline, self.clock.now().monotonic).unwrap_or_default();
             links.say_goodbye(left.min(GOODBYE_LIMIT));
         }
+        let usage = self.handle.report().map(|report| report.usage).unwrap_or_default();
         let failed = self.end();
-        Stopped { drained, failed }
+        Stopped { drained, failed, usage }
     }
 
     /// Stops as [`Self::stop`] does where another process has taken this one's place: the wills of its clients are that

@@ -1,6 +1,8 @@
 //! Reports of a shard and a node.
 
-use tidegate_engine::{Counters, Gauges, Reason, ShardId};
+use std::collections::BTreeMap;
+
+use tidegate_engine::{Counters, Gauges, Reason, ShardId, TenantId, Usage};
 
 use crate::admission::AdmissionReport;
 use crate::flight::FlightCounters;
@@ -165,6 +167,8 @@ pub struct ShardReport {
     pub counters: Counters,
     /// The gauges of its engine.
     pub gauges: Gauges,
+    /// The usage of each tenant on it.
+    pub usage: Vec<(TenantId, Usage)>,
     /// Clients that read slowly, do not acknowledge, or whose queue is full.
     pub slow_sessions: u64,
     /// The counters of its shell.
@@ -182,6 +186,8 @@ pub struct NodeReport {
     pub counters: Counters,
     /// Sum over the engines.
     pub gauges: Gauges,
+    /// Sum over the engines, by tenant.
+    pub usage: BTreeMap<TenantId, Usage>,
     /// Sum over the engines: clients that read slowly, do not acknowledge, or whose queue is full.
     pub slow_sessions: u64,
     /// Sum over the shells.
@@ -200,6 +206,12 @@ impl NodeReport {
     /// Adds the counters of a node that has ended.
     pub(crate) fn add_counted(&mut self, other: &Self) {
         self.counters.add(&other.counters);
+        for (tenant, usage) in &other.usage {
+            // Sessions and messages of an ended node do not exist any more.
+            let (connections, sessions, retained_bytes, stored_bytes) = (0, 0, 0, 0);
+            let counted = Usage { connections, sessions, retained_bytes, stored_bytes, ..*usage };
+            self.usage.entry(*tenant).or_default().add(&counted);
+        }
         self.shell.add(&other.shell);
         self.flight.recorded += other.flight.recorded;
         self.flight.suppressed += other.flight.suppressed;
@@ -209,6 +221,9 @@ impl NodeReport {
     pub(crate) fn add(&mut self, report: ShardReport) {
         self.counters.add(&report.counters);
         self.gauges.add(&report.gauges);
+        for (tenant, usage) in &report.usage {
+            self.usage.entry(*tenant).or_default().add(usage);
+        }
         self.slow_sessions += report.slow_sessions;
         self.shell.add(&report.shell);
         self.flight.recorded += report.flight.recorded;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use tidegate_admin_cli::{ban, clients, drain, kick, why};
+use tidegate_admin_cli::{ban, clients, drain, kick, meter, why};
 use tidegate_fleet_cli::{dns, manager, up};
 use tidegate_mqtt_cli::{publish, request, subscribe};
 use tidegate_terminal::help::flowing;
@@ -66,6 +66,7 @@ pub(crate) enum Command {
     Drain(drain::Args),
     Ban(ban::Args),
     Kick(kick::Args),
+    Meter(meter::MeterArgs),
     Passwd(Box<passwd::Args>),
     /// Check, show, explain and convert configurations
     #[command(subcommand)]

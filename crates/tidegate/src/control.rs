@@ -11,7 +11,7 @@ use tidegate_admin::fleet::BrokerAddress;
 use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
     BanEntry, BanRecord, BanRequest, BanTarget, BanTerms, ClientEntry, ClientsRequest, DrainRequest, DrainStatus,
-    FleetStatus, KickRequest, SlowClient, Story, StoryEvent, Subject, UnbanRequest,
+    FleetStatus, KickRequest, MeterRequest, SlowClient, Story, StoryEvent, Subject, TenantUsage, UnbanRequest,
 };
 use tidegate_console::Unavailable;
 use tidegate_console::api::{Control, ControlError, Homes, Members, reason_entry};
@@ -54,6 +54,10 @@ impl Control for BrokerStatus {
         let query = ClientQuery { containing, after, limit, filters };
         let clients = self.node()?.clients(&query).map_err(|_| Unavailable)?;
         Ok(clients.into_iter().map(|(summary, address)| client_entry(self, summary, address)).collect())
+    }
+
+    fn meter(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError> {
+        self.meter.get().ok_or(Unavailable)?.answer(request)
     }
 
     fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {

@@ -20,6 +20,7 @@ mod control;
 mod drain;
 mod durable;
 mod hub;
+mod meter;
 mod mirror;
 mod observer;
 mod operations;

@@ -6,17 +6,18 @@ use std::time::{Instant, SystemTime};
 
 use tidegate_bus::{Address, Bus};
 use tidegate_console::{
-    AdmissionStatus, BridgeNumbers, CoreNumbers, Logins, Phase, QuicCounters, Shell, Status, StatusSource,
+    AdmissionStatus, BridgeNumbers, CoreNumbers, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantMeter,
     TenantNumbers, Unavailable,
 };
 use tidegate_context::service::{CoreCounters, CoreFigures};
-use tidegate_engine::{Counters, Gauges};
+use tidegate_engine::{Counters, Gauges, TenantId, Usage};
 use tidegate_mirror::MirrorDisk;
 use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHoldings};
 
 use crate::cluster::ClusterApi;
 use crate::context::{Lack, Services};
 use crate::drain::Drain;
+use crate::meter::{Meter, tenant_name};
 use crate::store_status;
 use tidegate_config::Config;
 use tidegate_homes::HomesKeeper;
@@ -39,6 +40,8 @@ pub(crate) struct BrokerStatus {
     tenancy: OnceLock<Tenancy>,
     bridges: OnceLock<ReadBridges>,
     pipelines: OnceLock<Arc<Hub>>,
+    /// Its books of usage; set once, before the node takes clients in.
+    pub(crate) meter: OnceLock<Arc<Meter>>,
     drain: Drain,
     started: SystemTime,
     /// The bus that a start waits for.
@@ -88,6 +91,7 @@ impl BrokerStatus {
             tenancy: OnceLock::new(),
             bridges: OnceLock::new(),
             pipelines: OnceLock::new(),
+            meter: OnceLock::new(),
             drain: Drain::default(),
             started: SystemTime::now(),
             awaited: Mutex::default(),
@@ -295,6 +299,7 @@ impl StatusSource for BrokerStatus {
             tenants: self.tenancy.get().map(tenants).unwrap_or_default(),
             bridges: self.bridges.get().map(|read| read.0()).unwrap_or_default(),
             pipelines: self.pipelines.get().map(|it| crate::hub::numbers_of(it.status())).unwrap_or_default(),
+            meters: self.tenancy.get().map(|tenancy| meters(tenancy, &report)).unwrap_or_default(),
             counters: report.counters,
             gauges: report.gauges,
             slow_sessions: report.slow_sessions,
@@ -320,6 +325,7 @@ impl BrokerStatus {
             store: None,
             fleet: Vec::new(),
             tenants: Vec::new(),
+            meters: Vec::new(),
             bridges: Vec::new(),
             pipelines: Vec::new(),
             counters: Counters::default(),
@@ -364,6 +370,12 @@ fn tenants(tenancy: &Tenancy) -> Vec<TenantNumbers> {
         quotas: it.quotas,
     };
     tenancy.holdings().into_iter().map(holds).collect()
+}
+
+fn meters(tenancy: &Tenancy, report: &NodeReport) -> Vec<TenantMeter> {
+    let meter =
+        |(tenant, usage): (&TenantId, &Usage)| TenantMeter { name: tenant_name(tenancy, *tenant), usage: *usage };
+    report.usage.iter().map(meter).collect()
 }
 
 fn admission(report: &NodeReport) -> AdmissionStatus {

@@ -9,8 +9,8 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use tidegate_admin::members::{BanChanged, MemberAnswer, MemberRequest, Shares};
 use tidegate_admin::{
-    BanList, BanRequest, Banned, Clients, ClientsRequest, KickRequest, Kicked, Reloaded, SlowClients, SlowRequest,
-    Story, UnbanRequest, Unbanned, WhyRequest, read_body, read_query,
+    BanList, BanRequest, Banned, Clients, ClientsRequest, KickRequest, Kicked, MeterRequest, Metered, Reloaded,
+    SlowClients, SlowRequest, Story, UnbanRequest, Unbanned, WhyRequest, read_body, read_query,
 };
 
 use super::answers::answer;
@@ -79,6 +79,28 @@ fn all_slow<S: Control>(source: &S, request: SlowRequest) -> Result<SlowClients,
         other => Err(refusal_of(other)),
     });
     Ok(shares.map_err(ControlError::Refused)?.merge(limit))
+}
+
+pub(super) async fn meter<S: Control>(State(source): State<Arc<S>>, RawQuery(query): RawQuery) -> Response {
+    let request = read_query::<MeterRequest>(query.as_deref());
+    answer(waiting(move || meter_all(&*source, request?)).await)
+}
+
+fn meter_all<S: Control>(source: &S, request: MeterRequest) -> Result<Metered, ControlError> {
+    let own = metered(source, &request)?;
+    let shares = ask_all(source, &MemberRequest::Meter(request), MemberAnswer::Metered(own));
+    let shares = shares.only(|share| match share {
+        MemberAnswer::Metered(metered) => Ok(metered),
+        other => Err(refusal_of(other)),
+    });
+    Ok(shares.map_err(ControlError::Refused)?.merge())
+}
+
+/// What tenants have used in this process.
+fn metered<S: Control>(source: &S, request: &MeterRequest) -> Result<Metered, ControlError> {
+    let (tenants, kept) = source.meter(request)?;
+    let in_memory = if kept { Vec::new() } else { vec![source.node_name()] };
+    Ok(Metered { tenants, in_memory, ..Metered::default() })
 }
 
 pub(super) async fn bans<S: Control>(State(source): State<Arc<S>>) -> Response {
@@ -200,6 +222,7 @@ pub fn answer_member<S: Control>(source: &S, operations: &dyn Operations, reques
         }
         MemberRequest::BanRecords => source.ban_records().map(MemberAnswer::BanRecords),
         MemberRequest::Kick(request) => source.kick(&request).map(MemberAnswer::Kicked),
+        MemberRequest::Meter(request) => metered(source, &request).map(MemberAnswer::Metered),
         MemberRequest::Reload => Ok(MemberAnswer::Reloaded(operations.reload())),
     };
     answered.unwrap_or_else(|error| MemberAnswer::Refused(error.to_string()))

@@ -25,7 +25,8 @@ use tidegate_admin::fleet::{BrokerAddress, DrainBroker};
 use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
     BanEntry, BanRecord, BanRequest, ClientEntry, ClientsRequest, DrainRequest, DrainStatus, FleetStatus, GetFleet,
-    InvalidRequest, KickRequest, Request, SlowClient, SlowRequest, Story, Subject, UnbanRequest, WhyRequest,
+    InvalidRequest, KickRequest, MeterRequest, Request, SlowClient, SlowRequest, Story, Subject, TenantUsage,
+    UnbanRequest, WhyRequest,
 };
 
 use crate::status::Unavailable;
@@ -82,6 +83,12 @@ pub trait Control: crate::status::StatusSource {
     /// # Errors
     /// When the broker does not answer, or there is no such tenant.
     fn clients(&self, request: &ClientsRequest, limit: usize) -> Result<Vec<ClientEntry>, ControlError>;
+
+    /// The usage of tenants, and whether its books outlive the process. The books have all of it by then.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or the books cannot be written.
+    fn meter(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError>;
 
     /// All bans that hold.
     ///
@@ -222,6 +229,7 @@ pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
     Router::new()
         .route(WhyRequest::ROUTE, get(cluster_wide::why::<S>))
         .route(SlowRequest::ROUTE, get(cluster_wide::slow::<S>))
+        .route(MeterRequest::ROUTE, get(cluster_wide::meter::<S>))
         .route(ClientsRequest::ROUTE, get(cluster_wide::clients::<S>))
         .route(KickRequest::ROUTE, post(cluster_wide::kick::<S>))
         .route(BanRequest::ROUTE, bans)

@@ -8,8 +8,8 @@ use tidegate_admin::fleet::BrokerAddress;
 use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
     BanEntry, BanRecord, BanRequest, BanTerms, BrokerState, BrokerStatus, ClientEntry, ClientsRequest, DrainRequest,
-    DrainStatus, FleetStatus, KickRequest, MemberAnswer, MemberRequest, Shares, SlowClient, Story, StoryEvent, Subject,
-    UnbanRequest,
+    DrainStatus, FleetStatus, KickRequest, MemberAnswer, MemberRequest, MeterRequest, Shares, SlowClient, Story,
+    StoryEvent, Subject, TenantUsage, UnbanRequest,
 };
 use tidegate_console::api::{Control, ControlError, Members, reason_entry};
 use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, StoreNumbers, Unavailable};
@@ -85,6 +85,10 @@ pub(crate) fn status() -> Status {
         core: None,
         store,
         fleet,
+        meters: vec![tidegate_console::TenantMeter {
+            name: "acme".to_owned(),
+            usage: tidegate_engine::Usage { messages_in: 7, connection_ms: 1500, ..Default::default() },
+        }],
         tenants: vec![tidegate_console::TenantNumbers {
             name: "acme".to_owned(),
             counts: [3, 4, 5, 6],
@@ -161,6 +165,12 @@ impl Control for Broker {
             suppressed: 2,
         };
         Ok(Story { events: vec![event], ..Story::default() })
+    }
+
+    fn meter(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError> {
+        let usage =
+            TenantUsage { tenant: "default".to_owned(), messages_in: request.from_ms, ..TenantUsage::default() };
+        Ok((vec![usage], true))
     }
 
     fn slow(&self, limit: usize) -> Result<Vec<SlowClient>, ControlError> {

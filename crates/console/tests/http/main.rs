@@ -392,6 +392,8 @@ fn every_line_of_the_exposition_belongs_to_its_metric() {
         "tidegate_connections_refused_total{reason=\"banned\"} 4",
         "tidegate_bans_added_total{origin=\"operator\"} 1",
         "tidegate_tenant_holdings{tenant=\"acme\",kind=\"subscriptions\"} 5",
+        "tidegate_tenant_messages_total{tenant=\"acme\",direction=\"received\"} 7",
+        "tidegate_tenant_connection_seconds_total{tenant=\"acme\"} 1.5",
         "tidegate_tenant_quota{tenant=\"acme\",kind=\"connections\"} 3",
         "tidegate_tenant_refused_total{tenant=\"acme\",kind=\"connections\"} 1",
         "tidegate_bridge_connected{bridge=\"cloud\",end=\"local\"} 1",

@@ -267,9 +267,10 @@ impl Engine {
             self.desk.to_unpark.append(&mut flow.blocking);
             flow.to_resend = 0;
         }
-        let tenant = session.tenant;
+        let (tenant, payer) = (session.tenant, session.payer(&self.settings));
         self.desk.tenants.release(tenant, Holding::Connections, 1);
         self.desk.sessions_connected -= 1;
+        self.desk.meters.disconnect(payer, now.monotonic);
         self.fetches.suspend_fetches(&mut self.desk.sessions, key);
         self.schedule_will(now, key, reason);
         if expiry == 0 {

@@ -66,19 +66,13 @@ impl Engine {
         } else {
             asked_for
         };
-        let is_of_hub = self.comes_by_hub(key);
+        let is_of_hub = self.desk.connections.get(key).is_some_and(|connection| connection.is_of_hub);
         if is_of_hub || self.settings.authentication == Authentication::External {
             connecting!(self).ask_for_verdict(key, tenant, client_id, &connect, frame);
             return Flow::Next;
         }
         self.accept_connect(now, key, tenant, client_id, &connect, &Accepted::default());
         Flow::Next
-    }
-
-    /// Whether a client comes in by the listener of the hub.
-    fn comes_by_hub(&self, key: ConnectionKey) -> bool {
-        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
-        listener.is_some_and(|listener| listener.for_hub)
     }
 
     /// The control plane has decided about a CONNECT.
@@ -105,6 +99,9 @@ impl Engine {
         match (verdict, Connect::decode(*first_byte, body)) {
             (Verdict::Accept(accepted), Ok(connect)) => {
                 self.accept_connect(now, key, tenant, &client_id, &connect, &accepted);
+                // It arrived before anyone could pay for it.
+                let payer = self.desk.connections.payer_of(key);
+                self.desk.meters.count_input(Some(payer), packet_len(body.len()));
             }
             (Verdict::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),
             (_, Err(error)) => self.refuse_bad_connect(now, key, &error),
@@ -313,10 +310,10 @@ impl Connecting<'_> {
         }
         connection.keep_alive = granted.keep_alive;
         connection.bridge = connect.bridge;
-        connection.is_of_hub =
-            self.desk.settings.listeners.get(usize::from(connection.listener.0)).is_some_and(|it| it.for_hub);
         connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
         let (listener, tenant) = (connection.listener, connection.tenant);
+        let payer = if connection.is_of_hub { TenantId::UPLINK } else { tenant };
+        connection.payer = payer;
         let ours = self.desk.settings.listeners.get(usize::from(listener.0));
         let aliases = connect
             .properties
@@ -338,6 +335,7 @@ impl Connecting<'_> {
         }
         self.desk.tenants.add(tenant, Holding::Connections);
         self.desk.sessions_connected += 1;
+        self.desk.meters.connect(payer, now.monotonic);
         let deadline = keep_alive_deadline(now.monotonic, granted.keep_alive);
         self.desk.set_connection_timer(key, deadline);
     }
@@ -369,6 +367,11 @@ impl Connecting<'_> {
             expiry_seconds: will.properties.message_expiry,
         }
     }
+}
+
+/// The length of a packet whose body is so long.
+fn packet_len(body: usize) -> usize {
+    1 + tidegate_mqtt::varint::len(u32::try_from(body).unwrap_or(u32::MAX)) + body
 }
 
 /// When a silent connection is given up: after one and a half times the keep-alive time ([MQTT-3.1.2-22]).

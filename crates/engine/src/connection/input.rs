@@ -11,7 +11,7 @@ use crate::connection::{Parked, Phase};
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId, TenantId};
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::orchestrator::uplink::UPLINK_LISTENER;
@@ -104,7 +104,8 @@ impl Engine {
         match connection.tail.take() {
             None => {
                 let taken = self.take_frames(now, key, bytes);
-                self.desk.connections.note_arrival(now, key, taken);
+                let payer = self.desk.connections.note_arrival(now, key, taken);
+                self.desk.meters.count_input(payer, taken);
                 self.keep_tail(now, key, &bytes[taken..]);
             }
             Some(mut tail) => {
@@ -133,7 +134,8 @@ impl Engine {
     #[expect(clippy::box_collection, reason = "the connection owns it as one pointer")]
     fn take_frames_of_tail(&mut self, now: Now, key: ConnectionKey, mut tail: Box<Vec<u8>>) {
         let taken = self.take_frames(now, key, &tail);
-        self.desk.connections.note_arrival(now, key, taken);
+        let payer = self.desk.connections.note_arrival(now, key, taken);
+        self.desk.meters.count_input(payer, taken);
         self.desk.memory -= taken as u64;
         self.desk.input_bytes -= taken as u64;
         let rest = tail.len() - taken;
@@ -465,14 +467,12 @@ impl Engine {
 }
 
 impl Connections {
-    /// Only whole packets show that a client is alive ([MQTT-3.1.2-22]); a part of one may be all that ever comes.
+    /// Says who pays for packets that have arrived. Only whole packets show that a client is alive ([MQTT-3.1.2-22]); a part of one may be all that ever comes.
     #[inline]
-    fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) {
-        if taken > 0
-            && let Some(connection) = self.get_mut(key)
-        {
-            connection.last_seen = now.monotonic;
-        }
+    fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) -> Option<TenantId> {
+        let connection = self.get_mut(key).filter(|_| taken > 0)?;
+        connection.last_seen = now.monotonic;
+        Some(connection.payer)
     }
 }
 

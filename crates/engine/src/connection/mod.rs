@@ -73,6 +73,9 @@ pub(crate) struct Connection {
     pub keep_alive: u16,
     pub listener: ListenerId,
     pub tenant: TenantId,
+    /// The tenant that pays for it, from the acceptance of its CONNECT on; [`TenantId::UPLINK`] before that, and
+    /// for connections of the broker itself.
+    pub payer: TenantId,
     pub version: Version,
     pub phase: Phase,
     /// Whether it is among the connections with output that are written first.
@@ -405,6 +408,7 @@ impl Connection {
             aliases_out: false,
             blocked: false,
             leaving: false,
+            payer: TenantId::UPLINK,
             is_of_hub: false,
         }
     }

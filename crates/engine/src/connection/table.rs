@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use crate::connection::Connection;
+use crate::ids::{ConnectionKey, TenantId};
 use crate::slab::GenSlab;
 
 /// All connections of a shard, by their keys.
@@ -24,5 +25,13 @@ impl DerefMut for Connections {
     #[inline]
     fn deref_mut(&mut self) -> &mut GenSlab<Connection> {
         &mut self.table
+    }
+}
+
+impl Connections {
+    /// The tenant that pays for a connection.
+    #[inline]
+    pub(crate) fn payer_of(&self, key: ConnectionKey) -> TenantId {
+        self.get(key).map_or(TenantId::UPLINK, |connection| connection.payer)
     }
 }

@@ -7,3 +7,4 @@ pub(crate) mod rate;
 pub(crate) mod slow;
 pub(crate) mod tenants;
 pub(crate) mod topic_limits;
+pub(crate) mod usage;

@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::connection::alias::Outbound;
 use crate::desk::{Desk, open_output};
 use crate::durable::{Numbers, StoredSession};
-use crate::ids::SessionKey;
+use crate::ids::{SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::Millis;
 use crate::publish::layouts::{Layouts, Shape};
@@ -90,7 +90,7 @@ impl Desk {
             }
             shape.alias = choose_alias(connection, publication.topic, len);
         }
-        let mut promises = false;
+        let (payer, mut promises) = (connection.payer, false);
         if qos != QoS::AtMostOnce {
             let keep = session.lasts() || terms.group.is_some();
             let stored = session.stored;
@@ -114,7 +114,7 @@ impl Desk {
         if promises && let Some(batch) = self.journal.hold(key) {
             output.hold(at, batch);
         }
-        self.note_sent(to, publication, qos);
+        self.note_sent(to, payer, publication, qos);
     }
 
     #[cold]
@@ -294,6 +294,7 @@ impl Desk {
                 self.journal.put_sent(stored, next.number, id, awaited(qos), flow.number());
             }
         }
+        let payer = connection.payer;
         let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);
@@ -306,13 +307,14 @@ impl Desk {
             output.hold(at, batch);
         }
         note_sent_once(next.group.as_ref(), qos);
-        self.note_sent(to, &publication, qos);
+        self.note_sent(to, payer, &publication, qos);
     }
 
     /// Counts a message that was sent. Below QoS 1 nobody says that it has come.
     #[inline]
-    fn note_sent(&mut self, to: SessionKey, publication: &Publication<'_>, qos: QoS) {
+    fn note_sent(&mut self, to: SessionKey, payer: TenantId, publication: &Publication<'_>, qos: QoS) {
         self.counters.count_sent(qos, publication.payload.len());
+        self.meters.of(payer).messages_out += 1;
         if qos == QoS::AtMostOnce {
             self.tell_fate(to, publication.topic, publication.properties, qos, Fate::Delivered);
         }

@@ -52,7 +52,7 @@ impl Engine {
         let Some(connection) = self.desk.connections.get(key) else { return Ok(Progress::Taken) };
         let Some(session) = connection.session else { return Ok(Progress::Taken) };
         let Some(listener) = self.desk.listener(connection.listener) else { return Ok(Progress::Taken) };
-        let tenant = connection.tenant;
+        let (tenant, payer) = (connection.tenant, connection.payer);
         if raw.qos > listener.maximum_qos {
             return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
         }
@@ -61,6 +61,7 @@ impl Engine {
         }
         self.desk.counters.messages_in[raw.qos as usize] += 1;
         self.desk.counters.payload_bytes_in += raw.payload.len() as u64;
+        self.desk.meters.of(payer).messages_in += 1;
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }

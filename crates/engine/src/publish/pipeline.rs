@@ -113,6 +113,8 @@ impl Engine {
         }
         self.desk.counters.messages_in[it.raw.qos as usize] -= 1;
         self.desk.counters.payload_bytes_in -= it.raw.payload.len() as u64;
+        let payer = self.desk.connections.payer_of(key);
+        self.desk.meters.of(payer).messages_in -= 1;
         Progress::Deferred
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct Retained<M> {
     expired: Vec<(TenantId, Box<str>)>,
     count: u64,
     bytes: u64,
+    /// The same by tenant.
+    bytes_of: BTreeMap<TenantId, u64>,
     max_count: u64,
     max_bytes: u64,
     /// How many messages a tenant may have, where that is limited.
@@ -68,6 +70,7 @@ impl<M: Retainable> Retained<M> {
             expired: Vec::new(),
             count: 0,
             bytes: 0,
+            bytes_of: BTreeMap::new(),
             max_count: u64::MAX,
             max_bytes: u64::MAX,
             max_of_tenants: BTreeMap::new(),
@@ -103,6 +106,11 @@ impl<M: Retainable> Retained<M> {
     /// Bytes of all topics and messages.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes of the topics and messages of each tenant that has had any.
+    pub(crate) fn bytes_of_tenants(&self) -> impl Iterator<Item = (TenantId, u64)> {
+        self.bytes_of.iter().map(|(tenant, bytes)| (*tenant, *bytes))
     }
 
     /// Retains a message, and returns the one that it replaces.
@@ -159,11 +167,9 @@ impl<M: Retainable> Retained<M> {
             Some(kept) => Some(std::mem::replace(kept, message)),
             None => topics.insert(topic.into(), message),
         };
-        self.bytes += size;
-        match &old {
-            Some(old) => self.bytes -= size_of_entry(topic, old),
-            None => self.count += 1,
-        }
+        let freed = old.as_ref().map_or(0, |old| size_of_entry(topic, old));
+        self.count += u64::from(old.is_none());
+        self.count_bytes(tenant, size, freed);
         let old_deadline = old.as_ref().map_or(Millis::NEVER, M::expires_at);
         if old_deadline != deadline {
             self.move_deadline(tenant, topic, old_deadline, deadline);
@@ -182,7 +188,7 @@ impl<M: Retainable> Retained<M> {
         if let Some(ledger) = &self.ledger {
             ledger.release(tenant, Holding::Retained, 1);
         }
-        self.bytes -= size_of_entry(&topic, &message);
+        self.count_bytes(tenant, 0, size_of_entry(&topic, &message));
         self.move_deadline(tenant, &topic, message.expires_at(), Millis::NEVER);
         Some(message)
     }
@@ -273,10 +279,20 @@ impl<M: Retainable> Retained<M> {
     pub(crate) fn audit(&self, wrong: &mut dyn FnMut(String)) {
         let count = self.iter().count() as u64;
         let bytes: u64 = self.iter().map(|(_, topic, message)| size_of_entry(topic, message)).sum();
+        let by_tenant: u64 = self.bytes_of.values().sum();
+        if by_tenant != bytes {
+            wrong(format!("retained: {by_tenant} bytes are kept by tenant, {bytes} are true"));
+        }
         let expiring = self.iter().filter(|(_, _, message)| message.expires_at() != Millis::NEVER).count();
         if (self.count, self.bytes, self.expiring.len()) != (count, bytes, expiring) {
             wrong(format!("retained: {} of {} bytes are kept, {count} of {bytes} are true", self.count, self.bytes));
         }
+    }
+
+    fn count_bytes(&mut self, tenant: TenantId, added: u64, freed: u64) {
+        self.bytes = self.bytes + added - freed;
+        let of_tenant = self.bytes_of.entry(tenant).or_default();
+        *of_tenant = *of_tenant + added - freed;
     }
 
     fn move_deadline(&mut self, tenant: TenantId, topic: &str, from: Millis, to: Millis) {

@@ -408,6 +408,7 @@ impl Desk {
             }
             return;
         }
+        let payer = connection.payer;
         let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);
@@ -420,5 +421,6 @@ impl Desk {
         self.counters.packets_out[PacketType::Publish as usize] += 1;
         self.counters.messages_out[qos as usize] += 1;
         self.counters.payload_bytes_out += publication.payload.len() as u64;
+        self.meters.of(payer).messages_out += 1;
     }
 }

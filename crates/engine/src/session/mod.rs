@@ -35,6 +35,7 @@ use crate::session::overflow::Bounds;
 use crate::session::packet_ids::{Inflight, ReceivedIds};
 use crate::session::queue::SessionQueue;
 use crate::session::tail::Tail;
+use crate::settings::Settings;
 
 /// A client's session. Most sessions are idle, so whatever a busy one needs hangs on a pointer.
 #[derive(Debug)]
@@ -348,6 +349,12 @@ impl Membership {
 }
 
 impl Session {
+    /// The tenant that pays for this session and its connection.
+    pub(crate) fn payer(&self, settings: &Settings) -> TenantId {
+        let for_hub = settings.listeners.get(usize::from(self.listener.0)).is_some_and(|listener| listener.for_hub);
+        if for_hub { TenantId::UPLINK } else { self.tenant }
+    }
+
     /// Whether the session outlives its connection, so that what is owed must be kept.
     #[inline]
     pub(crate) fn lasts(&self) -> bool {

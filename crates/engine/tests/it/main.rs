@@ -58,4 +58,5 @@ mod takeover;
 mod telling;
 mod tenants;
 mod uplinks;
+mod usage;
 mod wills;

@@ -57,6 +57,8 @@ pub struct Numbers {
     pub taken: u64,
     /// Confirmed by all sinks.
     pub delivered: u64,
+    /// Confirmed by single sinks: a message with two sinks counts twice. Dead letters do not count.
+    pub sink_deliveries: u64,
     /// Left out by a filter or by WHERE.
     pub filtered: u64,
     /// Not delivered: steps failed, or a sink refused. They are dead letters, where there is a place for these.
@@ -249,6 +251,9 @@ impl<D> Core<D> {
         };
         self.actions.extend(news.map(Action::Tell));
         self.numbers.retried += u64::from(settled.retried);
+        if lane != dead {
+            self.numbers.sink_deliveries += settled.done.len() as u64;
+        }
         for entry in settled.done {
             self.confirm(entry, lane != dead);
         }

@@ -139,6 +139,12 @@ impl Pipeline {
         let _ = self.waker.wake();
     }
 
+    /// Messages that sinks have confirmed, each counted for each sink.
+    fn sink_deliveries(&self) -> u64 {
+        let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        snapshot.status(&self.name, wall_clock()).numbers.sink_deliveries
+    }
+
     fn has_ended(&self) -> bool {
         self.ended.try_recv() == Err(TryRecvError::Disconnected)
     }
@@ -165,6 +171,18 @@ struct State {
     ending: Vec<Pipeline>,
     /// Names of the paused pipelines.
     paused: BTreeSet<String>,
+    /// Deliveries of runs that have ended.
+    ended_deliveries: u64,
+}
+
+impl State {
+    /// Drops the runs that have ended, and keeps their deliveries.
+    fn forget_ended(&mut self) {
+        let (ended, ending) = std::mem::take(&mut self.ending).into_iter().partition(Pipeline::has_ended);
+        self.ending = ending;
+        let ended: Vec<Pipeline> = ended;
+        self.ended_deliveries += ended.iter().map(Pipeline::sink_deliveries).sum::<u64>();
+    }
 }
 
 impl Hub {
@@ -215,7 +233,7 @@ impl Hub {
     pub fn begin(&self, name: &str) -> Result<bool, HubError> {
         let Some(settings) = self.settings.iter().find(|one| one.name == name) else { return Ok(false) };
         let mut state = self.state();
-        state.ending.retain(|pipeline| !pipeline.has_ended());
+        state.forget_ended();
         if state.ending.iter().any(|pipeline| pipeline.name == name) {
             return Ok(false);
         }
@@ -254,6 +272,13 @@ impl Hub {
         self.state().running.iter().map(of).collect()
     }
 
+    /// Messages that sinks have confirmed since the start of the process, each counted for each sink.
+    pub fn sink_deliveries(&self) -> u64 {
+        let state = self.state();
+        let runs = state.running.iter().chain(&state.ending);
+        state.ended_deliveries + runs.map(Pipeline::sink_deliveries).sum::<u64>()
+    }
+
     /// Pauses or resumes a pipeline: messages wait at the broker meanwhile. A pipeline that ends and starts again is
     /// paused still. False when no running pipeline has the name.
     pub fn pause(&self, name: &str, paused: bool) -> bool {
@@ -283,6 +308,7 @@ impl Hub {
                 "not all pipelines have ended within the time for stopping; unacknowledged messages come again"
             );
         }
+        self.state().ended_deliveries += ending.iter().map(Pipeline::sink_deliveries).sum::<u64>();
     }
 }
 

@@ -232,6 +232,7 @@ impl Shard {
             shard: self.place.shard,
             counters: self.engine.counters().clone(),
             gauges: self.engine.gauges(),
+            usage: self.engine.usage(self.now),
             slow_sessions: self.engine.count_slow_sessions(self.now),
             shell: self.counters,
             flight: self.flight.counters(),

@@ -18,7 +18,7 @@ pub(crate) use config::load_again as load_config;
 
 use std::process::ExitCode;
 
-use tidegate_admin_cli::{ban, clients, drain, kick, reload, why};
+use tidegate_admin_cli::{ban, clients, drain, kick, meter, reload, why};
 use tidegate_fleet_cli::{dns, fleet, manager, up};
 use tidegate_mqtt_cli::{publish, request, subscribe};
 
@@ -37,6 +37,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Clients(args)) => clients::run(&args).into(),
         Some(Command::Ban(args)) => ban::run(&args).into(),
         Some(Command::Kick(args)) => kick::run(&args).into(),
+        Some(Command::Meter(args)) => meter::run(&args).into(),
         Some(Command::Dns(args)) => dns::run(&args).into(),
         Some(Command::Drain(args)) => drain::run(&args).into(),
         Some(Command::Cert(command)) => cert::run(&command).into(),

@@ -17,6 +17,7 @@ use crate::cli::ConfigArgs;
 use crate::cluster::{ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
 use crate::hub::{Door, Pipelines};
+use crate::meter::Metering;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
@@ -116,6 +117,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let http = HttpListeners::start(config, &node, &serving, (entrances.2, has_others))?;
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
+    let metering = start_metering(config, serving, &node, &status)?;
     status.ready(node.handle());
     crate::control::answer_others(&status, &operations, &node.handle())?;
     let bans = config.orchestrator.enabled.then(|| crate::control::share_bans(&status)).transpose()?;
@@ -131,14 +133,34 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     follower.stop();
     stop_services(http, bans, &placed, config.shutdown.grace);
     drop(core);
-    match &cluster {
+    leave(cluster.as_ref(), config, end);
+    let exit = stop(node, metering, console, mirrored, config, end)?;
+    if end == End::Astray { Err(astray(cluster.as_ref())) } else { Ok(exit) }
+}
+
+/// Ends the membership in the cluster.
+fn leave(cluster: Option<&ClusterNode>, config: &Config, end: End) {
+    match cluster {
         // No node takes partitions from a node that cannot keep them.
         Some(cluster) if end != End::Asked => cluster.end(),
         Some(cluster) => cluster.leave(config.cluster.leave_timeout),
         None => {}
     }
-    let exit = stop(node, console, mirrored, config, end)?;
-    if end == End::Astray { Err(astray(cluster.as_ref())) } else { Ok(exit) }
+}
+
+/// Opens the books of usage.
+fn start_metering(
+    config: &Config,
+    tenancy: Tenancy,
+    node: &Node,
+    status: &Arc<BrokerStatus>,
+) -> Result<Metering, String> {
+    let pipelines = status.pipelines().cloned();
+    let sink_deliveries = move || pipelines.as_ref().map_or(0, |hub| hub.sink_deliveries());
+    let metering = Metering::start(config, tenancy, node.handle(), sink_deliveries)?;
+    // Set once, before the node takes clients in.
+    let _ = status.meter.set(metering.meter());
+    Ok(metering)
 }
 
 /// Begins to be an orchestrator. Returns which work it does.
@@ -293,6 +315,7 @@ fn settle(
 /// Closes everything.
 fn stop(
     node: Node,
+    metering: Metering,
     console: Option<Admin>,
     mirrored: Option<Mirrored>,
     config: &Config,
@@ -303,6 +326,7 @@ fn stop(
     let grace = if leaves_wills { config.shutdown.grace.min(GOODBYES) } else { config.shutdown.grace };
     let closing = mirrored.map(|mirrored| mirrored.stop_within(grace)).transpose()?;
     let stopped = if leaves_wills { node.stop_replaced(grace) } else { node.stop(grace) };
+    metering.finish(&stopped.usage);
     if let Some(console) = console {
         console.running.stop();
     }

@@ -23,6 +23,7 @@ mod identity;
 mod lab;
 mod lab_network;
 mod life;
+mod meter;
 mod mirror;
 mod mosquitto;
 #[path = "../../../bus/tests/nats/server.rs"]

@@ -2,7 +2,7 @@
 
 use tidegate_engine::{
     Counters, Gauges, InnerPublication, LogEvent, ObservedMessage, ObserverId, Principal, PrincipalKind, Reason,
-    TenantId,
+    TenantId, Usage,
 };
 use tidegate_mqtt::ReasonCode;
 
@@ -29,6 +29,19 @@ impl World {
         let mut sum = self.0.borrow().past.clone();
         for engine in &self.0.borrow().engines {
             sum.add(engine.counters());
+        }
+        sum
+    }
+
+    /// The usage of a tenant on all shards.
+    pub(crate) fn usage(&self, tenant: TenantId) -> Usage {
+        let mut sum = Usage::default();
+        for shard in 0..self.shards() {
+            for (owner, usage) in self.engine(shard, |engine, now| engine.usage(now)) {
+                if owner == tenant {
+                    sum.add(&usage);
+                }
+            }
         }
         sum
     }

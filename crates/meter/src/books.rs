@@ -1,0 +1,172 @@
+//! The books: the ledger, and the file that keeps it.
+//!
+//! Records are appended and synced. Each has the usage since the one before, so that they can be added. A start reads
+//! them all. From time to time the file is replaced as a whole by one with merged periods.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use tidegate_mirror::kept_file;
+
+use crate::ledger::Ledger;
+use crate::period::Period;
+use crate::record::{Amounts, Record};
+
+/// The file in the data directory.
+pub const FILE: &str = "usage";
+/// Only the owner may read and write it.
+const MODE: u32 = 0o600;
+/// Bytes that are appended before periods are merged; more, when the file is larger than that after merging.
+const MERGE_AFTER: u64 = 1 << 20;
+
+/// Seconds after which periods are merged where there is no file.
+const MERGE_AFTER_S: u64 = 3600;
+
+/// The books of usage.
+#[derive(Debug)]
+pub struct Books {
+    ledger: Ledger,
+    file: Option<Kept>,
+    /// When periods in memory are merged next, Unix seconds.
+    merge_at_s: u64,
+}
+
+/// The file.
+#[derive(Debug)]
+struct Kept {
+    directory: PathBuf,
+    file: File,
+    /// Bytes of whole records.
+    length: u64,
+    /// Bytes behind `length` may be there, of a record that could not be written.
+    has_rest: bool,
+    /// The length at which periods are merged.
+    merge_at: u64,
+}
+
+impl Books {
+    /// Books in memory only.
+    pub fn in_memory() -> Self {
+        Self { ledger: Ledger::default(), file: None, merge_at_s: 0 }
+    }
+
+    /// The books of a data directory.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        let path = directory.join(FILE);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let (mut ledger, mut damaged) = (Ledger::default(), 0);
+        for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            match std::str::from_utf8(line).ok().and_then(Record::of_line) {
+                Some(record) => ledger.add(record),
+                None => damaged += 1,
+            }
+        }
+        if damaged > 0 {
+            tracing::warn!(file = %path.display(), damaged, "records of usage are damaged and do not count");
+        }
+        let file = open_file(&path)?;
+        let length = whole as u64;
+        let kept = Kept {
+            directory: directory.to_owned(),
+            file,
+            length,
+            has_rest: whole < bytes.len(),
+            merge_at: length + MERGE_AFTER,
+        };
+        Ok(Self { ledger, file: Some(kept), merge_at_s: 0 })
+    }
+
+    /// Whether the books outlive the process.
+    pub fn are_kept(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Adds what tenants have used up to `now_s`, Unix seconds, to the minute of that time. When this returns, it is kept.
+    ///
+    /// # Errors
+    /// When the file cannot be written; then nothing was added.
+    pub fn add(&mut self, now_s: u64, used: &[(String, Amounts)]) -> io::Result<()> {
+        let period = Period::minute_of(now_s);
+        let record =
+            |(tenant, amounts): &(String, Amounts)| Record { period, tenant: tenant.clone(), amounts: *amounts };
+        let records: Vec<Record> = used.iter().map(record).collect();
+        if records.is_empty() {
+            return Ok(());
+        }
+        if let Some(kept) = &mut self.file {
+            kept.append(&records.iter().map(Record::line).collect::<String>())?;
+        }
+        for record in records {
+            self.ledger.add(record);
+        }
+        self.merge_if_long(now_s);
+        Ok(())
+    }
+
+    /// What each tenant has used in the periods that begin at `from_s` or later and before `to_s`, Unix seconds.
+    pub fn sum(&self, from_s: u64, to_s: u64) -> BTreeMap<String, Amounts> {
+        self.ledger.sum(from_s, to_s)
+    }
+
+    fn merge_if_long(&mut self, now_s: u64) {
+        match &mut self.file {
+            None if now_s >= self.merge_at_s => {
+                self.ledger.merge(now_s);
+                self.merge_at_s = now_s + MERGE_AFTER_S;
+            }
+            Some(kept) if kept.length >= kept.merge_at => {
+                self.ledger.merge(now_s);
+                let text: String = self.ledger.records().map(|record| record.line()).collect();
+                if let Err(error) = kept.replace(&text) {
+                    // The long file says the same, and it is tried again after as many bytes more.
+                    tracing::warn!(%error, "the file of usage cannot be made shorter");
+                    kept.merge_at = kept.length + MERGE_AFTER;
+                }
+            }
+            None | Some(_) => {}
+        }
+    }
+}
+
+impl Kept {
+    /// Appends whole records. After a failure the file counts as it was before.
+    fn append(&mut self, text: &str) -> io::Result<()> {
+        if self.has_rest {
+            self.file.set_len(self.length)?;
+        }
+        self.has_rest = true;
+        self.file.write_all(text.as_bytes())?;
+        self.file.sync_data()?;
+        self.has_rest = false;
+        self.length += text.len() as u64;
+        Ok(())
+    }
+
+    fn replace(&mut self, text: &str) -> io::Result<()> {
+        kept_file::replace(&self.directory, FILE, text.as_bytes(), None)?;
+        self.file = open_file(&self.directory.join(FILE))?;
+        self.length = text.len() as u64;
+        self.has_rest = false;
+        self.merge_at = (2 * self.length).max(self.length + MERGE_AFTER);
+        Ok(())
+    }
+}
+
+/// For appending: where a process that stops and its successor write at the same time, neither overwrites the other.
+fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+}
+
+#[cfg(test)]
+mod tests;

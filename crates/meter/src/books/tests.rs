@@ -1,0 +1,108 @@
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+/// A directory of its own that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("tidegate-books-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join(FILE)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn used(tenant: &str, messages_in: u64) -> Vec<(String, Amounts)> {
+    vec![(tenant.to_owned(), Amounts { messages_in, ..Amounts::default() })]
+}
+
+fn messages(books: &Books, tenant: &str) -> u64 {
+    books.sum(0, u64::MAX).get(tenant).map_or(0, |amounts| amounts.messages_in)
+}
+
+#[test]
+fn books_are_read_as_they_were_written() {
+    let folder = Folder::new();
+    let mut books = Books::open(&folder.0).unwrap();
+    books.add(100, &used("a", 3)).unwrap();
+    books.add(110, &used("a", 4)).unwrap();
+    books.add(200, &used("b", 5)).unwrap();
+    drop(books);
+    let books = Books::open(&folder.0).unwrap();
+    assert_eq!((messages(&books, "a"), messages(&books, "b")), (7, 5));
+    assert_eq!(books.sum(60, 120).len(), 1);
+}
+
+#[test]
+fn a_torn_record_is_cut_off_and_does_not_count() {
+    let folder = Folder::new();
+    let mut books = Books::open(&folder.0).unwrap();
+    books.add(100, &used("a", 3)).unwrap();
+    books.add(110, &used("a", 4)).unwrap();
+    let whole = fs::read(folder.file()).unwrap();
+    for torn in whole.len() / 2 + 1..whole.len() {
+        fs::write(folder.file(), &whole[..torn]).unwrap();
+        let mut books = Books::open(&folder.0).unwrap();
+        assert_eq!(messages(&books, "a"), 3);
+        books.add(120, &used("a", 10)).unwrap();
+        assert_eq!(messages(&Books::open(&folder.0).unwrap(), "a"), 13, "cut at {torn}");
+    }
+}
+
+#[test]
+fn a_damaged_record_does_not_hide_the_others() {
+    let folder = Folder::new();
+    let mut books = Books::open(&folder.0).unwrap();
+    for (time, count) in [(100, 1), (200, 2), (300, 4)] {
+        books.add(time, &used("a", count)).unwrap();
+    }
+    let text = fs::read_to_string(folder.file()).unwrap();
+    fs::write(folder.file(), text.replace(" 2 0", " 9 0")).unwrap();
+    assert_eq!(messages(&Books::open(&folder.0).unwrap(), "a"), 5);
+}
+
+#[test]
+fn merging_makes_the_file_short_and_changes_no_sum() {
+    let folder = Folder::new();
+    let mut books = Books::open(&folder.0).unwrap();
+    let some: Vec<(String, Amounts)> = (0..100).flat_map(|tenant| used(&format!("tenant-{tenant}"), 1)).collect();
+    let mut longest = 0;
+    for second in 0..600 {
+        books.add(second, &some).unwrap();
+        longest = longest.max(fs::metadata(folder.file()).unwrap().len());
+    }
+    assert!(longest < MERGE_AFTER * 3 / 2, "{longest}");
+    let again = Books::open(&folder.0).unwrap();
+    for books in [&books, &again] {
+        assert_eq!(books.sum(0, 600).values().map(|amounts| amounts.messages_in).sum::<u64>(), 60_000);
+    }
+}
+
+#[test]
+fn usage_that_cannot_be_written_does_not_count() {
+    let folder = Folder::new();
+    let mut books = Books::open(&folder.0).unwrap();
+    books.add(100, &used("a", 3)).unwrap();
+    // A file that is open for reading takes no record.
+    let writable = std::mem::replace(&mut books.file.as_mut().unwrap().file, File::open(folder.file()).unwrap());
+    books.add(110, &used("a", 4)).unwrap_err();
+    assert_eq!(messages(&books, "a"), 3);
+    books.file.as_mut().unwrap().file = writable;
+    books.add(120, &used("a", 4)).unwrap();
+    assert_eq!((messages(&books, "a"), messages(&Books::open(&folder.0).unwrap(), "a")), (7, 7));
+}

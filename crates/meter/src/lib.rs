@@ -1,0 +1,15 @@
+//! The books of usage: what each tenant has used in each period.
+//!
+//! [`Reading`] makes differences of counters that start from zero with each process. [`Books`] keep them in a file.
+
+mod books;
+mod ledger;
+mod period;
+mod reading;
+mod record;
+
+pub use books::{Books, FILE};
+pub use ledger::Ledger;
+pub use period::{DAYS_KEPT_S, HOURS_KEPT_S, MINUTES_KEPT_S, Period};
+pub use reading::{Counted, Present, Reading};
+pub use record::{Amounts, Record};

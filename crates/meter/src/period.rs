@@ -1,0 +1,45 @@
+//! Periods, and how long usage is known by each length.
+
+pub(crate) const MINUTE_S: u64 = 60;
+pub(crate) const HOUR_S: u64 = 3600;
+pub(crate) const DAY_S: u64 = 24 * HOUR_S;
+
+/// For how long usage is known by the minute, seconds; then by the hour.
+pub const MINUTES_KEPT_S: u64 = DAY_S;
+/// For how long usage is known by the hour, seconds; then by the day.
+pub const HOURS_KEPT_S: u64 = 62 * DAY_S;
+/// For how long usage is known at all, seconds.
+pub const DAYS_KEPT_S: u64 = 800 * DAY_S;
+/// A period: a minute, an hour or a day of UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Period {
+    /// Its start, Unix seconds.
+    pub start_s: u64,
+    /// Its length, seconds.
+    pub length_s: u64,
+}
+
+impl Period {
+    /// The minute of a time in Unix seconds.
+    pub const fn minute_of(time_s: u64) -> Self {
+        Self::of(time_s, MINUTE_S)
+    }
+
+    pub(crate) const fn of(time_s: u64, length_s: u64) -> Self {
+        Self { start_s: time_s - time_s % length_s, length_s }
+    }
+
+    /// The period into which this one is merged at a time; `None` when it is so old that it is not kept.
+    pub(crate) fn kept_as(self, now_s: u64, minutes_kept_s: u64) -> Option<Self> {
+        let age = now_s.saturating_sub(self.start_s);
+        if age > DAYS_KEPT_S {
+            None
+        } else if age > HOURS_KEPT_S {
+            Some(Self::of(self.start_s, DAY_S.max(self.length_s)))
+        } else if age > minutes_kept_s {
+            Some(Self::of(self.start_s, HOUR_S.max(self.length_s)))
+        } else {
+            Some(self)
+        }
+    }
+}
