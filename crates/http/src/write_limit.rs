@@ -21,7 +21,7 @@ impl<S: Unpin> WriteLimit<S> {
         Self { stream, limit, patience: None }
     }
 
-    /// Does a part of a write. Each part that is done begins the time anew.
+    /// Does a part of a write. Each part that is done restarts the time.
     fn within<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! The listener over sockets, with a broker that says what a test wants.
+//! The listener over sockets, with a broker that each test sets up.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
