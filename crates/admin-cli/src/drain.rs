@@ -17,8 +17,9 @@ Examples:
 
 It takes no new clients, sends those of MQTT 5 to the server reference (0x9C) and closes the
 others, so many per second. The command ends with exit code 0 when no client is left and nothing is
-owed, and with 1 after the limit. It may be repeated, also while somebody else drains the same
-orchestrator. A preStop hook of Kubernetes is what it is made for. More: docs/kubernetes.md.";
+owed but messages in the store for clients that are away, and with 1 after the limit. It may be
+repeated, also while somebody else drains the same orchestrator. A preStop hook of Kubernetes is
+what it is made for. More: docs/kubernetes.md.";
 
 /// Time between two questions how far it is.
 const LOOK: Duration = Duration::from_millis(500);
@@ -72,13 +73,19 @@ fn wait(args: &Args, until: Option<Instant>) -> Exit {
     let (_never, nothing) = mpsc::channel::<()>();
     loop {
         match args.admin.send(&GetDrain) {
-            Ok(left) if left.clients == 0 && left.owed == 0 => return print_and_exit("drained\n", Exit::Ok),
+            Ok(left) if left.is_drained() && left.kept == 0 => return print_and_exit("drained\n", Exit::Ok),
+            Ok(left) if left.is_drained() => {
+                let text = format!("drained; {} messages stay in the store for clients that are away\n", left.kept);
+                return print_and_exit(&text, Exit::Ok);
+            }
             Ok(left) if until.is_some_and(|until| Instant::now() >= until) => {
                 report(&format_args!(
-                    "not drained within {}: {} clients are left and {} messages are owed",
+                    "not drained within {}: {} clients are left and {} messages are owed, {} of them in the store \
+                     for clients that are away",
                     humantime::format_duration(args.limit),
                     left.clients,
-                    left.owed
+                    left.owed,
+                    left.kept
                 ));
                 return Exit::Failure;
             }

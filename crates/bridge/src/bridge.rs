@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ pub enum BridgeError {
     },
 }
 
-/// A running bridge. It stops when it is told to; dropped, it goes on.
+/// A running bridge. It stops when it is asked to, or dropped.
 #[derive(Debug)]
 pub struct Bridge {
     name: String,
@@ -75,12 +75,14 @@ impl Bridge {
         let local = End::new(Side::Local, &settings.local, local, for_local, across, &shared);
         let across = Across { orders: to_local, waker: wakes_local };
         let remote = End::new(Side::Remote, &settings.remote, remote, for_remote, across, &shared);
+        // Dropped by an error below, it stops the end that has started.
+        let Shared { status, stop, .. } = shared;
+        let bridge = Self { name: settings.name.clone(), status, stop, wakers, ended };
         for (end, side) in [(local, Side::Local), (remote, Side::Remote)] {
             let thread = thread::Builder::new().name(format!("bridge-{}", side.name()));
             thread.spawn(move || end.run()).map_err(failed)?;
         }
-        let Shared { status, stop, .. } = shared;
-        Ok(Self { name: settings.name.clone(), status, stop, wakers, ended })
+        Ok(bridge)
     }
 
     /// Its name.
@@ -102,10 +104,21 @@ impl Bridge {
         }
     }
 
+    /// Whether both ends have stopped.
+    pub fn has_stopped(&self) -> bool {
+        self.ended.try_recv() == Err(TryRecvError::Disconnected)
+    }
+
     /// Waits until both ends have stopped, but not beyond `deadline`: one that is about to connect takes its time.
     pub fn wait_until_stopped(&self, deadline: Instant) {
         // It ends as soon as both threads have.
         let _ = self.ended.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.ask_to_stop();
     }
 }
 
@@ -115,4 +128,54 @@ fn state_topic(settings: &BridgeSettings) -> Result<Option<TopicNameBuf>, Bridge
     }
     let topic = TopicNameBuf::new(format!("$SYS/broker/connection/{}/state", settings.name));
     topic.map(Some).map_err(|source| BridgeError::Name { name: settings.name.clone(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::num::NonZeroU16;
+    use std::time::Duration;
+
+    use tidegate_client::net::{Address, SocketOptions};
+
+    use super::*;
+    use crate::Routes;
+
+    /// Longest wait for an event: a test that gets there has failed.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn end(listener: &TcpListener) -> EndSettings {
+        EndSettings {
+            address: Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() },
+            socket: SocketOptions::default(),
+            client_id: "c".into(),
+            username: None,
+            password: None,
+            keep_alive: 60,
+            version: None,
+        }
+    }
+
+    #[test]
+    fn a_dropped_bridge_stops_both_ends() {
+        let [local, remote] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let settings = BridgeSettings {
+            name: "cloud".into(),
+            routes: Routes::new(vec!["t".parse().unwrap()]).unwrap(),
+            local: end(&local),
+            remote: end(&remote),
+            window: NonZeroU16::MIN,
+            session_expiry: 60,
+            notifications: false,
+        };
+        let bridge = Bridge::start(&settings).unwrap();
+        assert!(!bridge.has_stopped());
+        let streams = [local, remote].map(|listener| listener.accept().unwrap().0);
+        drop(bridge);
+        for mut stream in streams {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.read_to_end(&mut Vec::new()).unwrap();
+        }
+    }
 }

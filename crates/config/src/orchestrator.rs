@@ -19,7 +19,7 @@ use crate::Config;
 use crate::credentials::without_credentials;
 use crate::list::Networks;
 use crate::sections::Listener;
-use crate::sections::orchestrator::UplinkProtocol;
+use crate::sections::orchestrator::{Orchestrator, UplinkProtocol};
 
 /// The file in the data directory that keeps the name.
 const NAME_FILE: &str = "orchestrator-name";
@@ -206,6 +206,13 @@ pub enum PeerAddressError {
 
 /// The name of the listener for relayed clients.
 pub const RELAY_LISTENER: &str = "relay";
+
+impl Orchestrator {
+    /// Whether this is an orchestrator that shares clients with others: partitions move between them.
+    pub fn shares_clients(&self) -> bool {
+        self.enabled && (!self.peers.0.is_empty() || self.relay.is_some())
+    }
+}
 
 impl Config {
     /// The other orchestrators that the configuration names.

@@ -362,7 +362,14 @@ impl Engine {
         let desk = &self.desk;
         let uplinks = &self.uplinks;
         let connected = desk.sessions_connected - uplinks.brokers.connected() as u64;
-        let inflight = desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
+        let (mut inflight_messages, mut absent_messages) = (0, 0);
+        for (session, flow) in desk.sessions.iter().filter_map(|(_, session)| Some((session, session.flow.as_ref()?))) {
+            inflight_messages += flow.inflight.len() as u64;
+            if session.connection.is_none() && session.stored.is_some() && !session.is_uplink() {
+                let tail = flow.tail.as_ref().map_or(0, |tail| tail.messages);
+                absent_messages += (flow.inflight.len() + flow.queue.len()) as u64 + tail;
+            }
+        }
         Gauges {
             connections: (desk.connections.len() - self.principals.len()) as u64,
             sessions_connected: connected,
@@ -375,7 +382,8 @@ impl Engine {
             queued_bytes: desk.queued_bytes,
             stored_messages: desk.stored_messages,
             stored_bytes: desk.stored_bytes,
-            inflight_messages: inflight.map(|flow| flow.inflight.len() as u64).sum(),
+            inflight_messages,
+            absent_messages,
             input_bytes: desk.input_bytes,
             link_bytes: self.links.bytes(),
             kept_deals: self.groups.kept.len() as u64,

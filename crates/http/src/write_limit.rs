@@ -71,7 +71,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteLimit<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.within(context, |stream, context| stream.poll_shutdown(context))
+        self.within(context, S::poll_shutdown)
     }
 }
 

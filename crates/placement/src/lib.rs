@@ -2,6 +2,8 @@
 //! partition of this id does the work: a node of a cluster, or one of several orchestrators that share clients. When
 //! the partition moves, or its owner dies, the work moves with it.
 
+mod attempts;
+
 use std::fmt;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +11,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use tidegate_engine::{PartitionId, TenantId, partition_of};
+
+pub use attempts::Attempts;
 
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(200);

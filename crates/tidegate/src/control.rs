@@ -171,7 +171,7 @@ impl Control for BrokerStatus {
 
     fn pause_pipeline(&self, name: &str, paused: bool) -> Result<(), ControlError> {
         let done = self.pipelines().is_some_and(|pipelines| pipelines.pause(name, paused));
-        if done { Ok(()) } else { Err(ControlError::Invalid(format!("there is no pipeline `{name}`"))) }
+        if done { Ok(()) } else { Err(ControlError::Invalid(format!("no pipeline `{name}` runs here"))) }
     }
 
     fn fleet(&self) -> Result<FleetStatus, ControlError> {

@@ -17,10 +17,10 @@ use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHo
 use crate::cluster::ClusterApi;
 use crate::context::{Lack, Services};
 use crate::drain::Drain;
-use crate::hub::HubApi;
 use crate::store_status;
 use tidegate_config::Config;
 use tidegate_homes::HomesKeeper;
+use tidegate_hub::Hub;
 use tidegate_identity::access::Tenancy;
 use tidegate_identity::authentication::Authentication;
 
@@ -38,7 +38,7 @@ pub(crate) struct BrokerStatus {
     services: OnceLock<Services>,
     tenancy: OnceLock<Tenancy>,
     bridges: OnceLock<ReadBridges>,
-    pipelines: OnceLock<HubApi>,
+    pipelines: OnceLock<Arc<Hub>>,
     drain: Drain,
     started: SystemTime,
     /// The bus that a start waits for.
@@ -138,13 +138,13 @@ impl BrokerStatus {
     }
 
     /// It has pipelines.
-    pub(crate) fn has_pipelines(&self, pipelines: HubApi) {
+    pub(crate) fn has_pipelines(&self, pipelines: Arc<Hub>) {
         // Set once, when they are started.
         let _ = self.pipelines.set(pipelines);
     }
 
     /// Its pipelines, where there are some.
-    pub(crate) fn pipelines(&self) -> Option<&HubApi> {
+    pub(crate) fn pipelines(&self) -> Option<&Arc<Hub>> {
         self.pipelines.get()
     }
 

@@ -42,6 +42,12 @@ fn problems(config: &Config, bridge: &Bridge, before: &[Bridge]) -> Vec<(&'stati
     if before.len() == MAX_BRIDGES {
         found.push(("name", Problem::new(format!("a broker has at most {MAX_BRIDGES} bridges"))));
     }
+    if config.orchestrator.shares_clients() && bridge.client_id.is_empty() {
+        // The name of a machine would be another one where another orchestrator takes the bridge over.
+        let text = format!("the bridge `{}` needs a client id that all orchestrators share", bridge.name);
+        let hint = "set the same client_id at each of them, which no other client of the other broker has";
+        found.push(("client_id", Problem::new(text).hint(hint)));
+    }
     if let Err(error) = bridge.place() {
         found.push(("broker", Problem::new(error.to_string())));
     }
@@ -135,6 +141,18 @@ mod tests {
         ] {
             let found = findings(text);
             assert!(found.contains(part), "{text}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_bridge_of_several_orchestrators_needs_a_client_id() {
+        let bridge = "[[bridge]]\nname = \"a\"\nbroker = \"mqtt://h:1\"\ntopics = \"t/#\"\n";
+        let alone = "[orchestrator]\nenabled = true\nbrokers = \"mqtt://b:1\"\n";
+        assert_eq!(findings(&format!("{alone}{bridge}")), "");
+        for others in ["relay = \"127.0.0.1:1999\"\n", "peers = \"o2=h:1/h:2/h:3\"\n"] {
+            let found = findings(&format!("{alone}{others}{bridge}"));
+            assert!(found.contains("needs a client id that all orchestrators share"), "{found}");
+            assert_eq!(findings(&format!("{alone}{others}{bridge}client_id = \"plant-7\"\n")), "");
         }
     }
 }

@@ -71,7 +71,6 @@ pub fn check_identity(config: &Config, findings: &mut Findings) {
     if !config.passes_clients_through() {
         return;
     }
-    let orchestrator = &config.orchestrator;
     let anonymous = config.listeners.iter().any(|listener| listener.allow_anonymous);
     let certificates = config.listeners.iter().any(|listener| listener.identity_as == IdentityRole::Username);
     let quic = config.listeners.iter().any(|listener| matches!(listener.address, ListenAddress::Quic(_)));
@@ -85,10 +84,7 @@ pub fn check_identity(config: &Config, findings: &mut Findings) {
         (certificates, "listeners with identity_as = \"username\": a certificate cannot be shown to brokers"),
         (quic, "listeners for QUIC: a stream cannot be handed from its connection to the part that serves its user"),
         (proofs, "providers of the kinds `scram` and `certificate`: brokers cannot be shown what they go by"),
-        (
-            !orchestrator.peers.0.is_empty() || orchestrator.relay.is_some(),
-            "other orchestrators (peers, relay): sessions do not move between them",
-        ),
+        (config.orchestrator.shares_clients(), "other orchestrators (peers, relay): sessions do not move between them"),
     ];
     for (_, what) in problems.into_iter().filter(|(there, _)| *there) {
         let problem = Problem::new(format!("does not go with {what}"));

@@ -41,7 +41,9 @@ section! {
         /// for no prefix; `out` and QoS 0 where a line does not say it. Of several lines for a topic the first one
         /// counts.
         topics: Texts = Texts::default(), in Kind::Texts;
-        /// The client id at the other broker; empty is the name of this machine, a point, and the bridge's name.
+        /// The client id at the other broker; empty is the name of this machine, a point, and the bridge's name, and in a
+        /// cluster `cluster.prefix` in place of the machine. Orchestrators that share clients (`relay`, `peers`) must set
+        /// it, to the same value at each.
         client_id: String = String::new(), in Kind::Text { max_len: 1024 };
         /// The user name at the other broker.
         username: Option<String> = None, in Kind::Text { max_len: 1024 };

@@ -296,7 +296,7 @@ impl Control for Broker {
     }
 
     fn drain_status(&self) -> Result<DrainStatus, ControlError> {
-        Ok(DrainStatus { draining: self.drain.lock().unwrap().is_some(), clients: 5, owed: 3 })
+        Ok(DrainStatus { draining: self.drain.lock().unwrap().is_some(), clients: 5, owed: 3, kept: 0 })
     }
 }
 

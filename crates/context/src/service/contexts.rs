@@ -1,6 +1,8 @@
-//! The last context of each node that has sent one at this gateway, to go along with what it sends to applications.
+//! The last context of each node that the bus has stored for this gateway. It goes along with the node's messages to
+//! applications.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most bytes of all contexts that are remembered here; those of further nodes do not go along.
@@ -10,11 +12,18 @@ const ENTRY_BYTES: usize = 96;
 
 /// Contexts by the names of nodes.
 #[derive(Debug, Default)]
-pub(crate) struct KnownContexts(Mutex<Known>);
+pub(crate) struct KnownContexts {
+    known: Mutex<Known>,
+    next_turn: AtomicU64,
+}
+
+/// The place of a context in the order in which contexts came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn(u64);
 
 #[derive(Debug, Default)]
 struct Known {
-    contexts: HashMap<String, Arc<[u8]>>,
+    contexts: HashMap<String, (Turn, Arc<[u8]>)>,
     bytes: usize,
 }
 
@@ -23,22 +32,32 @@ fn cost(node: &str, context: &[u8]) -> usize {
 }
 
 impl KnownContexts {
-    /// Takes the context of a node in; an empty one says that it has gone for good.
-    pub(crate) fn put(&self, node: &str, context: &[u8]) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = known.contexts.remove(node) {
+    /// The turn of a context that has come now.
+    pub(crate) fn turn(&self) -> Turn {
+        Turn(self.next_turn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Remembers the context of a node once the bus has stored it; an empty one says that the node has gone for good.
+    /// A bus may confirm an older context after a newer one: the newer one stays.
+    pub(crate) fn put(&self, turn: Turn, node: &str, context: &[u8]) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.contexts.get(node).is_some_and(|(newest, _)| *newest > turn) {
+            return;
+        }
+        if let Some((_, before)) = known.contexts.remove(node) {
             known.bytes -= cost(node, &before);
         }
         let cost = cost(node, context);
         if !context.is_empty() && known.bytes + cost <= MAX_BYTES {
             known.bytes += cost;
-            known.contexts.insert(node.to_owned(), context.into());
+            known.contexts.insert(node.to_owned(), (turn, context.into()));
         }
     }
 
-    /// What a node has sent last.
+    /// The last context of a node that the bus has stored.
     pub(crate) fn get(&self, node: &str) -> Option<Arc<[u8]>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contexts.get(node).cloned()
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.contexts.get(node).map(|(_, context)| Arc::clone(context))
     }
 }
 
@@ -49,12 +68,21 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_not_remembered_and_what_goes_gives_room_back() {
         let known = KnownContexts::default();
-        known.put("a", b"{}");
-        known.put("a", &vec![b'x'; MAX_BYTES / 2]);
-        known.put("b", &vec![b'x'; MAX_BYTES / 2]);
+        known.put(known.turn(), "a", b"{}");
+        known.put(known.turn(), "a", &vec![b'x'; MAX_BYTES / 2]);
+        known.put(known.turn(), "b", &vec![b'x'; MAX_BYTES / 2]);
         assert!(known.get("a").is_some() && known.get("b").is_none());
-        known.put("a", b"");
-        known.put("b", &vec![b'x'; MAX_BYTES / 2]);
+        known.put(known.turn(), "a", b"");
+        known.put(known.turn(), "b", &vec![b'x'; MAX_BYTES / 2]);
         assert!(known.get("a").is_none() && known.get("b").is_some());
+    }
+
+    #[test]
+    fn the_newest_context_stays_when_confirmed_first() {
+        let known = KnownContexts::default();
+        let (older, newer) = (known.turn(), known.turn());
+        known.put(newer, "n", b"{\"newer\":1}");
+        known.put(older, "n", b"{\"older\":1}");
+        assert_eq!(known.get("n").as_deref(), Some(&b"{\"newer\":1}"[..]));
     }
 }

@@ -182,6 +182,20 @@ impl Courier {
         self.bus.append(&place, append, done)
     }
 
+    /// Appends the context of a node. When the bus has it, this process remembers it and calls `answer`: a refused
+    /// context is read nowhere.
+    pub(crate) fn keep_context(&self, node: &str, context: Vec<u8>, answer: Answer) {
+        let (contexts, turn) = (Arc::clone(&self.contexts), self.contexts.turn());
+        let (whose, copy) = (node.to_owned(), context.clone());
+        let remember = Answer::new(move |is_kept| {
+            if is_kept {
+                contexts.put(turn, &whose, &copy);
+                answer.done();
+            }
+        });
+        self.keep(Topic::ContextReport, node, node, context, remember);
+    }
+
     /// Appends what a client has said; `answer` is told when the bus has it. What the bus does not take is counted as
     /// left out.
     pub(crate) fn keep(&self, topic: Topic, node: &str, key: &str, payload: Vec<u8>, answer: Answer) {
@@ -394,6 +408,47 @@ mod tests {
         courier.prepare(&Topic::ALL, &Course::new("test")).unwrap();
         assert!(said());
         assert_eq!(courier.counters().figures().left_out_not_stored, 1);
+    }
+
+    #[test]
+    fn the_last_acknowledged_context_is_read_back_in_overload() {
+        let address: Address = "embedded".parse().unwrap();
+        let settings = Settings { max_embedded_bytes: 20_000, ..Settings::default() };
+        let courier = Courier::new(Bus::open(&address, settings, Arc::new(|_| {})).unwrap(), 1);
+        courier.prepare(&Topic::ALL, &Course::new("test")).unwrap();
+        let bell = Bell::default();
+        let (mut acknowledged, mut refused) = (std::collections::BTreeMap::new(), 0);
+        for number in 0..2_000 {
+            // Each third context is large: the bus has no room for one of each node.
+            let padding = "x".repeat(if number % 3 == 0 { 12_000 } else { 0 });
+            let context = format!("{{\"number\":{number},\"padding\":\"{padding}\"}}").into_bytes();
+            let node = format!("n{}", number % 7);
+            let (sender, answer) = sync_channel(1);
+            courier.keep_context(&node, context.clone(), Answer::new(move |done| sender.send(done).unwrap()));
+            if answer.recv().unwrap() {
+                acknowledged.insert(node, context);
+            } else {
+                refused += 1;
+            }
+        }
+        assert!(refused > 0 && acknowledged.len() == 7, "{refused} of 2000 were refused");
+        assert_eq!(courier.counters().figures().left_out_not_stored, refused, "each refusal is counted");
+        let mut stored = std::collections::BTreeMap::new();
+        let mut reader = courier.read(Topic::ContextReport, 0, Position::START, &bell).unwrap();
+        let end = courier.bounds(Topic::ContextReport, 0, &Course::new("test")).unwrap().next;
+        loop {
+            let taken = reader.take(1_000).unwrap();
+            let records = taken.records.iter().map(|it| (key_of(it).unwrap().to_owned(), it.payload.to_vec()));
+            stored.extend(records);
+            if taken.next >= end {
+                break;
+            }
+            bell.wait_until(Instant::now() + Duration::from_secs(60));
+        }
+        assert_eq!(stored, acknowledged, "on the bus");
+        for (node, context) in &acknowledged {
+            assert_eq!(courier.contexts().get(node).as_deref(), Some(&context[..]), "at this gateway");
+        }
     }
 
     #[test]

@@ -256,9 +256,8 @@ impl Gateway {
                 answer.done();
                 continue;
             }
-            self.courier.contexts().put(&node, &context);
             self.courier.counters().context_reports.add(1);
-            self.courier.keep(Topic::ContextReport, &node, &node, context, answer);
+            self.courier.keep_context(&node, context, answer);
         }
     }
 

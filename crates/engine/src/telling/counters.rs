@@ -175,6 +175,8 @@ pub struct Gauges {
     pub stored_bytes: u64,
     /// Messages sent and not acknowledged.
     pub inflight_messages: u64,
+    /// Of the queued, stored and unacknowledged messages, those in the store for clients that are away.
+    pub absent_messages: u64,
     /// Bytes of unfinished packets and parked publishes.
     pub input_bytes: u64,
     /// Bytes on their way to other shards.
@@ -201,5 +203,6 @@ impl Gauges {
         self.input_bytes += other.input_bytes;
         self.link_bytes += other.link_bytes;
         self.kept_deals += other.kept_deals;
+        self.absent_messages += other.absent_messages;
     }
 }

@@ -6,23 +6,24 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidegate_client::TopicFilterBuf;
 use tidegate_client::net::{Address, Driver, SocketOptions, Waker};
+use tidegate_client::{Delivery, TopicFilterBuf};
 
 use self::lane::LaneThread;
 use self::source::{Orders, Source};
 use self::status::Snapshot;
 pub use self::status::{PipelineState, PipelineStatus};
 use crate::core::{Core, CoreSettings, SinkPlan};
-use crate::sinks::{FileSinks, Place, SinkSettings};
+use crate::sinks::{FileSinks, Place, Sink, SinkSettings};
 use crate::steps::{StepSettings, Steps};
 use crate::time::wall_clock;
 
@@ -74,6 +75,13 @@ pub struct PipelineSettings {
     pub dead_letter: Option<SinkSettings>,
 }
 
+impl PipelineSettings {
+    /// All sinks: the sinks of `to`, then the sink of dead letters.
+    fn sinks(&self) -> impl Iterator<Item = &SinkSettings> {
+        self.to.iter().chain(&self.dead_letter)
+    }
+}
+
 /// Why a pipeline does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
@@ -103,98 +111,179 @@ pub enum HubError {
     },
 }
 
-/// A running pipeline.
+/// A running pipeline. Dropped, it ends.
 #[derive(Debug)]
 struct Pipeline {
     name: String,
     snapshot: Arc<Mutex<Snapshot>>,
     orders: Arc<Orders>,
     waker: Waker,
+    /// It gets one notification, when the session has its subscriptions.
+    subscribed: Option<Receiver<()>>,
+    /// Nothing ever comes; it ends when all threads of the pipeline have ended.
+    ended: Receiver<Infallible>,
 }
 
-/// All pipelines of a process.
+impl Pipeline {
+    /// Has it end its batches and disconnect. The broker keeps the session.
+    fn ask_to_stop(&self) {
+        self.orders.stop.store(true, Ordering::Release);
+        // A pipeline that cannot be woken sees it with its next message.
+        let _ = self.waker.wake();
+    }
+
+    fn pause(&self, paused: bool) {
+        self.orders.paused.store(paused, Ordering::Release);
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).paused = paused;
+        // A pipeline that cannot be woken sees it with its next message.
+        let _ = self.waker.wake();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.try_recv() == Err(TryRecvError::Disconnected)
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        self.ask_to_stop();
+    }
+}
+
+/// The pipelines of a process. Dropped, it ends all that run.
 #[derive(Debug)]
 pub struct Hub {
-    pipelines: Vec<Pipeline>,
-    stop: Arc<AtomicBool>,
-    /// A pipeline has subscribed for the first time.
-    subscribed: Mutex<Receiver<()>>,
-    /// Nothing ever comes; it ends when all threads have ended.
-    ended: Mutex<Receiver<Infallible>>,
+    settings: Vec<PipelineSettings>,
+    files: FileSinks,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: Vec<Pipeline>,
+    /// Pipelines that were asked to stop. Each keeps its session until its threads have ended.
+    ending: Vec<Pipeline>,
+    /// Names of the paused pipelines.
+    paused: BTreeSet<String>,
 }
 
 impl Hub {
-    /// Starts pipelines. They connect by themselves, and again whenever they have to.
+    /// Makes a hub without a running pipeline. Reads the steps of each and opens each sink once.
     ///
     /// # Errors
-    /// When a sink cannot be used, or the system has no threads or sockets left.
-    pub fn start(settings: &[PipelineSettings]) -> Result<Self, HubError> {
-        let (tell_subscribed, subscribed) = mpsc::channel();
-        let (running, ended) = mpsc::channel();
-        let mut hub = Self {
-            pipelines: Vec::new(),
-            stop: Arc::default(),
-            subscribed: Mutex::new(subscribed),
-            ended: Mutex::new(ended),
-        };
+    /// When a step cannot be read, or a sink cannot be used.
+    pub fn new(settings: Vec<PipelineSettings>) -> Result<Self, HubError> {
         let files = FileSinks::default();
-        for one in settings {
-            let shared =
-                Shared { stop: Arc::clone(&hub.stop), subscribed: tell_subscribed.clone(), running: running.clone() };
-            hub.pipelines.push(start(one, &files, shared)?);
+        for one in &settings {
+            let (_, core) = core_of(one)?;
+            open_sinks(one, &core, &files)?;
+        }
+        Ok(Self { settings, files, state: Mutex::default() })
+    }
+
+    /// Starts all of these pipelines. They connect by themselves, and again whenever they have to.
+    ///
+    /// # Errors
+    /// When a sink cannot be used, or the system has no threads or sockets left. Pipelines that have started end then.
+    pub fn start(settings: Vec<PipelineSettings>) -> Result<Self, HubError> {
+        let hub = Self::new(settings)?;
+        for one in &hub.settings {
+            hub.begin(&one.name)?;
         }
         Ok(hub)
     }
 
-    /// Waits until each pipeline has its subscriptions, so that from now on nothing passes it by; false when that has
-    /// not come by `deadline`.
-    pub fn wait_until_subscribed(&self, deadline: Instant) -> bool {
-        let subscribed = self.subscribed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let left = || deadline.saturating_duration_since(Instant::now());
-        (0..self.pipelines.len()).all(|_| subscribed.recv_timeout(left()).is_ok())
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How each pipeline does.
+    /// The names of all pipelines.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.settings.iter().map(|one| one.name.as_str())
+    }
+
+    /// Whether a pipeline runs here.
+    pub fn runs(&self, name: &str) -> bool {
+        self.state().running.iter().any(|pipeline| pipeline.name == name)
+    }
+
+    /// Starts one pipeline, paused if it was paused before, and does not wait for its connection. Returns false if
+    /// no pipeline has this name, or the threads of its last run have not ended: they may still use its session.
+    ///
+    /// # Errors
+    /// When a sink cannot be used, or the system has no threads or sockets left.
+    pub fn begin(&self, name: &str) -> Result<bool, HubError> {
+        let Some(settings) = self.settings.iter().find(|one| one.name == name) else { return Ok(false) };
+        let mut state = self.state();
+        state.ending.retain(|pipeline| !pipeline.has_ended());
+        if state.ending.iter().any(|pipeline| pipeline.name == name) {
+            return Ok(false);
+        }
+        if !state.running.iter().any(|pipeline| pipeline.name == name) {
+            let pipeline = start(settings, &self.files, state.paused.contains(name))?;
+            state.running.push(pipeline);
+        }
+        Ok(true)
+    }
+
+    /// Has one pipeline end its batches and disconnect, and does not wait for that. The broker keeps the session.
+    pub fn end(&self, name: &str) {
+        let mut state = self.state();
+        if let Some(at) = state.running.iter().position(|pipeline| pipeline.name == name) {
+            let pipeline = state.running.remove(at);
+            pipeline.ask_to_stop();
+            state.ending.push(pipeline);
+        }
+    }
+
+    /// Waits until each running pipeline has its subscriptions, so that from now on no message passes it by; false when
+    /// that has not come by `deadline`. A pipeline is waited for once.
+    pub fn wait_until_subscribed(&self, deadline: Instant) -> bool {
+        let waiting: Vec<_> =
+            self.state().running.iter_mut().filter_map(|pipeline| pipeline.subscribed.take()).collect();
+        let left = || deadline.saturating_duration_since(Instant::now());
+        waiting.iter().all(|subscribed| subscribed.recv_timeout(left()).is_ok())
+    }
+
+    /// The status of each running pipeline.
     pub fn status(&self) -> Vec<PipelineStatus> {
         let of = |pipeline: &Pipeline| {
-            let snapshot = pipeline.snapshot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let snapshot = pipeline.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
             snapshot.status(&pipeline.name, wall_clock())
         };
-        self.pipelines.iter().map(of).collect()
+        self.state().running.iter().map(of).collect()
     }
 
-    /// Pauses or resumes a pipeline: messages wait at the broker meanwhile. False when no pipeline has the name.
+    /// Pauses or resumes a pipeline: messages wait at the broker meanwhile. A pipeline that ends and starts again is
+    /// paused still. False when no running pipeline has the name.
     pub fn pause(&self, name: &str, paused: bool) -> bool {
-        let Some(pipeline) = self.pipelines.iter().find(|pipeline| pipeline.name == name) else { return false };
-        pipeline.orders.paused.store(paused, Ordering::Release);
-        let mut snapshot = pipeline.snapshot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        snapshot.paused = paused;
-        drop(snapshot);
-        // A pipeline that cannot be woken sees it with its next message.
-        let _ = pipeline.waker.wake();
+        let mut state = self.state();
+        let Some(pipeline) = state.running.iter().find(|pipeline| pipeline.name == name) else { return false };
+        pipeline.pause(paused);
+        if paused {
+            state.paused.insert(name.to_owned());
+        } else {
+            state.paused.remove(name);
+        }
         true
     }
 
     /// Has all pipelines end their batches and disconnect, within `grace`. Brokers keep the sessions.
     pub fn stop(&self, grace: Duration) {
-        self.stop.store(true, Ordering::Release);
-        for pipeline in &self.pipelines {
-            let _ = pipeline.waker.wake();
-        }
-        let ended = self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if ended.recv_timeout(grace) == Err(RecvTimeoutError::Timeout) {
+        let deadline = Instant::now() + grace;
+        let mut state = self.state();
+        let mut ending = std::mem::take(&mut state.running);
+        ending.append(&mut state.ending);
+        drop(state);
+        ending.iter().for_each(Pipeline::ask_to_stop);
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let is_late = |pipeline: &Pipeline| pipeline.ended.recv_timeout(left()) == Err(RecvTimeoutError::Timeout);
+        if ending.iter().any(is_late) {
             tracing::warn!(
                 "not all pipelines have ended within the time for stopping; unacknowledged messages come again"
             );
         }
     }
-}
-
-/// State that a pipeline shares with the others.
-struct Shared {
-    stop: Arc<AtomicBool>,
-    subscribed: mpsc::Sender<()>,
-    running: mpsc::Sender<Infallible>,
 }
 
 fn core_settings(settings: &PipelineSettings) -> CoreSettings {
@@ -211,34 +300,53 @@ fn core_settings(settings: &PipelineSettings) -> CoreSettings {
     }
 }
 
-fn start(settings: &PipelineSettings, files: &FileSinks, shared: Shared) -> Result<Pipeline, HubError> {
-    let pipeline = || settings.name.clone();
-    let failed = |source| HubError::System { pipeline: pipeline(), source };
-    let wrong = |why: String| HubError::Steps { pipeline: pipeline(), why };
+/// The topic filters of a pipeline, and its core.
+fn core_of(settings: &PipelineSettings) -> Result<(Vec<TopicFilterBuf>, Core<Delivery>), HubError> {
+    let wrong = |why: String| HubError::Steps { pipeline: settings.name.clone(), why };
     let steps = Steps::new(&settings.steps).map_err(|(_, error)| wrong(error.message))?;
     let from = if settings.from.is_empty() { steps.from().to_vec() } else { settings.from.clone() };
     if from.is_empty() {
         return Err(wrong("it has no topics: set `from`".to_owned()));
     }
-    let core = Core::new(steps, core_settings(settings));
+    Ok((from, Core::new(steps, core_settings(settings))))
+}
+
+/// Opens the sink of each lane, in the order of the lanes.
+fn open_sinks(
+    settings: &PipelineSettings,
+    core: &Core<Delivery>,
+    files: &FileSinks,
+) -> Result<Vec<Box<dyn Sink>>, HubError> {
+    let places: Vec<usize> = core.lanes().collect();
+    let mut opened = Vec::new();
+    for (number, place) in places.iter().enumerate() {
+        let Some(sink) = settings.sinks().nth(*place) else { continue };
+        let lane = places.iter().take(number).filter(|other| *other == place).count();
+        let dead_letters = *place == settings.to.len();
+        let at = Place { pipeline: &settings.name, lane, dead_letters };
+        opened.push(sink.open(files, &at).map_err(|why| HubError::Sink { sink: sink.name.clone(), why })?);
+    }
+    Ok(opened)
+}
+
+/// Starts the threads of a pipeline. The threads of a pipeline that cannot be started end with the sender of their
+/// batches.
+fn start(settings: &PipelineSettings, files: &FileSinks, paused: bool) -> Result<Pipeline, HubError> {
+    let failed = |source| HubError::System { pipeline: settings.name.clone(), source };
+    let (from, core) = core_of(settings)?;
+    let sinks = open_sinks(settings, &core, files)?;
     let driver = Driver::new(source::options(&settings.source), settings.source.address.clone(), {
         settings.source.socket.clone()
     });
     let driver = driver.map_err(failed)?;
     let waker = driver.waker();
     let (tell, outcomes) = mpsc::channel();
-    let sinks: Vec<&SinkSettings> = settings.to.iter().chain(&settings.dead_letter).collect();
+    let (running, ended) = mpsc::channel();
     let mut lanes = Vec::new();
-    let places: Vec<usize> = core.lanes().collect();
-    for (number, place) in places.iter().enumerate() {
-        let sink = sinks[*place];
-        let before = places[..number].iter().filter(|other| *other == place).count();
-        let dead_letters = *place == settings.to.len();
-        let at = Place { pipeline: &settings.name, lane: before, dead_letters };
-        let opened = sink.open(files, &at).map_err(|why| HubError::Sink { sink: sink.name.clone(), why })?;
+    for (number, sink) in sinks.into_iter().enumerate() {
         let (to_lane, batches) = mpsc::channel();
-        let lane = LaneThread { number, sink: opened, batches, outcomes: tell.clone(), waker: waker.clone() };
-        let running = shared.running.clone();
+        let lane = LaneThread { number, sink, batches, outcomes: tell.clone(), waker: waker.clone() };
+        let running = running.clone();
         let work = move || {
             lane.run();
             drop(running);
@@ -246,27 +354,26 @@ fn start(settings: &PipelineSettings, files: &FileSinks, shared: Shared) -> Resu
         thread::Builder::new().name("hub-sink".to_owned()).spawn(work).map_err(failed)?;
         lanes.push(to_lane);
     }
-    let snapshot: Arc<Mutex<Snapshot>> = Arc::default();
-    let orders: Arc<Orders> = Arc::default();
+    let (tell_subscribed, subscribed) = mpsc::channel();
+    let snapshot = Arc::new(Mutex::new(Snapshot { paused, ..Snapshot::default() }));
+    let orders = Arc::new(Orders { paused: paused.into(), ..Orders::default() });
     let source = Source::new(source::Parts {
         name: settings.name.clone(),
         settings: settings.source.clone(),
         from,
-        sinks: sinks.iter().map(|sink| sink.name.clone()).collect(),
+        sinks: settings.sinks().map(|sink| sink.name.clone()).collect(),
         core,
         driver,
         lanes,
         outcomes,
         snapshot: Arc::clone(&snapshot),
         orders: Arc::clone(&orders),
-        stop: shared.stop,
-        subscribed: Some(shared.subscribed),
+        subscribed: Some(tell_subscribed),
     });
-    let running = shared.running;
     let work = move || {
         source.run();
         drop(running);
     };
     thread::Builder::new().name("hub-pipeline".to_owned()).spawn(work).map_err(failed)?;
-    Ok(Pipeline { name: settings.name.clone(), snapshot, orders, waker })
+    Ok(Pipeline { name: settings.name.clone(), snapshot, orders, waker, subscribed: Some(subscribed), ended })
 }

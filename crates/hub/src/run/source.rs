@@ -37,6 +37,7 @@ const LAST_BATCHES: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     pub(super) paused: AtomicBool,
+    pub(super) stop: AtomicBool,
 }
 
 /// The parts of a source.
@@ -52,7 +53,6 @@ pub(super) struct Parts {
     pub(super) outcomes: Receiver<(usize, Outcome)>,
     pub(super) snapshot: Arc<Mutex<Snapshot>>,
     pub(super) orders: Arc<Orders>,
-    pub(super) stop: Arc<AtomicBool>,
     /// Receives one notification, when the session has its subscriptions.
     pub(super) subscribed: Option<Sender<()>>,
 }
@@ -67,6 +67,8 @@ pub(super) struct Source {
     connect_at: Option<Instant>,
     /// The filters of the last SUBSCRIBE, in its order.
     asked: Vec<TopicFilterBuf>,
+    /// Whether the broker has granted all filters.
+    is_subscribed: bool,
     /// Whether the broker has granted some filters and refused others.
     is_partial: bool,
     /// When the refused filters are asked for again, on the same connection.
@@ -104,6 +106,7 @@ impl Source {
             next_id: 0,
             connect_at: Some(Instant::now()),
             asked: Vec::new(),
+            is_subscribed: false,
             is_partial: false,
             subscribe_at: None,
             pause: PAUSE.0,
@@ -119,15 +122,16 @@ impl Source {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Works until `stop` is set.
+    /// Works until it is to stop.
     pub(super) fn run(mut self) {
-        while !self.parts.stop.load(Ordering::Acquire) {
+        while !self.parts.orders.stop.load(Ordering::Acquire) {
             self.parts.core.pause(self.parts.orders.paused.load(Ordering::Acquire));
             self.turn(None);
         }
         self.parts.core.pause(true);
         let deadline = Instant::now() + LAST_BATCHES;
-        while self.parts.core.under_way() > 0 && Instant::now() < deadline {
+        // Without a connection nothing can be acknowledged, and the session may belong to another process by now.
+        while self.parts.core.under_way() > 0 && Instant::now() < deadline && self.connect_at.is_none() {
             self.turn(Some(deadline));
         }
         self.leave();
@@ -185,7 +189,7 @@ impl Source {
             }
             Event::Disconnected(why) => {
                 self.parts.core.lose_connection();
-                (self.is_partial, self.subscribe_at) = (false, None);
+                (self.is_subscribed, self.is_partial, self.subscribe_at) = (false, false, None);
                 let error = self.parts.driver.transport_error().filter(|_| why == Disconnected::TransportClosed);
                 let why = error.map_or_else(|| said(&why), |error| with_cause(error));
                 let why = self.left.take().unwrap_or(why);
@@ -280,7 +284,7 @@ impl Source {
         let refused: Vec<TopicFilterBuf> = refused.into_iter().map(|(filter, _)| filter.clone()).collect();
         if refused.is_empty() {
             self.pause = PAUSE.0;
-            self.is_partial = false;
+            (self.is_subscribed, self.is_partial) = (true, false);
             self.trouble = None;
             if let Some(subscribed) = self.parts.subscribed.take() {
                 // The receiver may have given up.
@@ -351,7 +355,6 @@ impl Source {
     /// Writes down how it does.
     fn note(&mut self) {
         let core = &self.parts.core;
-        let connected = self.connect_at.is_none() && (self.trouble.is_none() || self.is_partial);
         let mut errors = core.errors();
         let error = errors.next().map(|(sink, why)| {
             let name = self.parts.sinks.get(sink).map_or("", String::as_str);
@@ -359,7 +362,7 @@ impl Source {
         });
         let error = self.trouble.clone().or(error);
         let mut snapshot = self.parts.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-        snapshot.connected = connected;
+        snapshot.takes_messages = self.is_subscribed || self.is_partial;
         snapshot.numbers = core.numbers();
         snapshot.held = core.held();
         snapshot.oldest = core.oldest();

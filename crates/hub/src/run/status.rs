@@ -5,7 +5,7 @@ use crate::core::Numbers;
 /// The state of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipelineState {
-    /// It has no connection to the broker.
+    /// It has no connection to the broker, or no subscription there.
     Connecting,
     /// It takes messages and brings them on.
     Running,
@@ -47,7 +47,8 @@ pub struct PipelineStatus {
 /// What the thread of a pipeline has written down.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    pub(super) connected: bool,
+    /// Whether the session has subscriptions on this connection.
+    pub(super) takes_messages: bool,
     pub(super) paused: bool,
     pub(super) numbers: Numbers,
     pub(super) held: usize,
@@ -58,7 +59,7 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     pub(super) fn status(&self, name: &str, clock: u64) -> PipelineStatus {
-        let state = match (self.paused, self.connected, &self.error) {
+        let state = match (self.paused, self.takes_messages, &self.error) {
             (true, _, _) => PipelineState::Paused,
             (false, false, _) => PipelineState::Connecting,
             (false, true, Some(_)) => PipelineState::Retrying,

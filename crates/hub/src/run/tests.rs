@@ -80,7 +80,7 @@ fn line_of_a_stated_origin(origins: bool) -> serde_json::Value {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = folder(if origins { "told" } else { "forged" });
     let file = folder.join("lines");
-    let hub = Hub::start(&[pipeline(&listener, origins, &file)]).unwrap();
+    let hub = Hub::start(vec![pipeline(&listener, origins, &file)]).unwrap();
     let mut stream = accept(&listener, 1);
     let property = b"\x26\x00\x0ctidegate-hub\x00\x0aid 42 boss";
     let head = [0x32, 6 + u8::try_from(property.len()).unwrap() + 1, 0, 1, b't', 0, 7];
@@ -107,7 +107,7 @@ fn an_origin_is_believed_only_at_the_door_of_the_broker() {
 fn a_subscription_that_is_refused_is_asked_for_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = folder("refused");
-    let hub = Hub::start(&[pipeline(&listener, true, &folder.join("lines"))]).unwrap();
+    let hub = Hub::start(vec![pipeline(&listener, true, &folder.join("lines"))]).unwrap();
     for _ in 0..2 {
         let mut stream = accept(&listener, 0x87);
         assert_eq!(packet(&mut stream).0, DISCONNECT);
@@ -132,7 +132,7 @@ fn a_refused_filter_does_not_stop_the_granted_ones() {
     let folder = folder("partly");
     let mut settings = pipeline(&listener, true, &folder.join("lines"));
     settings.from.push(TopicFilterBuf::new("secret").unwrap());
-    let hub = Hub::start(&[settings]).unwrap();
+    let hub = Hub::start(vec![settings]).unwrap();
     let mut stream = accept_with(&listener, &[1, 0x87]);
     let again = grant(&mut stream, &[0x87]);
     assert!(again.ends_with(b"secret\x29"), "only the refused filter, on the same connection: {again:?}");
@@ -152,4 +152,96 @@ fn a_refused_filter_does_not_stop_the_granted_ones() {
     drop((stream, listener));
     hub.stop(PATIENCE);
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_dropped_hub_ends_its_pipelines() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = folder("dropped");
+    let hub = Hub::start(vec![pipeline(&listener, true, &folder.join("lines"))]).unwrap();
+    let mut stream = accept(&listener, 1);
+    drop(hub);
+    assert_eq!(packet(&mut stream).0, DISCONNECT);
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_sink_that_cannot_be_used_is_found_before_any_start() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (right, mut wrong) = (pipeline(&listener, true, Path::new("x")), pipeline(&listener, true, Path::new("x")));
+    wrong.to[0].kind = SinkKind::Redis(crate::sinks::RedisSettings { url: "h:1".into(), ..Default::default() });
+    let error = Hub::new(vec![right, wrong]).unwrap_err();
+    assert!(matches!(error, HubError::Sink { .. }), "{error}");
+}
+
+#[test]
+fn a_pipeline_starts_and_ends_without_the_others() {
+    let (first, second) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let folder = folder("single");
+    let named = |name: &str, listener| {
+        let settings = pipeline(listener, true, &folder.join("lines"));
+        PipelineSettings { name: name.to_owned(), ..settings }
+    };
+    let hub = Hub::new(vec![named("a", &first), named("b", &second)]).unwrap();
+    // Neither waits for its connection, which is accepted below.
+    assert!(hub.begin("a").unwrap() && hub.begin("b").unwrap() && !hub.begin("c").unwrap());
+    let (mut a, mut b) = (accept(&first, 1), accept(&second, 1));
+    assert!(hub.pause("a", true) && !hub.pause("c", true));
+    hub.end("a");
+    assert!(!hub.runs("a") && hub.runs("b"));
+    assert_eq!(packet(&mut a).0, DISCONNECT);
+    b.write_all(&[0x32, 6 + 1, 0, 1, b't', 0, 7, 0, b'x']).unwrap();
+    assert_eq!(packet(&mut b).0, 4, "the other pipeline keeps its connection");
+    while !hub.begin("a").unwrap() {
+        std::thread::yield_now();
+    }
+    let a = accept(&first, 1);
+    let states: Vec<_> = hub.status().into_iter().map(|one| (one.name, one.state)).collect();
+    assert_eq!(states[1], ("a".to_owned(), PipelineState::Paused), "a pause outlasts a move");
+    drop((a, b, first, second));
+    hub.stop(PATIENCE);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_pipeline_is_running_only_with_its_subscriptions() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = folder("granted");
+    let hub = Hub::start(vec![pipeline(&listener, true, &folder.join("lines"))]).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    packet(&mut stream);
+    stream.write_all(&[0x20, 3, 0, 0, 0]).unwrap();
+    let (_, body) = packet(&mut stream);
+    assert_eq!(hub.status()[0].state, PipelineState::Connecting);
+    stream.write_all(&[0x90, 4, body[0], body[1], 0, 1]).unwrap();
+    while hub.status()[0].state != PipelineState::Running {
+        std::thread::yield_now();
+    }
+    drop((stream, listener));
+    hub.stop(PATIENCE);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn an_ending_pipeline_does_not_connect_again() {
+    let (listener, server) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let mut settings = pipeline(&listener, true, Path::new("x"));
+    settings.to[0].kind = SinkKind::Redis(crate::sinks::RedisSettings {
+        url: format!("redis://{}", server.local_addr().unwrap()),
+        stream: "s".into(),
+        timeout: Duration::from_secs(1),
+        ..Default::default()
+    });
+    let hub = Hub::start(vec![settings]).unwrap();
+    let mut stream = accept(&listener, 1);
+    stream.write_all(&[0x32, 6 + 1, 0, 1, b't', 0, 7, 0, b'x']).unwrap();
+    let batch_under_way = server.accept().unwrap();
+    hub.end("hot");
+    // Another member takes the session over, while the sink lets its timeout pass.
+    drop(stream);
+    hub.stop(PATIENCE);
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err());
+    drop(batch_under_way);
 }

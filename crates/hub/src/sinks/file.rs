@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use super::{Sink, SinkError};
@@ -26,15 +26,20 @@ pub struct FileSettings {
     pub rotate_time: Duration,
 }
 
-/// All files that are written: pipelines share them.
+/// All files that are written: pipelines share them. A file is closed when its last pipeline has ended, since another
+/// process may then write it.
 #[derive(Debug, Default)]
-pub struct FileSinks(Mutex<HashMap<PathBuf, FileSink>>);
+pub struct FileSinks(Mutex<HashMap<PathBuf, Weak<Mutex<Writer>>>>);
 
 impl FileSinks {
     pub(super) fn open(&self, settings: &FileSettings) -> FileSink {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = || FileSink(Arc::new(Mutex::new(Writer { settings: settings.clone(), open: None })));
-        all.entry(settings.path.clone()).or_insert_with(fresh).clone()
+        if let Some(writer) = all.get(&settings.path).and_then(Weak::upgrade) {
+            return FileSink(writer);
+        }
+        let writer = Arc::new(Mutex::new(Writer { settings: settings.clone(), open: None }));
+        all.insert(settings.path.clone(), Arc::downgrade(&writer));
+        FileSink(writer)
     }
 }
 
@@ -231,5 +236,16 @@ mod tests {
         other.write(&[record(2)]).unwrap();
         one.write(&[record(3)]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"n\":3}\n", "no line is lost to a file that was renamed");
+    }
+
+    #[test]
+    fn a_file_is_closed_with_its_last_pipeline() {
+        let path = directory("closed").join("readings.ndjson");
+        let files = FileSinks::default();
+        let settings = FileSettings { path: path.clone(), ..FileSettings::default() };
+        files.open(&settings).write(&[record(1)]).unwrap();
+        fs::remove_file(&path).unwrap();
+        files.open(&settings).write(&[record(2)]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"n\":2}\n", "it is opened again");
     }
 }

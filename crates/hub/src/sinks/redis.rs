@@ -114,7 +114,7 @@ impl Sink for RedisSink {
         for _ in 0..=batch.len() {
             answer(&mut connection, 0)?;
         }
-        let added = answer(&mut connection, 0)?;
+        let added = answer(&mut connection, batch.len())?;
         if added != batch.len() {
             return Err(SinkError::away(format!("the server has added {added} of {} entries", batch.len())));
         }
@@ -138,9 +138,28 @@ fn send(connection: &mut BufReader<TcpStream>, bytes: &[u8]) -> Result<(), SinkE
     connection.get_mut().write_all(bytes).map_err(SinkError::away)
 }
 
-/// Reads an answer, and returns the number of its elements. An error of the server is about its state or the
-/// configuration and not about a record, so the batch is tried again.
-fn answer(connection: &mut impl BufRead, depth: usize) -> Result<usize, SinkError> {
+/// An answer of the server.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    /// A success, with the number of elements.
+    Done(usize),
+    /// An error of the server, read to its end.
+    Error(String),
+}
+
+/// Reads an answer of at most `max_elements` elements, and returns their number. An error of the server is about its state or the configuration and not about a record, so the batch is tried again.
+fn answer(connection: &mut impl BufRead, max_elements: usize) -> Result<usize, SinkError> {
+    match read_answer(connection, Some(max_elements))? {
+        Answer::Done(elements) => Ok(elements),
+        Answer::Error(why) => Err(SinkError::Away(why)),
+    }
+}
+
+/// Reads an answer to its end; without `max_elements` it is an element itself.
+///
+/// # Errors
+/// When the connection cannot be used further: it has ended, or its peer is not a Redis server.
+fn read_answer(connection: &mut impl BufRead, max_elements: Option<usize>) -> Result<Answer, SinkError> {
     let unexpected = || SinkError::away("the answer is not that of a Redis server");
     let mut line = Vec::new();
     connection.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(SinkError::away)?;
@@ -148,24 +167,28 @@ fn answer(connection: &mut impl BufRead, depth: usize) -> Result<usize, SinkErro
     let (kind, text) = line.split_first().ok_or_else(unexpected)?;
     let text = String::from_utf8_lossy(text);
     let length = || text.parse::<i64>().map_err(|_| unexpected());
-    match kind {
-        b'-' => Err(SinkError::away(text)),
-        b'+' | b':' => Ok(1),
-        b'$' => {
-            let Ok(length) = usize::try_from(length()?) else { return Ok(0) };
+    match (kind, max_elements) {
+        (b'-', _) => Ok(Answer::Error(text.into_owned())),
+        (b'+' | b':', _) => Ok(Answer::Done(1)),
+        (b'$', _) => {
+            let Ok(length) = usize::try_from(length()?) else { return Ok(Answer::Done(0)) };
             let mut value = vec![0; length.checked_add(2).filter(|all| *all <= MAX_VALUE).ok_or_else(unexpected)?];
             connection.read_exact(&mut value).map_err(SinkError::away)?;
-            Ok(1)
+            Ok(Answer::Done(1))
         }
-        b'*' if depth == 0 => {
-            let Ok(elements) = usize::try_from(length()?) else { return Ok(0) };
+        (b'*', Some(max)) => {
+            let Ok(elements) = usize::try_from(length()?) else { return Ok(Answer::Done(0)) };
+            if elements > max {
+                return Err(unexpected());
+            }
             let mut failed = None;
             for _ in 0..elements {
-                if let Err(error) = answer(connection, depth + 1) {
-                    failed.get_or_insert(error);
+                // The others are read in any case, so that the next answer begins at its beginning.
+                if let Answer::Error(why) = read_answer(connection, None)? {
+                    failed.get_or_insert(why);
                 }
             }
-            failed.map_or(Ok(elements), Err)
+            Ok(failed.map_or(Answer::Done(elements), Answer::Error))
         }
         _ => Err(unexpected()),
     }
@@ -173,6 +196,8 @@ fn answer(connection: &mut impl BufRead, depth: usize) -> Result<usize, SinkErro
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     fn sink(url: &str) -> Result<RedisSink, String> {
@@ -227,15 +252,44 @@ mod tests {
 
     #[test]
     fn answers_are_read_to_their_end() {
-        let read = |bytes: &[u8]| answer(&mut &*bytes, 0);
+        let read = |bytes: &[u8]| answer(&mut &*bytes, 2);
         assert_eq!(read(b"+OK\r\n"), Ok(1));
         assert_eq!(read(b"*2\r\n$3\r\n1-0\r\n$3\r\n1-1\r\n"), Ok(2));
         assert_eq!(read(b"*-1\r\n"), Ok(0), "a transaction that was given up");
         let mut rest: &[u8] = b"*2\r\n-WRONGTYPE no\r\n:1\r\n+next\r\n";
-        assert_eq!(answer(&mut rest, 0), Err(SinkError::away("WRONGTYPE no")));
+        assert_eq!(answer(&mut rest, 2), Err(SinkError::away("WRONGTYPE no")));
         assert_eq!(rest, b"+next\r\n");
         for wrong in [&b""[..], b"+OK", b"$9999999\r\n", b"*1\r\n*1\r\n", b"$x\r\n", b"HTTP/1.1 400\r\n"] {
             assert!(read(wrong).is_err());
         }
+    }
+    /// Bytes of a server that then does not answer in time.
+    struct Stalled<'a> {
+        bytes: &'a [u8],
+        timeouts: usize,
+    }
+
+    impl Read for Stalled<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            if self.bytes.is_empty() {
+                self.timeouts += 1;
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.bytes.read(into)
+        }
+    }
+
+    #[test]
+    fn a_server_that_stalls_in_an_answer_is_waited_for_once() {
+        let mut server = BufReader::new(Stalled { bytes: b"*500\r\n$3\r\n1-0\r\n", timeouts: 0 });
+        assert!(answer(&mut server, 500).is_err());
+        assert_eq!(server.get_ref().timeouts, 1);
+    }
+
+    #[test]
+    fn an_answer_of_too_many_elements_is_refused() {
+        assert!(answer(&mut &b"*9223372036854775807\r\n"[..], 500).is_err());
+        assert!(answer(&mut &b"*3\r\n:1\r\n:1\r\n:1\r\n"[..], 2).is_err());
+        assert_eq!(answer(&mut &b"*2\r\n:1\r\n:1\r\n"[..], 2), Ok(2));
     }
 }

@@ -9,10 +9,7 @@ use tidegate_node::Node;
 
 use crate::status::BrokerStatus;
 use tidegate_config::Config;
-use tidegate_placement::Placement;
-
-/// How long a bridge may take to say farewell when it moves to another process.
-const HANDOVER: Duration = Duration::from_secs(5);
+use tidegate_placement::{Attempts, Placement};
 
 /// The bridges of a broker, a node or an orchestrator.
 #[derive(Debug, Default)]
@@ -20,6 +17,15 @@ pub(crate) struct Bridges {
     all: Vec<BridgeSettings>,
     placement: Placement,
     running: Arc<Mutex<Vec<Bridge>>>,
+    moving: Mutex<Moving>,
+}
+
+/// Unfinished changes of the placement.
+#[derive(Debug, Default)]
+struct Moving {
+    /// Bridges that were asked to stop. Each keeps its sessions until both ends have stopped.
+    leaving: Vec<Bridge>,
+    attempts: Attempts,
 }
 
 impl Bridges {
@@ -44,7 +50,7 @@ impl Bridges {
                 );
             }
         }
-        let bridges = Self { all, placement, running: Arc::default() };
+        let bridges = Self { all, placement, running: Arc::default(), moving: Mutex::default() };
         if !bridges.placement.may_change() {
             let running: Result<Vec<_>, _> = bridges.all.iter().map(Bridge::start).collect();
             *bridges.running() = running.map_err(|error| error.to_string())?;
@@ -57,41 +63,63 @@ impl Bridges {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the bridges that have come to this process, and stops the others.
+    /// Starts each bridge that has come to this process, and stops each that has gone. Waits for none of them.
     pub(crate) fn follow(&self) {
         if !self.placement.may_change() {
             return;
         }
-        let mut left = Vec::new();
+        let mut moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        moving.leaving.retain(|bridge| !bridge.has_stopped());
         for settings in &self.all {
             let is_here = self.placement.is_here(&settings.local.client_id);
             let mut running = self.running();
             let at = running.iter().position(|bridge| bridge.name() == settings.name);
             match at {
-                Some(at) if !is_here => left.push(running.remove(at)),
-                None if is_here => match Bridge::start(settings) {
-                    Ok(bridge) => running.push(bridge),
-                    // It is tried again with the next look.
-                    Err(error) => tracing::warn!(%error, "a bridge cannot be started"),
-                },
-                _ => continue,
+                None if is_here => running.extend(moving.begin(settings)),
+                Some(at) if !is_here => {
+                    let bridge = running.remove(at);
+                    bridge.ask_to_stop();
+                    moving.leaving.push(bridge);
+                    tracing::info!(bridge = settings.name, "the bridge moves to another member");
+                }
+                None => moving.attempts.forget(&settings.name),
+                Some(_) => {}
             }
-            tracing::info!(bridge = settings.name, is_here, "a bridge has changed its place");
         }
-        stop_all(&left, HANDOVER);
     }
 
-    /// Says farewell to all brokers, within `grace`.
+    /// Disconnects from all brokers, within `grace`.
     pub(crate) fn stop(&self, grace: Duration) {
-        stop_all(&self.running(), grace);
+        let deadline = Instant::now() + grace;
+        let moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = self.running();
+        running.iter().for_each(Bridge::ask_to_stop);
+        running.iter().chain(&moving.leaving).for_each(|bridge| bridge.wait_until_stopped(deadline));
     }
 }
 
-fn stop_all(bridges: &[Bridge], grace: Duration) {
-    let deadline = Instant::now() + grace;
-    bridges.iter().for_each(Bridge::ask_to_stop);
-    for bridge in bridges {
-        bridge.wait_until_stopped(deadline);
+impl Moving {
+    /// Starts a bridge that has come here, unless its last run still uses its sessions or a failed attempt is recent.
+    fn begin(&mut self, settings: &BridgeSettings) -> Option<Bridge> {
+        let name = &settings.name;
+        let is_leaving = self.leaving.iter().any(|bridge| bridge.name() == name);
+        if is_leaving || !self.attempts.is_due(name, Instant::now()) {
+            return None;
+        }
+        match Bridge::start(settings) {
+            Ok(bridge) => {
+                self.attempts.forget(name);
+                tracing::info!(bridge = name, "the bridge starts at this member");
+                Some(bridge)
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if self.attempts.fail(name, Instant::now(), &error) {
+                    tracing::warn!(bridge = name, error, "the bridge cannot be started; it is tried again");
+                }
+                None
+            }
+        }
     }
 }
 

@@ -186,5 +186,6 @@ pub(super) fn drain_status(status: &BrokerStatus) -> Result<DrainStatus, Control
         draining: status.drainer().is_running(),
         clients: clients(&report),
         owed: sessions_are_owed + unreturned,
+        kept: gauges.absent_messages,
     })
 }

@@ -1,10 +1,10 @@
 //! Administration of orchestrators that share clients: each asks the others at their admin addresses, and takes over their
-//! bans of operators when it starts.
+//! bans of operators.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_admin::AdminClient;
 use tidegate_admin::members::{AskMember, MemberAnswer, MemberRequest, Shares};
@@ -13,6 +13,11 @@ use tidegate_console::api::{Control, Members};
 use crate::status::BrokerStatus;
 use tidegate_homes::HomesKeeper;
 use tidegate_placement::Follower;
+
+/// Time between two requests for the bans of an orchestrator that answers.
+const BANS_EVERY: Duration = Duration::from_secs(30);
+/// Time after which an orchestrator that has not answered is asked for its bans again.
+const UNANSWERED_PAUSE: Duration = Duration::from_secs(1);
 
 /// The other orchestrators of the table.
 pub(super) struct OtherOrchestrators(Arc<HomesKeeper>);
@@ -53,29 +58,88 @@ impl Members for OtherOrchestrators {
     }
 }
 
-/// Takes over the bans of the other orchestrators, of each once.
+/// Takes over the bans of the other orchestrators, of each again and again: a ban that was made while this one was
+/// unreachable comes with the next answer.
 ///
 /// # Errors
 /// In words for people, when the system gives no thread.
 pub(crate) fn share_bans(status: &Arc<BrokerStatus>) -> Result<Follower, String> {
-    let (status, known) = (Arc::clone(status), Mutex::new(BTreeSet::new()));
+    let (status, schedule) = (Arc::clone(status), Mutex::new(BanSchedule::default()));
     Follower::begin(move || {
         let Some(keeper) = status.homes_keeper() else { return };
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        let others = keeper.others();
-        known.retain(|name| others.iter().any(|(other, _)| other == name));
-        for (name, admin) in others {
-            if known.contains(&name) {
-                continue;
-            }
-            let asking = OtherOrchestrators(Arc::clone(keeper));
-            // One that does not answer yet is asked again.
-            if let Ok(MemberAnswer::BanRecords(records)) =
-                asking.ask_one(&admin, &AskMember(MemberRequest::BanRecords), MemberRequest::BanRecords.patience())
-            {
+        let asking = OtherOrchestrators(Arc::clone(keeper));
+        let request = MemberRequest::BanRecords;
+        let mut schedule = schedule.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((name, admin)) = schedule.next(&keeper.others(), Instant::now()) else { return };
+        let answered = match asking.ask_one(&admin, &AskMember(request.clone()), request.patience()) {
+            Ok(MemberAnswer::BanRecords(records)) => {
                 status.take_bans(&records);
-                known.insert(name);
+                true
             }
-        }
+            _ => false,
+        };
+        schedule.note(name, answered, Instant::now());
     })
+}
+
+/// When each of the other orchestrators is asked for its bans. Records of bans are ordered, so that an answer taken
+/// over twice changes nothing.
+#[derive(Debug, Default)]
+struct BanSchedule(BTreeMap<String, Instant>);
+
+impl BanSchedule {
+    /// The orchestrator to be asked now, with its admin address: the one that has waited longest. Others than these are
+    /// forgotten.
+    fn next(&mut self, others: &[(String, String)], now: Instant) -> Option<(String, String)> {
+        self.0.retain(|name, _| others.iter().any(|(other, _)| other == name));
+        let due = others.iter().filter(|(name, _)| self.0.get(name).is_none_or(|next| now >= *next));
+        due.min_by_key(|(name, _)| self.0.get(name)).cloned()
+    }
+
+    /// Notes whether an orchestrator has answered.
+    fn note(&mut self, name: String, answered: bool, now: Instant) {
+        self.0.insert(name, now + if answered { BANS_EVERY } else { UNANSWERED_PAUSE });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn others(names: &[&str]) -> Vec<(String, String)> {
+        names.iter().map(|name| ((*name).to_owned(), format!("{name}:1"))).collect()
+    }
+
+    fn asked(schedule: &mut BanSchedule, names: &[&str], now: Instant) -> Option<String> {
+        schedule.next(&others(names), now).map(|(name, _)| name)
+    }
+
+    #[test]
+    fn an_orchestrator_is_asked_for_its_bans_again() {
+        let (mut schedule, now) = (BanSchedule::default(), Instant::now());
+        assert_eq!(asked(&mut schedule, &["a"], now).as_deref(), Some("a"));
+        schedule.note("a".to_owned(), true, now);
+        assert_eq!(asked(&mut schedule, &["a"], now), None);
+        assert_eq!(asked(&mut schedule, &["a"], now + BANS_EVERY).as_deref(), Some("a"), "it may have new bans");
+        schedule.note("a".to_owned(), false, now);
+        assert_eq!(asked(&mut schedule, &["a"], now), None);
+        assert_eq!(asked(&mut schedule, &["a"], now + UNANSWERED_PAUSE).as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn an_orchestrator_that_is_away_does_not_delay_others() {
+        let (mut schedule, now) = (BanSchedule::default(), Instant::now());
+        schedule.note("a".to_owned(), false, now);
+        assert_eq!(asked(&mut schedule, &["a", "b"], now + UNANSWERED_PAUSE).as_deref(), Some("b"));
+        schedule.note("b".to_owned(), true, now + UNANSWERED_PAUSE);
+        assert_eq!(asked(&mut schedule, &["a", "b"], now + UNANSWERED_PAUSE).as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn an_orchestrator_that_left_the_table_is_asked_at_once() {
+        let (mut schedule, now) = (BanSchedule::default(), Instant::now());
+        schedule.note("a".to_owned(), true, now);
+        assert_eq!(asked(&mut schedule, &[], now), None);
+        assert_eq!(asked(&mut schedule, &["a"], now).as_deref(), Some("a"), "when it comes back");
+    }
 }

@@ -1,44 +1,13 @@
 //! The admin API's view of pipelines, and its commands to them.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use serde_json::{Map, Value, json};
 use tidegate_console::Unavailable;
 use tidegate_console::api::ControlError;
 use tidegate_engine::ClientQuery;
-use tidegate_hub::{Hub, PipelineStatus};
+use tidegate_hub::PipelineStatus;
 
 use crate::status::BrokerStatus;
 use tidegate_config::hub::CLIENT_PREFIX;
-
-/// The pipelines that run here, for the admin API and for metrics.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HubApi(Arc<Mutex<Option<Arc<Hub>>>>);
-
-impl HubApi {
-    pub(crate) fn new(hub: Arc<Hub>) -> Self {
-        Self(Arc::new(Mutex::new(Some(hub))))
-    }
-
-    /// Puts others in the place of the running pipelines, and returns these.
-    pub(super) fn set(&self, hub: Option<Arc<Hub>>) -> Option<Arc<Hub>> {
-        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), hub)
-    }
-
-    fn hub(&self) -> Option<Arc<Hub>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// How each pipeline does.
-    pub(crate) fn status(&self) -> Vec<PipelineStatus> {
-        self.hub().map(|hub| hub.status()).unwrap_or_default()
-    }
-
-    /// Pauses or resumes a pipeline; false when no pipeline has the name.
-    pub(crate) fn pause(&self, name: &str, paused: bool) -> bool {
-        self.hub().is_some_and(|hub| hub.pause(name, paused))
-    }
-}
 
 /// Sessions of pipelines that are looked at.
 const MAX_SESSIONS: usize = 1_000;

@@ -24,8 +24,20 @@ const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Bytes of a rejected record that go along to where it can be looked at.
 const MAX_REJECTED_BYTES: usize = 512 * 1024;
 
+/// The work of a reader of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// It delivers messages and rejects bad records: one gateway of all reads each record.
+    DeliverAndReject,
+    /// It delivers messages and passes bad records: every gateway reads each record.
+    Deliver,
+    /// It rejects bad records and delivers nothing: one gateway of all reads each record.
+    Reject,
+}
+
 /// Brings records of applications to nodes.
 pub(super) struct Inbound {
+    role: Role,
     packing: Packing,
     membership: Option<Membership>,
     parts: BTreeMap<u32, Part>,
@@ -34,7 +46,7 @@ pub(super) struct Inbound {
     next_number: u64,
     /// What the broker is given again, and from when on. Not more than what is under way.
     again: VecDeque<(Instant, u64)>,
-    /// Rejected records that have been put aside.
+    /// Records that are done without the broker: rejected, expired, or not for this reader.
     aside: Receiver<u64>,
     put_aside: Sender<u64>,
 }
@@ -63,13 +75,31 @@ impl Inbound {
         membership: Option<Membership>,
         bell: &Bell,
     ) -> Self {
-        let consumer = match &settings.sharing {
-            Sharing::Shared(_) => "shared".to_owned(),
-            Sharing::Each => format!("gateway-{}", settings.gateway),
+        let (role, consumer) = match &settings.sharing {
+            Sharing::Shared(_) => (Role::DeliverAndReject, "shared".to_owned()),
+            Sharing::Each => (Role::Deliver, format!("gateway-{}", settings.gateway)),
         };
+        Self::with_role(courier, settings.packing, role, consumer, membership, bell)
+    }
+
+    /// The reader that rejects bad records where each gateway delivers all records: gateways share its
+    /// partitions, so a bad record is rejected once.
+    pub(super) fn rejecting(courier: &Courier, packing: Packing, membership: Membership, bell: &Bell) -> Self {
+        Self::with_role(courier, packing, Role::Reject, "rejected".to_owned(), Some(membership), bell)
+    }
+
+    fn with_role(
+        courier: &Courier,
+        packing: Packing,
+        role: Role,
+        consumer: String,
+        membership: Option<Membership>,
+        bell: &Bell,
+    ) -> Self {
         let (put_aside, aside) = channel();
         Self {
-            packing: settings.packing,
+            role,
+            packing,
             membership,
             parts: BTreeMap::new(),
             positions: Positions::new(courier, consumer, bell),
@@ -226,6 +256,7 @@ impl Inbound {
             self.next_number += 1;
             lane.pending.push_back((number, record.position.next(), false));
             match read_record(lane.topic, &record, self.packing).map(in_time) {
+                Ok(_) if self.role == Role::Reject => self.pass(stream, number, bell),
                 Ok(Some(delivery)) => {
                     courier.counters().records_in.add(1);
                     host.deliver(&delivery, number);
@@ -233,17 +264,22 @@ impl Inbound {
                 }
                 Ok(None) => {
                     courier.counters().records_expired.add(1);
-                    self.in_flight.insert(number, (stream, None));
-                    // Nobody waits for it: it is done with the next turn.
-                    let _ = self.put_aside.send(number);
-                    bell.ring();
+                    self.pass(stream, number, bell);
                 }
+                Err(_) if self.role == Role::Deliver => self.pass(stream, number, bell),
                 Err(rejected) => {
                     self.in_flight.insert(number, (stream, None));
                     self.reject(courier, stream, number, &record, &rejected, bell);
                 }
             }
         }
+    }
+
+    /// Passes a record that the broker is not given: it is done with the next turn.
+    fn pass(&mut self, stream: Stream, number: u64, bell: &Bell) {
+        self.in_flight.insert(number, (stream, None));
+        let _ = self.put_aside.send(number);
+        bell.ring();
     }
 
     /// Puts a record that is no message where it can be looked at, and goes on behind it.

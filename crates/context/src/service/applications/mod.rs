@@ -25,6 +25,8 @@ const TAKEN_AT_ONCE: usize = 1_024;
 const SLEEP: Duration = Duration::from_secs(60);
 /// The group in which gateways share the records of applications.
 const GROUP: &str = "deliveries";
+/// The group in which gateways that each deliver all records share the rejection of bad ones.
+const REJECTING_GROUP: &str = "rejections";
 
 /// Says that a message is on the bus; dropped without being called, it says that it is not.
 pub type Confirm = Box<dyn FnOnce() + Send>;
@@ -86,13 +88,12 @@ pub fn start_applications(
     mut host: Box<dyn ApplicationHost>,
     bell: Bell,
 ) -> Result<Running, ServiceError> {
-    let membership = match &settings.sharing {
-        Sharing::Shared(member) => {
-            let (group, member) = (GroupName::new(GROUP)?, MemberName::new(member)?);
-            Some(courier.bus().join(&group, &member, courier.partitions(), bell.wake())?)
-        }
-        Sharing::Each => None,
+    let (group, member) = match &settings.sharing {
+        Sharing::Shared(member) => (GROUP, member),
+        Sharing::Each => (REJECTING_GROUP, &settings.gateway),
     };
+    let (group, member) = (GroupName::new(group)?, MemberName::new(member)?);
+    let membership = courier.bus().join(&group, &member, courier.partitions(), bell.wake())?;
     let body = move |bell: &Bell, course: &Course| run(&courier, &settings, &mut *host, membership, bell, course);
     Running::start("applications", bell, body).map_err(ServiceError::Thread)
 }
@@ -101,7 +102,7 @@ fn run(
     courier: &Courier,
     settings: &ApplicationSettings,
     host: &mut dyn ApplicationHost,
-    membership: Option<Membership>,
+    membership: Membership,
     bell: &Bell,
     course: &Course,
 ) {
@@ -109,7 +110,12 @@ fn run(
         return;
     }
     let mut outbound = Outbound::new(settings, bell);
-    let mut inbound = Inbound::new(courier, settings, membership, bell);
+    let (sharing, rejecting) = match &settings.sharing {
+        Sharing::Shared(_) => (Some(membership), None),
+        Sharing::Each => (None, Some(Inbound::rejecting(courier, settings.packing, membership, bell))),
+    };
+    let mut readers = vec![Inbound::new(courier, settings, sharing, bell)];
+    readers.extend(rejecting);
     course.stands(true);
     while !course.is_over() {
         let mut taken = 0;
@@ -119,16 +125,24 @@ fn run(
             taken += 1;
             match event {
                 ApplicationEvent::Message { message, confirm } => outbound.send(courier, &message, confirm),
-                ApplicationEvent::Taken { number, taken } => inbound.taken(number, taken),
+                ApplicationEvent::Taken { number, taken } => {
+                    // The first reader is the one that gives the broker records.
+                    if let Some(delivering) = readers.first_mut() {
+                        delivering.taken(number, taken);
+                    }
+                }
             }
         }
         if taken == TAKEN_AT_ONCE {
             bell.ring();
         }
-        let retries = [outbound.turn(courier), inbound.turn(courier, host, bell, course)];
-        bell.wait_until(retries.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + SLEEP));
+        let mut retry = outbound.turn(courier);
+        for reader in &mut readers {
+            retry = retry.into_iter().chain(reader.turn(courier, host, bell, course)).min();
+        }
+        bell.wait_until(retry.unwrap_or_else(|| Instant::now() + SLEEP));
     }
-    if let Some(membership) = inbound.into_membership() {
+    for membership in readers.into_iter().filter_map(Inbound::into_membership) {
         courier.leave(membership);
     }
 }

@@ -132,7 +132,7 @@ fn what_nodes_send_is_confirmed_when_it_is_on_the_bus_in_the_order_of_each_node(
     let (bus, courier) = bus();
     let broker = Broker::new(true);
     let running = broker.start(&courier, Sharing::Each);
-    courier.contexts().put("n1", b"{\"speed\":3}");
+    courier.contexts().put(courier.contexts().turn(), "n1", b"{\"speed\":3}");
     let (confirmed, confirmations) = channel();
     for number in 0..100 {
         broker.tell(message(&format!("n{}", number % 3), &number.to_string(), &confirmed));
@@ -242,7 +242,11 @@ fn gateways_by_themselves_each_get_every_record_also_those_of_while_they_were_aw
     };
     let first = (start(&a, "a"), start(&b, "b"));
     // Each has noted where it begins: two partitions of three topics.
-    records(&bus, Topic::DeliveryPositions, 12);
+    until("both gateways have begun", || {
+        let noted = records(&bus, Topic::DeliveryPositions, 12);
+        let begun = noted.iter().filter(|record| String::from_utf8_lossy(&record.key).contains("gateway-"));
+        (begun.count() >= 12).then_some(())
+    });
     append(&bus, Topic::BroadcastMessageTopic, "", "one");
     assert_eq!((a.until(1).len(), b.until(1).len()), (1, 1));
     drop(first);
@@ -251,4 +255,38 @@ fn gateways_by_themselves_each_get_every_record_also_those_of_while_they_were_aw
     let _running = start(&again, "a");
     let payloads: Vec<_> = again.until(1).into_iter().map(|(delivery, _)| delivery.payload).collect();
     assert!(payloads.contains(&b"two".to_vec()), "{payloads:?}");
+}
+
+#[test]
+fn a_bad_record_is_rejected_by_one_gateway_of_all() {
+    let (bus, courier) = bus();
+    let others = Courier::new(bus.clone(), PARTITIONS);
+    let (a, b) = (Broker::new(true), Broker::new(true));
+    let start = |broker: &Broker, courier: &Courier, name: &str| {
+        let settings = ApplicationSettings { gateway: name.into(), packing: Packing::Plain, sharing: Sharing::Each };
+        start_applications(courier.clone(), settings, Box::new(broker.clone()), broker.1.clone()).unwrap()
+    };
+    let running = (start(&a, &courier, "a"), start(&b, &others, "b"));
+    until("both gateways have begun", || {
+        let noted = records(&bus, Topic::DeliveryPositions, 12);
+        let begun = noted.iter().filter(|record| String::from_utf8_lossy(&record.key).contains("gateway-"));
+        (begun.count() >= 12).then_some(())
+    });
+    for number in 0..10 {
+        append(&bus, Topic::GroupMessageTopic, "no/group", &number.to_string());
+    }
+    append(&bus, Topic::GroupMessageTopic, "g", "good");
+    assert_eq!((a.until(1).len(), b.until(1).len()), (1, 1), "both pass the bad records");
+    let rejected = || courier.counters().figures().records_rejected + others.counters().figures().records_rejected;
+    until("all are rejected", || (rejected() >= 10).then_some(()));
+    // Positions are noted behind all records of the two partitions: nothing more can be rejected.
+    until("the rejecting reader is behind all records", || {
+        let noted = records(&bus, Topic::DeliveryPositions, 1);
+        let of_rejecting = noted.iter().filter(|record| String::from_utf8_lossy(&record.key).contains("rejected"));
+        let next =
+            |record: &Record| serde_json::from_slice::<serde_json::Value>(&record.payload).unwrap()["next"].as_u64();
+        (of_rejecting.filter_map(next).sum::<u64>() >= 11).then_some(())
+    });
+    drop(running);
+    assert_eq!((rejected(), records(&bus, Topic::RejectedRecords, 10).len()), (10, 10));
 }

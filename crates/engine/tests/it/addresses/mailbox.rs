@@ -142,6 +142,31 @@ fn a_node_that_is_away_for_too_long_is_given_up() {
 }
 
 #[test]
+fn a_drain_tells_mailboxes_in_the_store_from_other_messages() {
+    for durability in [Durability::Memory, Durability::Commit] {
+        let world = World::with(3, |settings| {
+            open(settings);
+            settings.durability = durability;
+        });
+        world.connect(v311("mailbox")).disconnect();
+        world.connect(v5("away").lasting()).lose();
+        let sender = world.connect(v5("sender"));
+        for id in ["mailbox", "mailbox", "away"] {
+            sender.publish(message(&format!("ctx/to/node/{id}"), "x").qos1());
+        }
+        let here = world.connect(v311("here").manual());
+        sender.publish(message("ctx/to/node/here", "x").qos1());
+        let gauges = world.gauges();
+        assert_eq!((gauges.queued_messages, gauges.inflight_messages), (3, 1), "{durability:?}");
+        let kept = if durability == Durability::Commit { 3 } else { 0 };
+        assert_eq!(gauges.absent_messages, kept, "{durability:?}");
+        here.lose();
+        let kept = if durability == Durability::Commit { 4 } else { 0 };
+        assert_eq!(world.gauges().absent_messages, kept, "{durability:?}");
+    }
+}
+
+#[test]
 fn as_much_is_kept_as_may_be() {
     let world = World::with(1, |settings| {
         open(settings);

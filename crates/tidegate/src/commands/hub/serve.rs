@@ -6,7 +6,6 @@ use tidegate_hub::Hub;
 
 use super::HubArgs;
 use crate::admin::{self, Admin};
-use crate::hub::HubApi;
 use crate::status::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::hub::Way;
@@ -71,10 +70,11 @@ fn serve(config: &Config, way: &Way, member: &str) -> Result<Exit, String> {
     let is_asked_for = *config.source_of("admin", "address") != Source::Default;
     let console = if is_asked_for { admin::start(config, &status, None)? } else { None };
     let settings = config.pipeline_settings(way)?;
-    let hub = Arc::new(Hub::start(&settings).map_err(|error| error.to_string())?);
-    status.has_pipelines(HubApi::new(Arc::clone(&hub)));
+    let pipelines = settings.len();
+    let hub = Arc::new(Hub::start(settings).map_err(|error| error.to_string())?);
+    status.has_pipelines(Arc::clone(&hub));
     status.services_ready();
-    service_manager::tell_ready("hub", &ready_line(member, settings.len(), console.as_ref()));
+    service_manager::tell_ready("hub", &ready_line(member, pipelines, console.as_ref()));
     while signals.wait() == Asked::Reload {
         tracing::info!("pipelines take a new configuration with a restart");
     }

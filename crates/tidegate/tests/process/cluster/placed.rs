@@ -13,6 +13,15 @@ fn runs_at(cluster: &Cluster, line: &str) -> usize {
     })
 }
 
+/// Waits until the pipeline of a node has its subscriptions.
+fn pipeline_is_running(cluster: &Cluster, node: usize) {
+    until("the subscriptions of the pipeline", || {
+        let status = cluster.node(node).get("/api/v1/hub").1;
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap_or_default();
+        (status["hot"]["state"] == "running").then_some(())
+    });
+}
+
 #[test]
 fn one_node_runs_a_bridge_and_a_pipeline_until_it_dies() {
     let (folder, other) = (Folder::new(), Broker::start(&[]));
@@ -51,7 +60,7 @@ fn one_node_runs_a_bridge_and_a_pipeline_until_it_dies() {
         assert_eq!(carried, expected, "{}", ended.err);
     };
     runs_at(&cluster, bridge);
-    runs_at(&cluster, pipeline);
+    pipeline_is_running(&cluster, runs_at(&cluster, pipeline));
     publish(&cluster, &[A, B, C], 0..6);
     has_all(6);
     let dies = runs_at(&cluster, pipeline);

@@ -226,6 +226,10 @@ impl Stage {
         let port = port(&self.other, "mqtt://");
         let carried = run(&["sub", "-p", port, "-t", "up/a", "-C", "1", "-W", "120"]);
         assert_eq!(done(&carried), "carried\n");
+        until("the subscriptions of the pipeline", || {
+            let is_running = |at: &Broker| at.get("/api/v1/hub").1.contains("\"state\":\"running\"");
+            self.living().any(is_running).then_some(())
+        });
         done(&as_app(other, &["pub", "-q", "1", "-t", "plant/a", "-m", "archived"]));
         let file = self.folder.file("out.ndjson");
         until("a record of the pipeline", || {
