@@ -142,7 +142,7 @@ pub(crate) fn not_let_in(failure: Failure) -> Answer {
     answer
 }
 
-/// Which pages may use the listener: pages of the listener's own origin, and those of `allowed` origins. A program that
+/// Which pages may use the listener: pages of the listener's own origin, and pages of `allowed` origins. A program that
 /// is no browser says neither an origin nor a site. Where only programs of this machine reach the listener, the host has
 /// to be this machine, since a page's own host name may lead to it.
 ///

@@ -137,7 +137,7 @@ mod tests {
         }
         let many = format!("[{}]", vec![r#"{"topic":"a"}"#; MAX_MESSAGES + 1].join(","));
         assert!(read(many.as_bytes()).unwrap_err().contains("1000 messages at most"));
-        let unread = many.replacen("]", ",!!!", 1);
-        assert!(read(unread.as_bytes()).unwrap_err().contains("1000 messages at most"), "what is beyond is not read");
+        let unread = many.replacen(']', ",!!!", 1);
+        assert!(read(unread.as_bytes()).unwrap_err().contains("1000 messages at most"), "later messages are not read");
     }
 }

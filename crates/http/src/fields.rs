@@ -165,8 +165,8 @@ impl Fields {
     }
 }
 
-/// The headers of an answer with a message: within [`MAX_USER_PROPERTIES`] and [`MAX_MESSAGE_HEADERS`]. What has no room
-/// there, and values that no header can carry, are left out.
+/// The headers of an answer with a message: within [`MAX_USER_PROPERTIES`] and [`MAX_MESSAGE_HEADERS`]. Fields
+/// without room, and values that no header can carry, are left out.
 pub(crate) fn headers_of(qos: u8, properties: &MessageProperties) -> Vec<(HeaderName, HeaderValue)> {
     let content_type = properties.content_type.as_deref().filter(|it| it.len() <= MAX_MESSAGE_HEADERS / 2);
     let content_type = content_type.and_then(|it| HeaderValue::from_str(it).ok()).unwrap_or(ANY_DATA);
@@ -250,7 +250,7 @@ mod tests {
         assert!(headers.len() > 10 && bytes <= MAX_MESSAGE_HEADERS, "{bytes}");
         for unfit in ["a\nb", &"x".repeat(60_000)] {
             let headers = shown(pairs(1, 1), unfit);
-            assert_eq!((headers.len(), &headers[0].1), (3, &ANY_DATA), "what a browser would guess is no type");
+            assert_eq!((headers.len(), &headers[0].1), (3, &ANY_DATA), "a browser guesses no type");
         }
     }
 

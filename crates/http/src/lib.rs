@@ -28,7 +28,7 @@ pub use self::server::{DoorSettings, Running, ServeError, start};
 
 /// The broker, as HTTP clients need it.
 pub trait Gateway: Send + Sync + 'static {
-    /// An MQTT connection for a caller, and the client id that its CONNECT shall have: one of those that `draw` gives.
+    /// An MQTT connection for a caller, and the client id that its CONNECT shall have: one that `draw` gives.
     /// [`Gateway::left`] is called with its end. It may block.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ pub trait Gateway: Send + Sync + 'static {
     fn left(&self, client_id: &str);
 }
 
-/// What is known of a client before the broker has let it in.
+/// A client before the broker has let it in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The number of its listener.

@@ -24,7 +24,7 @@ use crate::{Gateway, TlsSession};
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest head of a request, bytes.
 const MAX_HEAD: usize = 16 << 10;
-/// How long a client may read nothing of what is written to it; then it is closed.
+/// How long a client may read nothing while an answer waits; then its connection is closed.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -21,7 +21,7 @@ impl<S: Unpin> WriteLimit<S> {
         Self { stream, limit, patience: None }
     }
 
-    /// Does a part of a write. Each part that is done begins the time anew.
+    /// Does a part of a write. Each part that is done restarts the time.
     fn within<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -71,7 +71,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteLimit<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.within(context, |stream, context| stream.poll_shutdown(context))
+        self.within(context, S::poll_shutdown)
     }
 }
 

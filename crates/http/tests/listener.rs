@@ -1,4 +1,5 @@
-//! The listener over sockets, with a broker that says what a test wants.
+//! The listener over sockets, with a broker that each test sets up.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

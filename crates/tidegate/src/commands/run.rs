@@ -102,7 +102,6 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         settings.cluster = Some(joining.settings());
         settings.homes = Some(joining.homes_at_start());
     }
-    let has_others = homes.is_some() || joining.is_some();
     let node = start_node(config, settings, store, &status)?;
     let mut placement = homes.map(|homes| orchestrate(homes, config, &node, &tenancy, &status)).unwrap_or_default();
     let admin = console.as_ref().map(|admin| admin.address.to_string());
@@ -114,7 +113,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let (has_rules, serving) = (rules.is_some(), tenancy.clone());
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
     let core = crate::context::start(config, &node, &status)?;
-    let http = HttpListeners::start(config, &node, &serving, (entrances.2, has_others))?;
+    let http = HttpListeners::start(config, &node, &serving, (entrances.2, cluster.is_some()))?;
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     let metering = start_metering(config, serving, &node, &status)?;

@@ -149,7 +149,7 @@ impl HttpListeners {
         config: &Config,
         node: &Node,
         tenancy: &Tenancy,
-        (visitors, shared): (Visitors, bool),
+        (visitors, clustered): (Visitors, bool),
     ) -> Result<Self, String> {
         let mut doors = Vec::new();
         for (listener, number) in config.listeners.iter().zip(0..) {
@@ -171,6 +171,7 @@ impl HttpListeners {
         }
         let asked = config.needs_authentication();
         let (node, tenancy) = (Inlet::new(node.handle()), tenancy.clone());
+        let shared = clustered || config.orchestrator.enabled;
         let gateway = ToNode { node, visitors, tenancy, asked, shared };
         let running = tidegate_http::start(doors, Arc::new(gateway)).map_err(|error| error.to_string())?;
         Ok(Self(Some(running)))
