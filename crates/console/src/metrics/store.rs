@@ -142,6 +142,7 @@ mod tests {
             logins: Logins::default(),
             fleet: Vec::new(),
             tenants: Vec::new(),
+            meters: Vec::new(),
             bridges: Vec::new(),
             pipelines: Vec::new(),
             homes: None,
