@@ -61,7 +61,7 @@ fn a_message_is_acknowledged_once_all_sinks_have_it() {
     assert!(acknowledged(&actions(&mut core, 6)).is_empty());
     core.settle(7, 1, Outcome::Done);
     assert_eq!(acknowledged(&actions(&mut core, 7)), [1]);
-    assert_eq!(core.numbers(), Numbers { taken: 1, delivered: 1, ..Numbers::default() });
+    assert_eq!(core.numbers(), Numbers { taken: 1, delivered: 1, sink_deliveries: 2, ..Numbers::default() });
     assert_eq!((core.held(), core.deadline()), (0, None));
 }
 

@@ -116,11 +116,11 @@ pub fn backup(
     let _lock = lock(target)?;
     let earlier = earlier_backup(target, origin)?;
     let mut copy = Copy { source, target, report: BackupReport::default() };
-    // Before the store: the numbers in its keys have their tenants.
+    let manifest = copy.store()?;
+    // After the store: a companion has what the keys of the store refer to before they do, and only grows.
     for name in companions {
         copy.companion(name)?;
     }
-    let manifest = copy.store()?;
     let text = manifest.encode();
     let mark = |manifests: &[u32]| write_mark(target, origin, manifests);
     // Both, since the process may end on either side of the next line.

@@ -35,6 +35,20 @@ fn a_backup_is_a_data_directory_with_all_entries() {
     assert!(problems(&target).is_empty());
 }
 
+/// A broker adds a tenant to the companion before it writes a key with the tenant's number.
+#[test]
+fn a_companion_names_all_that_the_copied_keys_refer_to() {
+    let disk = used_disk();
+    let writer = Mutex::new((stepped(&disk), 500));
+    let grows = |disk: &SimulatedDisk, count: u64| disk.put("tenants", format!("{count}").as_bytes());
+    let busy = Arc::new(Busy { disk, writer, portion: 3, reads: AtomicU64::new(0), grows: Some(grows) });
+    let target = SimulatedDisk::new(2);
+    back_up(&BusyDisk(busy), &target).unwrap();
+    let named: usize = String::from_utf8(target.contents("tenants").unwrap()).unwrap().parse().unwrap();
+    let count = restored(&target).len();
+    assert!(named >= count, "{named} of {count}");
+}
+
 #[test]
 fn a_second_backup_writes_only_new_content() {
     let (source, target) = (used_disk(), SimulatedDisk::new(2));
@@ -117,11 +131,16 @@ struct Busy {
     /// Entries that are written at each read.
     portion: u64,
     reads: AtomicU64,
+    /// Writes a companion before the entries that need it: it gets the disk and the number of entries to come.
+    grows: Option<fn(&SimulatedDisk, u64)>,
 }
 
 impl Busy {
     fn work(&self) {
         let (store, count) = &mut *self.writer.lock().unwrap();
+        if let Some(grow) = self.grows {
+            grow(&self.disk, *count + self.portion);
+        }
         write(store, *count..*count + self.portion);
         *count += self.portion;
         if self.reads.fetch_add(1, Relaxed) % MERGE_PERIOD == MERGE_PERIOD - 1 {
@@ -205,7 +224,7 @@ fn a_backup_of_a_busy_store_is_a_state_that_it_had() {
     for portion in [1, 7, 20] {
         let disk = used_disk();
         let writer = Mutex::new((stepped(&disk), 500));
-        let busy = Arc::new(Busy { disk, writer, portion, reads: AtomicU64::new(0) });
+        let busy = Arc::new(Busy { disk, writer, portion, reads: AtomicU64::new(0), grows: None });
         let (source, target) = (BusyDisk(Arc::clone(&busy)), SimulatedDisk::new(2));
         for _ in 0..10 {
             let before = busy.writer.lock().unwrap().1;

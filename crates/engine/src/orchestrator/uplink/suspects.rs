@@ -255,7 +255,10 @@ impl BrokerRefusals<'_> {
             return Vec::new();
         };
         let flow = self.0.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
-        let entries: Vec<_> = flow.map_or_else(Vec::new, |flow| flow.inflight.drain().collect());
+        let Some(flow) = flow else { return Vec::new() };
+        // The messages at the end have not been sent on this connection.
+        let sent = flow.inflight.len() - flow.to_resend;
+        let entries: Vec<_> = flow.inflight.drain().collect();
         let mut taken = Vec::new();
         for (place, entry) in entries.into_iter().enumerate() {
             if !is_taken(place, &entry) {
@@ -263,11 +266,14 @@ impl BrokerRefusals<'_> {
                 continue;
             }
             let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
+            // An exactly-once message stays as a packet id to release, which is sent again in its place.
+            let is_gone = entry.state != State::AwaitPubRec;
             if let Some(flow) = self.0.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
                 flow.inflight_bytes -= cost;
+                flow.to_resend -= usize::from(is_gone && place >= sent);
             }
             self.0.desk.memory -= cost;
-            if entry.state != State::AwaitPubRec {
+            if is_gone {
                 taken.push(entry.item);
                 continue;
             }

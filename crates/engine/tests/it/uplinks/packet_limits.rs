@@ -82,6 +82,37 @@ fn a_broker_that_returns_with_a_smaller_limit_loses_none() {
     });
 }
 
+/// A limit is learned while most messages in flight have not been sent again.
+#[test]
+fn messages_not_sent_again_yet_leave_a_broker_in_order() {
+    in_front_of([], |world, []| {
+        let a = world.broker_with("a", lasting(), Ways::default());
+        let client = world.connect(v5("c"));
+        client.subscribe("#", ExactlyOnce);
+        a.now(|ways| ways.hangs = true);
+        for number in 0..20 {
+            let qos = if number % 2 == 0 { AtLeastOnce } else { ExactlyOnce };
+            client.publish_later(large(&format!("t/{number}")).qos(qos));
+            client.publish_later(message(&format!("small/{number}"), "x").qos(qos));
+        }
+        a.die();
+        a.now(|ways| {
+            (ways.receive_maximum, ways.hidden_limit) = (Some(2), Some(400));
+            (ways.answers_too_large, ways.hangs) = (true, false);
+        });
+        a.come_back();
+        world.advance(seconds(30));
+        let small = |message: &Delivered| message.topic.starts_with("small/");
+        assert_eq!(client.messages().iter().filter(|message| small(message)).count(), 20, "{:?}", a.report());
+        world.connect(v5("p")).publish(message("later", "x").qos1());
+        assert_eq!(
+            (client.payloads(), a.report().in_flight),
+            (vec!["x".to_owned()], 0),
+            "the broker gets later messages"
+        );
+    });
+}
+
 #[test]
 fn a_limit_that_a_broker_only_shows_is_learned() {
     for answers_too_large in [false, true] {

@@ -65,6 +65,20 @@ fn messages_by_way_of_brokers_stay_with_their_tenant() {
 }
 
 #[test]
+fn a_filter_too_long_for_brokers_is_refused_and_cuts_none() {
+    in_front_of_one(|world, broker| {
+        let acme = world.connect(v5("a").through(1));
+        acme.subscribe("t", AtLeastOnce);
+        let long = "x".repeat(65_535 - "$tenant/acme/".len() + 1);
+        assert_eq!(acme.subscribe_code(&long, AtLeastOnce), Some(ReasonCode::TopicFilterInvalid));
+        world.advance(seconds(120));
+        acme.publish(message("t", "served").qos1());
+        assert_eq!(acme.payloads(), ["served"]);
+        assert_eq!(broker.report().counters.lost, 0);
+    });
+}
+
+#[test]
 fn retained_values_and_wills_at_brokers_stay_with_their_tenant() {
     in_front_of_one(|world, broker| {
         let (plain, acme) = (world.connect(v5("a")), world.connect(v5("b").through(1)));
