@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use tidegate_engine::{TenantId, partition_of};
 
 use crate::broker::{Broker, Folder, PATIENCE, run};
 use crate::gate::Gate;
+use crate::ports::free_port;
 
 mod administration;
 mod killed;
@@ -40,11 +41,7 @@ const NAMES: [&str; 2] = ["a", "b"];
 
 /// Ports that nobody has at the moment, each of them once.
 fn free_ports() -> [Ports; 2] {
-    let held: Vec<TcpListener> = (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    [0, 3].map(|first: usize| {
-        let [mqtt, relay, admin] = [0, 1, 2].map(|at: usize| held[first + at].local_addr().unwrap().port());
-        Ports { mqtt, relay, admin }
-    })
+    [(); 2].map(|()| Ports { mqtt: free_port(), relay: free_port(), admin: free_port() })
 }
 
 /// Time in which something of another process may go on.

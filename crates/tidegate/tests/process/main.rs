@@ -30,6 +30,7 @@ mod mosquitto;
 mod nats;
 mod orchestrator_tls;
 mod panics;
+mod ports;
 mod quic;
 mod reload;
 mod service_manager;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::broker::{Broker, Folder, PATIENCE, command, run};
+use crate::ports::free_port;
 
 /// Who tries: nobody by name, a user, the user with a wrong password, and somebody unknown.
 const CLIENTS: [Option<(&str, &str)>; 4] =
@@ -106,7 +107,7 @@ fn prepared(folder: &Folder, shape: &str) -> (String, Vec<u16>) {
         if !text.contains(known) {
             continue;
         }
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let free = free_port();
         text = text.replace(known, &free.to_string());
         ports.push(free);
     }

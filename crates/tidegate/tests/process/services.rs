@@ -1,7 +1,6 @@
 //! `tidegate core`: when it is ready, what it says until then, and what ends it.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::process::Stdio;
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Instant;
@@ -10,6 +9,7 @@ use crate::broker::{Broker, Folder, PATIENCE, command, get, run};
 use crate::context::{GROUPS, gateway, retained};
 use crate::homes::pause;
 use crate::nats::Nats;
+use crate::ports::free_port;
 
 /// Asks whether a process is ready until it answers like this.
 fn until_it_says(admin: &str, code: &str, words: &[&str]) {
@@ -31,7 +31,7 @@ fn services_are_ready_when_they_have_their_bus_and_say_until_then_what_they_wait
     let mut nats = Nats::start();
     nats.kill();
     let bus = nats.address();
-    let admin = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let admin = format!("127.0.0.1:{}", free_port());
     let set = ["--set", "context.partitions=4", "--set", "context.lease=1s"];
     let named = ["core", "--bus", &bus, "--groups", GROUPS, "--member", "c1", "--admin", &admin];
     let mut core = command(&[&named[..], &set].concat()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

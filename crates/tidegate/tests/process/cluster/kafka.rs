@@ -1,11 +1,11 @@
 //! The core of it on a real broker of Kafka: what differs between the buses is how they are spoken to.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 use super::{A, Bus, C, Cluster, connect};
 use crate::broker::Folder;
+use crate::ports::free_port;
 
 /// Kafka's own libraries, where `./test kafka` puts them.
 const LIBRARIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/kafka/lib/*");
@@ -47,10 +47,6 @@ fn safe(folder: &Folder) -> String {
          listener.name.safe.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule \
          required username=\"node\" password=\"known\";\n"
     )
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Says at once what is missing for [`example`].
