@@ -3,7 +3,7 @@
 //! A session may have ten thousand subscriptions and as many messages, and all other clients would wait for their
 //! removal. The name of the session is free at once, and nothing is delivered to it any more: its key leads to no
 //! session, and no other session gets the key before the last subscription is gone. All sessions that end share a
-//! fixed amount of work per turn, which is as much as all SUBSCRIBE packets get, so that more cannot pile up.
+//! fixed amount of work per turn.
 
 use std::rc::Rc;
 

@@ -22,6 +22,12 @@ pub(crate) fn at_brokers<'a>(settings: &Settings, tenant: TenantId, name: &'a st
     Some(Cow::Owned(format!("{PREFIX}{level}/{name}")))
 }
 
+/// Whether a filter of a tenant is longer behind the tenant's name than a packet can carry ([MQTT-1.5.4], 65,535 bytes).
+pub(crate) fn is_too_long_at_brokers(settings: &Settings, tenant: TenantId, filter: &str) -> bool {
+    tenant != TenantId::DEFAULT
+        && at_brokers(settings, tenant, filter).is_some_and(|name| name.len() > usize::from(u16::MAX))
+}
+
 /// The tenant and the topic of a topic at brokers; `None` for that of a tenant which is not known here.
 pub(crate) fn of_brokers<'a>(settings: &Settings, topic: &'a str) -> Option<(TenantId, &'a str)> {
     let Some(rest) = topic.strip_prefix(PREFIX) else { return Some((TenantId::DEFAULT, topic)) };

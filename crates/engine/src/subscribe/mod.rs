@@ -20,7 +20,7 @@ use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
 use crate::publish::is_own_topic;
 use crate::settings::Holding;
-use crate::settings::fleet_topics::at_brokers;
+use crate::settings::fleet_topics::is_too_long_at_brokers;
 use crate::telling::reason::Reason;
 use crate::topics::{FilterKey, Subscriber, SubscriberOptions};
 
@@ -72,14 +72,6 @@ impl Connections {
 }
 
 impl Subscribing<'_> {
-    /// Whether a filter of a tenant, behind the tenant's name, is longer than brokers can be asked for.
-    fn is_too_long_for_brokers(&self, session: SessionKey, filter: TopicFilter<'_>) -> bool {
-        let tenant = self.desk.sessions.get(session.0).map(|session| session.tenant);
-        let tenant = tenant.filter(|tenant| *tenant != TenantId::DEFAULT && self.uplinks.brokers.config.is_on());
-        let name = tenant.and_then(|tenant| at_brokers(&self.desk.settings, tenant, filter.as_str()));
-        name.is_some_and(|name| name.len() > usize::from(u16::MAX))
-    }
-
     /// Whether a filter is one that can be subscribed to, and that its client may.
     fn check_subscription(&self, request: &Request<'_>) -> Result<(), Reason> {
         let max_levels = usize::from(self.desk.settings.limits.max_topic_levels);
@@ -92,7 +84,9 @@ impl Subscribing<'_> {
         }
         self.desk.settings.check_filter_size(request.filter)?;
         let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
-        if self.is_too_long_for_brokers(request.session, behind_share) {
+        let tenant = self.desk.sessions.get(request.session.0).map_or(TenantId::DEFAULT, |session| session.tenant);
+        let has_brokers = self.uplinks.brokers.config.is_on();
+        if has_brokers && is_too_long_at_brokers(&self.desk.settings, tenant, behind_share.as_str()) {
             return Err(Reason::FilterTooLong);
         }
         let shared = request.filter.shared().is_some();

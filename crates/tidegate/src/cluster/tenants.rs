@@ -5,6 +5,7 @@
 //! lost the log, the nodes that run know the order. They restore it: restored lists count before all others, which may
 //! have come from a node that was started meanwhile.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -26,11 +27,26 @@ struct Record {
     names: Vec<String>,
 }
 
+/// Names in their order, each once.
+#[derive(Clone, Debug, Default)]
+struct List {
+    order: Vec<String>,
+    known: HashSet<String>,
+}
+
+impl List {
+    fn add(&mut self, name: String) {
+        if self.known.insert(name.clone()) {
+            self.order.push(name);
+        }
+    }
+}
+
 /// The names as the log has them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
-    restored: Vec<String>,
-    added: Vec<String>,
+    restored: List,
+    added: List,
 }
 
 /// What a node does about the numbers in the log.
@@ -56,26 +72,27 @@ impl Names {
         let single = || Record { restored: false, names: vec![String::from_utf8_lossy(payload).into_owned()] };
         let record: Record = serde_json::from_slice(payload).unwrap_or_else(|_| single());
         let list = if record.restored { &mut self.restored } else { &mut self.added };
-        for name in record.names {
-            if !list.contains(&name) {
-                list.push(name);
-            }
-        }
+        record.names.into_iter().for_each(|name| list.add(name));
     }
 
     /// All names in the order of their numbers.
     pub(super) fn all(&self) -> Vec<String> {
-        let added = self.added.iter().filter(|name| !self.restored.contains(name));
-        self.restored.iter().chain(added).cloned().collect()
+        self.iter().cloned().collect()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &String> {
+        let added = self.added.order.iter().filter(|name| !self.restored.known.contains(*name));
+        self.restored.order.iter().chain(added)
     }
 
     /// Compares the log with the numbers that a running node has agreed on. The log had them, and numbers in it do not
     /// change: where it has others, it was lost.
     pub(super) fn judge(&self, own: &[String]) -> Verdict {
-        let (all, known) = (self.all(), self.restored.len().min(own.len()));
-        if all.starts_with(own) {
+        let restored = &self.restored.order;
+        let known = restored.len().min(own.len());
+        if self.iter().take(own.len()).eq(own) {
             Verdict::Same
-        } else if self.restored.get(..known) == own.get(..known) {
+        } else if restored.get(..known) == own.get(..known) {
             Verdict::Restore
         } else {
             Verdict::Other
