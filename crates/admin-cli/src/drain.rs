@@ -18,8 +18,8 @@ Examples:
 It takes no new clients, sends those of MQTT 5 to the server reference (0x9C) and closes the
 others, so many per second. The command ends with exit code 0 when no client is left and nothing is
 owed but messages in the store for clients that are away, and with 1 after the limit. It may be
-repeated, also while somebody else drains the same orchestrator. A preStop hook of Kubernetes is
-what it is made for. More: docs/kubernetes.md.";
+repeated, also while another command drains the same orchestrator. A preStop hook of Kubernetes can
+call it. More: docs/kubernetes.md.";
 
 /// Time between two questions how far it is.
 const LOOK: Duration = Duration::from_millis(500);

@@ -48,7 +48,7 @@ fn check_tenants(config: &Config, findings: &mut Findings) {
         || config.listeners.iter().any(|listener| listener.identity_as == IdentityRole::Username);
     for (index, tenant) in config.tenants.iter().enumerate() {
         if !proven && !tenant.users.0.is_empty() {
-            let text = "user names lead to a tenant, and nobody has to prove one".to_owned();
+            let text = "user names lead to a tenant, and no client has to prove a user name".to_owned();
             note(
                 index,
                 "users",

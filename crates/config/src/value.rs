@@ -406,7 +406,7 @@ pub trait Words: Sized + Copy + PartialEq + 'static {
 /// Reads a word of a type.
 ///
 /// # Errors
-/// When the value is none of the words.
+/// The problem of a value that is not one of the words.
 pub fn read_word<T: Words>(raw: &Raw) -> Result<T, Problem> {
     let (Raw::Text(text) | Raw::Word(text)) = raw else {
         return Err(Problem::expected(&one_of(T::WORDS), raw));

@@ -1,4 +1,4 @@
-//! Serves HTTP on a thread of its own, within limits.
+//! The HTTP server: one thread serves all connections and bounds their number, sizes and times.
 
 use std::convert::Infallible;
 use std::io;

@@ -111,7 +111,7 @@ impl Session {
         let stream = UnixStream::from_std(stream).map_err(broken)?;
         let mut options = Options::new(stay.client_id.clone());
         options.version = Version::V5;
-        // The HTTP connection has a limit of its own for silence.
+        // The HTTP server ends silent connections, so the session needs no keep alive.
         options.keep_alive = 0;
         options.connect_timeout = CONNECT_TIMEOUT;
         options.username.clone_from(&credentials.user_name);

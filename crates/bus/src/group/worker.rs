@@ -332,7 +332,7 @@ mod tests {
             });
         }
 
-        /// Reads a proposal of its own.
+        /// The worker reads a proposal that it has written.
         fn read_own(&mut self, position: u64, base: Option<u64>, number: u64, table: &Table) {
             self.pending = Some((number, Instant::now()));
             self.read_proposal(position, base, OWN, number, table);

@@ -21,7 +21,7 @@ pub fn has_shared_bus(config: &Config) -> bool {
     bus_of(config).and_then(|bus| bus.parse::<Address>().ok()).is_some_and(|bus| bus != Address::Embedded)
 }
 
-/// Where nodes of this gateway say something of themselves; nowhere where it is none.
+/// The topics under which nodes publish their contexts; `None` if the broker is no gateway.
 pub fn topics(config: &Config) -> Option<ContextTopics> {
     let context = &config.context;
     let topics = || ContextTopics::new(&config.addresses.prefix, &context.topics.0, &context.property_topics.0);

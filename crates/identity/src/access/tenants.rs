@@ -266,7 +266,7 @@ default = 'allow'
                 "\"u\" leads to two tenants",
             ),
             ("[[tenant]]\nname = 'a'\nlisteners = ['x']\n", "there is no listener `x`"),
-            ("[[tenant]]\nname = 'a'\nusers = ['u']\n", "nobody has to prove one"),
+            ("[[tenant]]\nname = 'a'\nusers = ['u']\n", "no client has to prove a user name"),
         ] {
             let error = config(text).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// A directory of its own that is removed at the end.
+/// A temporary directory for one test. It is removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_started_after_the_loss_learns_that_its_numbers_are_others() {
+    fn a_node_started_after_the_loss_learns_of_other_numbers() {
         let names = log(&[(false, &["x", "a"]), (true, &["a", "b"])]);
         assert_eq!(names.all(), texts(&["a", "b", "x"]));
         assert_eq!(names.judge(&texts(&["x", "a"])), Verdict::Other);
