@@ -12,6 +12,8 @@ mod frame;
 mod member;
 mod partition;
 mod server;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::collections::HashMap;

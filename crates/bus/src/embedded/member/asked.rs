@@ -200,3 +200,100 @@ impl Pending {
 fn is_behind(ended: &HashMap<Place, (Epoch, u64)>, (place, epoch): (&Place, Epoch), id: u64) -> bool {
     ended.get(place).is_some_and(|(ended, first)| *ended == epoch && *first < id)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::budget::Budget;
+    use crate::embedded::frame::next_frame;
+    use crate::{LogName, Settings};
+
+    type Told = Receiver<Result<Position, BusError>>;
+
+    fn place() -> Place {
+        Place::new(LogName::new("state").unwrap(), 0)
+    }
+
+    fn pending() -> Pending {
+        Pending::new(Settings::default().max_waiting_time)
+    }
+
+    /// Asks for an append of an owner, or of nobody.
+    fn append(pending: &mut Pending, epoch: Option<u64>) -> Told {
+        let (sender, told) = channel();
+        let (budget, settings) = (Budget::new(&Settings::default()), Settings::default());
+        let done = Box::new(move |outcome| _ = sender.send(outcome));
+        let completion = Completion::new(&budget, &settings, 1, done).unwrap();
+        let append = Append { epoch: epoch.map(|epoch| Epoch(Position(epoch))), ..Append::new("x") };
+        pending.push(Asked::Append(place(), append), OnBus::Position(completion));
+        told
+    }
+
+    /// The numbers of the requests that are sent now.
+    fn sent(pending: &mut Pending) -> Vec<u64> {
+        let mut output = Vec::new();
+        pending.send(&mut output, usize::MAX, 1_000);
+        let mut input = BytesMut::from(&output[..]);
+        let asks = std::iter::from_fn(|| next_frame(&mut input, 1_000).unwrap()).map(|body| Ask::decode(body).unwrap());
+        asks.map(|ask| if let Ask::Append { id, .. } = ask { id } else { panic!("{ask:?}") }).collect()
+    }
+
+    #[test]
+    fn a_new_server_is_asked_what_the_last_one_did_not_answer() {
+        let mut pending = pending();
+        let told: Vec<Told> = (0..4).map(|_| append(&mut pending, None)).collect();
+        assert_eq!(sent(&mut pending), [1, 2, 3, 4]);
+        pending.answer(1, Ok((10, 0)));
+        pending.answer(3, Ok((12, 0)));
+        pending.unsend();
+        let late = append(&mut pending, None);
+        assert_eq!(sent(&mut pending), [2, 4, 5], "in the order of the calls");
+        assert_eq!((told[0].try_recv().unwrap(), told[2].try_recv().unwrap()), (Ok(Position(10)), Ok(Position(12))));
+        assert!(told[1].try_recv().is_err() && late.try_recv().is_err());
+    }
+
+    #[test]
+    fn no_more_is_under_way_than_a_server_remembers() {
+        let mut pending = pending();
+        let _told: Vec<Told> = (0..REMEMBERED_APPENDS + 2).map(|_| append(&mut pending, None)).collect();
+        assert_eq!(sent(&mut pending).len(), REMEMBERED_APPENDS);
+        assert_eq!(sent(&mut pending), [0; 0]);
+        pending.answer(1, Ok((0, 0)));
+        assert_eq!(sent(&mut pending), [REMEMBERED_APPENDS as u64 + 1]);
+    }
+
+    #[test]
+    fn nothing_of_an_owner_is_sent_or_confirmed_behind_a_failure() {
+        let mut pending = pending();
+        let told: Vec<Told> = (0..3).map(|_| append(&mut pending, Some(7))).collect();
+        assert_eq!(sent(&mut pending), [1, 2, 3]);
+        pending.answer(2, Err(Failure::Full("max_bytes".to_owned())));
+        pending.answer(1, Ok((5, 0)));
+        assert_eq!(told[0].try_recv().unwrap(), Ok(Position(5)), "it was before");
+        assert!(matches!(told[1].try_recv().unwrap(), Err(BusError::Full { .. })));
+        // The connection is lost before the third one is answered.
+        pending.unsend();
+        let (fourth, next) = (append(&mut pending, Some(7)), append(&mut pending, Some(9)));
+        assert_eq!(sent(&mut pending), [5]);
+        assert!(matches!(told[2].try_recv().unwrap(), Err(BusError::Unconfirmed { .. })), "it was sent");
+        assert!(matches!(fourth.try_recv().unwrap(), Err(BusError::Fenced { .. })));
+        assert!(next.try_recv().is_err());
+    }
+
+    #[test]
+    fn what_waited_for_too_long_says_whether_it_was_sent() {
+        let mut pending = pending();
+        let first = append(&mut pending, Some(7));
+        assert_eq!(sent(&mut pending), [1]);
+        let second = append(&mut pending, None);
+        let deadline = pending.deadline().unwrap();
+        pending.expire(deadline + Duration::from_secs(1), "away");
+        assert!(matches!(first.try_recv().unwrap(), Err(BusError::Unconfirmed { .. })));
+        assert!(matches!(second.try_recv().unwrap(), Err(BusError::Away { reason, .. }) if reason == "away"));
+        assert_eq!(pending.deadline(), None);
+    }
+}

@@ -138,7 +138,7 @@ impl Connector {
             Ok(Err(_)) => Err(NotConnected::NobodyServes),
             Err(_) => {
                 let shown = self.directory.path().display();
-                let cause = format!("the process that serves the bus in {shown} does not answer");
+                let cause = format!("{}, which serves the bus in {shown}, does not answer", self.directory.server());
                 Err(NotConnected::Wrong(Complaint { cause, next: "see whether it is stopped, and end it if it is" }))
             }
         }

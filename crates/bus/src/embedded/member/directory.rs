@@ -1,7 +1,7 @@
 //! The directory of a bus: who may use it, its lock, and its socket.
 
-use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -67,11 +67,21 @@ impl BusDirectory {
         self.path.join(SOCKET)
     }
 
-    /// Takes the lock, unless another process has it.
+    /// The process that serves the bus, as it has written itself.
+    pub(in crate::embedded) fn server(&self) -> String {
+        let number = fs::read_to_string(self.path.join(LOCK)).unwrap_or_default();
+        format!("process {}", number.trim())
+    }
+
+    /// Takes the lock, unless another process has it. The file then has the number of this process.
     pub(in crate::embedded) fn try_lock(&self) -> io::Result<Option<File>> {
-        let lock = File::create(self.path.join(LOCK))?;
+        let mut lock = OpenOptions::new().write(true).create(true).truncate(false).open(self.path.join(LOCK))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Some(lock)),
+            Ok(()) => {
+                lock.set_len(0)?;
+                writeln!(lock, "{}", std::process::id())?;
+                Ok(Some(lock))
+            }
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
