@@ -52,16 +52,23 @@ impl LogFile {
         Ok((Self { path, file, bytes: end as u64 }, changes))
     }
 
-    /// Appends a batch and makes it durable.
+    /// Appends a batch, which [`Self::sync`] makes durable.
     ///
     /// # Errors
     /// When that fails; then what the file holds is unknown, and it is not to be written to any more.
     pub(super) fn append(&mut self, changes: &[Change]) -> io::Result<()> {
         let batch = encode(changes);
         self.file.write_all(&batch)?;
-        self.file.sync_data()?;
         self.bytes += batch.len() as u64;
         Ok(())
+    }
+
+    /// Makes durable what was appended.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
     }
 
     /// Puts a new file in the place of this one. The old one stays when that fails before the new one is whole.

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use super::change::Change;
 use super::file::{LogFile, SUFFIX};
-use super::{Log, Queued, Shared, State};
+use super::{Finish, Log, Queued, Shared, State};
 use crate::{BusError, LogName, LogSpec, Partition, Place};
 
 /// A file is written anew when it is this much larger than what is kept of it, and at least twice as large.
@@ -74,6 +74,16 @@ fn partition_of(change: &Change) -> u32 {
     }
 }
 
+/// A batch of one log that is in its file, or could not be written.
+struct Written {
+    log: LogName,
+    /// The partitions that it changes.
+    places: BTreeSet<u32>,
+    changes: Vec<Change>,
+    finishes: Vec<Finish>,
+    outcome: io::Result<()>,
+}
+
 struct Writer {
     shared: Arc<Shared>,
     directory: PathBuf,
@@ -98,13 +108,15 @@ impl Writer {
             for queued in queue {
                 batches.entry(queued.log.clone()).or_default().push(queued);
             }
-            for (log, batch) in batches {
-                self.write(&log, batch);
+            // The file system makes files durable together that were written before the first of them is synced.
+            let written: Vec<Written> = batches.into_iter().map(|(log, batch)| self.write(log, batch)).collect();
+            for written in written {
+                self.conclude(written);
             }
         }
     }
 
-    fn write(&mut self, log: &LogName, batch: Vec<Queued>) {
+    fn write(&mut self, log: LogName, batch: Vec<Queued>) -> Written {
         let mut finishes = Vec::with_capacity(batch.len());
         let mut changes = Vec::with_capacity(batch.len());
         let mut places = BTreeSet::new();
@@ -113,8 +125,16 @@ impl Writer {
             changes.push(change);
             places.insert(partition);
         }
-        let written = self.append(log, &changes);
-        let outcome = written.map_err(|error| self.broke(log, &changes, &error));
+        let outcome = self.append(&log, &changes);
+        Written { log, places, changes, finishes, outcome }
+    }
+
+    /// Makes a batch durable, and tells so.
+    fn conclude(&mut self, written: Written) {
+        let Written { log, places, changes, finishes, outcome } = written;
+        let log = &log;
+        let synced = outcome.and_then(|()| self.files.get(log).map_or(Ok(()), LogFile::sync));
+        let outcome = synced.map_err(|error| self.broke(log, &changes, &error));
         if outcome.is_ok() {
             let changes = changes.into_iter().map(|change| (partition_of(&change), change));
             self.shared.state().settle(log, changes);
