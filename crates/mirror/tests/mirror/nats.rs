@@ -187,11 +187,9 @@ fn a_bus_with_little_room_gets_a_log_with_a_lower_limit() {
     // The log that is there is taken as it is.
     let opened = tidegate_mirror::open(&bus, wanted(&folder, 64 * MIB)).unwrap();
     assert_eq!(opened.report.max_bytes, 512 * MIB);
-    // What has to be had is refused.
-    let settings = tidegate_mirror::Settings {
-        log: tidegate_mirror::log_of("b").unwrap(),
-        ..wanted(&other, 1024 * MIB)
-    };
+    // A limit that may not shrink is refused.
+    let settings =
+        tidegate_mirror::Settings { log: tidegate_mirror::log_of("b").unwrap(), ..wanted(&other, 1024 * MIB) };
     let Err(error) = tidegate_mirror::open(&bus, settings) else { panic!("there is no room") };
     assert!(error.to_string().contains("the bus has no room for log store-b"), "{error}");
 }
