@@ -312,7 +312,7 @@ impl Engine {
             || self.rules.is_rechecking()
             || self.links.has_noted()
             || self.has_waiting_publishers()
-            || !self.endings.waiting.is_empty()
+            || !self.endings.is_empty()
             || !self.desk.hungry.is_empty()
         {
             return Millis(0);
