@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::observer::Watched;
-use crate::broker::free_port;
 use crate::failure::Failure;
 use crate::member::Member;
+use crate::ports::Ports;
 
 /// The nodes, and the server of their bus.
 pub(super) struct Nodes {
@@ -16,26 +16,21 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Nodes and a bus that were not started; ports follow `port`.
+    /// Nodes and a bus that were not started.
     pub(super) fn new(
         count: u16,
         command: &str,
         bus_command: &str,
         lease: u64,
         folder: &Path,
-        port: u16,
+        ports: &mut Ports,
     ) -> Result<Self, Failure> {
-        let mut last = port;
-        let mut next = || -> Result<u16, Failure> {
-            last = free_port(u64::from(last) - 20_000 + 1)?;
-            Ok(last)
-        };
-        let bus_port = next()?;
+        let bus_port = ports.next()?;
         let bus = Member::new("bus".to_owned(), bus_command.to_owned(), bus_port, folder.join("bus"))?;
         let (mut members, mut admin) = (Vec::new(), Vec::new());
         for number in 0..count {
             let name = format!("node-{number}");
-            let (own, of_admin) = (next()?, next()?);
+            let (own, of_admin) = (ports.next()?, ports.next()?);
             let command = command
                 .replace("{node}", &name)
                 .replace("{bus}", &format!("nats://127.0.0.1:{bus_port}"))
