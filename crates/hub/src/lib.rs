@@ -25,7 +25,7 @@ pub use record::Record;
 pub use run::{Hub, HubError, PipelineSettings, PipelineState, PipelineStatus, SourceSettings};
 pub use sinks::{
     FileSettings, FileSinks, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, Place, PostgresSettings,
-    RedisSettings, Sink, SinkError, SinkKind, SinkSettings,
+    RedisSettings, Sink, SinkError, SinkKind, SinkSettings, SqliteSettings,
 };
 pub use steps::{At, Part, StepError, StepSettings, Steps};
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};

@@ -8,7 +8,8 @@ use tidegate_engine::OverflowRule;
 use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsOptions};
 use tidegate_hub::{
     Batching, FileSettings, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, PipelineSettings,
-    PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf,
+    PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings, SqliteSettings, StepSettings, Steps,
+    TopicFilterBuf,
 };
 
 use super::CLIENT_PREFIX;
@@ -218,6 +219,11 @@ impl Sink {
             SinkType::Postgres => {
                 SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
             }
+            SinkType::Sqlite => SinkKind::Sqlite(SqliteSettings {
+                path: self.path.as_ref().map(PathBuf::from).unwrap_or_default(),
+                table: self.table.clone(),
+                timeout,
+            }),
             SinkType::Redis => SinkKind::Redis(RedisSettings {
                 url,
                 stream: self.stream.clone(),
