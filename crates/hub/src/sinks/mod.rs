@@ -22,6 +22,7 @@ pub use self::place::Place;
 pub use self::postgres::PostgresSettings;
 pub use self::redis::RedisSettings;
 use crate::core::Batching;
+use crate::log::{LogSettings, LogSink};
 use crate::record::Record;
 
 /// Why a batch is not where it belongs.
@@ -84,12 +85,14 @@ pub enum SinkKind {
     Redis(RedisSettings),
     /// Points of `InfluxDB`.
     Influx(InfluxSettings),
+    /// The log of a pipeline on the bus.
+    Log(LogSettings),
 }
 
 impl SinkKind {
     /// Whether several batches may be under way at once.
     pub fn has_lanes(&self) -> bool {
-        !matches!(self, Self::File(_))
+        !matches!(self, Self::File(_) | Self::Log(_))
     }
 }
 
@@ -108,6 +111,7 @@ impl SinkSettings {
             SinkKind::Nats(settings) => Box::new(nats::NatsSink::new(settings, ids)?),
             SinkKind::Redis(settings) => Box::new(redis::RedisSink::new(settings, ids)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
+            SinkKind::Log(settings) => Box::new(LogSink::new(settings)?),
         })
     }
 }
