@@ -25,6 +25,7 @@ pub use self::postgres::PostgresSettings;
 pub use self::redis::RedisSettings;
 pub use self::sqlite::SqliteSettings;
 use crate::core::Batching;
+use crate::log::{LogSettings, LogSink};
 use crate::record::Record;
 
 /// Why a batch is not where it belongs.
@@ -89,12 +90,14 @@ pub enum SinkKind {
     Influx(InfluxSettings),
     /// A table in a file of `SQLite`.
     Sqlite(SqliteSettings),
+    /// The log of a pipeline on the bus.
+    Log(LogSettings),
 }
 
 impl SinkKind {
     /// Whether several batches may be under way at once.
     pub fn has_lanes(&self) -> bool {
-        !matches!(self, Self::File(_) | Self::Sqlite(_))
+        !matches!(self, Self::File(_) | Self::Sqlite(_) | Self::Log(_))
     }
 }
 
@@ -114,6 +117,7 @@ impl SinkSettings {
             SinkKind::Redis(settings) => Box::new(redis::RedisSink::new(settings, ids)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
             SinkKind::Sqlite(settings) => Box::new(sqlite::SqliteSink::new(settings, ids)?),
+            SinkKind::Log(settings) => Box::new(LogSink::new(settings)?),
         })
     }
 }
