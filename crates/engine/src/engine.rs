@@ -1,6 +1,7 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
 use crate::groups::dealing::dealing;
+use crate::publish::answering::answering;
 use crate::retained::fetching::fetching;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -447,7 +448,7 @@ impl Engine {
         }
         self.desk.to_write.end_input(before);
         self.links.send_promised(sequence);
-        self.tell_committed(sequence);
+        answering!(self).tell_committed(sequence);
     }
 
     /// Whether the store is nearly full. As long as it is, what would have to be stored is refused with

@@ -5,6 +5,9 @@
 //! observer are looked up with the route of a topic, so a topic without one costs nothing.
 
 use crate::desk::Desk;
+use crate::publish::answering::Answering;
+use crate::publish::answering::answering;
+use crate::publish::deciding::Deciding;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
@@ -333,7 +336,7 @@ impl Engine {
         let Some(it) = self.observers.all.remove(&id) else { return };
         self.cache.set_observed(self.observers.topics());
         for ticket in it.unconfirmed.values().filter_map(|one| one.ticket) {
-            self.confirm_publisher(now, ticket, Some(it.observer.refusal));
+            answering!(self).confirm_publisher(now, ticket, Some(it.observer.refusal));
         }
         for key in it.waiting {
             self.unpark(now, key);
@@ -357,28 +360,11 @@ impl Engine {
         let Some(one) = it.unconfirmed.remove(&number) else { return };
         it.bytes -= one.cost;
         match one.ticket {
-            Some(ticket) => self.confirm_publisher(now, ticket, refused),
+            Some(ticket) => answering!(self).confirm_publisher(now, ticket, refused),
             None => refused.into_iter().for_each(|reason| self.desk.counters.drop_message(reason)),
         }
         self.release_observed(now, id);
         self.after_frame(now);
-    }
-
-    /// One confirmation for a publisher. A refusal ends the connection of a publisher that gets no reason codes, and of one
-    /// whose message has QoS 2: others have it by now, and a PUBREC with an error would free its packet identifier, so
-    /// that it could come twice. The publisher sends it again, and only observers get it then.
-    fn confirm_publisher(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>) {
-        let Some(connection) = self.desk.connections.get(ticket.connection) else { return };
-        if let Some(reason) = refused {
-            self.desk.counters.drop_message(reason);
-            let is_principal = connection.listener == PRINCIPAL_LISTENER;
-            let extra = connection.extra.as_ref().filter(|_| !is_principal);
-            let is_exactly_once = extra.is_some_and(|extra| extra.acks.is_pub_rec(ticket.sequence));
-            if !connection.version.is_v5() || is_exactly_once {
-                return self.close_connection(now, ticket.connection, reason, None);
-            }
-        }
-        self.confirm(now, ticket, refused, false);
     }
 
     /// Lets publishers go on that wait for an observer, each after the other, while it has room.
@@ -394,7 +380,28 @@ impl Engine {
             }
         }
     }
+}
 
+impl Answering<'_> {
+    /// One confirmation for a publisher. A refusal ends the connection of a publisher that gets no reason codes, and of one
+    /// whose message has QoS 2: others have it by now, and a PUBREC with an error would free its packet identifier, so
+    /// that it could come twice. The publisher sends it again, and only observers get it then.
+    fn confirm_publisher(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>) {
+        let Some(connection) = self.desk.connections.get(ticket.connection) else { return };
+        if let Some(reason) = refused {
+            self.desk.counters.drop_message(reason);
+            let is_principal = connection.listener == PRINCIPAL_LISTENER;
+            let extra = connection.extra.as_ref().filter(|_| !is_principal);
+            let is_exactly_once = extra.is_some_and(|extra| extra.acks.is_pub_rec(ticket.sequence));
+            if !connection.version.is_v5() || is_exactly_once {
+                return self.desk.to_close.push((ticket.connection, reason, None));
+            }
+        }
+        self.confirm(now, ticket, refused, false);
+    }
+}
+
+impl Deciding<'_> {
     /// The observers of a message on its way in. A principal may be of a service that observes as well, and is not told
     /// its own messages.
     #[inline]
@@ -406,9 +413,9 @@ impl Engine {
     /// The same for a message on its way in. Its acknowledgement waits for each observer that is told.
     #[cold]
     pub(crate) fn tell_observers_of(&mut self, it: &Inbound<'_>, ticket: Option<Ticket>) -> u32 {
-        let (topic, set) = (self.topic_of(it), self.observers_of(it));
+        let (topic, set) = (self.cache.topic_of(it), self.observers_of(it));
         let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.observers.tell_observers(&mut self.desk, set, &it.publication(&topic), &name, ticket)
+        self.observers.tell_observers(self.desk, set, &it.publication(&topic), &name, ticket)
     }
 }
 

@@ -24,7 +24,11 @@ use crate::link::Links;
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
+use crate::publish::answering::answering;
+use crate::publish::deciding::Deciding;
+use crate::publish::deciding::deciding;
 use crate::retained::strays::STRAY_INDEX;
+use crate::session::BlockedPublisher;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
@@ -81,7 +85,7 @@ impl Engine {
         self.finish_dealing_anew(now);
         self.forget_those_replaced(now);
         for peer in gone {
-            self.end_admissions_of(now, peer);
+            deciding!(self).end_admissions_of(now, peer);
         }
         self.publish_held(now);
         self.retained.bring_strays_home(now, &mut self.desk, &mut self.links);
@@ -110,24 +114,9 @@ impl Engine {
         self.peers.returning = Shards::default();
         // Wills go first: their clients may be among the publishers that wait.
         self.publish_held(now);
-        for publisher in std::mem::take(&mut self.groups.dealers.waiting) {
-            self.unpark(now, publisher);
-        }
-    }
-
-    /// Whether a message would miss somebody whom it is for: sessions, the mobile node of its address, or the home of its topic, at a node that
-    /// is gone and whose place another one has yet to take.
-    pub(crate) fn would_miss_somebody(&self, slot: RouteSlot, tenant: TenantId, retain: bool) -> bool {
-        let (topic, route) = self.cache.get(slot);
-        let remote = route.remote_bits();
-        let undecided = self.desk.transfers.undecided();
-        let is_gone = |home| self.links.roster.misses(home) || undecided.has(home);
-        let is_home_gone = || retain && is_gone(partition_of(tenant, topic));
-        let is_node_gone = || self.settings.home_of_address(tenant, topic).is_some_and(is_gone);
-        let returns = self.peers.returning != Shards::default();
-        self.peers.is_blind
-            || self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
-                && (returns || remote != self.links.roster.living(remote) || is_home_gone() || is_node_gone())
+        let shard = self.place.shard;
+        let waiting = std::mem::take(&mut self.groups.dealers.waiting);
+        self.desk.to_unpark.extend(waiting.into_iter().rev().map(|connection| BlockedPublisher { shard, connection }));
     }
 
     /// Whether all shards of other nodes that are in the roster know what is wanted here.
@@ -144,7 +133,7 @@ impl Engine {
         for owed in awaited {
             if owed.interest {
                 // Whoever is gone sends nothing: all that it had to know is known.
-                self.handle_interest_seen(now, owed.ticket);
+                answering!(self).handle_interest_seen(now, owed.ticket);
             } else if owed.ticket.connection.index == OUTGOING_INDEX {
                 self.outgoing.doubt_outgoing(owed.ticket);
             } else if owed.ticket.connection.index == STRAY_INDEX {
@@ -153,7 +142,7 @@ impl Engine {
                 // What it confirms never comes. Its own client, or the principal, asks again.
                 let connection = self.desk.connections.get(owed.ticket.connection);
                 if connection.is_some_and(|connection| connection.listener == PRINCIPAL_LISTENER) {
-                    self.confirm(now, owed.ticket, Some(Reason::NodeLost), false);
+                    answering!(self).confirm(now, owed.ticket, Some(Reason::NodeLost), false);
                 } else {
                     self.close_connection(now, owed.ticket.connection, Reason::NodeLost, None);
                 }
@@ -167,6 +156,23 @@ impl Engine {
         self.groups.kept.lose_deals_of(now, &mut self.desk, peer);
         self.fetches.skip_fetches(&self.links.roster, &mut self.desk.sessions, peer);
         waiting
+    }
+}
+
+impl Deciding<'_> {
+    /// Whether a message would miss somebody whom it is for: sessions, the mobile node of its address, or the home of its topic, at a node that
+    /// is gone and whose place another one has yet to take.
+    pub(crate) fn would_miss_somebody(&self, slot: RouteSlot, tenant: TenantId, retain: bool) -> bool {
+        let (topic, route) = self.cache.get(slot);
+        let remote = route.remote_bits();
+        let undecided = self.desk.transfers.undecided();
+        let is_gone = |home| self.links.roster.misses(home) || undecided.has(home);
+        let is_home_gone = || retain && is_gone(partition_of(tenant, topic));
+        let is_node_gone = || self.settings.home_of_address(tenant, topic).is_some_and(is_gone);
+        let returns = self.peers.returning != Shards::default();
+        self.peers.is_blind
+            || self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
+                && (returns || remote != self.links.roster.living(remote) || is_home_gone() || is_node_gone())
     }
 }
 

@@ -6,6 +6,7 @@
 //! is sent again under the same name, to those who have not got it. It goes along with the partition of its client.
 
 use crate::desk::Desk;
+use crate::publish::deciding::deciding;
 use crate::publish::publishing::Publishing;
 use crate::publish::publishing::publishing;
 use std::collections::BTreeMap;
@@ -185,7 +186,7 @@ impl Engine {
         let Some(client_id) = self.desk.sessions.get(session.0).map(|session| session.client_id.clone()) else {
             return;
         };
-        let slot = self.route_of(publication.tenant, publication.topic);
+        let slot = publishing!(self).route_of(publication.tenant, publication.topic);
         publication.priority = self.cache.traits(slot).priority.level(publication.properties);
         let it = OutgoingMessage { client_id, message: publication.keep(), sent: None, ticket: None, waits: 0 };
         let number = self.outgoing.new_outgoing_number(&mut self.desk);
@@ -215,7 +216,7 @@ impl Engine {
             && !self.peers.awaits_somebody(&self.links.roster, &self.groups, &self.desk.transfers);
         self.outgoing.has_met_nodes
             && !(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
-                && self.would_miss_somebody(slot, it.message.tenant, it.message.retain))
+                && deciding!(self).would_miss_somebody(slot, it.message.tenant, it.message.retain))
     }
 
     /// Sends a message, if it may leave. Says whether it has left.
@@ -226,7 +227,7 @@ impl Engine {
             self.outgoing.remove_outgoing(&mut self.desk, number);
             return true;
         }
-        let slot = self.route_of(it.message.tenant, it.message.topic());
+        let slot = publishing!(self).route_of(it.message.tenant, it.message.topic());
         if !self.may_leave(&it, slot) {
             return false;
         }

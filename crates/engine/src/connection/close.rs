@@ -4,6 +4,7 @@ use crate::connection::connecting::Connecting;
 use crate::connection::connecting::connecting;
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
+use crate::publish::answering::answering;
 use crate::publish::publishing::publishing;
 use crate::subscribe::subscribing::{Subscribing, subscribing};
 use std::collections::VecDeque;
@@ -201,7 +202,7 @@ impl Engine {
             return;
         }
         if connection.listener == PRINCIPAL_LISTENER {
-            return self.refuse_all_of_principal(key, reason);
+            return answering!(self).refuse_all_of_principal(key, reason);
         }
         if !self.fan_outs.is_empty() {
             self.finish_fan_out(now, key);

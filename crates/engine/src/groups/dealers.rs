@@ -14,6 +14,7 @@ use crate::cluster::exchanges::Exchanges;
 use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::link::Links;
+use crate::publish::answering::answering;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use std::collections::BTreeSet;
@@ -212,7 +213,7 @@ impl Engine {
         self.groups.tell_elsewhere(&mut self.links);
         self.become_ready(now);
         subscribing!(self).drop_groups_dealt_elsewhere(now);
-        self.confirm_late_joins(now);
+        answering!(self).confirm_late_joins(now);
     }
 
     /// Takes a word about dealing.
@@ -231,7 +232,7 @@ impl Engine {
                 other.elsewhere = partitions;
                 self.groups.unseat_those_elsewhere(from);
                 subscribing!(self).drop_groups_dealt_elsewhere(now);
-                self.confirm_late_joins(now);
+                answering!(self).confirm_late_joins(now);
             }
             DealingWord::Seats { partitions, round, all } => {
                 other.seated = if all { partitions } else { other.seated.among(other.claims).among(partitions) };
@@ -291,7 +292,7 @@ impl Engine {
         dealers.unready = dealers.unready.without(partitions);
         self.groups.tell_elsewhere(&mut self.links);
         subscribing!(self).drop_groups_dealt_elsewhere(now);
-        self.confirm_late_joins(now);
+        answering!(self).confirm_late_joins(now);
         self.forget_those_replaced(now);
     }
 }

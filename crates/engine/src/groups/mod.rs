@@ -15,6 +15,8 @@ pub(crate) mod shared_group;
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
 use crate::ids::hash_name;
+use crate::publish::answering::Answering;
+use crate::publish::answering::answering;
 use crate::session::table::Sessions;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
@@ -131,12 +133,14 @@ impl Engine {
         let waits =
             known + u16::from(ticket.is_some() && self.groups.joins_late(&self.links.roster, from, partition, own));
         if waits == 0 {
-            self.confirm_to(now, from, ticket, None, false);
+            answering!(self).confirm_to(now, from, ticket, None, false);
         } else {
             self.groups.joining.insert(id, Joining { shard: from, ticket, waits });
         }
     }
+}
 
+impl Answering<'_> {
     /// One shard more knows of the group that a member of another shard is joining.
     pub(crate) fn confirm_joining(&mut self, now: Now, id: u32) {
         let Some(joining) = self.groups.joining.get_mut(&id) else { return };
