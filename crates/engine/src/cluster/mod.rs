@@ -7,14 +7,18 @@
 pub(crate) mod asked_to_wait;
 pub(crate) mod exchanges;
 pub(crate) mod outgoing;
+pub(crate) mod peering;
 pub(crate) mod peers;
 pub(crate) mod roster;
 pub(crate) mod transfer;
 
+use crate::session::ending::ending;
+use crate::cluster::peering::peering;
 use crate::cluster::outgoing::OUTGOING_INDEX;
 use crate::cluster::peers::Peers;
 use crate::cluster::roster::{Roster, Shards};
 use crate::cluster::transfer::Transfers;
+use crate::desk::Desk;
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
 use crate::groups::Groups;
@@ -25,15 +29,13 @@ use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::publish::answering::answering;
-use crate::publish::deciding::Deciding;
 use crate::publish::deciding::deciding;
 use crate::retained::strays::STRAY_INDEX;
 use crate::session::BlockedPublisher;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;
-use crate::topics::RouteSlot;
-use crate::topics::SubscriptionIndex;
+use crate::topics::{Route, SubscriptionIndex};
 
 /// Tickets with this connection index belong to nobody: they ask a new shard to say when it knows of all that is wanted here.
 pub(crate) const WELCOME_INDEX: u32 = u32::MAX - 3;
@@ -82,12 +84,12 @@ impl Engine {
         self.groups.begin_dealing_anew(&self.desk, &mut self.links, &old, decided);
         subscribing!(self).reseat_members(now, &old);
         self.groups.tell_homes_of_groups(&mut self.links, &old);
-        self.finish_dealing_anew(now);
+        peering!(self).finish_dealing_anew(now);
         self.forget_those_replaced(now);
         for peer in gone {
             deciding!(self).end_admissions_of(now, peer);
         }
-        self.publish_held(now);
+        ending!(self).publish_held(now);
         self.retained.bring_strays_home(now, &mut self.desk, &mut self.links);
         // What they have yet to say goes by the new roster: it may be for somebody at the node that is gone.
         for publisher in let_go {
@@ -113,7 +115,7 @@ impl Engine {
         self.peers.forget_gone(&mut self.index, self.peers.gone);
         self.peers.returning = Shards::default();
         // Wills go first: their clients may be among the publishers that wait.
-        self.publish_held(now);
+        ending!(self).publish_held(now);
         let shard = self.place.shard;
         let waiting = std::mem::take(&mut self.groups.dealers.waiting);
         self.desk.to_unpark.extend(waiting.into_iter().rev().map(|connection| BlockedPublisher { shard, connection }));
@@ -159,20 +161,26 @@ impl Engine {
     }
 }
 
-impl Deciding<'_> {
+impl Peers {
     /// Whether a message would miss somebody whom it is for: sessions, the mobile node of its address, or the home of its topic, at a node that
     /// is gone and whose place another one has yet to take.
-    pub(crate) fn would_miss_somebody(&self, slot: RouteSlot, tenant: TenantId, retain: bool) -> bool {
-        let (topic, route) = self.cache.get(slot);
+    pub(crate) fn would_miss_somebody(
+        &self,
+        desk: &Desk,
+        roster: &Roster,
+        (topic, route): (&str, &Route),
+        tenant: TenantId,
+        retain: bool,
+    ) -> bool {
         let remote = route.remote_bits();
-        let undecided = self.desk.transfers.undecided();
-        let is_gone = |home| self.links.roster.misses(home) || undecided.has(home);
+        let undecided = desk.transfers.undecided();
+        let is_gone = |home| roster.misses(home) || undecided.has(home);
         let is_home_gone = || retain && is_gone(partition_of(tenant, topic));
-        let is_node_gone = || self.settings.home_of_address(tenant, topic).is_some_and(is_gone);
-        let returns = self.peers.returning != Shards::default();
-        self.peers.is_blind
-            || self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
-                && (returns || remote != self.links.roster.living(remote) || is_home_gone() || is_node_gone())
+        let is_node_gone = || desk.settings.home_of_address(tenant, topic).is_some_and(is_gone);
+        let returns = self.returning != Shards::default();
+        self.is_blind
+            || self.misses_somebody(roster, &desk.transfers)
+                && (returns || remote != roster.living(remote) || is_home_gone() || is_node_gone())
     }
 }
 

@@ -12,6 +12,7 @@ mod reseat;
 mod returns;
 pub(crate) mod shared_group;
 
+use crate::cluster::peering::Peering;
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
 use crate::ids::hash_name;
@@ -30,7 +31,6 @@ use self::kept::{Kept, Promise};
 pub(crate) use self::returns::Returned;
 
 use crate::desk::Desk;
-use crate::engine::Engine;
 use crate::groups::shared_group::{Group, Member};
 use crate::hash::hash_bytes;
 use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, TenantId, partition_of};
@@ -112,7 +112,7 @@ pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> cr
     partition_of(tenant, &format!("{share}/{filter}"))
 }
 
-impl Engine {
+impl Peering<'_> {
     /// A session of another shard joins a group of this one.
     pub(crate) fn handle_group_join(
         &mut self,

@@ -4,6 +4,7 @@
 //! copy until the new place has confirmed. The steps, and why a crash between two of them loses nothing, are in
 //! docs/orchestrators.md.
 
+use crate::session::ending::ending;
 use super::{ImageError, Owed, begin, seal};
 use crate::durable::{Key, Numbers};
 use crate::engine::Engine;
@@ -58,7 +59,7 @@ impl Engine {
         self.desk.moving = self.desk.moving.without(partitions);
         self.handover.rest = None;
         self.release_transfers(now, partitions);
-        self.publish_held(now);
+        ending!(self).publish_held(now);
         dealing!(self).deal_waiting(now);
         self.after_frame(now);
     }

@@ -1,5 +1,7 @@
 //! What other shards send.
 
+use crate::cluster::peering::Peering;
+use crate::cluster::peering::peering;
 use crate::groups::dealing::dealing;
 use crate::link::Links;
 use crate::link::transfer_word::TransferWord;
@@ -130,7 +132,11 @@ impl Engine {
                 }
                 self.handle_transfer(from, word);
             }
-            Record::Dealing(word) => self.handle_dealing(now, from, word),
+            Record::Dealing(word) => {
+                if peering!(self).handle_dealing(now, from, word) {
+                    self.forget_those_replaced(now);
+                }
+            }
             Record::Exchange(word) => self.desk.exchanges.note_coming(word),
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
             Record::Park { connection } => {
@@ -159,49 +165,7 @@ impl Engine {
             Record::SysQuery { round } => self.answer_sys_query(from, round),
             Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
             Record::Dealt { id } => drop(self.groups.kept.forget_deal(&mut self.desk, id)),
-            other => self.handle_retained_record(now, from, other),
-        }
-    }
-
-    fn handle_retained_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
-        match record {
-            Record::RetainedQuery { fetch, tenant, filter, after } => {
-                let (asker, wanted) = ((from, fetch), (tenant, filter));
-                self.retained.answer_retained_query(now, &mut self.desk, &mut self.links, asker, wanted, after);
-            }
-            Record::RetainedItem { fetch, mut envelope } => {
-                fetching!(self).handle_retained_item(now, from, fetch, &mut envelope.publication);
-            }
-            Record::RetainedEnd { fetch, after } => {
-                self.fetches.handle_retained_end(&mut self.desk.sessions, fetch, after);
-            }
-            group => self.handle_group_record(now, from, group),
-        }
-    }
-
-    fn handle_group_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
-        match record {
-            Record::GroupJoin { group, session, client, member, ticket } => {
-                self.handle_group_join(now, from, group, session, Seat { client, member, full: false }, ticket);
-            }
-            Record::GroupLeave { group, session } => subscribing!(self).handle_group_leave(now, from, group, session),
-            Record::GroupExists { group } => subscribing!(self).handle_group_exists(now, group),
-            Record::GroupPresence { group, session, online } => {
-                self.groups.set_online(group, from, session, online);
-                dealing!(self).deal_waiting_of(now, group);
-            }
-            Record::Deal { session, client, group, member: _, insists, id, mut envelope } => {
-                self.desk.counters.shard_messages_in += 1;
-                let source = source_of(&envelope);
-                let to = Taker { session: SessionKey(session), client, group, insists, id };
-                dealing!(self).handle_deal(now, from, to, &mut envelope.publication, &source);
-            }
-            Record::Return { group, not_to, of, id, client, mut envelope } => {
-                let source = source_of(&envelope);
-                let returned = Returned { group, not_to, of, id, client };
-                dealing!(self).handle_return(now, from, returned, &mut envelope.publication, &source);
-            }
-            _ => {}
+            other => peering!(self).handle_retained_record(now, from, other),
         }
     }
 
@@ -287,6 +251,50 @@ impl Engine {
         self.desk.overload.give_up(&publisher);
         self.desk.loop_lag.give_up(&publisher);
         self.desk.give_up_blocking(|other| *other == publisher);
+    }
+}
+
+impl Peering<'_> {
+    fn handle_retained_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
+            Record::RetainedQuery { fetch, tenant, filter, after } => {
+                let (asker, wanted) = ((from, fetch), (tenant, filter));
+                self.retained.answer_retained_query(now, self.desk, self.links, asker, wanted, after);
+            }
+            Record::RetainedItem { fetch, mut envelope } => {
+                fetching!(self).handle_retained_item(now, from, fetch, &mut envelope.publication);
+            }
+            Record::RetainedEnd { fetch, after } => {
+                self.fetches.handle_retained_end(&mut self.desk.sessions, fetch, after);
+            }
+            group => self.handle_group_record(now, from, group),
+        }
+    }
+
+    fn handle_group_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
+            Record::GroupJoin { group, session, client, member, ticket } => {
+                self.handle_group_join(now, from, group, session, Seat { client, member, full: false }, ticket);
+            }
+            Record::GroupLeave { group, session } => subscribing!(self).handle_group_leave(now, from, group, session),
+            Record::GroupExists { group } => subscribing!(self).handle_group_exists(now, group),
+            Record::GroupPresence { group, session, online } => {
+                self.groups.set_online(group, from, session, online);
+                dealing!(self).deal_waiting_of(now, group);
+            }
+            Record::Deal { session, client, group, member: _, insists, id, mut envelope } => {
+                self.desk.counters.shard_messages_in += 1;
+                let source = source_of(&envelope);
+                let to = Taker { session: SessionKey(session), client, group, insists, id };
+                dealing!(self).handle_deal(now, from, to, &mut envelope.publication, &source);
+            }
+            Record::Return { group, not_to, of, id, client, mut envelope } => {
+                let source = source_of(&envelope);
+                let returned = Returned { group, not_to, of, id, client };
+                dealing!(self).handle_return(now, from, returned, &mut envelope.publication, &source);
+            }
+            _ => {}
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Without a table everything is at home here. With one, a client whose partition is worked elsewhere is sent there or
 //! relayed, and what nobody may serve at the moment (it moves, or the lease on it has run out) is refused.
 
+use crate::session::ending::ending;
 use crate::desk::Desk;
 use crate::ids::Place;
 use crate::orchestrator::uplink::FleetConfig;
@@ -125,7 +126,7 @@ impl Engine {
         self.homes = HomesInForce { table: table.map(Box::new), ended, patient_until };
         self.end_suspension(now);
         self.close_those_elsewhere(now, Reason::NotServedHere);
-        self.publish_held(now);
+        ending!(self).publish_held(now);
         self.after_frame(now);
     }
 
