@@ -1,5 +1,6 @@
 //! Sessions of brokers that an earlier process knew and nobody names any more: others get what they owe.
 
+use crate::session::ending::ending;
 use crate::desk::Desk;
 use crate::desk::Timer;
 use crate::engine::Engine;
@@ -46,7 +47,7 @@ impl Engine {
         let others = self.desk.sessions.iter().filter(|(key, session)| session.is_uplink() && !known.contains_key(key));
         let others: Vec<SessionKey> = others.map(|(key, _)| SessionKey(key)).collect();
         for session in others {
-            self.end_session(now, session, Reason::SessionDiscarded);
+            ending!(self).end_session(now, session, Reason::SessionDiscarded);
         }
         self.after_frame(now);
     }
