@@ -1,9 +1,9 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
-use crate::session::ending::ending;
 use crate::groups::dealing::dealing;
 use crate::publish::answering::answering;
 use crate::retained::fetching::fetching;
+use crate::session::ending::ending;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -6,7 +6,6 @@
 //! session takes it over. So nothing has to be handed from one place to another when a connection breaks: a message
 //! leaves the queue of its node when the node has acknowledged it, and not before (CTX-28).
 
-use crate::session::ending::Ending;
 use crate::addresses::Nodes;
 use crate::desk::Desk;
 use crate::durable::Journal;
@@ -19,6 +18,7 @@ use crate::ids::SessionKey;
 use crate::message::Message;
 use crate::now::{Millis, Now};
 use crate::session::Flow;
+use crate::session::ending::Ending;
 use crate::session::packet_ids::{ReceivedIds, State};
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::AddressSettings;

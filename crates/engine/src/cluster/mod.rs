@@ -12,9 +12,8 @@ pub(crate) mod peers;
 pub(crate) mod roster;
 pub(crate) mod transfer;
 
-use crate::session::ending::ending;
-use crate::cluster::peering::peering;
 use crate::cluster::outgoing::OUTGOING_INDEX;
+use crate::cluster::peering::peering;
 use crate::cluster::peers::Peers;
 use crate::cluster::roster::{Roster, Shards};
 use crate::cluster::transfer::Transfers;
@@ -32,6 +31,7 @@ use crate::publish::answering::answering;
 use crate::publish::deciding::deciding;
 use crate::retained::strays::STRAY_INDEX;
 use crate::session::BlockedPublisher;
+use crate::session::ending::ending;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use crate::telling::reason::Reason;

@@ -5,10 +5,10 @@
 //! stays in the store until all nodes have confirmed it. If one of them dies before, or this process does, the message
 //! is sent again under the same name, to those who have not got it. It goes along with the partition of its client.
 
-use crate::session::ending::Ending;
 use crate::desk::Desk;
 use crate::publish::publishing::Publishing;
 use crate::publish::publishing::publishing;
+use crate::session::ending::Ending;
 use std::collections::BTreeMap;
 
 use tidegate_mqtt::QoS;
@@ -216,7 +216,13 @@ impl Ending<'_> {
             && !self.peers.awaits_somebody(&self.links.roster, self.groups, &self.desk.transfers);
         self.outgoing.has_met_nodes
             && !(self.peers.misses_somebody(&self.links.roster, &self.desk.transfers)
-                && self.peers.would_miss_somebody(self.desk, &self.links.roster, self.cache.get(slot), it.message.tenant, it.message.retain))
+                && self.peers.would_miss_somebody(
+                    self.desk,
+                    &self.links.roster,
+                    self.cache.get(slot),
+                    it.message.tenant,
+                    it.message.retain,
+                ))
     }
 
     /// Sends a message, if it may leave. Says whether it has left.

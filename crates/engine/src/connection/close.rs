@@ -1,13 +1,13 @@
 //! How connections and sessions end: reasons, expiry, and what was still owed.
 
-use crate::session::ending::Ending;
-use crate::session::ending::ending;
 use crate::connection::connecting::Connecting;
 use crate::connection::connecting::connecting;
 use crate::groups::dealing::Dealing;
 use crate::groups::dealing::dealing;
 use crate::publish::answering::answering;
 use crate::publish::publishing::publishing;
+use crate::session::ending::Ending;
+use crate::session::ending::ending;
 use crate::subscribe::subscribing::{Subscribing, subscribing};
 use std::collections::VecDeque;
 use std::rc::Rc;

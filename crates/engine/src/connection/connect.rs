@@ -4,11 +4,11 @@ mod check;
 mod conn_ack;
 mod grant;
 
-use crate::session::ending::Ending;
-use crate::session::ending::ending;
 use crate::connection::connecting::Connecting;
 use crate::connection::connecting::connecting;
 use crate::publish::publishing::publishing;
+use crate::session::ending::Ending;
+use crate::session::ending::ending;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{Connect, Frame};
 

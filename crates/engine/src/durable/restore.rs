@@ -1,7 +1,7 @@
 //! Taking in what a store holds, before any client is served.
 
-use crate::session::ending::ending;
 use crate::desk::Desk;
+use crate::session::ending::ending;
 use crate::subscribe::subscribing::Subscribing;
 use crate::subscribe::subscribing::subscribing;
 use std::collections::{BTreeMap, HashMap};

@@ -2,8 +2,8 @@
 //! will that the client was promised with its CONNACK is published by the restart ([MQTT-3.1.2-8]). Wills of sessions
 //! that last are stored with these.
 
-use crate::session::ending::Ending;
 use crate::durable::Journal;
+use crate::session::ending::Ending;
 use crate::session::table::Sessions;
 use tidegate_mqtt::QoS;
 

@@ -10,8 +10,8 @@
 //! the home is out of reach, and this process stands in for it, whoever has members deals, until the home is ready
 //! again.
 
-use crate::cluster::peering::Peering;
 use crate::cluster::exchanges::Exchanges;
+use crate::cluster::peering::Peering;
 use crate::desk::Desk;
 use crate::groups::Groups;
 use crate::link::Links;

@@ -4,7 +4,6 @@
 //! copy until the new place has confirmed. The steps, and why a crash between two of them loses nothing, are in
 //! docs/orchestrators.md.
 
-use crate::session::ending::ending;
 use super::{ImageError, Owed, begin, seal};
 use crate::durable::{Key, Numbers};
 use crate::engine::Engine;
@@ -14,6 +13,7 @@ use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::session::Delivery;
+use crate::session::ending::ending;
 use crate::session::table::Sessions;
 use crate::telling::reason::Reason;
 use crate::wire::WireWrite;

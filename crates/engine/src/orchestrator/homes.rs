@@ -3,12 +3,12 @@
 //! Without a table everything is at home here. With one, a client whose partition is worked elsewhere is sent there or
 //! relayed, and what nobody may serve at the moment (it moves, or the lease on it has run out) is refused.
 
-use crate::session::ending::ending;
 use crate::desk::Desk;
 use crate::ids::Place;
 use crate::orchestrator::uplink::FleetConfig;
 use crate::publish::answering::answering;
 use crate::publish::parking::parking;
+use crate::session::ending::ending;
 use tidegate_mqtt::Version;
 
 use crate::connection::Phase;

@@ -1,9 +1,9 @@
 //! Brokers leave the fleet: they are drained, removed, or not configured any more (BRK-32).
 
-use crate::session::ending::ending;
 use crate::desk::Desk;
 use crate::groups::dealing::dealing;
 use crate::orchestrator::uplink::Brokers;
+use crate::session::ending::ending;
 use crate::subscribe::subscribing::subscribing;
 use tidegate_mqtt::{Disconnect, PacketType};
 
