@@ -13,6 +13,7 @@ use crate::accounts;
 use crate::checks;
 use crate::failure::Failure;
 use crate::ledger::{Finding, Findings};
+use crate::ports::Ports;
 use crate::rng::Rng;
 use crate::run::Settings;
 use crate::world::{Mood, World};
@@ -77,7 +78,7 @@ struct Rounds {
 }
 
 /// Plays all rounds and gives what was found.
-pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, port: u16) -> Result<Findings, Failure> {
+pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut Ports) -> Result<Findings, Failure> {
     let lease = Duration::from_secs(arguments.lease);
     let mut nodes = Nodes::new(
         arguments.nodes,
@@ -85,7 +86,7 @@ pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, port: u16) -
         arguments.bus_command.as_deref(),
         arguments.lease,
         &settings.folder,
-        port,
+        ports,
     )?;
     let mut world = World::new(settings.size, nodes.ports(), settings.seed)?;
     // A message that is sent again through another node may come behind later ones.

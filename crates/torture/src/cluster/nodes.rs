@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::observer::Watched;
-use crate::broker::free_port;
 use crate::failure::Failure;
 use crate::member::Member;
+use crate::ports::Ports;
 
 /// The bus of the nodes.
 enum NodesBus {
@@ -24,22 +24,17 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Nodes and a bus that were not started; ports follow `port`.
+    /// Nodes and a bus that were not started.
     pub(super) fn new(
         count: u16,
         command: &str,
         bus_command: Option<&str>,
         lease: u64,
         folder: &Path,
-        port: u16,
+        ports: &mut Ports,
     ) -> Result<Self, Failure> {
-        let mut last = port;
-        let mut next = || -> Result<u16, Failure> {
-            last = free_port(u64::from(last) - 20_000 + 1)?;
-            Ok(last)
-        };
         let (bus, address) = if let Some(command) = bus_command {
-            let port = next()?;
+            let port = ports.next()?;
             let server = Member::new("bus".to_owned(), command.to_owned(), port, folder.join("bus"))?;
             (NodesBus::Server(server), format!("nats://127.0.0.1:{port}"))
         } else {
@@ -50,7 +45,7 @@ impl Nodes {
         let (mut members, mut admin) = (Vec::new(), Vec::new());
         for number in 0..count {
             let name = format!("node-{number}");
-            let (own, of_admin) = (next()?, next()?);
+            let (own, of_admin) = (ports.next()?, ports.next()?);
             let command = command
                 .replace("{node}", &name)
                 .replace("{bus}", &address)
