@@ -13,7 +13,7 @@ use super::file::{LogFile, SUFFIX};
 use super::{Finish, Log, Queued, Shared, State};
 use crate::{BusError, LogName, LogSpec, Partition, Place};
 
-/// A file is written anew when it is this much larger than what is kept of it, and at least twice as large.
+/// A file is rewritten when it is this much larger than its kept records, and at least twice as large.
 const SPARE_BYTES: u64 = 4 << 20;
 
 fn directory_error(error: &io::Error) -> BusError {
@@ -47,7 +47,9 @@ fn load(directory: &Path, name: &LogName, state: &mut State) -> Result<(), BusEr
             LogSpec { writers, keep, max_records, max_bytes, ..LogSpec::shared(name.clone(), partitions) }
         }
         Some(_) => {
-            return Err(BusError::Directory(format!("the file of {name} does not say what it is; move it away")));
+            return Err(BusError::Directory(format!(
+                "the file of {name} does not begin with its description; move it away"
+            )));
         }
     };
     let mut log = Log::new(Arc::new(spec));
@@ -153,7 +155,7 @@ impl Writer {
     }
 
     fn append(&mut self, log: &LogName, changes: &[Change]) -> io::Result<()> {
-        // A file that could not be written is left alone: what is behind a gap would be taken for damage.
+        // A file that could not be written is left alone: records behind a gap would be taken for damage.
         {
             let mut state = self.shared.state();
             if let Some(reason) = state.logs.get(log).and_then(|log| log.broken.clone()) {
@@ -192,7 +194,7 @@ impl Writer {
         directory_error(error)
     }
 
-    /// Writes a file anew that is mostly of what is not kept any more.
+    /// Rewrites a file that has mostly records that are not kept any more.
     fn tidy_up(&mut self, name: &LogName) -> io::Result<()> {
         let Some(file) = self.files.get_mut(name) else { return Ok(()) };
         let changes = {

@@ -46,7 +46,7 @@ fn nothing_is_lost_when_nodes_die_that_serve_the_bus() {
     }
     cluster.client(A, &["pub", "-q", "1", "-r", "-t", "kept/a", "-m", "x"]);
     let first = server(&cluster, &lock);
-    // At a node that goes on, while two others die, each of which serves the bus or the home of sessions.
+    // At a node that survives, while two others die: first the node that serves the bus.
     let by = (first + 1) % 3;
     let (port, stop) = (cluster.port(by), AtomicBool::new(false));
     let publisher = Publisher { port, id: cluster.id_at(by, "publisher") };
