@@ -31,6 +31,6 @@ pub use sinks::{
     FileSettings, FileSinks, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, Place, PostgresSettings,
     RedisSettings, Sink, SinkError, SinkKind, SinkSettings,
 };
-pub use sources::{Source, SourceSettings, Step, TopicsSettings, Wake};
+pub use sources::{HttpSourceSettings, NatsSourceSettings, Source, SourceSettings, Step, TopicsSettings, Wake};
 pub use steps::{At, Part, StepError, StepSettings, Steps};
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};

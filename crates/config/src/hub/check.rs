@@ -1,6 +1,7 @@
 //! Errors in pipelines and sinks, before anything is started.
 
 use std::collections::BTreeSet;
+use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
 use tidegate_engine::OverflowPolicy;
@@ -10,7 +11,7 @@ use super::OnBus;
 use crate::Config;
 use crate::finding::Findings;
 use crate::path::KeyPath;
-use crate::sections::hub::{Keep, Pipeline, Sink, SinkType};
+use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
 use crate::source::Source;
 use crate::value::Problem;
 
@@ -28,6 +29,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
             findings.push(problem, config.source(&KeyPath { section: "sink", index, key }).clone());
         }
     }
+    check_sources(config, findings);
     check_paths(config, findings);
     let mut names = BTreeSet::new();
     for (index, pipeline) in config.pipelines.iter().enumerate() {
@@ -71,6 +73,40 @@ fn name_problem(section: &str, name: &str, index: usize, twice: bool) -> Option<
     Some(("name", problem))
 }
 
+fn check_sources(config: &Config, findings: &mut Findings) {
+    let mut names = BTreeSet::new();
+    for (index, source) in config.hub_sources.iter().enumerate() {
+        let mut found = source_problems(source);
+        found.extend(name_problem("source", &source.name, index, !names.insert(&source.name)));
+        for (key, problem) in found {
+            findings.push(problem, config.source(&KeyPath { section: "source", index, key }).clone());
+        }
+    }
+}
+
+fn source_problems(source: &SourceSection) -> Vec<(&'static str, Problem)> {
+    let mut found = Vec::new();
+    let mut missing = |key: &'static str, example: &str| {
+        let problem = Problem::new(format!("a source of this kind needs `source.{key}`"));
+        found.push((key, problem.hint(format!("such as {key} = \"{example}\""))));
+    };
+    match source.kind {
+        SourceType::Http if source.listen.is_none() => missing("listen", "127.0.0.1:8090"),
+        SourceType::Nats | SourceType::Jetstream if source.url.is_none() => missing("url", "nats://127.0.0.1:4222"),
+        SourceType::Jetstream if source.stream.is_none() => missing("stream", "ORDERS"),
+        _ => {}
+    }
+    let is_open = source.kind == SourceType::Http && source.token_file.is_none();
+    if let Some(listen) = source.listen.as_ref().filter(|_| is_open) {
+        let addresses = listen.to_socket_addrs().map(Iterator::collect::<Vec<_>>).unwrap_or_default();
+        if !addresses.iter().all(|address| address.ip().is_loopback()) {
+            let problem = Problem::new("a web hook that others reach needs a token");
+            found.push(("listen", problem.hint("name a file that has one: token_file = \"hook.token\"")));
+        }
+    }
+    found
+}
+
 /// A file has one writer, with one idea of when it is finished.
 fn check_paths(config: &Config, findings: &mut Findings) {
     let mut paths = BTreeSet::new();
@@ -93,7 +129,7 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
         found.push((key, problem.hint(format!("such as {key} = \"{example}\""))));
     };
     let example = match sink.kind {
-        SinkType::File => None,
+        SinkType::File | SinkType::Topic => None,
         SinkType::Http => Some("https://example.org/readings"),
         SinkType::Mqtt => Some("mqtt://broker.example:1883"),
         SinkType::Postgres => Some("postgres://user:password@127.0.0.1:5432/readings"),
@@ -103,7 +139,7 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
     };
     match example {
         Some(example) if sink.url.is_none() => missing("url", example),
-        None if sink.path.is_none() => missing("path", "out/readings.ndjson"),
+        None if sink.kind == SinkType::File && sink.path.is_none() => missing("path", "out/readings.ndjson"),
         _ => {}
     }
     if sink.kind == SinkType::Postgres && sink.table.is_empty() {
@@ -155,7 +191,17 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
             found.push(("dead_letter_topic", Problem::new(said)));
         }
     }
-    if pipeline.from.0.is_empty() && pipeline.sql.is_none() {
+    let named = pipeline.source.as_ref();
+    if let Some(name) = named.filter(|name| config.hub_sources.iter().all(|source| source.name != **name)) {
+        found.push(("source", Problem::new(format!("there is no source `{name}`")).hint("add a [[source]]")));
+    }
+    let is_http = |name: &String| config.hub_sources.iter().any(|it| it.name == *name && it.kind == SourceType::Http);
+    let others = config.pipelines.iter().filter(|other| other.source.as_ref() == named).count();
+    if named.is_some_and(is_http) && others > 1 {
+        let problem = Problem::new("two pipelines have one web hook");
+        found.push(("source", problem.hint("give each a [[source]] with its own address")));
+    }
+    if pipeline.from.0.is_empty() && pipeline.sql.is_none() && named.is_none() {
         let problem = Problem::new("a pipeline without topics");
         found.push(("from", problem.hint("name some: from = [\"plant/+/temp\"]")));
     }
@@ -212,7 +258,8 @@ fn narrowed(config: &Config, source: &Source, text: &str, error: &StepError) -> 
 /// In words for people, with the pipeline that wants more.
 pub fn check_kept(config: &Config) -> Result<(), String> {
     let has_store = config.durability() != tidegate_engine::Durability::Memory;
-    let wants = config.pipelines.iter().find(|pipeline| pipeline.keep == Keep::Disk && !has_store);
+    let is_kept = |it: &&Pipeline| it.source.is_none() && it.keep == Keep::Disk;
+    let wants = config.pipelines.iter().find(|pipeline| is_kept(pipeline) && !has_store);
     wants.map_or(Ok(()), |pipeline| {
         Err(format!(
             "pipeline `{}` keeps messages on disk, and the broker has no store: start it with --data DIR, or set `keep = \"memory\"` for the pipeline",
@@ -253,15 +300,23 @@ mod tests {
             ("name = \"hot\"", "name = \"hot\"\non_full = \"disconnect\"", "must be \"block\""),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"x\"", "no sink `x`"),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"db\"\ndead_letter_topic = \"d\"", "one of both"),
+            ("name = \"hot\"", "name = \"hot\"\nsource = \"x\"", "no source `x`"),
+            ("[[sink]]", "[[source]]\nname = \"s\"\n[[sink]]", "needs `source.url`"),
+            (
+                "[[sink]]",
+                "[[source]]\nname = \"s\"\nkind = \"http\"\nlisten = \"0.0.0.0:1\"\n[[sink]]",
+                "needs a token",
+            ),
             ("[[sink]]", "[hub]\nbus = \"embedded\"\n[[sink]]", "within one process"),
             ("[[sink]]", "[hub]\nbus = \"nats\"\n[[sink]]", "nats://"),
-            ("name = \"hot\"", "name = \"h.t\"\n[hub]\nbus = \"nats://h\"", "a pipeline on the bus"),
             ("kind = \"postgres\"", "kind = \"postgre\"", "did you mean \"postgres\"?"),
             ("[[sink]]", "[orchestrator]\nenabled = true\nidentity = 'client'\n[[sink]]", "tidegate hub"),
         ] {
             let found = findings(&RIGHT.replacen(change, to, 1));
             assert!(found.contains(said), "{said}: {found}");
         }
+        let dotted = format!("[hub]\nbus = \"nats://h\"\n{}", RIGHT.replace("\"hot\"", "\"h.t\""));
+        assert!(findings(&dotted).contains("a pipeline on the bus"), "{}", findings(&dotted));
         let same = RIGHT.replace("kind = \"postgres\"", "kind = \"file\"\npath = \"out/readings.ndjson\"");
         assert!(findings(&same).contains("two sinks write the file"), "{}", findings(&same));
     }

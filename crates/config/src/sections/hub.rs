@@ -34,6 +34,8 @@ pub enum SinkType {
     Redis,
     /// Points.
     Influxdb,
+    /// A topic of the broker.
+    Topic,
 }
 
 words! {
@@ -44,6 +46,7 @@ words! {
         SinkType::Postgres => "postgres", "a table of PostgreSQL or TimescaleDB (`url`, `table`)";
         SinkType::Nats => "nats", "a stream of NATS JetStream (`url`)";
         SinkType::Redis => "redis", "a stream of Redis (`url`)";
+        SinkType::Topic => "topic", "topics of the broker that runs the pipeline, or of `--broker`";
         SinkType::Influxdb => "influxdb", "points of InfluxDB by its line protocol (`url`, `measurement`)";
     }
 }
@@ -86,11 +89,11 @@ section! {
         url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
         /// The table (`postgres`), which is made when it is not there.
         table: String = String::new(), in Kind::Text { max_len: 128 };
-        /// The topic of all records (`mqtt`); empty is that of each record.
+        /// The topic of all records (`mqtt`, `topic`); empty is that of each record.
         topic: String = String::new(), in Kind::Text { max_len: 65_535 };
-        /// QoS of published messages (`mqtt`).
+        /// QoS of published messages (`mqtt`, `topic`).
         qos: u8 = 1, in Kind::Integer(Range::of(1, 2));
-        /// Whether it is published with RETAIN (`mqtt`).
+        /// Whether it is published with RETAIN (`mqtt`, `topic`).
         retain: bool = false, in Kind::Boolean;
         /// The client id (`mqtt`); empty is made of the names of this machine, of the pipeline and
         /// of the sink. With `parallel` a number follows.
@@ -139,6 +142,54 @@ section! {
     }
 }
 
+/// The kind of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceType {
+    /// Subjects.
+    Nats,
+    /// A stream.
+    Jetstream,
+    /// Requests of others.
+    Http,
+}
+
+words! {
+    SourceType {
+        SourceType::Nats => "nats", "subjects of NATS, as messages are published (`url`, `subject`)";
+        SourceType::Jetstream => "jetstream", "a stream of NATS JetStream, by a durable consumer (`url`, `stream`)";
+        SourceType::Http => "http", "a web hook: `POST /TOPIC` (`listen`)";
+    }
+}
+
+section! {
+    /// Where messages of a pipeline come from, when they do not come from topics of the broker. See
+    /// [the hub](hub.md#sources).
+    "source" [repeated = true] => SourceSection, SOURCE {
+        /// Its name, in `pipeline.source` and logs. No two may have the same one.
+        name: String = String::new(), in Kind::Name { empty: true };
+        /// Its kind.
+        kind: SourceType = SourceType::Nats, in Kind::OneOf(<SourceType as Words>::WORDS);
+        /// Where it is: `nats://USER:PASSWORD@HOST:PORT` (`nats`, `jetstream`).
+        url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
+        /// The subject, with `*` and `>` as wildcards (`nats`, `jetstream`). The topic of a message is its subject with
+        /// slashes for points, or what its header `Mqtt-Topic` says.
+        subject: String = ">".to_owned(), in Kind::Text { max_len: 256 };
+        /// The stream (`jetstream`), which has to be there.
+        stream: Option<String> = None, in Kind::Text { max_len: 256 };
+        /// The queue group (`nats`), or the durable consumer (`jetstream`). Processes with the same one share the messages.
+        group: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
+        /// The address at which it listens (`http`): `HOST:PORT`.
+        listen: Option<String> = None, in Kind::Text { max_len: 256 };
+        /// A file whose first line senders have to show as `Authorization: Bearer TOKEN` (`http`). Without it only
+        /// addresses of loopback are listened on.
+        token_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// Largest body (`http`).
+        max_body: Bytes = Bytes(MIB), in Kind::Size(Range::of(KIB, 256 * MIB));
+        /// How long sinks may take until the request fails (`http`); the message may be delivered all the same.
+        timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(100, HOUR));
+    }
+}
+
 /// Where messages wait for a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
@@ -161,7 +212,10 @@ section! {
     "pipeline" [repeated = true] => Pipeline, PIPELINE {
         /// Its name, in logs, metrics and `hub status`. No two may have the same one.
         name: String = String::new(), in Kind::Name { empty: true };
-        /// Topic filters; when empty, `sql` names them behind FROM.
+        /// The source, by name; empty is the topics of the broker.
+        source: Option<String> = None, in Kind::Name { empty: true };
+        /// Topic filters; when empty, `sql` names them behind FROM. Messages of a `source` with another topic are passed
+        /// over.
         from: Texts = Texts::default(), in Kind::Texts;
         /// How payloads are read, where a step looks into them.
         format: Format = Format::Json, in Kind::OneOf(<Format as Words>::WORDS);

@@ -25,7 +25,7 @@ use self::worker::{Course, Orders, Worker};
 use crate::core::{Core, CoreSettings, SinkPlan};
 use crate::log::LogSource;
 use crate::sinks::{FileSinks, Place, Sink, SinkSettings};
-use crate::sources::{Source, SourceSettings, Topics, Wake};
+use crate::sources::{Http, Nats, Source, SourceSettings, Topics, Wake};
 use crate::steps::{StepSettings, Steps};
 use crate::time::wall_clock;
 
@@ -355,6 +355,14 @@ fn start(settings: &PipelineSettings, files: &FileSinks, paused: bool) -> Result
         SourceSettings::Log(log) => {
             let (_, core) = core_of(settings)?;
             start_with(settings, files, paused, (LogSource::new(log).map_err(unusable)?, Vec::new(), core))
+        }
+        SourceSettings::Nats(nats) => {
+            let (from, core) = core_of(settings)?;
+            start_with(settings, files, paused, (Nats::new(nats).map_err(unusable)?, from, core))
+        }
+        SourceSettings::Http(http) => {
+            let (from, core) = core_of(settings)?;
+            start_with(settings, files, paused, (Http::new(http).map_err(unusable)?, from, core))
         }
     }
 }

@@ -55,6 +55,11 @@ impl<T: Send + 'static> Inbox<T> {
         self.state().items.pop_front()
     }
 
+    /// Items that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.state().items.len()
+    }
+
     /// Waits for an item or the bell, until `deadline` at most.
     pub(crate) fn wait(&self, deadline: Option<Instant>) {
         let mut state = self.state();

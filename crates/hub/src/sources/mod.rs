@@ -1,12 +1,18 @@
 //! Sources: where messages come from. Each is one file with its settings and one [`Source`].
 
+mod http;
 mod inbox;
+mod nats;
 mod topics;
 
 use std::sync::Arc;
 use std::time::Instant;
 
+pub(crate) use self::http::Http;
+pub use self::http::HttpSourceSettings;
 pub(crate) use self::inbox::Inbox;
+pub(crate) use self::nats::Nats;
+pub use self::nats::NatsSourceSettings;
 pub(crate) use self::topics::Topics;
 pub use self::topics::TopicsSettings;
 use crate::log::LogSettings;
@@ -79,4 +85,8 @@ pub enum SourceSettings {
     Topics(TopicsSettings),
     /// The log of the pipeline on the bus, which a broker writes.
     Log(LogSettings),
+    /// Subjects of NATS, or a stream of `JetStream`.
+    Nats(NatsSourceSettings),
+    /// Requests of others.
+    Http(HttpSourceSettings),
 }
