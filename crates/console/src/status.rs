@@ -386,6 +386,12 @@ pub struct PipelineNumbers {
     pub filtered: u64,
     /// Messages that were not delivered.
     pub failed: u64,
+    /// The failed messages that became dead letters.
+    pub dead_letters: u64,
+    /// Batches that sinks have answered.
+    pub batches: u64,
+    /// The time that these took, milliseconds.
+    pub batch_ms: u64,
     /// Batches that were tried once more.
     pub retried: u64,
     /// Messages of QoS 0 for which it had no room.

@@ -20,7 +20,7 @@ const MAX_SECTIONS: usize = 64;
 
 /// Checks what the keys of pipelines and sinks say together.
 pub fn check(config: &Config, findings: &mut Findings) {
-    check_bus(config, findings);
+    check_bus(findings, config);
     let mut names = BTreeSet::new();
     for (index, sink) in config.sinks.iter().enumerate() {
         let mut found = sink_problems(sink);
@@ -29,7 +29,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
             findings.push(problem, config.source(&KeyPath { section: "sink", index, key }).clone());
         }
     }
-    check_sources(config, findings);
+    check_sources(findings, config);
     check_paths(config, findings);
     let mut names = BTreeSet::new();
     for (index, pipeline) in config.pipelines.iter().enumerate() {
@@ -43,7 +43,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
 }
 
 /// The bus is one that processes share, and names of pipelines are names there.
-fn check_bus(config: &Config, findings: &mut Findings) {
+fn check_bus(findings: &mut Findings, config: &Config) {
     let Some(address) = &config.hub.bus else { return };
     if let Err(error) = OnBus::new(address, "") {
         findings.push(Problem::new(error), config.source_of("hub", "bus").clone());
@@ -73,7 +73,7 @@ fn name_problem(section: &str, name: &str, index: usize, twice: bool) -> Option<
     Some(("name", problem))
 }
 
-fn check_sources(config: &Config, findings: &mut Findings) {
+fn check_sources(findings: &mut Findings, config: &Config) {
     let mut names = BTreeSet::new();
     for (index, source) in config.hub_sources.iter().enumerate() {
         let mut found = source_problems(source);
@@ -191,6 +191,10 @@ fn pipeline_problems(config: &Config, pipeline: &Pipeline) -> Vec<(&'static str,
             found.push(("dead_letter_topic", Problem::new(said)));
         }
     }
+    if matches!(pipeline.keep, Keep::For(_)) && (config.hub.bus.is_none() || pipeline.source.is_some()) {
+        let problem = Problem::new("delivered messages are kept on a bus, and this pipeline has none");
+        found.push(("keep", problem.hint("set hub.bus, or keep = \"disk\"")));
+    }
     let named = pipeline.source.as_ref();
     if let Some(name) = named.filter(|name| config.hub_sources.iter().all(|source| source.name != **name)) {
         found.push(("source", Problem::new(format!("there is no source `{name}`")).hint("add a [[source]]")));
@@ -258,7 +262,7 @@ fn narrowed(config: &Config, source: &Source, text: &str, error: &StepError) -> 
 /// In words for people, with the pipeline that wants more.
 pub fn check_kept(config: &Config) -> Result<(), String> {
     let has_store = config.durability() != tidegate_engine::Durability::Memory;
-    let is_kept = |it: &&Pipeline| it.source.is_none() && it.keep == Keep::Disk;
+    let is_kept = |it: &&Pipeline| it.source.is_none() && it.keep != Keep::Memory;
     let wants = config.pipelines.iter().find(|pipeline| is_kept(pipeline) && !has_store);
     wants.map_or(Ok(()), |pipeline| {
         Err(format!(
@@ -301,6 +305,8 @@ mod tests {
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"x\"", "no sink `x`"),
             ("name = \"hot\"", "name = \"hot\"\ndead_letter = \"db\"\ndead_letter_topic = \"d\"", "one of both"),
             ("name = \"hot\"", "name = \"hot\"\nsource = \"x\"", "no source `x`"),
+            ("name = \"hot\"", "name = \"hot\"\nkeep = \"24h\"", "set hub.bus"),
+            ("name = \"hot\"", "name = \"hot\"\nkeep = \"tape\"", "a duration"),
             ("[[sink]]", "[[source]]\nname = \"s\"\n[[sink]]", "needs `source.url`"),
             (
                 "[[sink]]",

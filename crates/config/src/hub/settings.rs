@@ -18,7 +18,7 @@ use super::CLIENT_PREFIX;
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
 use crate::orchestrator::BrokerAddress;
-use crate::sections::hub::{Pipeline, Sink, SinkType, SourceSection, SourceType};
+use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
 
 /// Longest file of a password, a secret or a header, bytes.
 const MAX_SECRET_FILE: u64 = 64 << 10;
@@ -126,14 +126,15 @@ impl Config {
     /// # Errors
     /// In words for people, when a file cannot be read.
     pub fn pipeline_settings(&self, way: &Way) -> Result<Vec<PipelineSettings>, String> {
+        let plan = Plan { config: self, way: Some(way) };
         let topics = |pipeline: &Pipeline| SourceSettings::Topics(topics_of(pipeline, way));
         let bus = self.hub.bus.as_deref().filter(|_| !way.shared);
         let bus = bus.map(|address| OnBus::new(address, &self.cluster.name)).transpose()?;
         let one = |pipeline: &Pipeline| {
             if let Some(source) = &pipeline.source {
-                return self.one_pipeline(pipeline, self.source_of_others(pipeline, source)?, Some(way));
+                return plan.pipeline(pipeline, plan.source_of_others(pipeline, source)?);
             }
-            let Some(bus) = &bus else { return self.one_pipeline(pipeline, topics(pipeline), Some(way)) };
+            let Some(bus) = &bus else { return plan.pipeline(pipeline, topics(pipeline)) };
             Ok(PipelineSettings {
                 name: pipeline.name.clone(),
                 from: filters_of(pipeline)?,
@@ -141,11 +142,11 @@ impl Config {
                 steps: StepSettings { forwards: true, ..pipeline.step_settings() },
                 to: vec![SinkSettings {
                     name: "bus".to_owned(),
-                    kind: SinkKind::Log(self.log_of(pipeline, bus)),
+                    kind: SinkKind::Log(plan.log_of(pipeline, bus)),
                     batching: Batching { messages: 1000, time: 0, ..Batching::default() },
                     parallel: 1,
                 }],
-                dead_letter: self.letters_of(pipeline, Some(way))?,
+                dead_letter: plan.letters_of(pipeline)?,
             })
         };
         // The others are run by processes of the hub.
@@ -159,59 +160,24 @@ impl Config {
     /// # Errors
     /// In words for people, when a file cannot be read, or a pipeline needs a bus or a broker.
     pub fn pipelines_beside(&self, bus: Option<&OnBus>, way: Option<&Way>) -> Result<Vec<PipelineSettings>, String> {
+        let plan = Plan { config: self, way };
         let one = |pipeline: &Pipeline| {
             let source = match (&pipeline.source, bus, way) {
-                (Some(source), _, _) => self.source_of_others(pipeline, source)?,
-                (None, Some(bus), _) => SourceSettings::Log(self.log_of(pipeline, bus)),
+                (Some(source), _, _) => plan.source_of_others(pipeline, source)?,
+                (None, Some(bus), _) => SourceSettings::Log(plan.log_of(pipeline, bus)),
                 (None, None, Some(way)) => SourceSettings::Topics(topics_of(pipeline, way)),
                 (None, None, None) => {
                     return Err("name where messages come from: --bus nats://HOST:PORT, whose broker has hub.bus, or --broker mqtt://HOST:PORT".to_owned());
                 }
             };
-            self.one_pipeline(pipeline, source, way)
+            plan.pipeline(pipeline, source)
         };
         self.pipelines.iter().map(one).collect()
     }
 
-    /// A source that is no topic of the broker.
-    fn source_of_others(&self, pipeline: &Pipeline, name: &str) -> Result<SourceSettings, String> {
-        let found = self.hub_sources.iter().find(|source| source.name == *name);
-        let found = found.ok_or_else(|| format!("there is no source `{name}`"))?;
-        found.settings(pipeline.window).map_err(|why| format!("source `{name}`: {why}"))
-    }
-
-    /// The log of a pipeline on the bus.
-    fn log_of(&self, pipeline: &Pipeline, bus: &OnBus) -> LogSettings {
-        let lease = lease_on(&bus.address, self.cluster.lease);
-        LogSettings {
-            pipeline: pipeline.name.clone(),
-            address: bus.address.clone(),
-            bus: BusAccess::of_cluster(&self.cluster).put(tidegate_bus::Settings {
-                prefix: self.cluster.prefix.clone(),
-                replicas: self.cluster.bus_replicas,
-                lease,
-                max_release_time: lease / 4,
-                max_waiting_time: BUS_WITHIN,
-                max_ahead_bytes: MAX_AHEAD_BYTES,
-                ..tidegate_bus::Settings::default()
-            }),
-            partitions: u32::from(self.hub.partitions),
-            max_bytes: pipeline.max_bytes.0,
-            wait: pipeline.keep_for,
-            keep: Duration::ZERO,
-            window: pipeline.window,
-            member: bus.member.clone(),
-        }
-    }
-
     /// The topics of all pipelines.
     pub fn hub_filters(&self) -> Vec<String> {
-        self.of_topics().flat_map(Pipeline::filters).collect()
-    }
-
-    /// Pipelines whose messages come from topics of the broker.
-    fn of_topics(&self) -> impl Iterator<Item = &Pipeline> {
-        self.pipelines.iter().filter(|pipeline| pipeline.source.is_none())
+        of_topics(&self.pipelines).flat_map(Pipeline::filters).collect()
     }
 
     /// How much may wait for each pipeline, and what happens beyond it: a rule for each of its topics, so that others
@@ -229,50 +195,90 @@ impl Config {
             };
             pipeline.filters().into_iter().map(rule)
         };
-        self.of_topics().flat_map(rules)
+        of_topics(&self.pipelines).flat_map(rules)
+    }
+}
+
+/// Makes settings of single pipelines.
+struct Plan<'a> {
+    config: &'a Config,
+    /// Leads to the broker, for pipelines that publish there.
+    way: Option<&'a Way>,
+}
+
+impl Plan<'_> {
+    /// A source that is no topic of the broker.
+    fn source_of_others(&self, pipeline: &Pipeline, name: &str) -> Result<SourceSettings, String> {
+        let found = self.config.hub_sources.iter().find(|source| source.name == *name);
+        let found = found.ok_or_else(|| format!("there is no source `{name}`"))?;
+        found.settings(pipeline.window).map_err(|why| format!("source `{name}`: {why}"))
     }
 
-    fn named(&self, pipeline: &Pipeline, name: &str, way: Option<&Way>) -> Result<SinkSettings, String> {
-        let sink = self.sinks.iter().find(|sink| sink.name == *name);
+    /// The log of a pipeline on the bus.
+    fn log_of(&self, pipeline: &Pipeline, bus: &OnBus) -> LogSettings {
+        let lease = lease_on(&bus.address, self.config.cluster.lease);
+        LogSettings {
+            pipeline: pipeline.name.clone(),
+            address: bus.address.clone(),
+            bus: BusAccess::of_cluster(&self.config.cluster).put(tidegate_bus::Settings {
+                prefix: self.config.cluster.prefix.clone(),
+                replicas: self.config.cluster.bus_replicas,
+                lease,
+                max_release_time: lease / 4,
+                max_waiting_time: BUS_WITHIN,
+                max_ahead_bytes: MAX_AHEAD_BYTES,
+                ..tidegate_bus::Settings::default()
+            }),
+            partitions: u32::from(self.config.hub.partitions),
+            max_bytes: pipeline.max_bytes.0,
+            wait: pipeline.keep_for,
+            keep: if let Keep::For(length) = pipeline.keep { length } else { Duration::ZERO },
+            window: pipeline.window,
+            member: bus.member.clone(),
+        }
+    }
+
+    fn named(&self, pipeline: &Pipeline, name: &str) -> Result<SinkSettings, String> {
+        let sink = self.config.sinks.iter().find(|sink| sink.name == *name);
         let sink = sink.ok_or_else(|| format!("there is no sink `{name}`"))?;
         if sink.kind == SinkType::Topic {
-            let way = way.ok_or_else(|| no_broker(pipeline, &format!("the sink `{name}`")))?;
+            let way = self.way.ok_or_else(|| no_broker(pipeline, &format!("the sink `{name}`")))?;
             let client_id = format!("{}.{name}", client_id_of(pipeline, way));
             return Ok(sink.with_kind(SinkKind::Mqtt(sink.topics(client_id, way))));
         }
         sink.settings(&sink_client_id(&pipeline.name, name))
     }
 
-    fn letters_of(&self, pipeline: &Pipeline, way: Option<&Way>) -> Result<Option<SinkSettings>, String> {
+    fn letters_of(&self, pipeline: &Pipeline) -> Result<Option<SinkSettings>, String> {
         Ok(match (&pipeline.dead_letter, &pipeline.dead_letter_topic) {
-            (Some(name), _) => Some(self.named(pipeline, name, way)?),
+            (Some(name), _) => Some(self.named(pipeline, name)?),
             (None, Some(topic)) => {
-                let way = way.ok_or_else(|| no_broker(pipeline, &format!("`{topic}`")))?;
+                let way = self.way.ok_or_else(|| no_broker(pipeline, &format!("`{topic}`")))?;
                 Some(dead_letter_topic(topic, &client_id_of(pipeline, way), way))
             }
             (None, None) => None,
         })
     }
 
-    fn one_pipeline(
-        &self,
-        pipeline: &Pipeline,
-        source: SourceSettings,
-        way: Option<&Way>,
-    ) -> Result<PipelineSettings, String> {
+    fn pipeline(&self, pipeline: &Pipeline, source: SourceSettings) -> Result<PipelineSettings, String> {
         Ok(PipelineSettings {
             name: pipeline.name.clone(),
             from: filters_of(pipeline)?,
             source,
             steps: pipeline.step_settings(),
-            to: pipeline.to.0.iter().map(|name| self.named(pipeline, name, way)).collect::<Result<_, _>>()?,
-            dead_letter: self.letters_of(pipeline, way)?,
+            to: pipeline.to.0.iter().map(|name| self.named(pipeline, name)).collect::<Result<_, _>>()?,
+            dead_letter: self.letters_of(pipeline)?,
         })
     }
 }
 
 fn no_broker(pipeline: &Pipeline, place: &str) -> String {
     format!("pipeline `{}` publishes to {place}: name the broker with --broker mqtt://HOST:PORT", pipeline.name)
+}
+
+/// Pipelines whose messages come from topics of the broker.
+fn of_topics(pipelines: &[Pipeline]) -> impl Iterator<Item = &Pipeline> {
+    pipelines.iter().filter(|pipeline| pipeline.source.is_none())
 }
 
 fn filters_of(pipeline: &Pipeline) -> Result<Vec<TopicFilterBuf>, String> {
@@ -317,7 +323,7 @@ impl SourceSection {
     /// The settings of this source.
     ///
     /// # Errors
-    /// In words, when a file cannot be read, or an address is none.
+    /// In words, when a file cannot be read, or an address is invalid.
     pub(super) fn settings(&self, window: u16) -> Result<SourceSettings, String> {
         if self.kind == SourceType::Http {
             let listen = self.listen.as_deref().unwrap_or_default();

@@ -190,19 +190,32 @@ section! {
     }
 }
 
-/// Where messages wait for a pipeline.
+/// Where messages wait for a pipeline, and how long they are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// On disk.
     Disk,
     /// In memory.
     Memory,
+    /// On disk, and behind their delivery for this long.
+    For(Duration),
 }
 
-words! {
-    Keep {
-        Keep::Disk => "disk", "in the store: the broker refuses to start without `--data`";
-        Keep::Memory => "memory", "in memory where there is no store: waiting messages are lost with the process";
+impl Value for Keep {
+    fn read(raw: &Raw, kind: &Kind) -> Result<Self, Problem> {
+        match raw {
+            Raw::Text(text) | Raw::Word(text) if text == "disk" => Ok(Self::Disk),
+            Raw::Text(text) | Raw::Word(text) if text == "memory" => Ok(Self::Memory),
+            raw => Duration::read(raw, kind).map(Self::For),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Disk => "\"disk\"".to_owned(),
+            Self::Memory => "\"memory\"".to_owned(),
+            Self::For(length) => length.show(),
+        }
     }
 }
 
@@ -237,8 +250,10 @@ section! {
         dead_letter: Option<String> = None, in Kind::Name { empty: true };
         /// The topic of such messages, in place of a sink.
         dead_letter_topic: Option<String> = None, in Kind::Text { max_len: 65_535 };
-        /// Where messages wait.
-        keep: Keep = Keep::Disk, in Kind::OneOf(<Keep as Words>::WORDS);
+        /// Where messages wait: `disk` is the store, and the broker refuses to start without `--data`; `memory` loses
+        /// waiting messages with the process where there is no store. A duration is `disk`, and with `hub.bus` messages
+        /// stay on the bus for so long behind their delivery, for `hub replay`.
+        keep: Keep = Keep::Disk, in Kind::Keep(Range::of(SECOND, 365 * DAY));
         /// Bytes that wait at most.
         max_bytes: Bytes = Bytes(1024 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
         /// What happens when as much waits: `block`, `drop-oldest`, `drop-newest` or `reject`, as with

@@ -66,6 +66,8 @@ pub(super) struct Lane {
     /// Batches that were tried before, in order; they go first.
     again: VecDeque<Vec<Item>>,
     under_way: Option<Vec<Item>>,
+    /// When the batch that is under way began.
+    begun: u64,
     retry_at: Option<u64>,
     failures: u32,
     /// Why the last batch failed, until one succeeds.
@@ -81,6 +83,7 @@ impl Lane {
             waiting_bytes: 0,
             again: VecDeque::new(),
             under_way: None,
+            begun: 0,
             retry_at: None,
             failures: 0,
             error: None,
@@ -105,6 +108,17 @@ impl Lane {
 
     pub(super) fn is_under_way(&self) -> bool {
         self.under_way.is_some()
+    }
+
+    /// Records that the sink does not have.
+    pub(super) fn len(&self) -> usize {
+        let tried: usize = self.again.iter().chain(&self.under_way).map(Vec::len).sum();
+        self.waiting.len() + tried
+    }
+
+    /// Milliseconds since the batch that is under way began.
+    pub(super) fn age(&self, now: u64) -> u64 {
+        now.saturating_sub(self.begun)
     }
 
     fn is_full(&self) -> bool {
@@ -135,6 +149,7 @@ impl Lane {
         let batch = self.again.pop_front().unwrap_or_else(|| self.collect());
         let records = batch.iter().map(|item| Arc::clone(&item.record)).collect();
         self.under_way = Some(batch);
+        self.begun = now;
         Some(records)
     }
 

@@ -3,6 +3,7 @@
 mod file;
 mod http;
 mod influxdb;
+mod log;
 mod mqtt;
 mod nats;
 mod place;
@@ -22,7 +23,7 @@ pub use self::place::Place;
 pub use self::postgres::PostgresSettings;
 pub use self::redis::RedisSettings;
 use crate::core::Batching;
-use crate::log::{LogSettings, LogSink};
+use crate::log::LogSettings;
 use crate::record::Record;
 
 /// Why a batch is not where it belongs.
@@ -111,7 +112,7 @@ impl SinkSettings {
             SinkKind::Nats(settings) => Box::new(nats::NatsSink::new(settings, ids)?),
             SinkKind::Redis(settings) => Box::new(redis::RedisSink::new(settings, ids)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
-            SinkKind::Log(settings) => Box::new(LogSink::new(settings)?),
+            SinkKind::Log(settings) => Box::new(log::LogSink::new(settings)?),
         })
     }
 }

@@ -18,7 +18,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::{Inbox, Source, Step, Wake};
+use super::inbox::Inbox;
+use super::{Source, SourceStep, Wake};
 use crate::message::Message;
 use crate::time::wall_clock;
 
@@ -45,11 +46,11 @@ pub struct HttpSourceSettings {
 }
 
 /// A request that waits for its answer.
-type Answer = oneshot::Sender<()>;
+type Waiting = oneshot::Sender<()>;
 
 struct Hook {
     settings: HttpSourceSettings,
-    inbox: Inbox<(Box<Message>, Answer)>,
+    inbox: Inbox<(Box<Message>, Waiting)>,
     room: Semaphore,
     id_prefix: String,
 }
@@ -57,7 +58,7 @@ struct Hook {
 /// The source.
 pub(crate) struct Http {
     settings: HttpSourceSettings,
-    inbox: Inbox<(Box<Message>, Answer)>,
+    inbox: Inbox<(Box<Message>, Waiting)>,
     runtime: Option<Runtime>,
     told_ready: bool,
 }
@@ -140,7 +141,7 @@ impl Hook {
         let topic = decoded(request.uri().path().trim_start_matches('/'))
             .filter(|topic| TopicNameBuf::new(topic.as_str()).is_ok())
             .ok_or_else(|| text(StatusCode::NOT_FOUND, "the path is no topic"))?;
-        // Before the body is read: those that wait hold their bodies.
+        // Before the body is read: requests that wait hold their bodies.
         let Ok(_room) = self.room.try_acquire() else {
             return Err(text(StatusCode::SERVICE_UNAVAILABLE, "too many messages wait for the sinks"));
         };
@@ -204,24 +205,24 @@ fn decoded(path: &str) -> Option<String> {
 }
 
 impl Source for Http {
-    type Token = Answer;
+    type Token = Waiting;
 
     fn wake(&self) -> Wake {
         self.inbox.wake()
     }
 
-    fn next(&mut self, deadline: Option<Instant>) -> Step<Answer> {
+    fn next(&mut self, deadline: Option<Instant>) -> SourceStep<Waiting> {
         if !std::mem::replace(&mut self.told_ready, true) {
-            return Step::Ready;
+            return SourceStep::Ready;
         }
         if let Some((message, answer)) = self.inbox.take() {
-            return Step::Message(message, Some(answer));
+            return SourceStep::Message(message, Some(answer));
         }
         self.inbox.wait(deadline);
-        Step::Idle
+        SourceStep::Idle
     }
 
-    fn acknowledge(&mut self, answer: Answer) {
+    fn acknowledge(&mut self, answer: Waiting) {
         // A sender that has gone needs no answer.
         let _ = answer.send(());
     }

@@ -1,7 +1,7 @@
 //! Subjects of NATS, and streams of `JetStream`.
 //!
 //! Messages of subjects come as they are published, and no server keeps them. Messages of a stream come by a durable
-//! consumer, which keeps what is not acknowledged. Processes that name one group share the messages.
+//! consumer, which keeps unacknowledged messages. Processes that name one group share the messages.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,8 @@ use async_nats::jetstream::{self, AckKind, consumer::AckPolicy, consumer::pull};
 use futures_util::StreamExt;
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Inbox, Source, Step, Wake};
+use super::inbox::Inbox;
+use super::{Source, SourceStep, Wake};
 use crate::message::Message;
 use crate::time::wall_clock;
 
@@ -18,7 +19,7 @@ use crate::time::wall_clock;
 const RETRY: Duration = Duration::from_secs(1);
 /// Time after which the server sends a message again that is not acknowledged.
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(60);
-/// How often the server is told that messages are still worked on.
+/// How often the server learns that messages are still worked on.
 const PROGRESS_EVERY: Duration = Duration::from_secs(20);
 /// Messages of subjects that wait for the pipeline; further messages are dropped.
 const MAX_WAITING: usize = 10_000;
@@ -79,15 +80,15 @@ impl Nats {
         })
     }
 
-    fn take(&mut self, heard: Heard) -> Step<u64> {
+    fn take(&mut self, heard: Heard) -> SourceStep<u64> {
         match heard {
-            Heard::Ready => Step::Ready,
-            Heard::Trouble(why) => Step::Trouble(why),
-            Heard::Message(message, None) => Step::Message(message, None),
+            Heard::Ready => SourceStep::Ready,
+            Heard::Trouble(why) => SourceStep::Trouble(why),
+            Heard::Message(message, None) => SourceStep::Message(message, None),
             Heard::Message(message, Some(original)) => {
                 self.next_token += 1;
                 self.under_way.insert(self.next_token, original);
-                Step::Message(message, Some(self.next_token))
+                SourceStep::Message(message, Some(self.next_token))
             }
         }
     }
@@ -223,14 +224,14 @@ impl Source for Nats {
         self.inbox.wake()
     }
 
-    fn next(&mut self, deadline: Option<Instant>) -> Step<u64> {
+    fn next(&mut self, deadline: Option<Instant>) -> SourceStep<u64> {
         self.tell_progress();
         if let Some(heard) = self.inbox.take() {
             return self.take(heard);
         }
         let progress = (!self.under_way.is_empty()).then_some(self.progress_at);
         self.inbox.wait([deadline, progress].into_iter().flatten().min());
-        Step::Idle
+        SourceStep::Idle
     }
 
     fn acknowledge(&mut self, token: u64) {

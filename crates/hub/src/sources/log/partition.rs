@@ -5,7 +5,7 @@ use std::time::Instant;
 use tidegate_bus::{BusError, Position, Reader};
 
 use super::progress::Progress;
-use super::state::Mark;
+use crate::log::Mark;
 use crate::message::Message;
 
 /// Records that a search looks at in one turn.
@@ -20,7 +20,7 @@ pub(crate) struct Token {
     pub(super) position: u64,
 }
 
-/// What a partition waits for.
+/// The next step of a partition.
 pub(super) enum Phase {
     /// The end of the log of states is asked for.
     Asks,
@@ -33,7 +33,7 @@ pub(super) enum Phase {
 }
 
 /// A partition.
-pub(super) struct Part {
+pub(super) struct Share {
     pub(super) run: u64,
     pub(super) phase: Phase,
     pub(super) reader: Option<Reader>,
@@ -54,7 +54,7 @@ pub(super) struct Part {
     pub(super) trim_at: Instant,
 }
 
-impl Part {
+impl Share {
     pub(super) fn new(run: u64, now: Instant) -> Self {
         Self {
             run,
