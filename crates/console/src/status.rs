@@ -398,7 +398,9 @@ pub struct PipelineNumbers {
     pub dropped: u64,
     /// Messages that it works on.
     pub held: u64,
-    /// Age of the oldest of these, milliseconds.
+    /// Messages that wait in its log on the bus.
+    pub waiting: u64,
+    /// Age of the oldest message that it works on, milliseconds.
     pub lag_ms: u64,
 }
 

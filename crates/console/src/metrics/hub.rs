@@ -93,6 +93,17 @@ pub(super) static METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "tidegate_hub_messages_waiting",
+        kind: Gauge,
+        labels: &["pipeline"],
+        help: "Messages that wait in the partitions of the pipeline's log on the bus that this process has.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                out.add(&[&pipeline.name], pipeline.waiting);
+            }
+        },
+    },
+    Metric {
         name: "tidegate_hub_lag_seconds",
         kind: Gauge,
         labels: &["pipeline"],

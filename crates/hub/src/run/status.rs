@@ -66,6 +66,8 @@ pub struct PipelineStatus {
     pub held: usize,
     /// Age of the oldest of these, milliseconds.
     pub lag_ms: u64,
+    /// Messages that wait in the log of the pipeline on the bus, about.
+    pub waiting: u64,
     /// Why a sink does not take batches, or the broker no connection.
     pub error: Option<String>,
     /// Its sinks, in the order of `to`; behind them the sink of dead letters.
@@ -82,6 +84,7 @@ pub(super) struct Snapshot {
     pub(super) paused: bool,
     pub(super) numbers: Numbers,
     pub(super) held: usize,
+    pub(super) waiting: u64,
     /// Unix milliseconds.
     pub(super) oldest: Option<u64>,
     pub(super) error: Option<String>,
@@ -102,6 +105,7 @@ impl Snapshot {
             state,
             numbers: self.numbers,
             held: self.held,
+            waiting: self.waiting,
             lag_ms: self.oldest.map_or(0, |oldest| clock.saturating_sub(oldest)),
             error: self.error.clone(),
             sinks: self.sinks.clone(),

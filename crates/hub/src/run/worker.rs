@@ -241,6 +241,7 @@ impl<S: Source> Worker<S> {
         snapshot.takes_messages = self.course.takes;
         snapshot.numbers = core.numbers();
         snapshot.held = core.held();
+        snapshot.waiting = self.source.waiting();
         snapshot.oldest = core.oldest();
         snapshot.error = error;
         for status in &mut snapshot.sinks {

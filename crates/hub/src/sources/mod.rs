@@ -61,6 +61,11 @@ pub trait Source: Send {
     /// Whether acknowledgements reach the sender.
     fn is_connected(&self) -> bool;
 
+    /// Messages that wait at the sender and were not taken, where the source knows that.
+    fn waiting(&self) -> u64 {
+        0
+    }
+
     /// Where it is, for the log.
     fn place(&self) -> String;
 

@@ -47,7 +47,7 @@ fn view(pipelines: &[PipelineStatus], queued: impl Fn(&str) -> u64) -> Value {
             "batches": numbers.batches,
             "batch_s": seconds(numbers.batch_ms),
             "dropped": numbers.dropped,
-            "waiting": held + queued(&pipeline.name),
+            "waiting": held + pipeline.waiting + queued(&pipeline.name),
             "lag_s": seconds(pipeline.lag_ms),
             "error": pipeline.error,
             "sinks": pipeline.sinks.iter().map(sink).collect::<Vec<_>>(),

@@ -127,6 +127,7 @@ pub(crate) fn numbers_of(pipelines: Vec<PipelineStatus>) -> Vec<PipelineNumbers>
         retried: pipeline.numbers.retried,
         dropped: pipeline.numbers.dropped,
         held: u64::try_from(pipeline.held).unwrap_or(u64::MAX),
+        waiting: pipeline.waiting,
         lag_ms: pipeline.lag_ms,
     };
     pipelines.into_iter().map(numbers).collect()

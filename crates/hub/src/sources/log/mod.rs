@@ -23,6 +23,8 @@ use crate::time::wall_clock;
 const MARK_EVERY: Duration = Duration::from_millis(100);
 /// How long to wait after an error of the bus.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often the number of messages that wait is asked for.
+const ENDS_EVERY: Duration = Duration::from_secs(2);
 /// Messages that are read at once.
 const BATCH: usize = 256;
 /// How long the end waits for the last marks, and until others know that this process has gone.
@@ -35,6 +37,8 @@ enum BusAnswer {
     StatesEnd(u32, u64, Result<Bounds, BusError>),
     /// The bounds of a partition, for the search of a replay or of trimming.
     Bounds(u32, u64, Result<Bounds, BusError>),
+    /// The bounds of a partition, for the number of messages that wait.
+    End(u32, Result<Bounds, BusError>),
     Kept(u32, u64, Mark, Result<(), BusError>),
     /// A pause or a replay was written.
     Told(Result<(), BusError>),
@@ -63,6 +67,8 @@ pub(crate) struct LogSource {
     /// The last error of the bus.
     error: Option<String>,
     mark_at: Instant,
+    /// When the ends of partitions are asked for.
+    ends_at: Instant,
 }
 
 impl LogSource {
@@ -93,6 +99,7 @@ impl LogSource {
             told_paused: false,
             error: None,
             mark_at: Instant::now(),
+            ends_at: Instant::now(),
         })
     }
 
@@ -153,6 +160,12 @@ impl LogSource {
                 outcome.err().map(|error| error.to_string())
             }
             BusAnswer::Bounds(number, run, outcome) => self.begin_search(number, run, outcome).err(),
+            BusAnswer::End(number, outcome) => {
+                if let (Some(part), Ok(bounds)) = (self.parts.get_mut(&number), outcome) {
+                    part.end = bounds.next.0;
+                }
+                return;
+            }
             BusAnswer::Kept(number, run, mark, outcome) => {
                 if let Some(part) = self.parts.get_mut(&number).filter(|part| part.run == run) {
                     part.sent = None;
@@ -244,6 +257,18 @@ impl LogSource {
         }
     }
 
+    fn ask_ends(&mut self, now: Instant) {
+        if now < self.ends_at {
+            return;
+        }
+        self.ends_at = now + ENDS_EVERY;
+        for number in self.parts.keys().copied() {
+            let place = LogSettings::place(&self.names, number);
+            // The number is an estimate: it stays as it is while the bus does not answer.
+            let _ = self.bus.bounds(&place, self.done(move |it| BusAnswer::End(number, it)));
+        }
+    }
+
     /// Whether messages are taken, as far as the bus is concerned.
     fn standing(&self) -> Option<Result<(), String>> {
         if !self.bus.connection().is_connected() {
@@ -267,6 +292,7 @@ impl LogSource {
         self.follow_group(now);
         self.work(now);
         self.keep_marks(now);
+        self.ask_ends(now);
         if self.state.paused != self.told_paused {
             self.told_paused = self.state.paused;
             self.steps.push_back(SourceStep::Paused(self.state.paused));
@@ -282,7 +308,8 @@ impl LogSource {
     fn alarm(&self) -> Option<Instant> {
         let marks = self.parts.values().any(|part| part.unkept().is_some()).then_some(self.mark_at);
         let trims = self.parts.values().filter(|part| part.kept.position > part.trimmed).map(|part| part.trim_at).min();
-        [self.make_at, marks, trims].into_iter().flatten().min()
+        let ends = (!self.parts.is_empty()).then_some(self.ends_at);
+        [self.make_at, marks, trims, ends].into_iter().flatten().min()
     }
 
     fn tell(&mut self, append: Append) {
@@ -320,6 +347,10 @@ impl Source for LogSource {
 
     fn is_connected(&self) -> bool {
         self.membership.is_some()
+    }
+
+    fn waiting(&self) -> u64 {
+        self.parts.values().map(Share::waiting).sum()
     }
 
     fn place(&self) -> String {

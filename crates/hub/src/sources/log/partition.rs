@@ -49,6 +49,10 @@ pub(super) struct Share {
     pub(super) released: bool,
     /// Looks for the first message that is kept for a replay.
     pub(super) trimming: Option<Search>,
+    /// All below it was read.
+    pub(super) read_to: u64,
+    /// The end of the partition, when it was last asked for.
+    pub(super) end: u64,
     /// All below it is trimmed, as far as this process knows.
     pub(super) trimmed: u64,
     pub(super) trim_at: Instant,
@@ -67,6 +71,8 @@ impl Share {
             losing: false,
             released: false,
             trimming: None,
+            read_to: 0,
+            end: 0,
             trimmed: 0,
             trim_at: now,
         }
@@ -83,7 +89,12 @@ impl Share {
         Some(self.mark()).filter(|mark| is_known && *mark > self.kept)
     }
 
-    /// Whether another process may go on with it.
+    /// Messages that were not taken, about.
+    pub(super) fn waiting(&self) -> u64 {
+        self.end.saturating_sub(self.read_to.max(self.progress.next()))
+    }
+
+    /// Whether another process may continue with it.
     pub(super) fn is_finished(&self) -> bool {
         let works = matches!(self.phase, Phase::Works);
         !works || (self.progress.len() == 0 && self.sent.is_none() && self.unkept().is_none())

@@ -47,7 +47,8 @@ impl LogSource {
             return;
         }
         part.kept = kept;
-        part.generation = mark.generation;
+        // A log that was made again has lower positions, and marks of another generation count there.
+        part.generation = mark.generation + u64::from(from_first);
         part.progress = Progress::at(if from_first { 0 } else { mark.position });
         part.phase = Phase::Works;
     }
@@ -107,6 +108,7 @@ impl LogSource {
         }
         let Some(reader) = &mut part.reader else { return Ok(()) };
         let taken = reader.take(BATCH.min(*room))?;
+        part.read_to = taken.next.0;
         for record in taken.records {
             *room = room.saturating_sub(1);
             let position = record.position.0;
@@ -129,7 +131,7 @@ impl LogSource {
         let below = match &mut part.trimming {
             Some(search) => search.turn()?,
             None if now < part.trim_at || part.kept.position <= part.trimmed => None,
-            None if self.settings.keep.is_zero() => Some(part.kept.position),
+            None if self.settings.keep.is_zero() => Some(part.kept.position.min(part.progress.done())),
             None => {
                 part.trim_at = now + TRIM_EVERY;
                 let kept = u64::try_from(self.settings.keep.as_millis()).unwrap_or(u64::MAX);
@@ -157,7 +159,7 @@ impl LogSource {
     ) -> Result<(), String> {
         let place = LogSettings::place(&self.names, number);
         let Some(part) = self.parts.get_mut(&number).filter(|part| part.run == run) else { return Ok(()) };
-        let kept = part.kept.position;
+        let kept = part.kept.position.min(part.progress.done());
         let search = match (&mut part.phase, &mut part.trimming) {
             (Phase::Seeks(search), _) | (_, Some(search)) if !search.is_begun() => search,
             _ => return Ok(()),
