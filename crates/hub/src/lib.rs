@@ -29,7 +29,7 @@ pub use record::Record;
 pub use run::{Hub, HubError, LastFailure, PipelineSettings, PipelineState, PipelineStatus, SinkStatus};
 pub use sinks::{
     FileSettings, FileSinks, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, Place, PostgresSettings,
-    RedisSettings, Sink, SinkError, SinkKind, SinkSettings,
+    RedisSettings, Sink, SinkError, SinkKind, SinkSettings, SqliteSettings,
 };
 pub use sources::{HttpSourceSettings, NatsSourceSettings, Source, SourceSettings, SourceStep, TopicsSettings, Wake};
 pub use steps::{At, Part, StepError, StepSettings, Steps};

@@ -1,6 +1,6 @@
 //! Errors in pipelines and sinks, before anything is started.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
@@ -107,13 +107,15 @@ fn source_problems(source: &SourceSection) -> Vec<(&'static str, Problem)> {
     found
 }
 
-/// A file has one writer, with one idea of when it is finished.
+/// A file has one writer, with one idea of when it is finished. Tables of a database share their file.
 fn check_paths(config: &Config, findings: &mut Findings) {
-    let mut paths = BTreeSet::new();
+    let mut paths = BTreeMap::new();
     for (index, sink) in config.sinks.iter().enumerate() {
-        let path = sink.path.as_ref().filter(|_| sink.kind == SinkType::File).map(PathBuf::from);
+        let has_path = matches!(sink.kind, SinkType::File | SinkType::Sqlite);
+        let path = sink.path.as_ref().filter(|_| has_path).map(PathBuf::from);
         if let Some(path) = path
-            && !paths.insert(path.clone())
+            && let Some(other) = paths.insert(path.clone(), sink.kind)
+            && (other, sink.kind) != (SinkType::Sqlite, SinkType::Sqlite)
         {
             let problem = Problem::new(format!("two sinks write the file {}", path.display()));
             let hint = "name one sink in the `to` of several pipelines";
@@ -129,7 +131,7 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
         found.push((key, problem.hint(format!("such as {key} = \"{example}\""))));
     };
     let example = match sink.kind {
-        SinkType::File | SinkType::Topic => None,
+        SinkType::File | SinkType::Sqlite | SinkType::Topic => None,
         SinkType::Http => Some("https://example.org/readings"),
         SinkType::Mqtt => Some("mqtt://broker.example:1883"),
         SinkType::Postgres => Some("postgres://user:password@127.0.0.1:5432/readings"),
@@ -139,10 +141,12 @@ fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
     };
     match example {
         Some(example) if sink.url.is_none() => missing("url", example),
-        None if sink.kind == SinkType::File && sink.path.is_none() => missing("path", "out/readings.ndjson"),
+        None if sink.kind != SinkType::Topic && sink.path.is_none() => {
+            missing("path", if sink.kind == SinkType::Sqlite { "out/readings.db" } else { "out/readings.ndjson" });
+        }
         _ => {}
     }
-    if sink.kind == SinkType::Postgres && sink.table.is_empty() {
+    if matches!(sink.kind, SinkType::Postgres | SinkType::Sqlite) && sink.table.is_empty() {
         missing("table", "readings");
     }
     let is_secret = |header: &&String| {
@@ -296,6 +300,8 @@ mod tests {
             ("to = [\"archive\", \"db\"]", "", "without a sink"),
             ("path = \"out/readings.ndjson\"", "", "needs `sink.path`"),
             ("table = \"readings\"", "", "needs `sink.table`"),
+            ("kind = \"postgres\"\n", "kind = \"sqlite\"\n", "needs `sink.path`"),
+            ("kind = \"file\"\n", "kind = \"sqlite\"\n", "needs `sink.table`"),
             ("table = \"readings\"", "table = \"r\"\nheaders = \"Authorization: Bearer x\"", "must hold no secret"),
             ("url = \"postgres://u:p@127.0.0.1:5432/r\"", "", "needs `sink.url`"),
             ("name = \"db\"", "name = \"archive\"", "two sinks have the name `archive`"),

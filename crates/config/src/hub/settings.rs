@@ -11,7 +11,7 @@ use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsOptions};
 use tidegate_hub::{
     Batching, FileSettings, HttpSettings, HttpSourceSettings, InfluxSettings, LogSettings, MqttSettings, NatsSettings,
     NatsSourceSettings, PipelineSettings, PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings,
-    StepSettings, Steps, TopicFilterBuf, TopicsSettings,
+    SqliteSettings, StepSettings, Steps, TopicFilterBuf, TopicsSettings,
 };
 
 use super::CLIENT_PREFIX;
@@ -406,6 +406,11 @@ impl Sink {
             SinkType::Postgres => {
                 SinkKind::Postgres(PostgresSettings { url, ca_file, table: self.table.clone(), timeout })
             }
+            SinkType::Sqlite => SinkKind::Sqlite(SqliteSettings {
+                path: self.path.as_ref().map(PathBuf::from).unwrap_or_default(),
+                table: self.table.clone(),
+                timeout,
+            }),
             SinkType::Redis => SinkKind::Redis(RedisSettings {
                 url,
                 stream: self.stream.clone(),

@@ -10,6 +10,8 @@ mod place;
 mod postgres;
 mod postgres_tls;
 mod redis;
+mod sqlite;
+mod tls;
 mod web;
 
 use std::sync::Arc;
@@ -22,6 +24,7 @@ pub use self::nats::NatsSettings;
 pub use self::place::Place;
 pub use self::postgres::PostgresSettings;
 pub use self::redis::RedisSettings;
+pub use self::sqlite::SqliteSettings;
 use crate::core::Batching;
 use crate::log::LogSettings;
 use crate::record::Record;
@@ -86,6 +89,8 @@ pub enum SinkKind {
     Redis(RedisSettings),
     /// Points of `InfluxDB`.
     Influx(InfluxSettings),
+    /// A table in a file of `SQLite`.
+    Sqlite(SqliteSettings),
     /// The log of a pipeline on the bus.
     Log(LogSettings),
 }
@@ -93,7 +98,7 @@ pub enum SinkKind {
 impl SinkKind {
     /// Whether several batches may be under way at once.
     pub fn has_lanes(&self) -> bool {
-        !matches!(self, Self::File(_) | Self::Log(_))
+        !matches!(self, Self::File(_) | Self::Sqlite(_) | Self::Log(_))
     }
 }
 
@@ -113,6 +118,7 @@ impl SinkSettings {
             SinkKind::Redis(settings) => Box::new(redis::RedisSink::new(settings, ids)?),
             SinkKind::Influx(settings) => Box::new(influxdb::InfluxSink::new(settings)?),
             SinkKind::Log(settings) => Box::new(log::LogSink::new(settings)?),
+            SinkKind::Sqlite(settings) => Box::new(sqlite::SqliteSink::new(settings, ids)?),
         })
     }
 }
