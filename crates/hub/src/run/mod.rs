@@ -102,7 +102,7 @@ struct Pipeline {
     snapshot: Arc<Mutex<Snapshot>>,
     orders: Arc<Orders>,
     wake: Wake,
-    /// It gets one notification, when the session has its subscriptions.
+    /// It gets one notification, when the session at the broker has its subscriptions. Other sources have none.
     subscribed: Option<Receiver<()>>,
     /// Nothing ever comes; it ends when all threads of the pipeline have ended.
     ended: Receiver<Infallible>,
@@ -442,5 +442,7 @@ fn start_with<S: Source + 'static>(
         drop(running);
     };
     thread::Builder::new().name("hub-pipeline".to_owned()).spawn(work).map_err(failed)?;
-    Ok(Pipeline { name: settings.name.clone(), snapshot, orders, wake, subscribed: Some(subscribed), ended })
+    // Other systems may be away: no publisher of this broker relies on them.
+    let subscribed = matches!(settings.source, SourceSettings::Topics(_)).then_some(subscribed);
+    Ok(Pipeline { name: settings.name.clone(), snapshot, orders, wake, subscribed, ended })
 }

@@ -61,6 +61,12 @@ pub(crate) struct LogSource {
     parts: BTreeMap<u32, Share>,
     runs: u64,
     steps: VecDeque<SourceStep<Token>>,
+    /// Pauses and replays that the bus does not have yet, in order.
+    orders: VecDeque<Append>,
+    /// Whether the first of them is on its way.
+    is_ordering: bool,
+    /// When it is sent, again after a failure.
+    order_at: Instant,
     /// The last news of the bus for the pipeline: ready, or why not.
     told: Option<Result<(), String>>,
     told_paused: bool,
@@ -95,6 +101,9 @@ impl LogSource {
             parts: BTreeMap::new(),
             runs: 0,
             steps: VecDeque::new(),
+            orders: VecDeque::new(),
+            is_ordering: false,
+            order_at: Instant::now(),
             told: None,
             told_paused: false,
             error: None,
@@ -177,7 +186,15 @@ impl LogSource {
                 }
                 outcome.err().map(|error| error.to_string())
             }
-            BusAnswer::Told(outcome) => outcome.err().map(|error| error.to_string()),
+            BusAnswer::Told(outcome) => {
+                self.is_ordering = false;
+                if outcome.is_ok() {
+                    self.orders.pop_front();
+                } else {
+                    self.order_at = Instant::now() + RETRY;
+                }
+                outcome.err().map(|error| error.to_string())
+            }
         };
         self.error = failed;
         if let Some(error) = &self.error {
@@ -292,6 +309,7 @@ impl LogSource {
         self.follow_group(now);
         self.work(now);
         self.keep_marks(now);
+        self.send_orders(now);
         self.ask_ends(now);
         if self.state.paused != self.told_paused {
             self.told_paused = self.state.paused;
@@ -309,13 +327,23 @@ impl LogSource {
         let marks = self.parts.values().any(|part| part.unkept().is_some()).then_some(self.mark_at);
         let trims = self.parts.values().filter(|part| part.kept.position > part.trimmed).map(|part| part.trim_at).min();
         let ends = (!self.parts.is_empty()).then_some(self.ends_at);
-        [self.make_at, marks, trims, ends].into_iter().flatten().min()
+        let orders =
+            (!self.orders.is_empty() && !self.is_ordering && self.state_reader.is_some()).then_some(self.order_at);
+        [self.make_at, marks, trims, ends, orders].into_iter().flatten().min()
     }
 
-    fn tell(&mut self, append: Append) {
+    /// Writes the next order of an operator, until the bus has it.
+    fn send_orders(&mut self, now: Instant) {
+        let Some(append) = self.orders.front().filter(|_| !self.is_ordering && now >= self.order_at) else { return };
+        if self.state_reader.is_none() {
+            // The log is not made yet.
+            return;
+        }
         let done = self.done(|outcome: Result<Position, _>| BusAnswer::Told(outcome.map(|_| ())));
-        if let Err(error) = self.bus.append(&self.states_place(), append, done) {
-            self.inbox.push(BusAnswer::Told(Err(error)));
+        let sent = self.bus.append(&self.states_place(), append.clone(), done);
+        self.is_ordering = sent.is_ok();
+        if sent.is_err() {
+            self.order_at = now + RETRY;
         }
     }
 }
@@ -360,12 +388,13 @@ impl Source for LogSource {
     fn pause(&mut self, paused: bool) {
         self.told_paused = paused;
         self.state.paused = paused;
-        self.tell(pause_record(paused));
+        self.orders.push_back(pause_record(paused));
     }
 
     fn replay(&mut self, from: u64) -> Result<(), String> {
         // Of two replays at once the later one counts.
-        self.tell(replay_record(Replay { number: wall_clock().max(self.state.replay.number + 1), from }));
+        let number = wall_clock().max(self.state.replay.number + 1);
+        self.orders.push_back(replay_record(Replay { number, from }));
         Ok(())
     }
 
