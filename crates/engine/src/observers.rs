@@ -7,7 +7,7 @@
 use crate::desk::Desk;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tidegate_mqtt::{QoS, TopicFilter, TopicName};
+use tidegate_mqtt::{QoS, TopicFilter, TopicName, split_frame};
 
 use crate::engine::Engine;
 use crate::event::{Attempt, Event};
@@ -200,7 +200,8 @@ impl Observing {
 pub(crate) struct Observers {
     all: BTreeMap<ObserverId, Observing>,
     next_number: u64,
-    /// Publishers that have waited for room as long as they may: their next message does not wait.
+    /// Publishers that have waited for room as long as they may. The message that has waited, the first that is kept back,
+    /// does not wait again; the mark ends with it, whatever becomes of it.
     given_up: BTreeSet<ConnectionKey>,
 }
 
@@ -264,6 +265,24 @@ impl Observers {
         }
     }
 
+    /// Whether the first message that is kept back of a publisher has waited as long as it may.
+    fn has_given_up(&self, key: ConnectionKey) -> bool {
+        !self.given_up.is_empty() && self.given_up.contains(&key)
+    }
+
+    /// The bytes of that message among those that are kept back of its publisher; 0 where there is none.
+    pub(crate) fn len_of_given_up(&self, key: ConnectionKey, kept_back: &[u8]) -> usize {
+        if !self.has_given_up(key) {
+            return 0;
+        }
+        split_frame(kept_back, u32::MAX).ok().flatten().map_or(kept_back.len(), |frame| frame.total_len)
+    }
+
+    /// That message was worked off.
+    pub(crate) fn end_giving_up(&mut self, key: ConnectionKey) {
+        self.given_up.remove(&key);
+    }
+
     /// A publisher waits from now on; false if it does already.
     pub(crate) fn wait(&mut self, id: ObserverId, key: ConnectionKey) -> bool {
         let Some(it) = self.all.get_mut(&id).filter(|it| !it.waiting.contains(&key)) else { return false };
@@ -293,7 +312,7 @@ impl Observers {
         is_answered: bool,
         may_wait: bool,
     ) -> Room {
-        let waited = !self.given_up.is_empty() && self.given_up.remove(&key);
+        let waited = self.has_given_up(key);
         for id in set.iter() {
             let Some(it) = self.all.get(&id).filter(|it| !it.has_room(cost)) else { continue };
             match it.observer.policy {

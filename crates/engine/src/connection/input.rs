@@ -7,7 +7,7 @@ use tidegate_mqtt::{
     DecodeError, Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
 };
 
-use crate::connection::{Parked, Phase};
+use crate::connection::{Connection, Parked, Phase};
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Event;
@@ -450,7 +450,15 @@ impl Engine {
             return self.resume_principal(now, key);
         }
         // If a packet among these fills a queue again, the rest is parked again by the same way.
-        let taken = self.take_frames(now, key, &parked.bytes);
+        let mut taken = self.observers.len_of_given_up(key, &parked.bytes);
+        if taken > 0 {
+            taken = self.take_frames(now, key, &parked.bytes[..taken]);
+            let waits_again = self.desk.connections.get(key).is_some_and(Connection::is_parked);
+            if !waits_again {
+                self.observers.end_giving_up(key);
+            }
+        }
+        taken += self.take_frames(now, key, &parked.bytes[taken..]);
         debug_assert!(taken == parked.bytes.len() || self.desk.connections.get(key).is_none_or(|c| c.paused));
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         if connection.is_parked() {
