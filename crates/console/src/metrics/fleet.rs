@@ -55,7 +55,7 @@ pub(super) static METRICS: &[Metric] = &[
     }),
     counter(
         "tidegate_fleet_beyond_window_total",
-        "Of those, messages beyond the Receive Maximum that the broker was told.",
+        "Of those, messages beyond the Receive Maximum announced to the broker.",
         |it, out| each(it, out, |broker| broker.beyond_window),
     ),
     counter(

@@ -1,7 +1,6 @@
 //! From bytes to packets: finding frames, sending each to its handler, and holding back a publisher that has to wait.
 
 use crate::connection::connecting::connecting;
-use crate::connection::table::Connections;
 use crate::session::acknowledge::acknowledging;
 use tidegate_mqtt::{
     DecodeError, Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
@@ -11,7 +10,7 @@ use crate::connection::{Connection, Parked, Phase};
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId, TenantId};
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::orchestrator::uplink::UPLINK_LISTENER;
@@ -471,16 +470,6 @@ impl Engine {
         if let Some(tail) = connection.tail.take() {
             self.take_frames_of_tail(now, key, tail);
         }
-    }
-}
-
-impl Connections {
-    /// Says who pays for packets that have arrived. Only whole packets show that a client is alive ([MQTT-3.1.2-22]); a part of one may be all that ever comes.
-    #[inline]
-    fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) -> Option<TenantId> {
-        let connection = self.get_mut(key).filter(|_| taken > 0)?;
-        connection.last_seen = now.monotonic;
-        Some(connection.payer)
     }
 }
 

@@ -147,11 +147,11 @@ fn a_refusal_for_good_ends_the_exchange() {
             publisher.disconnect();
         }
         assert_eq!(world.dropped(Reason::ObserverRejected), 4);
-        let is_told = |event: &LogEvent| {
+        let explains = |event: &LogEvent| {
             matches!(event, LogEvent::Denied { client_id, topic, reason: Reason::ObserverRejected, .. }
                 if client_id == "p" && topic == "t")
         };
-        assert!(world.take_log().iter().any(is_told), "why can tell it");
+        assert!(world.take_log().iter().any(explains), "why can tell it");
         assert!(!Reason::ObserverRejected.is_temporary());
     });
 }

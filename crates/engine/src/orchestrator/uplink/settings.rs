@@ -207,7 +207,7 @@ pub struct UplinkCounters {
     pub received: u64,
     /// Of these, those that had been received before.
     pub duplicates: u64,
-    /// Of these, those above QoS 0 that came beyond the Receive Maximum that the broker was told.
+    /// Of these, those above QoS 0 that came beyond the Receive Maximum announced to the broker.
     pub beyond_window: u64,
     /// Messages delivered to the clients of this process without the broker, which took them and does not bring them
     /// back.
