@@ -323,7 +323,7 @@ mod tests {
             (chunk.pairs.len(), chunk.bytes)
         };
         assert_eq!(fill(b"x").0, RESTORE_CHUNK_PAIRS);
-        let (pairs, bytes) = fill(&[0; 100_000]);
+        let (pairs, bytes) = fill(&vec![0; 100_000]);
         assert!(pairs == 11 && bytes < RESTORE_CHUNK_BYTES + 100_003);
         assert_eq!(fill(&vec![0; 4 * RESTORE_CHUNK_BYTES]).0, 1);
     }

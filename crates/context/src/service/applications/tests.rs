@@ -119,7 +119,9 @@ fn records(bus: &Bus, topic: Topic, count: usize) -> Vec<Record> {
 
 fn message(node: &str, payload: &str, confirmed: &Sender<Fate>) -> ApplicationEvent {
     let confirmed = confirmed.clone();
-    let answer = Answer::new(move |fate| drop(confirmed.send(fate)));
+    let answer = Answer::new(move |fate| {
+        let _ = confirmed.send(fate);
+    });
     let message = NodeMessage {
         node: node.into(),
         application: "dispatch".into(),
