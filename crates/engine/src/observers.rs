@@ -7,6 +7,9 @@
 mod topics;
 
 use crate::desk::Desk;
+use crate::publish::answering::Answering;
+use crate::publish::answering::answering;
+use crate::publish::deciding::Deciding;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tidegate_mqtt::{QoS, TopicFilter, split_frame};
@@ -332,7 +335,7 @@ impl Engine {
         let Some(it) = self.observers.all.remove(&id) else { return };
         self.cache.set_observed(self.observers.topics());
         for ticket in it.unconfirmed.values().filter_map(|one| one.ticket) {
-            self.confirm_publisher(now, ticket, Some(it.observer.refusal));
+            answering!(self).confirm_publisher(now, ticket, Some(it.observer.refusal));
         }
         for key in it.waiting {
             self.unpark(now, key);
@@ -364,13 +367,29 @@ impl Engine {
             }
         };
         match one.ticket {
-            Some(ticket) => self.confirm_publisher(now, ticket, refused),
+            Some(ticket) => answering!(self).confirm_publisher(now, ticket, refused),
             None => refused.into_iter().for_each(|reason| self.desk.counters.drop_message(reason)),
         }
         self.release_observed(now, id);
         self.after_frame(now);
     }
 
+    /// Lets publishers go on that wait for an observer, each after the other, while it has room.
+    fn release_observed(&mut self, now: Now, id: ObserverId) {
+        let waiting = self.observers.all.get(&id).map_or(0, |it| it.waiting.len());
+        for _ in 0..waiting {
+            let Some(it) = self.observers.all.get_mut(&id).filter(|it| it.has_room(0)) else { return };
+            let Some(key) = it.waiting.pop_front() else { return };
+            self.unpark(now, key);
+            // Its message needs more room than there is: it stays the first.
+            if self.observers.put_back(id, key) {
+                return;
+            }
+        }
+    }
+}
+
+impl Answering<'_> {
     /// One confirmation for a publisher.
     ///
     /// A refusal for now ends the connection of a publisher that gets no reason codes, and of one whose message has QoS 2:
@@ -389,7 +408,7 @@ impl Engine {
             let has_codes = is_principal || connection.version.is_v5();
             if reason.is_temporary() {
                 if !has_codes || is_exactly_once {
-                    return self.close_connection(now, ticket.connection, reason, None);
+                    return self.desk.to_close.push((ticket.connection, reason, None));
                 }
             } else if !has_codes {
                 return self.confirm(now, ticket, None, false);
@@ -397,21 +416,9 @@ impl Engine {
         }
         self.confirm(now, ticket, refused, false);
     }
+}
 
-    /// Lets publishers go on that wait for an observer, each after the other, while it has room.
-    fn release_observed(&mut self, now: Now, id: ObserverId) {
-        let waiting = self.observers.all.get(&id).map_or(0, |it| it.waiting.len());
-        for _ in 0..waiting {
-            let Some(it) = self.observers.all.get_mut(&id).filter(|it| it.has_room(0)) else { return };
-            let Some(key) = it.waiting.pop_front() else { return };
-            self.unpark(now, key);
-            // Its message needs more room than there is: it stays the first.
-            if self.observers.put_back(id, key) {
-                return;
-            }
-        }
-    }
-
+impl Deciding<'_> {
     /// The observers of a message on its way in. A principal may be of a service that observes as well, and is not told
     /// its own messages.
     #[inline]
@@ -423,9 +430,9 @@ impl Engine {
     /// The same for a message on its way in. Its acknowledgement waits for each observer that is told.
     #[cold]
     pub(crate) fn tell_observers_of(&mut self, it: &Inbound<'_>, ticket: Option<Ticket>) -> u32 {
-        let (topic, set) = (self.topic_of(it), self.observers_of(it));
+        let (topic, set) = (self.cache.topic_of(it), self.observers_of(it));
         let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.observers.tell_observers(&mut self.desk, set, &it.publication(&topic), &name, ticket)
+        self.observers.tell_observers(self.desk, set, &it.publication(&topic), &name, ticket)
     }
 }
 
