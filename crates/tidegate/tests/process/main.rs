@@ -29,6 +29,7 @@ mod mosquitto;
 #[path = "../../../bus/tests/nats/server.rs"]
 mod nats;
 mod orchestrator_tls;
+mod other_brokers;
 mod panics;
 mod ports;
 mod quic;
