@@ -41,5 +41,6 @@ mod tenants;
 mod tenants_live;
 mod up;
 mod users;
+mod versions;
 mod web;
 mod why;
