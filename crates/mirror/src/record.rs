@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn records_of_format_1_are_read_with_their_exact_content() {
         let origin = Origin { incarnation: 77, sequence: 12, offset: 1 << 40 };
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n";
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat() + "\n";
         let written: String = kinds().iter().map(|body| hex(&encode(origin, body))).collect();
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fixtures/records-1.txt");
         if std::env::var_os("UPDATE_FIXTURES").is_some() && !path.exists() {
