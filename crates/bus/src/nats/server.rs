@@ -26,6 +26,8 @@ const STREAM_NOT_FOUND: u64 = 10_059;
 const STREAM_EXISTS: u64 = 10_058;
 /// JetStream's numbers for a stream that is to have more copies than there are servers for.
 const TOO_FEW_SERVERS: [u64; 3] = [10_005, 10_023, 10_074];
+/// JetStream's number for a stream whose bytes are more than the server has to give.
+const NO_STORAGE: u64 = 10_047;
 /// JetStream's number for a message that is not there.
 pub(super) const NO_MESSAGE_FOUND: u64 = 10_037;
 /// What a message is known by when it is sent again.
@@ -61,6 +63,21 @@ impl Failure {
         match self {
             Self::Bus(error) => error,
             Self::Refused { reason, .. } => BusError::Refused { action, reason },
+        }
+    }
+
+    /// The same with advice when the server has no room for a log.
+    fn with_room_needed(self, spec: &LogSpec) -> Self {
+        match self {
+            Self::Refused { code: NO_STORAGE, reason } => {
+                let mib = spec.max_bytes.div_ceil(1024 * 1024);
+                let reason = format!(
+                    "{reason}. The log reserves {mib} MiB of the server's max_file_store, which is three quarters of the disk space that was free when the \
+                     server started: free its disk, or set max_file_store in the section jetstream of its configuration"
+                );
+                Self::Refused { code: NO_STORAGE, reason }
+            }
+            other => other,
         }
     }
 
@@ -149,7 +166,8 @@ impl Server {
         self.check_jetstream().await?;
         for partition in 0..spec.partitions {
             let place = Place { log: spec.name.clone(), partition: Partition(partition) };
-            self.create_stream(spec, &place, deadline).await.map_err(|failure| failure.into_error("make a log"))?;
+            let made = self.create_stream(spec, &place, deadline).await;
+            made.map_err(|failure| failure.with_room_needed(spec).into_error("make a log"))?;
         }
         Ok(())
     }

@@ -38,8 +38,8 @@ pub(crate) struct ClusterArguments {
         default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
     )]
     node_command: String,
-    /// The command that starts the bus; {port} and {data} are filled in.
-    #[arg(long, default_value = "nats-server -js -a 127.0.0.1 -p {port} -sd {data}")]
+    /// The command that starts the bus; {port}, {data} and {dir} are filled in. {dir}/bus.conf is a configuration for NATS.
+    #[arg(long, default_value = "nats-server -c {dir}/bus.conf")]
     bus_command: String,
     /// The lease of a node, in seconds.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..120))]

@@ -8,11 +8,25 @@ use crate::failure::Failure;
 use crate::member::Member;
 use crate::ports::Ports;
 
+/// The bytes that NATS may reserve for logs. It reserves the most that each log may take, and without this no more than
+/// three quarters of the free disk: three nodes would not start on a disk that has room for all that a run writes.
+const BUS_STORE: &str = "1TB";
+
 /// The nodes, and the server of their bus.
 pub(super) struct Nodes {
     members: Vec<Member>,
     admin: Vec<u16>,
     bus: Member,
+}
+
+/// Writes `bus.conf` for a NATS server, beside the folder of its data.
+fn write_bus_configuration(folder: &Path, port: u16) -> Result<(), Failure> {
+    let path = folder.join("bus.conf");
+    let text = format!(
+        "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\", max_file_store: {BUS_STORE} }}\n",
+        folder.join("bus").display()
+    );
+    std::fs::write(&path, text).map_err(Failure::file("writing", &path))
 }
 
 impl Nodes {
@@ -26,6 +40,7 @@ impl Nodes {
         ports: &mut Ports,
     ) -> Result<Self, Failure> {
         let bus_port = ports.next()?;
+        write_bus_configuration(folder, bus_port)?;
         let bus = Member::new("bus".to_owned(), bus_command.to_owned(), bus_port, folder.join("bus"))?;
         let (mut members, mut admin) = (Vec::new(), Vec::new());
         for number in 0..count {
