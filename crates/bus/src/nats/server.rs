@@ -26,8 +26,10 @@ const STREAM_NOT_FOUND: u64 = 10_059;
 const STREAM_EXISTS: u64 = 10_058;
 /// JetStream's numbers for a stream that is to have more copies than there are servers for.
 const TOO_FEW_SERVERS: [u64; 3] = [10_005, 10_023, 10_074];
-/// JetStream's number for a stream whose bytes are more than the server has to give.
+/// JetStream's number for a stream that reserves more than the storage that is left.
 const NO_STORAGE: u64 = 10_047;
+/// What servers of a cluster say of such a stream, with the number for too few servers.
+const NO_STORAGE_OF_PEERS: &str = "insufficient storage";
 /// JetStream's number for a message that is not there.
 pub(super) const NO_MESSAGE_FOUND: u64 = 10_037;
 /// What a message is known by when it is sent again.
@@ -66,18 +68,13 @@ impl Failure {
         }
     }
 
-    /// The same with advice when the server has no room for a log.
-    fn with_room_needed(self, spec: &LogSpec) -> Self {
+    /// The error of a log that cannot be made.
+    fn into_error_of_making(self, spec: &LogSpec) -> BusError {
         match self {
-            Self::Refused { code: NO_STORAGE, reason } => {
-                let mib = spec.max_bytes.div_ceil(1024 * 1024);
-                let reason = format!(
-                    "{reason}. The log reserves {mib} MiB of the server's max_file_store, which is three quarters of the disk space that was free when the \
-                     server started: free its disk, or set max_file_store in the section jetstream of its configuration"
-                );
-                Self::Refused { code: NO_STORAGE, reason }
+            Self::Refused { code, reason } if code == NO_STORAGE || reason.contains(NO_STORAGE_OF_PEERS) => {
+                BusError::NoRoom { log: spec.name.to_string(), bytes: spec.max_bytes }
             }
-            other => other,
+            failure => failure.into_error("make a log"),
         }
     }
 
@@ -166,8 +163,7 @@ impl Server {
         self.check_jetstream().await?;
         for partition in 0..spec.partitions {
             let place = Place { log: spec.name.clone(), partition: Partition(partition) };
-            let made = self.create_stream(spec, &place, deadline).await;
-            made.map_err(|failure| failure.with_room_needed(spec).into_error("make a log"))?;
+            self.create_stream(spec, &place, deadline).await.map_err(|failure| failure.into_error_of_making(spec))?;
         }
         Ok(())
     }

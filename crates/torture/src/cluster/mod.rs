@@ -38,9 +38,10 @@ pub(crate) struct ClusterArguments {
         default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
     )]
     node_command: String,
-    /// The command that starts the bus; {port}, {data} and {dir} are filled in. {dir}/bus.conf is a configuration for NATS.
-    #[arg(long, default_value = "nats-server -c {dir}/bus.conf")]
-    bus_command: String,
+    /// The command that starts a server of NATS as the bus, such as `nats-server -c {dir}/bus.conf` with the configuration
+    /// that the run writes; {port}, {data} and {dir} are filled in. Without it one of the nodes serves the bus to the others.
+    #[arg(long)]
+    bus_command: Option<String>,
     /// The lease of a node, in seconds.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..120))]
     lease: u64,
@@ -58,7 +59,7 @@ pub(crate) enum Strike {
     Freeze,
     /// SIGTERM of a node.
     Stop,
-    /// kill -9 of the bus.
+    /// kill -9 of the bus: of its server, or of the node that serves it.
     Bus,
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut 
     let mut nodes = Nodes::new(
         arguments.nodes,
         &arguments.node_command,
-        &arguments.bus_command,
+        arguments.bus_command.as_deref(),
         arguments.lease,
         &settings.folder,
         ports,
