@@ -314,6 +314,12 @@ pub struct ClusterNumbers {
     pub lapses: u64,
     /// Partitions that it should serve and does not, or serves and should not, for longer than a move takes.
     pub astray: u64,
+    /// Links to other nodes that go through a third one at present.
+    pub indirect_links: u64,
+    /// Links that were begun through a third node.
+    pub indirect_links_begun: u64,
+    /// Bytes that this node has carried between others.
+    pub carried_bytes: u64,
     /// Partitions of dead nodes that are being fetched.
     pub restoring: u64,
     /// Partitions of dead nodes that were fetched.

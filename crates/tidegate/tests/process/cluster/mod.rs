@@ -15,6 +15,7 @@ mod outage;
 mod placed;
 mod rolling;
 mod tenants;
+mod watched;
 mod wiped;
 
 use std::io::{Read, Write};
