@@ -15,7 +15,7 @@ const BUS_STORE: &str = "1TB";
 /// The bus of the nodes.
 enum NodesBus {
     /// A server of its own.
-    Server(Member),
+    Server(Box<Member>),
     /// A directory, which one of the nodes serves to the others.
     Directory(PathBuf),
 }
@@ -51,7 +51,7 @@ impl Nodes {
             let port = ports.next()?;
             write_bus_configuration(folder, port)?;
             let server = Member::new("bus".to_owned(), command.to_owned(), port, folder.join("bus"))?;
-            (NodesBus::Server(server), format!("nats://127.0.0.1:{port}"))
+            (NodesBus::Server(Box::new(server)), format!("nats://127.0.0.1:{port}"))
         } else {
             let directory = folder.join("bus");
             let address = format!("embedded://{}", directory.display());
@@ -126,7 +126,7 @@ impl Nodes {
     /// The nodes, and the server of the bus where it is one of its own.
     fn processes(&mut self) -> impl Iterator<Item = &mut Member> {
         let server = match &mut self.bus {
-            NodesBus::Server(server) => Some(server),
+            NodesBus::Server(server) => Some(&mut **server),
             NodesBus::Directory(_) => None,
         };
         self.members.iter_mut().chain(server)
