@@ -162,7 +162,9 @@ impl<S: Source> Worker<S> {
     fn take_message(&mut self, message: &Message, token: Option<S::Token>) {
         if !self.is_wanted(message) {
             // Of a filter that the pipeline had before.
-            token.into_iter().for_each(|token| self.source.acknowledge(token));
+            if let Some(token) = token {
+                self.source.acknowledge(token);
+            }
             return;
         }
         let now = self.now();

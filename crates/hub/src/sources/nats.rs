@@ -45,7 +45,7 @@ pub struct NatsSourceSettings {
 enum Heard {
     Ready,
     Trouble(String),
-    Message(Box<Message>, Option<jetstream::Message>),
+    Message(Box<Message>, Option<Box<jetstream::Message>>),
 }
 
 /// The source.
@@ -87,7 +87,7 @@ impl Nats {
             Heard::Message(message, None) => SourceStep::Message(message, None),
             Heard::Message(message, Some(original)) => {
                 self.next_token += 1;
-                self.under_way.insert(self.next_token, original);
+                self.under_way.insert(self.next_token, *original);
                 SourceStep::Message(message, Some(self.next_token))
             }
         }
@@ -188,7 +188,7 @@ async fn take_stream(settings: &NatsSourceSettings, stream: &str, inbox: &Inbox<
         let time = u64::try_from(time).unwrap_or_default();
         let id = format!("{stream}-{sequence}");
         let own = Message { qos: 1, lasting_id: true, ..own(&message.message, id, time) };
-        inbox.push(Heard::Message(Box::new(own), Some(message)));
+        inbox.push(Heard::Message(Box::new(own), Some(Box::new(message))));
     }
     Err("the consumer has ended".to_owned())
 }

@@ -126,7 +126,9 @@ impl Topics {
                 let delivery = message.delivery.take();
                 if !self.from.iter().any(|filter| filter.matches(&message.topic)) {
                     // Of a filter that the pipeline had before: the session remembers it.
-                    delivery.into_iter().for_each(|delivery| self.acknowledge(delivery));
+                    if let Some(delivery) = delivery {
+                        self.acknowledge(delivery);
+                    }
                     return SourceStep::Idle;
                 }
                 SourceStep::Message(Box::new(self.own(message)), delivery)

@@ -114,8 +114,8 @@ impl LogSource {
             let position = record.position.0;
             part.progress.take(position);
             if let Some(message) = Message::from_bytes(&record.payload) {
-                let token = Token { partition: number, run: part.run, position };
-                self.steps.push_back(SourceStep::Message(Box::new(message), Some(token)));
+                let delivery = Token { partition: number, run: part.run, position };
+                self.steps.push_back(SourceStep::Message(Box::new(message), Some(delivery)));
             } else {
                 let pipeline = self.settings.pipeline.as_str();
                 tracing::warn!(pipeline, partition = number, position, "a record of the log is no message");
