@@ -40,6 +40,11 @@ impl Progress {
         self.under_way.front().map_or(self.next, |(position, _)| *position)
     }
 
+    /// Behind the last position that was taken.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
     /// Messages that are not done, or that wait for an earlier one.
     pub(super) fn len(&self) -> usize {
         self.under_way.len()

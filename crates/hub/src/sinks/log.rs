@@ -8,11 +8,11 @@ use std::sync::mpsc::channel;
 use tidegate_bus::{Append, Bus, BusError, Epoch};
 use tidegate_context::partition_of;
 
-use super::{LogSettings, Names, states, wait};
+use super::{Sink, SinkError};
+use crate::log::{LogSettings, Names, states, wait};
 use crate::record::Record;
-use crate::sinks::{Sink, SinkError};
 
-pub(crate) struct LogSink {
+pub(super) struct LogSink {
     settings: LogSettings,
     names: Names,
     bus: Option<Bus>,
@@ -25,7 +25,7 @@ impl LogSink {
     ///
     /// # Errors
     /// In words, when the name of the pipeline cannot be one on the bus.
-    pub(crate) fn new(settings: &LogSettings) -> Result<Self, String> {
+    pub(super) fn new(settings: &LogSettings) -> Result<Self, String> {
         Ok(Self { names: settings.names()?, settings: settings.clone(), bus: None, epochs: Vec::new() })
     }
 

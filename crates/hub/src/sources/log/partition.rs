@@ -5,7 +5,7 @@ use std::time::Instant;
 use tidegate_bus::{BusError, Position, Reader};
 
 use super::progress::Progress;
-use super::state::Mark;
+use crate::log::Mark;
 use crate::message::Message;
 
 /// Records that a search looks at in one turn.
@@ -20,7 +20,7 @@ pub(crate) struct Token {
     pub(super) position: u64,
 }
 
-/// What a partition waits for.
+/// The next step of a partition.
 pub(super) enum Phase {
     /// The end of the log of states is asked for.
     Asks,
@@ -33,7 +33,7 @@ pub(super) enum Phase {
 }
 
 /// A partition.
-pub(super) struct Part {
+pub(super) struct Share {
     pub(super) run: u64,
     pub(super) phase: Phase,
     pub(super) reader: Option<Reader>,
@@ -49,12 +49,16 @@ pub(super) struct Part {
     pub(super) released: bool,
     /// Looks for the first message that is kept for a replay.
     pub(super) trimming: Option<Search>,
+    /// All below it was read.
+    pub(super) read_to: u64,
+    /// The end of the partition, when it was last asked for.
+    pub(super) end: u64,
     /// All below it is trimmed, as far as this process knows.
     pub(super) trimmed: u64,
     pub(super) trim_at: Instant,
 }
 
-impl Part {
+impl Share {
     pub(super) fn new(run: u64, now: Instant) -> Self {
         Self {
             run,
@@ -67,6 +71,8 @@ impl Part {
             losing: false,
             released: false,
             trimming: None,
+            read_to: 0,
+            end: 0,
             trimmed: 0,
             trim_at: now,
         }
@@ -83,7 +89,12 @@ impl Part {
         Some(self.mark()).filter(|mark| is_known && *mark > self.kept)
     }
 
-    /// Whether another process may go on with it.
+    /// Messages that were not taken, about.
+    pub(super) fn waiting(&self) -> u64 {
+        self.end.saturating_sub(self.read_to.max(self.progress.next()))
+    }
+
+    /// Whether another process may continue with it.
     pub(super) fn is_finished(&self) -> bool {
         let works = matches!(self.phase, Phase::Works);
         !works || (self.progress.len() == 0 && self.sent.is_none() && self.unkept().is_none())

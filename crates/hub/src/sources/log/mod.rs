@@ -1,4 +1,11 @@
-//! Takes messages of the partitions that this process has in the group of its pipeline.
+//! The log of a pipeline on the bus: messages of the partitions that this process has in the group of the pipeline.
+//!
+//! - `partition` is one of these partitions; `progress` says up to which position all messages are done.
+//! - `work` does the next step of each partition.
+
+mod partition;
+mod progress;
+mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -6,32 +13,32 @@ use std::time::{Duration, Instant};
 
 use tidegate_bus::{Append, Bounds, Bus, BusError, MemberName, Membership, MembershipEvent, Place, Position, Reader};
 
-use super::partition::{Part, Phase, Search, Token};
-use super::progress::Progress;
-use super::state::{Mark, Replay, State, mark_record, pause_record, replay_record};
-use super::{LogSettings, Names, states};
-use crate::message::Message;
-use crate::sources::{Inbox, Source, Step, Wake};
+use self::partition::{Phase, Share, Token};
+use super::inbox::Inbox;
+use super::{Source, SourceStep, Wake};
+use crate::log::{LogSettings, Mark, Names, Replay, SharedState, mark_record, pause_record, replay_record, states};
 use crate::time::wall_clock;
 
 /// How often marks are written while there is something to write.
 const MARK_EVERY: Duration = Duration::from_millis(100);
 /// How long to wait after an error of the bus.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often delivered messages are removed.
-const TRIM_EVERY: Duration = Duration::from_secs(5);
+/// How often the number of messages that wait is asked for.
+const ENDS_EVERY: Duration = Duration::from_secs(2);
 /// Messages that are read at once.
 const BATCH: usize = 256;
 /// How long the end waits for the last marks, and until others know that this process has gone.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the bus has answered.
-enum News {
+enum BusAnswer {
     Made(Result<(), BusError>),
     /// The end of the log of states, for a partition that has come.
     StatesEnd(u32, u64, Result<Bounds, BusError>),
     /// The bounds of a partition, for the search of a replay or of trimming.
     Bounds(u32, u64, Result<Bounds, BusError>),
+    /// The bounds of a partition, for the number of messages that wait.
+    End(u32, Result<Bounds, BusError>),
     Kept(u32, u64, Mark, Result<(), BusError>),
     /// A pause or a replay was written.
     Told(Result<(), BusError>),
@@ -42,7 +49,7 @@ pub(crate) struct LogSource {
     settings: LogSettings,
     names: Names,
     bus: Bus,
-    inbox: Inbox<News>,
+    inbox: Inbox<BusAnswer>,
     /// Logs that are not made yet.
     to_make: usize,
     make_at: Option<Instant>,
@@ -50,16 +57,24 @@ pub(crate) struct LogSource {
     state_reader: Option<Reader>,
     /// States are read up to here.
     state_next: u64,
-    state: State,
-    parts: BTreeMap<u32, Part>,
+    state: SharedState,
+    parts: BTreeMap<u32, Share>,
     runs: u64,
-    steps: VecDeque<Step<Token>>,
-    /// What was said of the bus last: ready, or why not.
+    steps: VecDeque<SourceStep<Token>>,
+    /// Pauses and replays that the bus does not have yet, in order.
+    orders: VecDeque<Append>,
+    /// Whether the first of them is on its way.
+    is_ordering: bool,
+    /// When it is sent, again after a failure.
+    order_at: Instant,
+    /// The last news of the bus for the pipeline: ready, or why not.
     told: Option<Result<(), String>>,
     told_paused: bool,
     /// The last error of the bus.
     error: Option<String>,
     mark_at: Instant,
+    /// When the ends of partitions are asked for.
+    ends_at: Instant,
 }
 
 impl LogSource {
@@ -82,19 +97,23 @@ impl LogSource {
             membership: None,
             state_reader: None,
             state_next: 0,
-            state: State::default(),
+            state: SharedState::default(),
             parts: BTreeMap::new(),
             runs: 0,
             steps: VecDeque::new(),
+            orders: VecDeque::new(),
+            is_ordering: false,
+            order_at: Instant::now(),
             told: None,
             told_paused: false,
             error: None,
             mark_at: Instant::now(),
+            ends_at: Instant::now(),
         })
     }
 
     /// A callback that puts news into the inbox.
-    fn done<T>(&self, news: impl FnOnce(Result<T, BusError>) -> News + Send + 'static) -> tidegate_bus::Done<T> {
+    fn done<T>(&self, news: impl FnOnce(Result<T, BusError>) -> BusAnswer + Send + 'static) -> tidegate_bus::Done<T> {
         let inbox = self.inbox.clone();
         Box::new(move |outcome| inbox.push(news(outcome)))
     }
@@ -103,8 +122,8 @@ impl LogSource {
         self.make_at = None;
         for spec in [self.settings.messages(&self.names), states(&self.names)] {
             self.to_make += 1;
-            if let Err(error) = self.bus.create(spec, self.done(News::Made)) {
-                self.inbox.push(News::Made(Err(error)));
+            if let Err(error) = self.bus.create(spec, self.done(BusAnswer::Made)) {
+                self.inbox.push(BusAnswer::Made(Err(error)));
             }
         }
     }
@@ -129,9 +148,9 @@ impl LogSource {
         Ok(())
     }
 
-    fn hear(&mut self, news: News) {
+    fn hear(&mut self, news: BusAnswer) {
         let failed = match news {
-            News::Made(outcome) => {
+            BusAnswer::Made(outcome) => {
                 self.to_make = self.to_make.saturating_sub(1);
                 let joined = outcome.map_err(|error| error.to_string()).and_then(|()| {
                     let is_last = self.to_make == 0 && self.make_at.is_none();
@@ -139,7 +158,7 @@ impl LogSource {
                 });
                 joined.inspect_err(|_| self.make_at = Some(Instant::now() + RETRY)).err()
             }
-            News::StatesEnd(number, run, outcome) => {
+            BusAnswer::StatesEnd(number, run, outcome) => {
                 let part = self.parts.get_mut(&number).filter(|part| part.run == run);
                 let Some(part) = part else { return };
                 match outcome {
@@ -149,8 +168,14 @@ impl LogSource {
                 }
                 outcome.err().map(|error| error.to_string())
             }
-            News::Bounds(number, run, outcome) => self.begin_search(number, run, outcome).err(),
-            News::Kept(number, run, mark, outcome) => {
+            BusAnswer::Bounds(number, run, outcome) => self.begin_search(number, run, outcome).err(),
+            BusAnswer::End(number, outcome) => {
+                if let (Some(part), Ok(bounds)) = (self.parts.get_mut(&number), outcome) {
+                    part.end = bounds.next.0;
+                }
+                return;
+            }
+            BusAnswer::Kept(number, run, mark, outcome) => {
                 if let Some(part) = self.parts.get_mut(&number).filter(|part| part.run == run) {
                     part.sent = None;
                     if outcome.is_ok() {
@@ -161,11 +186,23 @@ impl LogSource {
                 }
                 outcome.err().map(|error| error.to_string())
             }
-            News::Told(outcome) => outcome.err().map(|error| error.to_string()),
+            BusAnswer::Told(outcome) => {
+                self.is_ordering = false;
+                if outcome.is_ok() {
+                    self.orders.pop_front();
+                } else {
+                    self.order_at = Instant::now() + RETRY;
+                }
+                outcome.err().map(|error| error.to_string())
+            }
         };
         self.error = failed;
         if let Some(error) = &self.error {
-            tracing::warn!(pipeline = self.settings.pipeline, error, "the bus has not done what a pipeline needs");
+            tracing::warn!(
+                pipeline = self.settings.pipeline,
+                error,
+                "the bus has not carried out a request of a pipeline"
+            );
         }
     }
 
@@ -195,7 +232,7 @@ impl LogSource {
             match event {
                 MembershipEvent::Gained(partition) => {
                     self.runs += 1;
-                    self.parts.insert(partition.0, Part::new(self.runs, now));
+                    self.parts.insert(partition.0, Share::new(self.runs, now));
                 }
                 MembershipEvent::Losing(partition) => {
                     if let Some(part) = self.parts.get_mut(&partition.0) {
@@ -215,164 +252,8 @@ impl LogSource {
     /// Messages of a run of a partition are of another process now, or come again.
     fn forget(&mut self, partition: u32, run: u64) {
         let is_of = move |token: &Token| token.partition == partition && token.run == run;
-        self.steps.retain(|step| !matches!(step, Step::Message(_, Some(token)) if is_of(token)));
-        self.steps.push_back(Step::Gone(Box::new(is_of)));
-    }
-
-    /// Does what each partition needs next.
-    fn work(&mut self, now: Instant) {
-        let mut room = usize::from(self.settings.window);
-        room = room.saturating_sub(self.parts.values().map(|part| part.progress.len()).sum());
-        let numbers: Vec<u32> = self.parts.keys().copied().collect();
-        for number in numbers {
-            let Some(mut part) = self.parts.remove(&number) else { continue };
-            if let Err(error) = self.work_on(number, &mut part, &mut room, now) {
-                tracing::warn!(pipeline = self.settings.pipeline, partition = number, %error, "a partition is read again");
-                // Also when the servers have lost the log: reading begins with the mark, or with what there is.
-                part.reader = None;
-                part.trimming = None;
-                self.error = Some(error.to_string());
-                self.restart(number, &mut part, matches!(error, BusError::Trimmed { .. }));
-            }
-            self.parts.insert(number, part);
-        }
-    }
-
-    /// Begins a partition again, at its mark, or at its first message when what is behind the mark is gone.
-    fn restart(&mut self, number: u32, part: &mut Part, from_first: bool) {
-        self.forget(number, part.run);
-        self.runs += 1;
-        let (mark, losing, kept) = (part.mark(), part.losing, part.kept);
-        let is_known = !matches!(part.phase, Phase::Asks | Phase::Catches(_));
-        *part = Part::new(self.runs, Instant::now());
-        part.losing = losing;
-        if !is_known {
-            return;
-        }
-        part.kept = kept;
-        part.generation = mark.generation;
-        part.progress = Progress::at(if from_first { 0 } else { mark.position });
-        part.phase = Phase::Works;
-    }
-
-    fn work_on(&mut self, number: u32, part: &mut Part, room: &mut usize, now: Instant) -> Result<(), BusError> {
-        let place = LogSettings::place(&self.names, number);
-        match &mut part.phase {
-            Phase::Asks => {
-                part.phase = Phase::Catches(u64::MAX);
-                let run = part.run;
-                self.bus.bounds(&self.states_place(), self.done(move |it| News::StatesEnd(number, run, it)))?;
-            }
-            Phase::Catches(end) if self.state_next >= *end => {
-                part.kept = self.state.mark(number);
-                part.generation = part.kept.generation;
-                part.progress = Progress::at(part.kept.position);
-                part.phase = Phase::Works;
-            }
-            Phase::Catches(_) => {}
-            Phase::Seeks(search) => {
-                if let Some(found) = search.turn()? {
-                    part.generation = search.replay;
-                    part.progress = Progress::at(found);
-                    part.phase = Phase::Works;
-                }
-            }
-            Phase::Works if self.state.replay.number > part.generation && !part.losing => {
-                let Replay { number: replay, from } = self.state.replay;
-                self.forget(number, part.run);
-                self.runs += 1;
-                (part.run, part.reader, part.trimming, part.sent) = (self.runs, None, None, None);
-                part.phase = Phase::Seeks(Search::new(replay, from));
-                let run = part.run;
-                self.bus.bounds(&place, self.done(move |it| News::Bounds(number, run, it)))?;
-            }
-            Phase::Works => {
-                self.read(number, part, room)?;
-                self.trim(number, part, now)?;
-            }
-        }
-        if part.losing && !part.released && part.is_finished() {
-            part.released = true;
-            if let Some(membership) = &self.membership {
-                membership.release(tidegate_bus::Partition(number));
-            }
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, number: u32, part: &mut Part, room: &mut usize) -> Result<(), BusError> {
-        if part.losing || *room == 0 {
-            return Ok(());
-        }
-        if part.reader.is_none() {
-            let place = LogSettings::place(&self.names, number);
-            part.reader = Some(self.bus.read(&place, Position(part.progress.done()), self.inbox.wake())?);
-        }
-        let Some(reader) = &mut part.reader else { return Ok(()) };
-        let taken = reader.take(BATCH.min(*room))?;
-        for record in taken.records {
-            *room = room.saturating_sub(1);
-            let position = record.position.0;
-            part.progress.take(position);
-            if let Some(message) = Message::from_bytes(&record.payload) {
-                let token = Token { partition: number, run: part.run, position };
-                self.steps.push_back(Step::Message(Box::new(message), Some(token)));
-            } else {
-                let pipeline = self.settings.pipeline.as_str();
-                tracing::warn!(pipeline, partition = number, position, "a record of the log is no message");
-                part.progress.finish(position);
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes messages that are delivered and older than a replay may ask for.
-    fn trim(&mut self, number: u32, part: &mut Part, now: Instant) -> Result<(), BusError> {
-        let place = LogSettings::place(&self.names, number);
-        let below = match &mut part.trimming {
-            Some(search) => search.turn()?,
-            None if now < part.trim_at || part.kept.position <= part.trimmed => None,
-            None if self.settings.keep.is_zero() => Some(part.kept.position),
-            None => {
-                part.trim_at = now + TRIM_EVERY;
-                let kept = u64::try_from(self.settings.keep.as_millis()).unwrap_or(u64::MAX);
-                part.trimming = Some(Search::new(0, wall_clock().saturating_sub(kept)));
-                let run = part.run;
-                self.bus.bounds(&place, self.done(move |it| News::Bounds(number, run, it)))?;
-                None
-            }
-        };
-        let Some(below) = below else { return Ok(()) };
-        (part.trimming, part.trim_at) = (None, now + TRIM_EVERY);
-        if below > part.trimmed {
-            part.trimmed = below;
-            // What stays is trimmed the next time.
-            self.bus.trim(&place, Position(below), Box::new(drop))?;
-        }
-        Ok(())
-    }
-
-    fn begin_search(&mut self, number: u32, run: u64, outcome: Result<Bounds, BusError>) -> Result<(), String> {
-        let place = LogSettings::place(&self.names, number);
-        let Some(part) = self.parts.get_mut(&number).filter(|part| part.run == run) else { return Ok(()) };
-        let kept = part.kept.position;
-        let search = match (&mut part.phase, &mut part.trimming) {
-            (Phase::Seeks(search), _) | (_, Some(search)) if !search.is_begun() => search,
-            _ => return Ok(()),
-        };
-        let begun = outcome.and_then(|bounds| {
-            let reader = self.bus.read(&place, bounds.first, self.inbox.wake())?;
-            search.begin(kept.min(bounds.next.0), reader);
-            Ok(())
-        });
-        begun.map_err(|error| {
-            // The next turn begins again.
-            part.trimming = None;
-            if matches!(part.phase, Phase::Seeks(_)) {
-                part.phase = Phase::Works;
-            }
-            error.to_string()
-        })
+        self.steps.retain(|step| !matches!(step, SourceStep::Message(_, Some(token)) if is_of(token)));
+        self.steps.push_back(SourceStep::Gone(Box::new(is_of)));
     }
 
     fn keep_marks(&mut self, now: Instant) {
@@ -385,11 +266,23 @@ impl LogSource {
         for (number, run, mark) in unkept {
             self.mark_at = now + MARK_EVERY;
             let done =
-                self.done(move |outcome: Result<Position, _>| News::Kept(number, run, mark, outcome.map(|_| ())));
+                self.done(move |outcome: Result<Position, _>| BusAnswer::Kept(number, run, mark, outcome.map(|_| ())));
             let sent = self.bus.append(&states, mark_record(number, mark), done).is_ok();
             if let Some(part) = self.parts.get_mut(&number).filter(|_| sent) {
                 part.sent = Some(mark);
             }
+        }
+    }
+
+    fn ask_ends(&mut self, now: Instant) {
+        if now < self.ends_at {
+            return;
+        }
+        self.ends_at = now + ENDS_EVERY;
+        for number in self.parts.keys().copied() {
+            let place = LogSettings::place(&self.names, number);
+            // The number is an estimate: it stays as it is while the bus does not answer.
+            let _ = self.bus.bounds(&place, self.done(move |it| BusAnswer::End(number, it)));
         }
     }
 
@@ -416,14 +309,16 @@ impl LogSource {
         self.follow_group(now);
         self.work(now);
         self.keep_marks(now);
+        self.send_orders(now);
+        self.ask_ends(now);
         if self.state.paused != self.told_paused {
             self.told_paused = self.state.paused;
-            self.steps.push_back(Step::Paused(self.state.paused));
+            self.steps.push_back(SourceStep::Paused(self.state.paused));
         }
         let standing = self.standing();
         if standing.is_some() && standing != self.told {
             self.told.clone_from(&standing);
-            self.steps.extend(standing.map(|it| it.map_or_else(Step::Trouble, |()| Step::Ready)));
+            self.steps.extend(standing.map(|it| it.map_or_else(SourceStep::Trouble, |()| SourceStep::Ready)));
         }
     }
 
@@ -431,13 +326,24 @@ impl LogSource {
     fn alarm(&self) -> Option<Instant> {
         let marks = self.parts.values().any(|part| part.unkept().is_some()).then_some(self.mark_at);
         let trims = self.parts.values().filter(|part| part.kept.position > part.trimmed).map(|part| part.trim_at).min();
-        [self.make_at, marks, trims].into_iter().flatten().min()
+        let ends = (!self.parts.is_empty()).then_some(self.ends_at);
+        let orders =
+            (!self.orders.is_empty() && !self.is_ordering && self.state_reader.is_some()).then_some(self.order_at);
+        [self.make_at, marks, trims, ends, orders].into_iter().flatten().min()
     }
 
-    fn tell(&mut self, append: Append) {
-        let done = self.done(|outcome: Result<Position, _>| News::Told(outcome.map(|_| ())));
-        if let Err(error) = self.bus.append(&self.states_place(), append, done) {
-            self.inbox.push(News::Told(Err(error)));
+    /// Writes the next order of an operator, until the bus has it.
+    fn send_orders(&mut self, now: Instant) {
+        let Some(append) = self.orders.front().filter(|_| !self.is_ordering && now >= self.order_at) else { return };
+        if self.state_reader.is_none() {
+            // The log is not made yet.
+            return;
+        }
+        let done = self.done(|outcome: Result<Position, _>| BusAnswer::Told(outcome.map(|_| ())));
+        let sent = self.bus.append(&self.states_place(), append.clone(), done);
+        self.is_ordering = sent.is_ok();
+        if sent.is_err() {
+            self.order_at = now + RETRY;
         }
     }
 }
@@ -449,7 +355,7 @@ impl Source for LogSource {
         self.inbox.wake()
     }
 
-    fn next(&mut self, deadline: Option<Instant>) -> Step<Token> {
+    fn next(&mut self, deadline: Option<Instant>) -> SourceStep<Token> {
         if let Some(step) = self.steps.pop_front() {
             return step;
         }
@@ -458,7 +364,7 @@ impl Source for LogSource {
             return step;
         }
         self.inbox.wait([deadline, self.alarm()].into_iter().flatten().min());
-        Step::Idle
+        SourceStep::Idle
     }
 
     fn acknowledge(&mut self, token: Token) {
@@ -471,6 +377,10 @@ impl Source for LogSource {
         self.membership.is_some()
     }
 
+    fn waiting(&self) -> u64 {
+        self.parts.values().map(Share::waiting).sum()
+    }
+
     fn place(&self) -> String {
         self.settings.address.to_string()
     }
@@ -478,12 +388,13 @@ impl Source for LogSource {
     fn pause(&mut self, paused: bool) {
         self.told_paused = paused;
         self.state.paused = paused;
-        self.tell(pause_record(paused));
+        self.orders.push_back(pause_record(paused));
     }
 
     fn replay(&mut self, from: u64) -> Result<(), String> {
         // Of two replays at once the later one counts.
-        self.tell(replay_record(Replay { number: wall_clock().max(self.state.replay.number + 1), from }));
+        let number = wall_clock().max(self.state.replay.number + 1);
+        self.orders.push_back(replay_record(Replay { number, from }));
         Ok(())
     }
 
