@@ -179,11 +179,8 @@ pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> R
     for index in draft.apply(KEYS) {
         let entry = draft.report.entries[index].clone();
         let names = entry.names();
-        match names.as_slice() {
-            ["listeners", kind, name, rest @ ..] => {
-                take_listener(&mut draft, index, &entry, (kind, name), &rest.join("."));
-            }
-            _ => {}
+        if let ["listeners", kind, name, rest @ ..] = names.as_slice() {
+            take_listener(&mut draft, index, &entry, (kind, name), &rest.join("."));
         }
     }
     take_users(&mut draft, read);
@@ -282,7 +279,7 @@ fn take_names(draft: &mut Draft) {
             named.for_each(|one| one.names_users = true);
         }
         "cn" => {
-            draft.closed_by(index, "a client cannot be asked for a certificate with its name and for a password, too")
+            draft.closed_by(index, "a client cannot be asked for a certificate with its name and for a password, too");
         }
         _ => draft.closed_by(index, IDENTITY),
     }
