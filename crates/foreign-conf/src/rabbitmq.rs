@@ -303,7 +303,7 @@ fn anonymous_user(draft: &mut Draft) -> Option<String> {
     if user == "none" {
         return None;
     }
-    if definitions::is_local(draft, &user) {
+    if definitions::is_local(&draft.report, &user) {
         draft.report.refused(
             at,
             &format!(
@@ -333,7 +333,7 @@ fn default_user(draft: &mut Draft, anonymous: Option<&str>) {
     if !all || !vhost {
         return draft.closed_by(index, "its rights are restricted: write them with `rabbitmqctl export_definitions` and name the file with `load_definitions`");
     }
-    if definitions::is_local(draft, &name) {
+    if definitions::is_local(&draft.report, &name) {
         draft.report.refused(index, "it may log in from the machine itself alone: it is left out");
     } else {
         take_user(draft, index, &name, password.ok_or_else(|| "it has no password".to_owned()));
