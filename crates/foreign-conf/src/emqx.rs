@@ -179,15 +179,12 @@ pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> R
     for index in draft.apply(KEYS) {
         let entry = draft.report.entries[index].clone();
         let names = entry.names();
-        match names.as_slice() {
-            ["listeners", kind, name, rest @ ..] => {
-                take_listener(&mut draft, index, &entry, (kind, name), &rest.join("."));
-            }
-            ["mqtt", "peer_cert_as_username"] => take_names(&mut draft, index, &entry),
-            _ => {}
+        if let ["listeners", kind, name, rest @ ..] = names.as_slice() {
+            take_listener(&mut draft, index, &entry, (kind, name), &rest.join("."));
         }
     }
     take_users(&mut draft, read);
+    take_names(&mut draft);
     take_rules(&mut draft, read);
     Ok(draft)
 }
@@ -272,15 +269,18 @@ fn take_listener(draft: &mut Draft, index: usize, entry: &Entry, (kind, name): (
     }
 }
 
-/// Certificates name users at the listeners that require certificates.
-fn take_names(draft: &mut Draft, index: usize, entry: &Entry) {
-    match entry.value.as_str() {
+/// Certificates name users at the listeners that require certificates. EMQX asks its authenticators about them, too.
+fn take_names(draft: &mut Draft) {
+    let Some(index) = draft.report.find("mqtt.peer_cert_as_username") else { return };
+    match draft.report.entries[index].value.as_str() {
         "disabled" => {}
-        "cn" => draft
-            .listeners
-            .iter_mut()
-            .filter(|one| one.kind.is_secure() && one.requires)
-            .for_each(|one| one.names_users = true),
+        "cn" if draft.access == Access::Everyone => {
+            let named = draft.listeners.iter_mut().filter(|one| one.kind.is_secure() && one.requires);
+            named.for_each(|one| one.names_users = true);
+        }
+        "cn" => {
+            draft.closed_by(index, "a client cannot be asked for a certificate with its name and for a password, too");
+        }
         _ => draft.closed_by(index, IDENTITY),
     }
 }

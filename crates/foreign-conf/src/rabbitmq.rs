@@ -59,7 +59,11 @@ pub(crate) const KEYS: &[Key] = &[
     part("mqtt.default_pass", "see `mqtt.allow_anonymous`"),
     part("mqtt.vhost", "the virtual host whose permissions count"),
     part("mqtt.exchange", "the exchange whose permissions count"),
-    part("mqtt.ssl_cert_login", "with `true` the common name is the user name where certificates are required"),
+    closes(
+        "mqtt.ssl_cert_login",
+        "false",
+        "any certificate of the authority would get in, also one whose user is not defined",
+    ),
     closes("mqtt.proxy_protocol", "false", "the networks of the proxies are not in the file"),
     broker("mqtt.prefetch", "limits", "max_inflight", keys::in_flight, "`limits.max_inflight`"),
     broker(
@@ -235,10 +239,6 @@ fn tls(draft: &mut Draft) {
     let text = |draft: &Draft, path: &str| {
         draft.report.find(path).map(|index| (index, draft.report.entries[index].value.clone()))
     };
-    let names_users = draft
-        .report
-        .find("mqtt.ssl_cert_login")
-        .is_some_and(|index| draft.report.entries[index].truth() != Some(false));
     for at in 0..draft.listeners.len() {
         let kind = draft.listeners[at].kind;
         let (own, ip) = match kind {
@@ -262,7 +262,6 @@ fn tls(draft: &mut Draft) {
             let listener = &mut draft.listeners[at];
             (listener.certificate, listener.key, listener.authorities) = (certificate, key, authorities);
             (listener.verifies, listener.requires) = (verifies, requires);
-            listener.names_users = names_users && kind == Kind::Tls;
         }
     }
 }
@@ -304,7 +303,7 @@ fn anonymous_user(draft: &mut Draft) -> Option<String> {
     if user == "none" {
         return None;
     }
-    if definitions::is_local(draft, &user) {
+    if definitions::is_local(&draft.report, &user) {
         draft.report.refused(
             at,
             &format!(
@@ -334,7 +333,7 @@ fn default_user(draft: &mut Draft, anonymous: Option<&str>) {
     if !all || !vhost {
         return draft.closed_by(index, "its rights are restricted: write them with `rabbitmqctl export_definitions` and name the file with `load_definitions`");
     }
-    if definitions::is_local(draft, &name) {
+    if definitions::is_local(&draft.report, &name) {
         draft.report.refused(index, "it may log in from the machine itself alone: it is left out");
     } else {
         take_user(draft, index, &name, password.ok_or_else(|| "it has no password".to_owned()));

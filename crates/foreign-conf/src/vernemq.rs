@@ -169,6 +169,7 @@ pub(crate) fn draft(file: &File, read: &dyn Fn(&str) -> io::Result<String>) -> R
         }
     }
     take_users(&mut draft, read);
+    take_names(&mut draft);
     take_rules(&mut draft, read);
     Ok(draft)
 }
@@ -241,6 +242,19 @@ fn of_listener(draft: &mut Draft, index: usize, entry: &Entry, at: usize, option
         }
         "pskfile" | "psk_identity_hint" => draft.report.changed(index, "says nothing without `psk_support`"),
         _ => draft.closes_listener(index, at, "it restricts access, or it is not known whether it does"),
+    }
+}
+
+/// Without `allow_anonymous` VerneMQ asks a client whose certificate names its user for a password, too.
+fn take_names(draft: &mut Draft) {
+    if draft.access == Access::Everyone {
+        return;
+    }
+    let why = "a client cannot be asked for a certificate with its name and for a password, too";
+    for at in 0..draft.listeners.len() {
+        if let Some(index) = draft.listeners[at].opened_by.filter(|_| draft.listeners[at].names_users) {
+            draft.closes_listener(index, at, why);
+        }
     }
 }
 

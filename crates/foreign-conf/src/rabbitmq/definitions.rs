@@ -3,7 +3,7 @@
 use data_encoding::BASE64;
 use serde_json::Value;
 
-use crate::draft::Draft;
+use crate::draft::{Draft, Report};
 use crate::emqx::take_user;
 use crate::entry::Entry;
 use crate::expression::{self, Expression, Piece};
@@ -46,7 +46,7 @@ pub(crate) fn take(draft: &mut Draft, file: &str, text: &str, anonymous: Option<
         let index = draft.report.add(Entry::text(file, line, &format!("user {name}"), ""));
         draft.users_line.get_or_insert(index);
         draft.rules_line.get_or_insert(index);
-        if is_local(draft, &name) {
+        if is_local(&draft.report, &name) {
             draft.report.refused(index, "it may log in from the machine itself alone: it is left out");
             continue;
         }
@@ -80,16 +80,12 @@ pub(crate) fn take(draft: &mut Draft, file: &str, text: &str, anonymous: Option<
 }
 
 /// Whether a user may log in from the machine itself alone; `guest` is so without a setting.
-pub(crate) fn is_local(draft: &Draft, user: &str) -> bool {
-    if draft.report.value("loopback_users") == Some("none") {
+pub(crate) fn is_local(report: &Report, user: &str) -> bool {
+    if report.value("loopback_users") == Some("none") {
         return false;
     }
-    let set = draft
-        .report
-        .find(&format!("loopback_users.{user}"))
-        .map(|index| draft.report.entries[index].truth() != Some(false));
-    let listed = draft
-        .report
+    let set = report.find(&format!("loopback_users.{user}")).map(|index| report.entries[index].truth() != Some(false));
+    let listed = report
         .entries
         .iter()
         .any(|entry| !entry.replaced && entry.path.starts_with("loopback_users.") && entry.value == user);
