@@ -57,7 +57,7 @@ pub const CIRCLES: &[Ceiling] = &[
     ceiling("mqtt-cli", 2),
     ceiling("node", 18),
     ceiling("store", 10),
-    ceiling("tidegate", 14),
+    ceiling("tidegate", 8),
     ceiling("torture", 2),
 ];
 

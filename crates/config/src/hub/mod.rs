@@ -3,7 +3,8 @@
 mod check;
 mod settings;
 
-pub use check::{check, check_kept};
+pub use check::{NoStoreError, check, check_kept};
+pub use settings::PipelineError;
 pub use settings::Way;
 
 /// What client ids of the hub begin with.

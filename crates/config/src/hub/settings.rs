@@ -5,19 +5,62 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_engine::OverflowRule;
-use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsOptions};
+use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsFileError, TlsOptions};
 use tidegate_hub::{
     Batching, FileSettings, HttpSettings, InfluxSettings, MqttSettings, NatsSettings, PipelineSettings,
     PostgresSettings, QoS, RedisSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf,
 };
+use tidegate_mqtt::TopicError;
 
 use super::CLIENT_PREFIX;
 use crate::Config;
-use crate::orchestrator::BrokerAddress;
+use crate::orchestrator::{BrokerAddress, BrokerAddressError};
 use crate::sections::hub::{Pipeline, Sink, SinkType};
 
 /// Longest file of a password, a secret or a header, bytes.
 const MAX_SECRET_FILE: u64 = 64 << 10;
+
+/// Why the settings of a pipeline or a sink cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PipelineError {
+    /// An address of a broker is wrong.
+    #[error(transparent)]
+    Address(#[from] BrokerAddressError),
+    /// TLS to a broker cannot be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] TlsFileError),
+    /// A pipeline names a sink that the configuration does not have.
+    #[error("there is no sink `{0}`")]
+    NoSink(String),
+    /// A topic filter is wrong.
+    #[error(transparent)]
+    Filter(#[from] TopicError),
+    /// A sink cannot be used.
+    #[error("sink `{name}`: {source}")]
+    Sink {
+        /// The sink.
+        name: String,
+        /// The cause.
+        source: Box<PipelineError>,
+    },
+    /// A header has no value.
+    #[error("a header is `NAME: VALUE`")]
+    Header,
+    /// A file that has to be text is not.
+    #[error("{0} is no text")]
+    NoText(String),
+    /// A file of a secret cannot be read.
+    #[error("cannot read the secret in {path}: {source}")]
+    Secret {
+        /// The file.
+        path: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file of a secret has none.
+    #[error("cannot read the secret in {0}: its first line is empty")]
+    EmptySecret(String),
+}
 
 /// How pipelines get to their broker.
 #[derive(Clone, Debug)]
@@ -44,9 +87,9 @@ impl Way {
     /// The way of a process of its own to a broker. `member` is its name among the hubs that share the work.
     ///
     /// # Errors
-    /// In words, when the address is invalid or TLS cannot be set up.
-    pub fn to(broker: &str, ca: Option<&str>, member: &str) -> Result<Self, String> {
-        let place = BrokerAddress::of_parts(Some("broker"), broker).map_err(|error| error.to_string())?;
+    /// When the address is invalid or TLS cannot be set up.
+    pub fn to(broker: &str, ca: Option<&str>, member: &str) -> Result<Self, PipelineError> {
+        let place = BrokerAddress::of_parts(Some("broker"), broker)?;
         let (address, socket) = socket_of(&place, ca)?;
         Ok(Self {
             address,
@@ -90,8 +133,8 @@ impl Config {
     /// All settings of pipelines.
     ///
     /// # Errors
-    /// In words for people, when a file cannot be read.
-    pub fn pipeline_settings(&self, way: &Way) -> Result<Vec<PipelineSettings>, String> {
+    /// When a file cannot be read, or an address is invalid.
+    pub fn pipeline_settings(&self, way: &Way) -> Result<Vec<PipelineSettings>, PipelineError> {
         self.pipelines.iter().map(|pipeline| self.one_pipeline(pipeline, way)).collect()
     }
 
@@ -118,11 +161,11 @@ impl Config {
         self.pipelines.iter().flat_map(rules)
     }
 
-    fn one_pipeline(&self, pipeline: &Pipeline, way: &Way) -> Result<PipelineSettings, String> {
+    fn one_pipeline(&self, pipeline: &Pipeline, way: &Way) -> Result<PipelineSettings, PipelineError> {
         let client_id = format!("{}{}{}", way.prefix, pipeline.name, way.suffix);
         let named = |name: &String| {
             let sink = self.sinks.iter().find(|sink| sink.name == *name);
-            sink.ok_or_else(|| format!("there is no sink `{name}`"))?.settings(&sink_client_id(&pipeline.name, name))
+            sink.ok_or_else(|| PipelineError::NoSink(name.clone()))?.settings(&sink_client_id(&pipeline.name, name))
         };
         let dead_letter = match (&pipeline.dead_letter, &pipeline.dead_letter_topic) {
             (Some(name), _) => Some(named(name)?),
@@ -132,7 +175,7 @@ impl Config {
         let filters = pipeline.from.0.iter().map(|filter| TopicFilterBuf::new(filter.as_str()));
         Ok(PipelineSettings {
             name: pipeline.name.clone(),
-            from: filters.collect::<Result<_, _>>().map_err(|error| error.to_string())?,
+            from: filters.collect::<Result<_, _>>()?,
             source: SourceSettings {
                 address: way.address.clone(),
                 socket: way.socket.clone(),
@@ -180,8 +223,10 @@ fn dead_letter_topic(topic: &str, client_id: &str, way: &Way) -> SinkSettings {
 }
 
 impl Sink {
-    fn settings(&self, client_id: &str) -> Result<SinkSettings, String> {
-        let kind = self.kind(client_id).map_err(|why| format!("sink `{}`: {why}", self.name))?;
+    fn settings(&self, client_id: &str) -> Result<SinkSettings, PipelineError> {
+        let kind = self
+            .kind(client_id)
+            .map_err(|error| PipelineError::Sink { name: self.name.clone(), source: Box::new(error) })?;
         let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
         let batching = Batching {
             messages: usize::try_from(self.batch_messages).unwrap_or(usize::MAX),
@@ -193,7 +238,7 @@ impl Sink {
         Ok(SinkSettings { name: self.name.clone(), kind, batching, parallel: usize::from(self.parallel) })
     }
 
-    fn kind(&self, client_id: &str) -> Result<SinkKind, String> {
+    fn kind(&self, client_id: &str) -> Result<SinkKind, PipelineError> {
         let (url, timeout) = (self.url.clone().unwrap_or_default(), self.timeout);
         let ca_file = self.ca.as_ref().map(PathBuf::from);
         Ok(match self.kind {
@@ -233,8 +278,8 @@ impl Sink {
         })
     }
 
-    fn mqtt(&self, url: &str, client_id: &str) -> Result<MqttSettings, String> {
-        let place = BrokerAddress::of_parts(Some("sink"), url).map_err(|error| error.to_string())?;
+    fn mqtt(&self, url: &str, client_id: &str) -> Result<MqttSettings, PipelineError> {
+        let place = BrokerAddress::of_parts(Some("sink"), url)?;
         let (address, socket) = socket_of(&place, self.ca.as_deref())?;
         let written = self.password_file.as_deref().map(first_line).transpose()?;
         Ok(MqttSettings {
@@ -250,14 +295,15 @@ impl Sink {
         })
     }
 
-    fn all_headers(&self) -> Result<Vec<(String, String)>, String> {
+    fn all_headers(&self) -> Result<Vec<(String, String)>, PipelineError> {
         let split = |header: &String| {
-            let (name, value) = header.split_once(':').ok_or_else(|| "a header is `NAME: VALUE`".to_owned())?;
+            let (name, value) = header.split_once(':').ok_or(PipelineError::Header)?;
             Ok((name.trim().to_owned(), value.trim().to_owned()))
         };
-        let mut headers: Vec<(String, String)> = self.headers.0.iter().map(split).collect::<Result<_, String>>()?;
+        let mut headers: Vec<(String, String)> =
+            self.headers.0.iter().map(split).collect::<Result<_, PipelineError>>()?;
         if let Some(path) = &self.authorization_file {
-            let value = String::from_utf8(first_line(path)?).map_err(|_| format!("{path} is no text"))?;
+            let value = String::from_utf8(first_line(path)?).map_err(|_| PipelineError::NoText(path.clone()))?;
             headers.push(("authorization".to_owned(), value));
         }
         Ok(headers)
@@ -267,27 +313,27 @@ impl Sink {
 /// How a broker is reached, with TLS where its address says so.
 ///
 /// # Errors
-/// In words, when TLS cannot be set up.
-pub(super) fn socket_of(place: &BrokerAddress, ca: Option<&str>) -> Result<(Address, SocketOptions), String> {
+/// When TLS cannot be set up.
+pub(super) fn socket_of(place: &BrokerAddress, ca: Option<&str>) -> Result<(Address, SocketOptions), TlsFileError> {
     let (host, port) = (place.at.host.clone(), place.at.port);
     if !place.secure {
         return Ok((Address::Tcp { host, port }, SocketOptions::default()));
     }
     let options = TlsOptions { ca_file: ca.map(PathBuf::from), ..TlsOptions::default() };
-    let tls = TlsConnector::new(&options).map_err(|error| format!("TLS cannot be set up: {error}"))?;
+    let tls = TlsConnector::new(&options)?;
     Ok((Address::Tls { host, port }, SocketOptions { tls: Some(tls), ..SocketOptions::default() }))
 }
 
 /// The first line of a file.
-fn first_line(path: &str) -> Result<Vec<u8>, String> {
-    let failed = |source: io::Error| format!("cannot read the secret in {path}: {source}");
+fn first_line(path: &str) -> Result<Vec<u8>, PipelineError> {
+    let failed = |source: io::Error| PipelineError::Secret { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
     file.take(MAX_SECRET_FILE).read_to_end(&mut bytes).map_err(failed)?;
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.is_empty() {
-        return Err(format!("cannot read the secret in {path}: its first line is empty"));
+        return Err(PipelineError::EmptySecret(path.to_owned()));
     }
     Ok(line.to_vec())
 }

@@ -101,8 +101,8 @@ pub(crate) fn join(
         return Ok(None);
     }
     let name = NodeName::new(&config.cluster.name).map_err(|error| format!("cluster.name: {error}"))?;
-    let listen = tidegate_config::cluster::listen(config)?;
-    let configured = tidegate_config::cluster::secret(config)?;
+    let listen = tidegate_config::cluster::listen(config).map_err(|error| error.to_string())?;
+    let configured = tidegate_config::cluster::secret(config).map_err(|error| error.to_string())?;
     let logs = Logs::open(config, status, &mut || signals.stop_is_asked())?;
     let secret = if let Some(secret) = configured {
         secret
@@ -131,9 +131,9 @@ impl Joining {
         Arc::new(move |wanted: &[String]| {
             let deadline = Instant::now() + AGREEMENT_PATIENCE;
             logs.agree_on_tenants(wanted, &mut || Instant::now() > deadline).map_err(|error| match error {
-                NotJoined::Failed(why) => why,
+                NotJoined::Failed(why) => why.into(),
                 NotJoined::Stopped => {
-                    format!("the numbers of tenants on the bus: no answer within {AGREEMENT_PATIENCE:?}; see whether its servers run")
+                    format!("the numbers of tenants on the bus: no answer within {AGREEMENT_PATIENCE:?}; see whether its servers run").into()
                 }
             })
         })
@@ -182,7 +182,8 @@ impl Joining {
                 "what this node has of sessions and retained messages is lost to the cluster when it dies"
             );
         }
-        let addresses: Addresses = tidegate_config::cluster::advertised(config, node, admin)?;
+        let addresses: Addresses =
+            tidegate_config::cluster::advertised(config, node, admin).map_err(|error| error.to_string())?;
         let shared = Arc::new(Shared::new(name.as_str(), node.handle(), logs::lease(config), config.cluster.patience));
         let (events, inbox) = channel();
         let engine = config.engine_settings(config.shards());

@@ -7,14 +7,14 @@ use clap::Args as ClapArgs;
 use tidegate_node::release_program_pages;
 
 use crate::admin::{self, Admin};
-use crate::cli::ConfigArgs;
 use crate::context::{Service, Services, start_services};
 use crate::status::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::source::Source;
+use tidegate_config_cli::args::ConfigArgs;
 use tidegate_logging::Log;
-use tidegate_process::service_manager;
 use tidegate_process::signals::{Asked, BrokerSignals};
+use tidegate_process::{StartError, service_manager};
 use tidegate_terminal::{Exit, report};
 
 /// How often it is looked whether the services work, while they are waited for.
@@ -73,7 +73,7 @@ impl Args {
 
 /// Runs until it is told to stop.
 pub(crate) fn run(args: &Args) -> Exit {
-    let config = match super::config::load(&args.sources()) {
+    let config = match tidegate_config_cli::load(&args.sources()) {
         Ok(config) => config,
         Err(exit) => return exit,
     };
@@ -109,7 +109,7 @@ fn has_nothing_to_do(args: &Args, config: &Config) -> Option<&'static str> {
         .then_some("there are no groups to define: name a file of them with --groups FILE, or context.groups")
 }
 
-fn serve(args: &Args, config: &Config) -> Result<Exit, String> {
+fn serve(args: &Args, config: &Config) -> Result<Exit, StartError> {
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let member = args.member.clone().unwrap_or_else(|| {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -140,11 +140,11 @@ fn serve(args: &Args, config: &Config) -> Result<Exit, String> {
 
 /// Waits until all services work or stand by; false when the process is told to stop before. A bus that is away is
 /// waited for as long as it takes; one that can never do is an error.
-fn wait_until_ready(status: &BrokerStatus, signals: &mut BrokerSignals) -> Result<bool, String> {
+fn wait_until_ready(status: &BrokerStatus, signals: &mut BrokerSignals) -> Result<bool, StartError> {
     let mut told = Instant::now();
     while let Some(lack) = status.services_lack() {
         if !lack.passes {
-            return Err(lack.what);
+            return Err(lack.what.into());
         }
         if signals.stop_is_asked() {
             return Ok(false);

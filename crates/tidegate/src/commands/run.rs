@@ -13,7 +13,6 @@ use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, re
 
 use crate::admin::{self, Admin};
 use crate::bridges::Bridges;
-use crate::cli::ConfigArgs;
 use crate::cluster::{ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
 use crate::hub::{Door, Pipelines};
@@ -21,21 +20,21 @@ use crate::meter::Metering;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
-use crate::reload::{
-    AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloadable, Reloader, TenantSections, TlsFiles,
-};
+use crate::reload::{AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloader, TenantSections, TlsFiles};
 use crate::status::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::hub::HUB_LISTENER;
 use tidegate_config::orchestrator::RELAY_LISTENER;
+use tidegate_config::reload::Reloadable;
+use tidegate_config_cli::args::ConfigArgs;
 use tidegate_homes::HomesKeeper;
 use tidegate_identity::access::{self, Names, Tenancy};
 use tidegate_identity::authentication::{self, Authentication, Visitors};
 use tidegate_identity::tenant_numbers::Agree;
 use tidegate_logging::Log;
 use tidegate_placement::{Follower, Placement};
-use tidegate_process::service_manager;
 use tidegate_process::signals::{Asked, BrokerSignals};
+use tidegate_process::{StartError, service_manager};
 use tidegate_terminal::{Exit, report};
 
 use http::HttpListeners;
@@ -49,7 +48,7 @@ const STOP_IS_SEEN_WITHIN: Duration = Duration::from_millis(100);
 
 /// Runs the broker until it gets a signal to stop.
 pub(crate) fn run(sources: &ConfigArgs) -> Exit {
-    let config = match super::config::load(sources) {
+    let config = match tidegate_config_cli::load(sources) {
         Ok(config) => config,
         Err(exit) => return exit,
     };
@@ -70,18 +69,18 @@ pub(crate) fn run(sources: &ConfigArgs) -> Exit {
 
 /// From the first open socket to the last closed one. A failure at the start is an error in words for people; later
 /// ones are logged.
-fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, String> {
+fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, StartError> {
     // Before anything is there to be stopped, so that no signal finds it half done.
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
     let operations = Arc::new(BrokerOperations::default());
     let console = admin::start(config, &status, Some(&operations))?;
-    let rules = access::load(config).map_err(|error| error.to_string())?;
+    let rules = access::load(config)?;
     // It waits for the bus where the store may be, too.
     let joining = match crate::cluster::join(config, &status, &mut signals) {
         Ok(joining) => joining,
         Err(NotJoined::Stopped) => return Ok(Exit::Ok),
-        Err(NotJoined::Failed(why)) => return Err(why),
+        Err(NotJoined::Failed(why)) => return Err(why.into()),
     };
     let Some(Kept { store, mirrored }) = open_store(config, &status, &mut signals)? else { return Ok(Exit::Ok) };
     // A reload compares with the written configuration; everything else needs the numbers that tenants have.
@@ -115,7 +114,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let core = crate::context::start(config, &node, &status)?;
     let http = HttpListeners::start(config, &node, &serving, (entrances.2, cluster.is_some()))?;
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
-    operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
+    operations.ready(Reloader::new(sources.sources(), written, tenancy, parts));
     let metering = start_metering(config, serving, &node, &status)?;
     status.ready(node.handle());
     crate::control::answer_others(&status, &operations, &node.handle())?;
@@ -134,7 +133,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     drop(core);
     leave(cluster.as_ref(), config, end);
     let exit = stop(node, metering, console, mirrored, config, end)?;
-    if end == End::Astray { Err(astray(cluster.as_ref())) } else { Ok(exit) }
+    if end == End::Astray { Err(astray(cluster.as_ref()).into()) } else { Ok(exit) }
 }
 
 /// Ends the membership in the cluster.
@@ -153,7 +152,7 @@ fn start_metering(
     tenancy: Tenancy,
     node: &Node,
     status: &Arc<BrokerStatus>,
-) -> Result<Metering, String> {
+) -> Result<Metering, StartError> {
     let pipelines = status.pipelines().cloned();
     let sink_deliveries = move || pipelines.as_ref().map_or(0, |hub| hub.sink_deliveries());
     let metering = Metering::start(config, tenancy, node.handle(), sink_deliveries)?;
@@ -185,14 +184,14 @@ fn stop_services(http: HttpListeners, bans: Option<Follower>, placed: &(Bridges,
 }
 
 /// Has bridges and pipelines run where their partitions are.
-fn follow(placed: &Arc<(Bridges, Pipelines)>) -> Result<Follower, String> {
+fn follow(placed: &Arc<(Bridges, Pipelines)>) -> Result<Follower, StartError> {
     let placed = Arc::clone(placed);
     let look = move || {
         placed.0.follow();
         placed.1.follow();
     };
     look();
-    Follower::begin(look)
+    Ok(Follower::begin(look)?)
 }
 
 /// The chain of providers, if the configuration needs one.
@@ -201,7 +200,7 @@ fn start_authentication(
     tenancy: &Tenancy,
     asker: FleetAsker,
     status: &BrokerStatus,
-) -> Result<Option<Arc<Authentication>>, String> {
+) -> Result<Option<Arc<Authentication>>, StartError> {
     let started = config.needs_authentication().then(|| Authentication::start(config, tenancy.clone(), asker));
     let started = started.transpose()?.map(Arc::new);
     if let Some(authentication) = &started {
@@ -257,7 +256,7 @@ fn open_store(
     config: &Config,
     status: &Arc<BrokerStatus>,
     signals: &mut BrokerSignals,
-) -> Result<Option<Kept>, String> {
+) -> Result<Option<Kept>, StartError> {
     let (tell, told) = mpsc::sync_channel(1);
     let (config, status) = (config.clone(), Arc::clone(status));
     let opening = move || drop(tell.send(crate::durable::open_store(&config, &status)));
@@ -265,10 +264,10 @@ fn open_store(
     begun.map_err(|error| format!("cannot start the thread that opens the store: {error}"))?;
     loop {
         match told.recv_timeout(STOP_IS_SEEN_WITHIN) {
-            Ok(outcome) => return outcome.map(Some),
+            Ok(outcome) => return Ok(Some(outcome?)),
             Err(RecvTimeoutError::Timeout) if signals.stop_is_asked() => return Ok(None),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err("the store could not be opened".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => return Err("the store could not be opened".into()),
         }
     }
 }
@@ -279,15 +278,15 @@ fn start_node(
     settings: NodeSettings,
     store: Option<tidegate_store::Store>,
     status: &BrokerStatus,
-) -> Result<Node, String> {
+) -> Result<Node, StartError> {
     if config.needs_development_certificate() {
-        tidegate_certificates::development::prepare().map_err(|error| error.to_string())?;
+        tidegate_certificates::development::prepare()?;
     }
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
         None => Node::start(settings),
     };
-    let node = node.map_err(|error| error.to_string())?;
+    let node = node?;
     crate::durable::tell_restored(&node);
     tidegate_config::orchestrator::add_brokers(&node.handle(), config)?;
     if let Some(store) = node.store_status() {
@@ -302,10 +301,11 @@ fn settle(
     written: &Config,
     mirrored: Option<&Mirrored>,
     agree: Option<&Agree>,
-) -> Result<(Config, Option<Door>), String> {
+) -> Result<(Config, Option<Door>), StartError> {
     let mirror = mirrored.map(Mirrored::disk);
     let config = tidegate_identity::tenant_numbers::settle(written, agree, mirror.as_deref())?;
-    let config = tidegate_config::orchestrator::with_relay(tidegate_config::orchestrator::with_name(&config)?)?;
+    let config = tidegate_config::orchestrator::with_name(&config)?;
+    let config = tidegate_config::orchestrator::with_relay(config)?;
     let (config, door) = crate::hub::with_door(config)?;
     // A node tells others the address of its last listener.
     Ok((tidegate_config::cluster::with_relay(config)?, door))
@@ -319,7 +319,7 @@ fn stop(
     mirrored: Option<Mirrored>,
     config: &Config,
     end: End,
-) -> Result<Exit, String> {
+) -> Result<Exit, StartError> {
     // The files may have been lost since it was said why the broker ends.
     let leaves_wills = end != End::Asked || mirrored.as_ref().is_some_and(Mirrored::is_lost);
     let grace = if leaves_wills { config.shutdown.grace.min(GOODBYES) } else { config.shutdown.grace };
@@ -334,7 +334,7 @@ fn stop(
     }
     tracing::info!("stopped");
     if let Some(lost) = closing.and_then(Closing::end) {
-        return Err(crate::mirror::farewell(config, &lost));
+        return Err(crate::mirror::farewell(config, &lost).into());
     }
     Ok(if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure })
 }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use tidegate_bus::{Address, Bus, Settings};
 use tidegate_context::RecordLimits;
-use tidegate_context::groups::{Definition, read_groups};
 use tidegate_context::service::{
     Bell, Courier, DefinerSettings, GatewaySettings, ManagerSettings, Running, start_definer, start_gateway,
     start_manager,
@@ -21,7 +20,7 @@ use tidegate_node::Node;
 use crate::status::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::bus_access::{BusAccess, lease_on};
-use tidegate_config::context::{are_on_bus, bus_of, gateway_name, points, topics};
+use tidegate_config::context::{are_on_bus, bus_of, gateway_name, points, read_definitions, topics};
 use tidegate_config::sections::context::{Context, CoreServices};
 
 use host::NodeHost;
@@ -147,7 +146,11 @@ fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &C
 fn services(context: &Context, member: &str, courier: &Courier, which: &[Service]) -> Result<Vec<Running>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("a service of the core: {error}");
     // Before anything runs, so that a mistake is told at once.
-    let definitions = if which.contains(&Service::Groups) { definitions(context)? } else { Vec::new() };
+    let definitions = if which.contains(&Service::Groups) {
+        read_definitions(context).map_err(|error| error.to_string())?
+    } else {
+        Vec::new()
+    };
     let mut running = Vec::new();
     if which.contains(&Service::Points) {
         // Once here, so that a mistake is an error at the start.
@@ -164,43 +167,15 @@ fn services(context: &Context, member: &str, courier: &Courier, which: &[Service
     Ok(running)
 }
 
-fn definitions(context: &Context) -> Result<Vec<Definition>, String> {
-    let read = |path: &std::path::PathBuf| {
-        let shown = path.display();
-        let text = std::fs::read_to_string(path).map_err(|error| format!("context.groups: {shown}: {error}"))?;
-        read_groups(&text).map_err(|error| format!("context.groups: {shown}: {error}"))
-    };
-    let definitions: Vec<Definition> = context.groups.0.iter().map(read).collect::<Result<_, String>>()?;
-    let mut names: Vec<&str> = definitions.iter().map(Definition::definer).collect();
-    names.sort_unstable();
-    match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => {
-            Err(format!("context.groups: two files have the definer `{}`; each needs one of its own", pair[0]))
-        }
-        None => Ok(definitions),
-    }
-}
-
-/// The files of groups can be read.
-///
-/// # Errors
-/// In words for people, with the file.
-pub(crate) fn check_files(config: &Config) -> Result<(), String> {
-    definitions(&config.context).map(drop)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use tidegate_config::value::Lease;
 
     #[test]
-    fn a_missing_file_and_a_wrong_bus_are_named() {
+    fn a_wrong_bus_is_named() {
         let mut config = Config::default();
-        let context = &mut config.context;
-        context.groups.0.push("no-such-file.toml".into());
-        assert!(definitions(context).unwrap_err().contains("no-such-file.toml"));
-        context.bus = Some("http://127.0.0.1".to_owned());
+        config.context.bus = Some("http://127.0.0.1".to_owned());
         assert!(open(&config).unwrap_err().contains("context.bus"));
     }
 
@@ -211,15 +186,5 @@ mod tests {
         assert_eq!((lease(&config, "kafka://h"), lease(&config, "nats://h"), lease(&config, "embedded")), (30, 10, 10));
         config.context.lease = Lease::For(std::time::Duration::from_secs(2));
         assert_eq!(lease(&config, "kafka://h"), 2);
-    }
-
-    #[test]
-    fn each_definer_has_one_file() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/context/groups-city.toml");
-        let mut context = Context::default();
-        context.groups.0 = vec![file.into()];
-        assert_eq!(definitions(&context).unwrap()[0].definer(), "city");
-        context.groups.0.push(file.into());
-        assert!(definitions(&context).unwrap_err().contains("two files have the definer `city`"));
     }
 }

@@ -12,7 +12,7 @@ use tidegate_console::api::{Control, Members};
 
 use crate::status::BrokerStatus;
 use tidegate_homes::HomesKeeper;
-use tidegate_placement::Follower;
+use tidegate_placement::{Follower, ThreadError};
 
 /// Time between two requests for the bans of an orchestrator that answers.
 const BANS_EVERY: Duration = Duration::from_secs(30);
@@ -62,8 +62,8 @@ impl Members for OtherOrchestrators {
 /// unreachable comes with the next answer.
 ///
 /// # Errors
-/// In words for people, when the system gives no thread.
-pub(crate) fn share_bans(status: &Arc<BrokerStatus>) -> Result<Follower, String> {
+/// When the system gives no thread.
+pub(crate) fn share_bans(status: &Arc<BrokerStatus>) -> Result<Follower, ThreadError> {
     let (status, schedule) = (Arc::clone(status), Mutex::new(BanSchedule::default()));
     Follower::begin(move || {
         let Some(keeper) = status.homes_keeper() else { return };

@@ -31,7 +31,7 @@ pub(crate) fn with_door(mut config: Config) -> Result<(Config, Option<Door>), St
     if config.pipelines.is_empty() {
         return Ok((config, None));
     }
-    check_kept(&config)?;
+    check_kept(&config).map_err(|error| error.to_string())?;
     let listener = ListenerId(u16::try_from(config.listeners.len()).unwrap_or(u16::MAX));
     config.listeners.push(Listener {
         address: ListenAddress::Tcp(HostPort { host: "127.0.0.1".to_owned(), port: 0 }),

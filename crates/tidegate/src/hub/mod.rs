@@ -51,7 +51,7 @@ impl Pipelines {
     ) -> Result<Self, String> {
         let Some(door) = door else { return Ok(Self::default()) };
         // A mistake is an error at the start, even where another process runs the pipeline.
-        let settings = config.pipeline_settings(&door.way(node)?)?;
+        let settings = config.pipeline_settings(&door.way(node)?).map_err(|error| error.to_string())?;
         let hub = if placement.may_change() { Hub::new(settings) } else { Hub::start(settings) };
         let hub = Arc::new(hub.map_err(|error| error.to_string())?);
         if !hub.wait_until_subscribed(Instant::now() + SUBSCRIBED_WITHIN) {

@@ -10,7 +10,7 @@ use tidegate_config::Config;
 use tidegate_config::path::KeyPath;
 use tidegate_identity::access::{self, Names};
 
-use super::{Prepared, Reloadable};
+use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
 /// The rules of `[access]`. When they are wrong, or a file is missing, those in force stay (CVE-2018-12550).
 pub(crate) struct AccessRules {
@@ -81,7 +81,7 @@ impl Reloadable for AccessRules {
         key.section == "access"
     }
 
-    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, PrepareError> {
         let rules = access::load(new).map_err(|error| error.to_string())?;
         let (node, names, running) = (self.node.clone(), self.names.with_tenants(new), Arc::clone(&self.running));
         Ok(Box::new(NewRules { node, names, rules, running }))

@@ -5,7 +5,7 @@ use tidegate_node::{AdmissionSettings, NodeHandle};
 use tidegate_config::Config;
 use tidegate_config::path::KeyPath;
 
-use super::{Prepared, Reloadable};
+use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
 /// The section `admission`, for whoever comes from then on.
 pub(crate) struct AdmissionRules {
@@ -34,7 +34,7 @@ impl Reloadable for AdmissionRules {
         key.section == "admission" && key.key != "tracked"
     }
 
-    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, PrepareError> {
         Ok(Box::new(NewSettings { node: self.node.clone(), settings: new.admission_settings() }))
     }
 }

@@ -6,7 +6,7 @@ use tidegate_node::NodeHandle;
 use tidegate_config::Config;
 use tidegate_config::path::KeyPath;
 
-use super::{Prepared, Reloadable};
+use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
 /// Keys of `[limits]` that hold for what was made at the start.
 const LIMITS_AT_START: &[&str] = &["max_connections", "shard_link_bytes"];
@@ -56,7 +56,7 @@ impl Reloadable for LimitKeys {
         }
     }
 
-    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, PrepareError> {
         let settings = Box::new(new.engine_settings(self.node.shards()));
         let of_user = self.node.max_identities().map(|max| Box::new(new.identity_engine(max)));
         Ok(Box::new(NewLimits { node: self.node.clone(), settings, of_user }))

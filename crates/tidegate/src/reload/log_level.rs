@@ -5,7 +5,7 @@ use tidegate_config::path::KeyPath;
 use tidegate_logging::Log;
 use tidegate_logging::LogLevel;
 
-use super::{Prepared, Reloadable};
+use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
 /// `log.level`.
 pub(crate) struct LogLevels {
@@ -33,7 +33,7 @@ impl Reloadable for LogLevels {
         (key.section, key.key) == ("log", "level")
     }
 
-    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, PrepareError> {
         Ok(Box::new(NewLevel { log: self.log.clone(), level: new.log.level }))
     }
 }

@@ -22,17 +22,16 @@ pub(crate) use tls_files::TlsFiles;
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::cli::ConfigArgs;
-use crate::commands;
 use tidegate_config::Config;
-pub(crate) use tidegate_config::reload::{Prepared, Reloadable};
+use tidegate_config::load::Sources;
+use tidegate_config::reload::Reloadable;
 use tidegate_identity::access::Tenancy;
 
 use difference::{Shown, compare};
 
 /// Reads the configuration anew, from where it was read at the start.
 pub(crate) struct Reloader {
-    sources: ConfigArgs,
+    sources: Sources,
     parts: Vec<Box<dyn Reloadable>>,
     /// Knows the numbers of tenants, which engines and stored keys go by.
     tenancy: Tenancy,
@@ -43,7 +42,7 @@ pub(crate) struct Reloader {
 impl Reloader {
     /// For a broker that was started with this configuration, out of these sources.
     pub(crate) fn new(
-        sources: ConfigArgs,
+        sources: Sources,
         started_with: &Config,
         tenancy: Tenancy,
         parts: Vec<Box<dyn Reloadable>>,
@@ -54,14 +53,14 @@ impl Reloader {
     /// Reads, checks, compares and puts in force. One at a time.
     pub(crate) fn reload(&self) -> Outcome {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let config = match commands::load_config(&self.sources) {
+        let config = match self.sources.load() {
             Ok(config) => config,
-            Err(problem) => return Outcome::Refused { problem },
+            Err(error) => return Outcome::Refused { problem: error.to_string() },
         };
         // Parts see tenants in the order of their numbers; people see them as they have written them.
         let numbered = match self.tenancy.numbered(&config) {
             Ok(numbered) => numbered,
-            Err(problem) => return Outcome::Refused { problem },
+            Err(error) => return Outcome::Refused { problem: error.to_string() },
         };
         let mut prepared = Vec::new();
         for part in &self.parts {

@@ -4,7 +4,7 @@ use tidegate_config::Config;
 use tidegate_config::path::KeyPath;
 use tidegate_identity::access::Tenancy;
 
-use super::{Prepared, Reloadable};
+use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
 /// The sections `[[tenant]]`. Who is connected stays where it is.
 pub(crate) struct TenantSections {
@@ -32,7 +32,7 @@ impl Reloadable for TenantSections {
         key.section == "tenant"
     }
 
-    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, PrepareError> {
         Ok(Box::new(NewTenants { tenancy: self.tenancy.clone(), config: new.clone() }))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tidegate_config::path::KeyPath;
+use tidegate_config::reload::{PrepareError, Prepared};
 
 use super::*;
 
@@ -27,9 +28,9 @@ impl Reloadable for Part {
         key.section == "log"
     }
 
-    fn prepare(&self, _: &Config) -> Result<Box<dyn Prepared>, String> {
+    fn prepare(&self, _: &Config) -> Result<Box<dyn Prepared>, PrepareError> {
         self.prepared.fetch_add(1, Ordering::Relaxed);
-        if self.refuses { Err("it is broken".to_owned()) } else { Ok(Box::new(self.clone())) }
+        if self.refuses { Err("it is broken".into()) } else { Ok(Box::new(self.clone())) }
     }
 }
 
@@ -57,8 +58,8 @@ impl File {
     }
 
     fn reloader(&self, parts: &[&Part]) -> Reloader {
-        let sources = ConfigArgs { config: Some(self.0.clone()), ..ConfigArgs::default() };
-        let config = commands::load_config(&sources).unwrap();
+        let sources = Sources { file: Some(self.0.clone()), ..Sources::default() };
+        let config = sources.load().unwrap();
         let tenancy = Tenancy::of(&config);
         Reloader::new(sources, &config, tenancy, parts.iter().map(|part| Box::new((*part).clone()) as Box<_>).collect())
     }

@@ -5,7 +5,7 @@ use tidegate_node::{NodeHandle, PreparedTls};
 use tidegate_config::Config;
 use tidegate_config::path::KeyPath;
 
-use super::{Prepared, Reloadable};
+use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
 /// Keys of a listener that hold for connections that begin after a reload.
 const KEYS: &[&str] = &[
@@ -44,7 +44,7 @@ impl Reloadable for TlsFiles {
         key.section == "listener" && KEYS.contains(&key.key)
     }
 
-    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, PrepareError> {
         let prepared = self.node.prepare_tls(&new.tls_settings()).map_err(|error| error.to_string())?;
         Ok(Box::new(NewFiles(prepared)))
     }

@@ -105,8 +105,29 @@ const LAYERS: &[Layer] = &[
         others: None,
     },
     Layer {
+        name: "config-cli",
+        ours: &["config", "engine", "identity", "mosquitto-conf", "terminal"],
+        tests: &[],
+        others: None,
+    },
+    Layer {
+        name: "access-cli",
+        ours: &["acl", "auth", "mqtt", "certificates", "config", "config-cli", "identity", "terminal"],
+        tests: &["client"],
+        others: None,
+    },
+    Layer {
+        name: "store-cli",
+        ours: &["store", "engine", "node", "mosquitto-db", "meter", "identity", "config", "process", "terminal"],
+        tests: &[],
+        others: None,
+    },
+    Layer {
         name: "tidegate",
         ours: &[
+            "store-cli",
+            "access-cli",
+            "config-cli",
             "identity",
             "placement",
             "units",

@@ -7,14 +7,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use tidegate_hub::{Message, Steps, TopicFilterBuf, TopicNameBuf};
 
-use crate::cli::ConfigArgs;
 use tidegate_config::sections::hub::Pipeline;
+use tidegate_config_cli::args::ConfigArgs;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// Shows it.
 pub(super) fn run(file: &Path, message: &str, only: Option<&str>, as_json: bool) -> Exit {
     let sources = ConfigArgs { config: Some(file.to_owned()), ..ConfigArgs::default() };
-    let config = match crate::commands::config::load(&sources) {
+    let config = match tidegate_config_cli::load(&sources) {
         Ok(config) => config,
         Err(exit) => return exit,
     };

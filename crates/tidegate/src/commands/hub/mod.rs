@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use tidegate_admin::{GetHub, PausePipeline, ResumePipeline};
 
-use crate::cli::ConfigArgs;
 use tidegate_admin_cli::admin_client::{AdminArgs, json_line, shown};
+use tidegate_config_cli::args::ConfigArgs;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\

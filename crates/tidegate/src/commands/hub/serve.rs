@@ -11,8 +11,8 @@ use tidegate_config::Config;
 use tidegate_config::hub::Way;
 use tidegate_config::source::Source;
 use tidegate_logging::Log;
-use tidegate_process::service_manager;
 use tidegate_process::signals::{Asked, BrokerSignals};
+use tidegate_process::{StartError, service_manager};
 use tidegate_terminal::{Exit, report};
 
 /// Runs until it gets a signal to stop.
@@ -26,7 +26,7 @@ pub(super) fn run(args: &HubArgs) -> Exit {
         report(&what);
         return Exit::Usage;
     };
-    let config = match crate::commands::config::load(&args.run) {
+    let config = match tidegate_config_cli::load(&args.run) {
         Ok(config) => config,
         Err(exit) => return exit,
     };
@@ -63,7 +63,7 @@ fn machine() -> String {
     if name.is_empty() { "hub".to_owned() } else { name.to_owned() }
 }
 
-fn serve(config: &Config, way: &Way, member: &str) -> Result<Exit, String> {
+fn serve(config: &Config, way: &Way, member: &str) -> Result<Exit, StartError> {
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
     // A broker of the same machine has the default address.
@@ -71,7 +71,7 @@ fn serve(config: &Config, way: &Way, member: &str) -> Result<Exit, String> {
     let console = if is_asked_for { admin::start(config, &status, None)? } else { None };
     let settings = config.pipeline_settings(way)?;
     let pipelines = settings.len();
-    let hub = Arc::new(Hub::start(settings).map_err(|error| error.to_string())?);
+    let hub = Arc::new(Hub::start(settings)?);
     status.has_pipelines(Arc::clone(&hub));
     status.services_ready();
     service_manager::tell_ready("hub", &ready_line(member, pipelines, console.as_ref()));

@@ -20,13 +20,13 @@ const BUFFER: usize = 256 * 1024;
 const MAX_DATABASE: u64 = 4 * 1024 * 1024 * 1024;
 
 /// Takes in an export of ours from standard input.
-pub(super) fn run(directory: &Path, incomplete: bool) -> Exit {
+pub(crate) fn run(directory: &Path, incomplete: bool) -> Exit {
     let completeness = if incomplete { Completeness::AsItIs } else { Completeness::Whole };
     import(directory, &mut BufReader::with_capacity(BUFFER, stdin().lock()), completeness)
 }
 
 /// Takes in the state of a Mosquitto.
-pub(super) fn run_mosquitto(directory: &Path, file: &Path) -> Exit {
+pub(crate) fn run_mosquitto(directory: &Path, file: &Path) -> Exit {
     let bytes = match read_database(file) {
         Ok(bytes) => bytes,
         Err(error) => {

@@ -10,11 +10,11 @@ use tidegate_store::inspect::{CheckReport, check};
 use tidegate_terminal::{Exit, complain, print_and_exit};
 
 #[expect(clippy::needless_pass_by_value, reason = "each of these commands takes the disk that was opened for it")]
-pub(super) fn run(disk: Arc<dyn Disk>, directory: &Path) -> Exit {
+pub(crate) fn run(disk: Arc<dyn Disk>, directory: &Path) -> Exit {
     let found = match check(&disk) {
         Ok(found) => found,
         Err(error) => {
-            super::report_of(directory, &error);
+            crate::report_of(directory, &error);
             return Exit::Failure;
         }
     };

@@ -1,18 +1,32 @@
-//! `tidegate acl test`: whether somebody may do something, and which rule says so.
+//! `tidegate acl test`: whether a client may do something, and which rule decides.
 
 use std::fmt::Write;
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use tidegate_acl::{DecidedBy, Effect, Explanation, Request, Rules, Subject};
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
-use crate::cli::ConfigArgs;
+use tidegate_config_cli::args::ConfigArgs;
 use tidegate_identity::access;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
-/// Who, and what.
+const ACL_TEST: &str = "\
+Examples:
+  tidegate acl test alice sensor-1 publish plant/1/temperature -c tidegate.toml
+  tidegate acl test - guest subscribe 'public/#' --set access.acl_file=acl --explain
+Exit codes: 0 allowed, 1 denied, 2 the question or the configuration is wrong.";
+
+/// Questions to the access rules.
+#[derive(Debug, Subcommand)]
+pub enum AclCommand {
+    /// Say whether a client may do something, and which rule decides
+    #[command(after_help = ACL_TEST)]
+    Test(Box<TestArgs>),
+}
+
+/// The arguments of `acl test`: the client, and its action.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Args {
+pub struct TestArgs {
     /// User name, or `-` for a client without one
     user: String,
     /// Client id
@@ -58,14 +72,26 @@ enum Action {
     Receive,
 }
 
-fn attribute(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("must be NAME=VALUE, not {text:?}"))?;
+/// An attribute without `=`.
+#[derive(Debug, thiserror::Error)]
+#[error("must be NAME=VALUE, not {0:?}")]
+struct AttributeError(String);
+
+fn attribute(text: &str) -> Result<(String, String), AttributeError> {
+    let (name, value) = text.split_once('=').ok_or_else(|| AttributeError(text.to_owned()))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
+/// Carries out a command.
+pub fn run(command: &AclCommand) -> Exit {
+    match command {
+        AclCommand::Test(args) => test(args),
+    }
+}
+
 /// Exit code 0 when it is allowed, 1 when it is not, 2 when the question or the configuration is wrong.
-pub(crate) fn run(args: &Args) -> Exit {
-    let config = match super::super::config::load(&args.sources) {
+fn test(args: &TestArgs) -> Exit {
+    let config = match tidegate_config_cli::load(&args.sources) {
         Ok(config) => config,
         Err(exit) => return exit,
     };
@@ -90,7 +116,16 @@ pub(crate) fn run(args: &Args) -> Exit {
     print_and_exit(&describe(&explanation, rules, args.explain), exit)
 }
 
-impl Args {
+/// A topic or a topic filter that is not valid.
+#[derive(Debug, thiserror::Error)]
+#[error("the {kind} {topic:?} {why}")]
+struct TopicError {
+    kind: &'static str,
+    topic: String,
+    why: String,
+}
+
+impl TestArgs {
     fn subject(&self) -> Subject<'_> {
         Subject {
             client_id: &self.client,
@@ -104,19 +139,29 @@ impl Args {
         }
     }
 
-    fn request(&self) -> Result<Request<'_>, String> {
+    fn request(&self) -> Result<Request<'_>, TopicError> {
         let qos = match self.qos {
             0 => QoS::AtMostOnce,
             1 => QoS::AtLeastOnce,
             _ => QoS::ExactlyOnce,
         };
-        let name = || TopicName::new(&self.topic).map_err(|error| format!("the topic {:?} {error}", self.topic));
+        let name = || {
+            TopicName::new(&self.topic).map_err(|error| TopicError {
+                kind: "topic",
+                topic: self.topic.clone(),
+                why: error.to_string(),
+            })
+        };
         Ok(match self.action {
             Action::Publish => Request::Publish { topic: name()?, qos, retain: self.retain },
             Action::Receive => Request::Receive { topic: name()? },
             Action::Subscribe => {
                 let filter = TopicFilter::new(&self.topic);
-                let filter = filter.map_err(|error| format!("the topic filter {:?} {error}", self.topic))?;
+                let filter = filter.map_err(|error| TopicError {
+                    kind: "topic filter",
+                    topic: self.topic.clone(),
+                    why: error.to_string(),
+                })?;
                 Request::Subscribe { filter, qos }
             }
         })

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use tidegate_store::Disk;
 use tidegate_store::inspect::export;
 
-use super::describe;
+use crate::describe;
 use tidegate_terminal::{Exit, complain};
 
 /// Bytes handed to standard output at once.
 const BUFFER: usize = 256 * 1024;
 
-pub(super) fn run(disk: &Arc<dyn Disk>, directory: &Path, salvage: bool) -> Exit {
+pub(crate) fn run(disk: &Arc<dyn Disk>, directory: &Path, salvage: bool) -> Exit {
     let mut output = BufWriter::with_capacity(BUFFER, stdout().lock());
     match export(disk, &mut output, salvage, &describe) {
         Ok(done) => {
@@ -24,7 +24,7 @@ pub(super) fn run(disk: &Arc<dyn Disk>, directory: &Path, salvage: bool) -> Exit
             if done.skipped.is_empty() { Exit::Ok } else { Exit::Failure }
         }
         Err(error) => {
-            super::report_of(directory, &error);
+            crate::report_of(directory, &error);
             Exit::Failure
         }
     }

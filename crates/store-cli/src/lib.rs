@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Subcommand;
-use tidegate_store::{Disk, RealDisk};
+use tidegate_store::{Disk, RealDisk, with_directory};
 
 use tidegate_terminal::{Exit, report};
 
@@ -45,7 +45,7 @@ Exit codes: 0 done, 1 something could not be read or written, 2 the file is no m
 
 /// Commands on a data directory.
 #[derive(Debug, Subcommand)]
-pub(crate) enum StoreCommand {
+pub enum StoreCommand {
     /// Copy it into another directory, also while a broker uses it; a second run brings the copy up to date
     #[command(after_help = BACKUP)]
     Backup {
@@ -89,7 +89,7 @@ pub(crate) enum StoreCommand {
 }
 
 /// Does what is asked for with a data directory.
-pub(crate) fn run(command: &StoreCommand) -> Exit {
+pub fn run(command: &StoreCommand) -> Exit {
     match command {
         StoreCommand::Backup { directory, target } => backup::run(directory, target),
         StoreCommand::Check { directory } => with_disk(directory, |disk| check::run(disk, directory)),
@@ -110,11 +110,6 @@ fn with_disk(directory: &Path, work: impl FnOnce(Arc<dyn Disk>) -> Exit) -> Exit
             Exit::Failure
         }
     }
-}
-
-/// What a store says, which does not know where it is, so that a command in it can be copied as it stands.
-pub(crate) fn with_directory(text: &str, directory: &str) -> String {
-    text.replace(" DIR", &format!(" {directory}"))
 }
 
 fn report_of(directory: &Path, error: &dyn std::fmt::Display) {

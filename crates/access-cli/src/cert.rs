@@ -6,14 +6,27 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, Subcommand};
 
 use tidegate_certificates::authority::{Authority, Holder, Pair};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
-/// What to make.
+const CERT_DEV: &str = "\
+Examples:
+  tidegate cert dev
+  tidegate cert dev --out /tmp/certs --name broker.lan --name 192.168.1.20";
+
+/// Commands that make certificates.
+#[derive(Debug, Subcommand)]
+pub enum CertCommand {
+    /// Make an authority, a server's certificate and a client's, to try TLS
+    #[command(after_help = CERT_DEV)]
+    Dev(DevArgs),
+}
+
+/// The arguments of `cert dev`.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Args {
+pub struct DevArgs {
     /// Write the files to this directory; it is made if it is not there
     #[arg(long, value_name = "DIR", default_value = "certs")]
     out: PathBuf,
@@ -36,8 +49,15 @@ enum DevError {
     Issue { what: &'static str, source: rcgen::Error },
 }
 
+/// Carries out a command.
+pub fn run(command: &CertCommand) -> Exit {
+    match command {
+        CertCommand::Dev(args) => dev(args),
+    }
+}
+
 /// Makes the files and says how to use them.
-pub(crate) fn run(args: &Args) -> Exit {
+fn dev(args: &DevArgs) -> Exit {
     match make(args) {
         Ok(names) => print_and_exit(&advice(&args.out, &names), Exit::Ok),
         Err(error) => {
@@ -48,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Exit {
 }
 
 /// Makes all files and returns the names of the server.
-fn make(args: &Args) -> Result<Vec<String>, DevError> {
+fn make(args: &DevArgs) -> Result<Vec<String>, DevError> {
     let names = server_names(args);
     let issue = |what| move |source| DevError::Issue { what, source };
     let authority = Authority::new().map_err(issue("authority"))?;
@@ -82,7 +102,7 @@ fn write(file: &Path, text: &str) -> Result<(), DevError> {
 }
 
 /// The names and addresses under which this machine is reached, and those that were asked for.
-fn server_names(args: &Args) -> Vec<String> {
+fn server_names(args: &DevArgs) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
@@ -140,10 +160,10 @@ mod tests {
 
     use super::*;
 
-    fn args(name: &str) -> Args {
+    fn args(name: &str) -> DevArgs {
         let out = std::env::temp_dir().join(format!("tidegate-cert-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&out);
-        Args { out, name: vec!["broker.example".into(), "192.0.2.9".into()], client: "device 1".into() }
+        DevArgs { out, name: vec!["broker.example".into(), "192.0.2.9".into()], client: "device 1".into() }
     }
 
     #[test]
@@ -182,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_none_is_told() {
-        let args = Args { name: vec!["gr\u{fc}n".into()], ..args("name") };
+        let args = DevArgs { name: vec!["gr\u{fc}n".into()], ..args("name") };
         let text = make(&args).unwrap_err().to_string();
         assert!(text.contains("names are host names or addresses"), "{text}");
     }

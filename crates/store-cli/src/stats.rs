@@ -12,11 +12,11 @@ use tidegate_config::Config;
 use tidegate_process::physical_memory;
 
 #[expect(clippy::needless_pass_by_value, reason = "each of these commands takes the disk that was opened for it")]
-pub(super) fn run(disk: Arc<dyn Disk>, directory: &Path) -> Exit {
+pub(crate) fn run(disk: Arc<dyn Disk>, directory: &Path) -> Exit {
     match stats(&disk, &kind_of) {
         Ok(found) => print_and_exit(&text(&found), Exit::Ok),
         Err(error) => {
-            super::report_of(directory, &error);
+            crate::report_of(directory, &error);
             Exit::Failure
         }
     }

@@ -6,21 +6,37 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use tidegate_mosquitto_conf::{
     Conversion, DynamicSecurity, File as TheirFile, NotMosquitto, Outcome, Verdict, dynamic_security,
 };
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
-use super::read_bounded;
-use crate::cli::ConvertArgs;
+use tidegate_config::load::read_bounded;
 use tidegate_config::source::FileText;
 use tidegate_config::{Config, Inputs};
+
+/// The arguments of `config convert`.
+#[derive(Clone, Debug, Args)]
+pub struct ConvertArgs {
+    /// mosquitto.conf, or the dynamic-security.json of its plugin
+    pub file: PathBuf,
+    /// Write here instead of to standard output; a directory for dynamic-security.json
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    /// Print each line with `carried`, `changed` or `refused` and why, and the result, as JSON
+    #[arg(long, conflicts_with = "diff")]
+    pub json: bool,
+    /// Print each line with what it becomes, in place of the result
+    #[arg(long)]
+    pub diff: bool,
+}
 
 /// Longest value that the table shows, characters.
 const SHOWN_VALUE: usize = 40;
 
 /// Converts a file.
-pub(super) fn run(args: &ConvertArgs) -> Exit {
+pub(crate) fn run(args: &ConvertArgs) -> Exit {
     let text = match read_bounded(&args.file) {
         Ok(text) => text,
         Err(error) => {

@@ -9,7 +9,7 @@ use tidegate_terminal::{Exit, complain, report};
 use tidegate_identity::tenant_numbers;
 
 /// Copies a store, which a broker may use, into another directory.
-pub(super) fn run(directory: &Path, target: &Path) -> Exit {
+pub(crate) fn run(directory: &Path, target: &Path) -> Exit {
     match copy(directory, target) {
         Ok(done) => {
             complain(text(&done));
@@ -50,7 +50,7 @@ fn copy(directory: &Path, target: &Path) -> Result<BackupReport, Failed> {
             BackupError::Source(_) | BackupError::Changes => directory,
             _ => target,
         };
-        Failed::Backup { path: path(at), text: super::with_directory(&error.to_string(), &path(directory)) }
+        Failed::Backup { path: path(at), text: tidegate_store::with_directory(&error.to_string(), &path(directory)) }
     })
 }
 

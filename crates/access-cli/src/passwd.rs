@@ -26,7 +26,7 @@ A running broker takes it over when it reloads its configuration.";
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub struct Args {
     /// Create the file; one that is there is replaced
     #[arg(short, long, conflicts_with_all = ["delete", "upgrade"])]
     create: bool,
@@ -93,7 +93,7 @@ enum PasswdError {
 }
 
 /// Does what the arguments say.
-pub(crate) fn run(args: &Args) -> Exit {
+pub fn run(args: &Args) -> Exit {
     if args.batch {
         complain(
             "warning: everybody on this machine can see the password in the list of processes; leave -b away to be asked\n",
