@@ -6,6 +6,7 @@
 
 mod arrive;
 mod leave;
+mod members;
 pub mod parcel;
 mod state;
 mod table;
@@ -26,6 +27,7 @@ use tidegate_engine::{Home, Homes as EngineHomes, Millis, Now, PARTITIONS, Parti
 use tidegate_node::{Clock, NodeHandle, NodeHomes};
 
 use self::leave::Progress;
+pub use self::members::{Orchestrator, share_bans};
 use self::state::{State, StateFile};
 use self::table::Table;
 pub use self::view::{HomesApi, owed_entry};

@@ -9,7 +9,7 @@ use tidegate_node::Node;
 use tidegate_store::{Disk, Opened, RealDisk, Settings, Store, open, with_directory};
 
 use crate::mirror::{self, Mirrored};
-use crate::status::BrokerStatus;
+use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_process::physical_memory;
 

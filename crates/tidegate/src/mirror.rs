@@ -11,8 +11,9 @@ use signal_hook::consts::SIGTERM;
 use tidegate_bus::{Address, Bus};
 use tidegate_mirror::{Lost, MirrorDisk, MirrorStatus, OnLost, Settings};
 
-use crate::status::BrokerStatus;
+use tidegate_administration::{BrokerStatus, Part};
 use tidegate_config::Config;
+use tidegate_console::Status;
 
 /// How long a stop waits for the bus, beyond the time that clients have.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -88,12 +89,23 @@ pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> R
     status.waits_for(&address, &bus);
     let opened = tidegate_mirror::open(&bus, settings).map_err(|error| format!("the store in {directory}: {error}"))?;
     status.has_bus();
-    status.mirrors(Arc::clone(&opened.disk));
+    status.parts().register(Arc::new(MirrorPart(Arc::clone(&opened.disk))));
     Ok(Some(Mirrored { disk: opened.disk, lost, was_here }))
 }
 
+/// The mirror, as a part of the broker's status.
+struct MirrorPart(Arc<MirrorDisk>);
+
+impl Part for MirrorPart {
+    fn hindrance(&self) -> Option<String> {
+        hindrance(self.0.status())
+    }
+
+    fn add_to(&self, _: &mut Status) {}
+}
+
 /// Why nothing that has to be kept is acknowledged at the moment, in one line; `None` when it is.
-pub(crate) fn hindrance(status: MirrorStatus) -> Option<String> {
+fn hindrance(status: MirrorStatus) -> Option<String> {
     let MirrorStatus { waiting, is_interrupted, stalled, .. } = status;
     let stands_still = stalled > MAX_STALL;
     (is_interrupted || stands_still).then(|| {

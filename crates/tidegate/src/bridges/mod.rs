@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_bridge::{Bridge, BridgeSettings, Side};
-use tidegate_console::BridgeNumbers;
+use tidegate_console::{BridgeNumbers, Status};
 use tidegate_node::Node;
 
-use crate::status::BrokerStatus;
+use tidegate_administration::{BrokerStatus, Part};
 use tidegate_config::Config;
 use tidegate_placement::{Attempts, Placement};
 
@@ -55,7 +55,7 @@ impl Bridges {
             let running: Result<Vec<_>, _> = bridges.all.iter().map(Bridge::start).collect();
             *bridges.running() = running.map_err(|error| error.to_string())?;
         }
-        status.bridges(numbers_of(Arc::clone(&bridges.running)));
+        status.parts().register(Arc::new(BridgesPart(Arc::clone(&bridges.running))));
         Ok(bridges)
     }
 
@@ -123,26 +123,29 @@ impl Moving {
     }
 }
 
-/// What reads the numbers of the running bridges.
-fn numbers_of(running: Arc<Mutex<Vec<Bridge>>>) -> impl Fn() -> Vec<BridgeNumbers> + Send + Sync + 'static {
-    move || {
-        let running = running.lock().unwrap_or_else(PoisonError::into_inner);
-        let numbers = running.iter().map(|bridge| {
-            let status = bridge.status();
-            BridgeNumbers {
-                name: bridge.name().to_owned(),
-                local_connected: status.is_connected(Side::Local),
-                remote_connected: status.is_connected(Side::Remote),
-                carried_out: status.carried_to(Side::Remote),
-                carried_in: status.carried_to(Side::Local),
-                dropped_out: status.dropped_to(Side::Remote),
-                dropped_in: status.dropped_to(Side::Local),
-                looped_out: status.looped_to(Side::Remote),
-                looped_in: status.looped_to(Side::Local),
-                beyond_window_local: status.beyond_window_from(Side::Local),
-                beyond_window_remote: status.beyond_window_from(Side::Remote),
-            }
-        });
-        numbers.collect()
+/// The running bridges, as a part of the broker's status.
+struct BridgesPart(Arc<Mutex<Vec<Bridge>>>);
+
+impl Part for BridgesPart {
+    fn add_to(&self, status: &mut Status) {
+        let running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        status.bridges = running.iter().map(numbers_of).collect();
+    }
+}
+
+fn numbers_of(bridge: &Bridge) -> BridgeNumbers {
+    let status = bridge.status();
+    BridgeNumbers {
+        name: bridge.name().to_owned(),
+        local_connected: status.is_connected(Side::Local),
+        remote_connected: status.is_connected(Side::Remote),
+        carried_out: status.carried_to(Side::Remote),
+        carried_in: status.carried_to(Side::Local),
+        dropped_out: status.dropped_to(Side::Remote),
+        dropped_in: status.dropped_to(Side::Local),
+        looped_out: status.looped_to(Side::Remote),
+        looped_in: status.looped_to(Side::Local),
+        beyond_window_local: status.beyond_window_from(Side::Local),
+        beyond_window_remote: status.beyond_window_from(Side::Remote),
     }
 }

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::NotJoined;
 use super::tenants::{self, Names, Verdict};
-use crate::status::BrokerStatus;
+use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::bus_access::{BusAccess, lease_on};
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use tidegate_placement::Placement;
 
 use serde_json::{Value, json};
+use tidegate_administration::{ClusterPart, Part};
 use tidegate_cluster::{Advert, Table, Verdict};
-use tidegate_console::ClusterNumbers;
+use tidegate_console::{ClusterNumbers, Status};
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{LinkState, NodeHandle};
 
@@ -300,13 +301,45 @@ impl ClusterApi {
         })
     }
 
-    /// Why the node is not ready, if it is not.
-    pub(crate) fn hindrance(&self) -> Option<String> {
+    /// The counters.
+    fn numbers(&self) -> ClusterNumbers {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.0.counters;
+        let state = self.0.state();
+        ClusterNumbers {
+            member: state.standpoint.member && state.has_lease(),
+            astray: if state.watched.lasts { (state.watched.missing + state.watched.excess) as u64 } else { 0 },
+            leads: state.standpoint.leads,
+            bus_connected: state.standpoint.bus,
+            epoch: state.standpoint.table.epoch,
+            nodes: state.standpoint.table.lives.len() as u64,
+            served: state.in_force.served.iter().count() as u64,
+            moved_out: of(&counters.moved_out),
+            moved_in: of(&counters.moved_in),
+            failed: of(&counters.failed),
+            mismatches: of(&counters.mismatches),
+            taken_anew: of(&counters.taken_anew),
+            lapses: of(&counters.lapses),
+            restoring: of(&counters.restoring),
+            restored: of(&counters.restored),
+            failovers: of(&counters.failovers),
+            failover_ms: of(&counters.failover_ms),
+        }
+    }
+}
+
+impl Part for ClusterApi {
+    fn hindrance(&self) -> Option<String> {
         self.0.hindrance()
     }
 
-    /// How it stands, for people and machines.
-    pub(crate) fn view(&self) -> Value {
+    fn add_to(&self, status: &mut Status) {
+        status.cluster = Some(self.numbers());
+    }
+}
+
+impl ClusterPart for ClusterApi {
+    fn view(&self) -> Value {
         let standpoint = self.0.state().standpoint.clone();
         let Standpoint { member, leads, life, leaving, table, adverts, bus, leases } = standpoint;
         let in_force = self.0.state().in_force;
@@ -357,31 +390,5 @@ impl ClusterApi {
             "memberships_lost": numbers.lapses,
             "astray": numbers.astray,
         })
-    }
-
-    /// The counters.
-    pub(crate) fn numbers(&self) -> ClusterNumbers {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &self.0.counters;
-        let state = self.0.state();
-        ClusterNumbers {
-            member: state.standpoint.member && state.has_lease(),
-            astray: if state.watched.lasts { (state.watched.missing + state.watched.excess) as u64 } else { 0 },
-            leads: state.standpoint.leads,
-            bus_connected: state.standpoint.bus,
-            epoch: state.standpoint.table.epoch,
-            nodes: state.standpoint.table.lives.len() as u64,
-            served: state.in_force.served.iter().count() as u64,
-            moved_out: of(&counters.moved_out),
-            moved_in: of(&counters.moved_in),
-            failed: of(&counters.failed),
-            mismatches: of(&counters.mismatches),
-            taken_anew: of(&counters.taken_anew),
-            lapses: of(&counters.lapses),
-            restoring: of(&counters.restoring),
-            restored: of(&counters.restored),
-            failovers: of(&counters.failovers),
-            failover_ms: of(&counters.failover_ms),
-        }
     }
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use tidegate_node::release_program_pages;
 
-use crate::admin::{self, Admin};
 use crate::context::{Service, Services, start_services};
-use crate::status::BrokerStatus;
+use tidegate_administration::BrokerStatus;
+use tidegate_administration::console::{self, Admin};
 use tidegate_config::Config;
 use tidegate_config::source::Source;
 use tidegate_config_cli::args::ConfigArgs;
@@ -118,11 +118,12 @@ fn serve(args: &Args, config: &Config) -> Result<Exit, StartError> {
     let status = Arc::new(BrokerStatus::starting());
     // A broker of the same machine has the default address.
     let is_asked_for = *config.source_of("admin", "address") != Source::Default;
-    let console = if is_asked_for { admin::start(config, &status, None)? } else { None };
+    let console = if is_asked_for { console::start(config, &status, None)? } else { None };
     let (core, services) = start_services(config, &member, &args.services)?;
     let line = ready_line(&member, &services.names(), console.as_ref());
-    status.runs_services(services);
-    if wait_until_ready(&status, &mut signals)? {
+    let services = Arc::new(services);
+    status.parts().register_services(Arc::clone(&services) as _);
+    if wait_until_ready(&services, &mut signals)? {
         status.services_ready();
         service_manager::tell_ready("core", &line);
         release_program_pages();
@@ -140,9 +141,9 @@ fn serve(args: &Args, config: &Config) -> Result<Exit, StartError> {
 
 /// Waits until all services work or stand by; false when the process is told to stop before. A bus that is away is
 /// waited for as long as it takes; one that can never do is an error.
-fn wait_until_ready(status: &BrokerStatus, signals: &mut BrokerSignals) -> Result<bool, StartError> {
+fn wait_until_ready(services: &Services, signals: &mut BrokerSignals) -> Result<bool, StartError> {
     let mut told = Instant::now();
-    while let Some(lack) = status.services_lack() {
+    while let Some(lack) = services.lack() {
         if !lack.passes {
             return Err(lack.what.into());
         }
@@ -150,7 +151,7 @@ fn wait_until_ready(status: &BrokerStatus, signals: &mut BrokerSignals) -> Resul
             return Ok(false);
         }
         // Of a bus that is not reached the bus itself tells.
-        if told.elapsed() > STILL_WAITING && status.services().is_some_and(Services::reach_bus) {
+        if told.elapsed() > STILL_WAITING && services.reach_bus() {
             told = Instant::now();
             tracing::warn!(why = lack.what, "the services are not ready yet");
         }

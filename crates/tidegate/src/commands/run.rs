@@ -11,23 +11,22 @@ use std::time::Duration;
 use tidegate_auth::FleetAsker;
 use tidegate_node::{AccessFactory, Brokers, LocalAddress, Node, NodeSettings, release_program_pages};
 
-use crate::admin::{self, Admin};
 use crate::bridges::Bridges;
 use crate::cluster::{ClusterNode, Joining, NotJoined};
 use crate::durable::Kept;
 use crate::hub::{Door, Pipelines};
-use crate::meter::Metering;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
-use crate::operations::BrokerOperations;
-use crate::reload::{AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloader, TenantSections, TlsFiles};
-use crate::status::BrokerStatus;
+use tidegate_administration::console::{self, Admin};
+use tidegate_administration::control::answer_others;
+use tidegate_administration::metering::Metering;
+use tidegate_administration::{BrokerStatus, LoginsPart, StorePart};
 use tidegate_config::Config;
 use tidegate_config::hub::HUB_LISTENER;
 use tidegate_config::orchestrator::RELAY_LISTENER;
 use tidegate_config::reload::Reloadable;
 use tidegate_config_cli::args::ConfigArgs;
-use tidegate_homes::HomesKeeper;
+use tidegate_homes::{HomesKeeper, Orchestrator, share_bans};
 use tidegate_identity::access::{self, Names, Tenancy};
 use tidegate_identity::authentication::{self, Authentication, Visitors};
 use tidegate_identity::tenant_numbers::Agree;
@@ -35,6 +34,9 @@ use tidegate_logging::Log;
 use tidegate_placement::{Follower, Placement};
 use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_process::{StartError, service_manager};
+use tidegate_reload::{
+    AccessRules, AdmissionRules, BrokerOperations, LimitKeys, LogLevels, Reloader, TenantSections, TlsFiles,
+};
 use tidegate_terminal::{Exit, report};
 
 use http::HttpListeners;
@@ -74,7 +76,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
     let operations = Arc::new(BrokerOperations::default());
-    let console = admin::start(config, &status, Some(&operations))?;
+    let console = console::start(config, &status, Some(Arc::clone(&operations) as _))?;
     let rules = access::load(config)?;
     // It waits for the bus where the store may be, too.
     let joining = match crate::cluster::join(config, &status, &mut signals) {
@@ -93,7 +95,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
     let tenancy = Tenancy::of(config).agreeing(agree).kept_by(mirrored.as_ref().map(Mirrored::disk));
     let authentication = start_authentication(config, &tenancy, asker, &status)?;
-    status.serves(tenancy.clone());
+    status.set_tenancy(tenancy.clone());
     let entrances = (authentication.clone(), door.clone(), Visitors::default());
     let mut settings = node_settings(config, &tenancy, access, entrances.clone(), brokers);
     settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
@@ -102,12 +104,13 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
         settings.homes = Some(joining.homes_at_start());
     }
     let node = start_node(config, settings, store, &status)?;
+    let keeper = homes.clone();
     let mut placement = homes.map(|homes| orchestrate(homes, config, &node, &tenancy, &status)).unwrap_or_default();
     let admin = console.as_ref().map(|admin| admin.address.to_string());
     let cluster = joining.map(|joining| joining.begin(config, &node, admin, mirrored.as_ref())).transpose()?;
     if let Some(cluster) = &cluster {
         placement = cluster.api().placement();
-        status.joins(cluster.api());
+        status.parts().register_cluster(Arc::new(cluster.api()));
     }
     let (has_rules, serving) = (rules.is_some(), tenancy.clone());
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
@@ -115,10 +118,10 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let http = HttpListeners::start(config, &node, &serving, (entrances.2, cluster.is_some()))?;
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.sources(), written, tenancy, parts));
-    let metering = start_metering(config, serving, &node, &status)?;
+    let metering = start_metering(config, serving, &node, pipelines.sink_deliveries(), &status)?;
     status.ready(node.handle());
-    crate::control::answer_others(&status, &operations, &node.handle())?;
-    let bans = config.orchestrator.enabled.then(|| crate::control::share_bans(&status)).transpose()?;
+    answer_others(&status, &(Arc::clone(&operations) as _), &node.handle())?;
+    let bans = keeper.map(|keeper| share_bans(&keeper, &status)).transpose()?;
     let placed = Arc::new((Bridges::start(config, &node, placement, &status)?, pipelines));
     tell_of_doors(config, has_rules);
     let mut follower = Follower::default();
@@ -151,13 +154,11 @@ fn start_metering(
     config: &Config,
     tenancy: Tenancy,
     node: &Node,
-    status: &Arc<BrokerStatus>,
+    sink_deliveries: impl Fn() -> u64 + Send + Sync + 'static,
+    status: &BrokerStatus,
 ) -> Result<Metering, StartError> {
-    let pipelines = status.pipelines().cloned();
-    let sink_deliveries = move || pipelines.as_ref().map_or(0, |hub| hub.sink_deliveries());
     let metering = Metering::start(config, tenancy, node.handle(), sink_deliveries)?;
-    // Set once, before the node takes clients in.
-    let _ = status.meter.set(metering.meter());
+    status.set_meter(metering.meter());
     Ok(metering)
 }
 
@@ -171,7 +172,7 @@ fn orchestrate(
 ) -> Placement {
     homes.begin(node.handle(), tenancy.clone());
     let placement = homes.placement();
-    status.orchestrates(config.clone(), homes);
+    status.parts().register_fleet(Arc::new(Orchestrator::new(config.clone(), homes)));
     placement
 }
 
@@ -204,7 +205,7 @@ fn start_authentication(
     let started = config.needs_authentication().then(|| Authentication::start(config, tenancy.clone(), asker));
     let started = started.transpose()?.map(Arc::new);
     if let Some(authentication) = &started {
-        status.asks(Arc::clone(authentication));
+        status.parts().register(Arc::new(LoginsPart(Arc::clone(authentication))));
     }
     Ok(started)
 }
@@ -290,7 +291,7 @@ fn start_node(
     crate::durable::tell_restored(&node);
     tidegate_config::orchestrator::add_brokers(&node.handle(), config)?;
     if let Some(store) = node.store_status() {
-        status.keeps(store);
+        status.parts().register(Arc::new(StorePart(store)));
     }
     Ok(node)
 }

@@ -12,7 +12,7 @@ use tidegate_mqtt::{PublishProperties, QoS};
 use tidegate_node::{NodeHandle, Pongs, Reports};
 
 use super::machine::{Processors, memory};
-use crate::status::BrokerStatus;
+use tidegate_administration::BrokerStatus;
 
 /// Nodes belong to the tenant of all who have none.
 const TENANT: TenantId = TenantId::DEFAULT;
@@ -92,7 +92,7 @@ impl Host for NodeHost {
             shards: u64::from(self.node.shards()),
             connections: report.gauges.sessions_connected,
             queue_bytes: report.gauges.queued_bytes,
-            draining: self.status.drainer().is_running(),
+            draining: self.status.drain().is_running(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The core for mobile nodes: this broker as a gateway, and the services where they run here. `crates/context` decides.
 
 mod applications;
+mod figures;
 mod host;
 mod idle_keys;
 mod machine;
@@ -17,14 +18,15 @@ use tidegate_context::service::{
 use tidegate_engine::ListenerId;
 use tidegate_node::Node;
 
-use crate::status::BrokerStatus;
+use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::bus_access::{BusAccess, lease_on};
 use tidegate_config::context::{are_on_bus, bus_of, gateway_name, points, read_definitions, topics};
 use tidegate_config::sections::context::{Context, CoreServices};
 
+use figures::CorePart;
 use host::NodeHost;
-pub(crate) use services::{Lack, Services};
+pub(crate) use services::Services;
 
 /// What runs of the core in this process. Dropping it ends it.
 #[derive(Debug)]
@@ -43,7 +45,7 @@ pub(crate) fn start(config: &Config, node: &Node, status: &Arc<BrokerStatus>) ->
         return Ok(None);
     }
     let courier = open(config)?;
-    status.serves_mobile_nodes(Arc::clone(courier.counters()));
+    status.parts().register(Arc::new(CorePart(Arc::clone(courier.counters()))));
     let mut running = vec![gateway(config, node, status, &courier)?];
     let member = member_name(&gateway_name(config));
     if are_on_bus(config) {

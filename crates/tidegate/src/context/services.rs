@@ -1,9 +1,13 @@
 //! The services of a process, as they are seen from outside: whether all of them work, and what is in the way.
 
+use std::sync::Arc;
+
+use tidegate_administration::Part;
 use tidegate_bus::Bus;
+use tidegate_console::Status;
 use tidegate_context::service::{CoreCounters, Stage, Watch};
 
-use std::sync::Arc;
+use super::figures::core_numbers;
 
 /// The services of a process, and their bus.
 pub(crate) struct Services {
@@ -34,11 +38,6 @@ pub(crate) struct Lack {
 impl Services {
     pub(crate) fn new(bus: Bus, address: String, watches: Vec<Watch>, counters: Arc<CoreCounters>) -> Self {
         Self { bus, address, watches, counters }
-    }
-
-    /// What they have counted.
-    pub(crate) fn counters(&self) -> &CoreCounters {
-        &self.counters
     }
 
     /// Whether the bus can be reached.
@@ -77,5 +76,15 @@ impl Services {
             }
         };
         Some(Lack { what: format!("{names} wait for the bus {}{why}", self.address), passes: true })
+    }
+}
+
+impl Part for Services {
+    fn hindrance(&self) -> Option<String> {
+        self.lack().map(|lack| lack.what)
+    }
+
+    fn add_to(&self, status: &mut Status) {
+        status.core = Some(core_numbers(&self.counters.figures()));
     }
 }

@@ -1,34 +1,49 @@
-//! The admin API's view of pipelines, and its commands to them.
+//! Pipelines as a part of the broker's status: their numbers, the admin API's view of them, and its commands.
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tidegate_console::Unavailable;
+use tidegate_administration::{Part, PipelinesPart};
 use tidegate_console::api::ControlError;
+use tidegate_console::{PipelineNumbers, Status, Unavailable};
 use tidegate_engine::ClientQuery;
-use tidegate_hub::PipelineStatus;
+use tidegate_hub::{Hub, PipelineStatus};
+use tidegate_node::NodeHandle;
 
-use crate::status::BrokerStatus;
 use tidegate_config::hub::CLIENT_PREFIX;
 
 /// Sessions of pipelines that are looked at.
 const MAX_SESSIONS: usize = 1_000;
 
-/// The state of a broker's pipelines, with the queues of their sessions.
-///
-/// # Errors
-/// When the broker does not answer.
-pub(crate) fn status_of(broker: &BrokerStatus) -> Result<Value, ControlError> {
-    let Some(pipelines) = broker.pipelines() else { return Ok(Value::Object(Map::new())) };
-    let query = ClientQuery { containing: CLIENT_PREFIX.to_owned(), after: None, limit: MAX_SESSIONS, filters: 0 };
-    // A hub without a broker has no node: its broker knows the queue.
-    let sessions = match broker.node() {
-        Ok(node) => node.clients(&query).map_err(|_| Unavailable)?,
-        Err(_) => Vec::new(),
-    };
-    let queued = |name: &str| {
-        let is_it = |client_id: &str| client_id.strip_prefix(CLIENT_PREFIX) == Some(name);
-        sessions.iter().find(|(session, _)| is_it(&session.client_id)).map_or(0, |(session, _)| session.queued_messages)
-    };
-    Ok(view(&pipelines.status(), queued))
+/// The pipelines, as a part of the broker's status.
+#[derive(Clone, Debug)]
+pub(crate) struct HubPart(pub(crate) Arc<Hub>);
+
+impl Part for HubPart {
+    fn add_to(&self, status: &mut Status) {
+        status.pipelines = numbers_of(self.0.status());
+    }
+}
+
+impl PipelinesPart for HubPart {
+    fn view(&self, node: Option<&NodeHandle>) -> Result<Value, ControlError> {
+        let query = ClientQuery { containing: CLIENT_PREFIX.to_owned(), after: None, limit: MAX_SESSIONS, filters: 0 };
+        // A hub without a broker has no node: its broker knows the queue.
+        let sessions = match node {
+            Some(node) => node.clients(&query).map_err(|_| Unavailable)?,
+            None => Vec::new(),
+        };
+        let queued = |name: &str| {
+            let is_it = |client_id: &str| client_id.strip_prefix(CLIENT_PREFIX) == Some(name);
+            let session = sessions.iter().find(|(session, _)| is_it(&session.client_id));
+            session.map_or(0, |(session, _)| session.queued_messages)
+        };
+        Ok(view(&self.0.status(), queued))
+    }
+
+    fn pause(&self, name: &str, paused: bool) -> bool {
+        self.0.pause(name, paused)
+    }
 }
 
 /// An object from pipeline to its numbers. `queued` says how much waits at the broker for a client id.
@@ -56,4 +71,20 @@ fn view(pipelines: &[PipelineStatus], queued: impl Fn(&str) -> u64) -> Value {
 /// Milliseconds as seconds.
 fn seconds(millis: u64) -> f64 {
     std::time::Duration::from_millis(millis).as_secs_f64()
+}
+
+/// The numbers of pipelines, for metrics.
+fn numbers_of(pipelines: Vec<PipelineStatus>) -> Vec<PipelineNumbers> {
+    let numbers = |pipeline: PipelineStatus| PipelineNumbers {
+        name: pipeline.name,
+        taken: pipeline.numbers.taken,
+        delivered: pipeline.numbers.delivered,
+        filtered: pipeline.numbers.filtered,
+        failed: pipeline.numbers.failed,
+        retried: pipeline.numbers.retried,
+        dropped: pipeline.numbers.dropped,
+        held: u64::try_from(pipeline.held).unwrap_or(u64::MAX),
+        lag_ms: pipeline.lag_ms,
+    };
+    pipelines.into_iter().map(numbers).collect()
 }

@@ -9,13 +9,12 @@ mod door;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_console::PipelineNumbers;
-use tidegate_hub::{Hub, PipelineStatus};
+use tidegate_hub::Hub;
 use tidegate_node::Node;
 
-pub(crate) use self::control::status_of;
+pub(crate) use self::control::HubPart;
 pub(crate) use self::door::{Door, with_door};
-use crate::status::BrokerStatus;
+use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::hub::CLIENT_PREFIX;
 use tidegate_placement::{Attempts, Placement};
@@ -58,7 +57,7 @@ impl Pipelines {
             let error = hub.status().into_iter().find_map(|pipeline| pipeline.error);
             return Err(format!("a pipeline cannot subscribe: {}", error.unwrap_or_default()));
         }
-        status.has_pipelines(Arc::clone(&hub));
+        status.parts().register_pipelines(Arc::new(HubPart(Arc::clone(&hub))));
         Ok(Self(Some(Placed { hub, placement, attempts: Mutex::default() })))
     }
 
@@ -67,6 +66,12 @@ impl Pipelines {
         if let Some(placed) = self.0.as_ref().filter(|placed| placed.placement.may_change()) {
             placed.hub.names().for_each(|name| placed.follow(name));
         }
+    }
+
+    /// Reads how many records sinks have taken.
+    pub(crate) fn sink_deliveries(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
+        let hub = self.0.as_ref().map(|placed| Arc::clone(&placed.hub));
+        move || hub.as_ref().map_or(0, |hub| hub.sink_deliveries())
     }
 
     /// Ends the batches under way, within `grace`.
@@ -111,20 +116,4 @@ impl Placed {
             }
         }
     }
-}
-
-/// The numbers of pipelines, for metrics.
-pub(crate) fn numbers_of(pipelines: Vec<PipelineStatus>) -> Vec<PipelineNumbers> {
-    let numbers = |pipeline: PipelineStatus| PipelineNumbers {
-        name: pipeline.name,
-        taken: pipeline.numbers.taken,
-        delivered: pipeline.numbers.delivered,
-        filtered: pipeline.numbers.filtered,
-        failed: pipeline.numbers.failed,
-        retried: pipeline.numbers.retried,
-        dropped: pipeline.numbers.dropped,
-        held: u64::try_from(pipeline.held).unwrap_or(u64::MAX),
-        lag_ms: pipeline.lag_ms,
-    };
-    pipelines.into_iter().map(numbers).collect()
 }

@@ -92,7 +92,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "homes",
-        ours: &["admin", "console", "engine", "node", "config", "identity", "placement"],
+        ours: &["administration", "admin", "console", "engine", "node", "config", "identity", "placement"],
         tests: &[],
         others: None,
     },
@@ -123,8 +123,34 @@ const LAYERS: &[Layer] = &[
         others: None,
     },
     Layer {
+        name: "administration",
+        ours: &[
+            "admin",
+            "console",
+            "panics",
+            "engine",
+            "node",
+            "bus",
+            "store",
+            "meter",
+            "config",
+            "identity",
+            "placement",
+        ],
+        tests: &[],
+        others: None,
+    },
+    Layer {
+        name: "reload",
+        ours: &["admin", "console", "acl", "engine", "node", "config", "identity", "logging"],
+        tests: &[],
+        others: None,
+    },
+    Layer {
         name: "tidegate",
         ours: &[
+            "reload",
+            "administration",
             "store-cli",
             "access-cli",
             "config-cli",

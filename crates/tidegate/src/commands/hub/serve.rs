@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tidegate_hub::Hub;
 
 use super::HubArgs;
-use crate::admin::{self, Admin};
-use crate::status::BrokerStatus;
+use crate::hub::HubPart;
+use tidegate_administration::BrokerStatus;
+use tidegate_administration::console::{self, Admin};
 use tidegate_config::Config;
 use tidegate_config::hub::Way;
 use tidegate_config::source::Source;
@@ -68,11 +69,11 @@ fn serve(config: &Config, way: &Way, member: &str) -> Result<Exit, StartError> {
     let status = Arc::new(BrokerStatus::starting());
     // A broker of the same machine has the default address.
     let is_asked_for = *config.source_of("admin", "address") != Source::Default;
-    let console = if is_asked_for { admin::start(config, &status, None)? } else { None };
+    let console = if is_asked_for { console::start(config, &status, None)? } else { None };
     let settings = config.pipeline_settings(way)?;
     let pipelines = settings.len();
     let hub = Arc::new(Hub::start(settings)?);
-    status.has_pipelines(Arc::clone(&hub));
+    status.parts().register_pipelines(Arc::new(HubPart(Arc::clone(&hub))));
     status.services_ready();
     service_manager::tell_ready("hub", &ready_line(member, pipelines, console.as_ref()));
     while signals.wait() == Asked::Reload {

@@ -8,17 +8,20 @@ mod admission;
 mod difference;
 mod limits;
 mod log_level;
+mod operations;
 mod outcome;
 mod tenants;
 mod tls_files;
 
-pub(crate) use access_rules::AccessRules;
-pub(crate) use admission::AdmissionRules;
-pub(crate) use limits::LimitKeys;
-pub(crate) use log_level::LogLevels;
-pub(crate) use outcome::Outcome;
-pub(crate) use tenants::TenantSections;
-pub(crate) use tls_files::TlsFiles;
+pub use access_rules::AccessRules;
+pub use admission::AdmissionRules;
+pub use difference::Change;
+pub use limits::LimitKeys;
+pub use log_level::LogLevels;
+pub use operations::BrokerOperations;
+pub use outcome::Outcome;
+pub use tenants::TenantSections;
+pub use tls_files::TlsFiles;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -30,7 +33,7 @@ use tidegate_identity::access::Tenancy;
 use difference::{Shown, compare};
 
 /// Reads the configuration anew, from where it was read at the start.
-pub(crate) struct Reloader {
+pub struct Reloader {
     sources: Sources,
     parts: Vec<Box<dyn Reloadable>>,
     /// Knows the numbers of tenants, which engines and stored keys go by.
@@ -41,17 +44,12 @@ pub(crate) struct Reloader {
 
 impl Reloader {
     /// For a broker that was started with this configuration, out of these sources.
-    pub(crate) fn new(
-        sources: Sources,
-        started_with: &Config,
-        tenancy: Tenancy,
-        parts: Vec<Box<dyn Reloadable>>,
-    ) -> Self {
+    pub fn new(sources: Sources, started_with: &Config, tenancy: Tenancy, parts: Vec<Box<dyn Reloadable>>) -> Self {
         Self { sources, parts, tenancy, running: Mutex::new(Shown::of(started_with)) }
     }
 
     /// Reads, checks, compares and puts in force. One at a time.
-    pub(crate) fn reload(&self) -> Outcome {
+    pub fn reload(&self) -> Outcome {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let config = match self.sources.load() {
             Ok(config) => config,

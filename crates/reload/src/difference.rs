@@ -12,24 +12,24 @@ const ABSENT: &str = "(not there)";
 
 /// All keys with their values as TOML.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shown(BTreeMap<KeyPath, String>);
+pub(crate) struct Shown(BTreeMap<KeyPath, String>);
 
 /// A key that has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub struct Change {
     /// Which.
-    pub(crate) key: KeyPath,
+    pub key: KeyPath,
     /// Its value so far, as TOML.
-    pub(crate) old: String,
+    pub old: String,
     /// Its value from now on, as TOML.
-    pub(crate) new: String,
+    pub new: String,
     /// Whether it is in force; otherwise it waits for a restart.
-    pub(crate) live: bool,
+    pub live: bool,
 }
 
 impl Shown {
     /// The keys of a configuration.
-    pub(super) fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         let mut shown = BTreeMap::new();
         for keys in SECTIONS {
             for (index, section) in config.sections(keys.name).into_iter().enumerate() {
@@ -42,7 +42,7 @@ impl Shown {
     }
 
     /// Takes over what is in force now.
-    pub(super) fn take_live(&mut self, changes: &[Change]) {
+    pub(crate) fn take_live(&mut self, changes: &[Change]) {
         for change in changes.iter().filter(|change| change.live) {
             if change.new == ABSENT {
                 self.0.remove(&change.key);
@@ -58,7 +58,7 @@ impl Shown {
 }
 
 /// The keys whose values differ, in their order; `takes` says which of them can change in a running broker.
-pub(super) fn compare(old: &Shown, new: &Shown, takes: impl Fn(&KeyPath) -> bool) -> Vec<Change> {
+pub(crate) fn compare(old: &Shown, new: &Shown, takes: impl Fn(&KeyPath) -> bool) -> Vec<Change> {
     let mut keys: Vec<&KeyPath> = old.0.keys().chain(new.0.keys()).collect();
     keys.sort();
     keys.dedup();
@@ -76,7 +76,7 @@ pub(super) fn compare(old: &Shown, new: &Shown, takes: impl Fn(&KeyPath) -> bool
 
 impl Change {
     /// The old and the new value, without what is secret in them.
-    pub(crate) fn values(&self) -> (String, String) {
+    pub fn values(&self) -> (String, String) {
         if !self.key.holds_credentials() {
             return (self.old.clone(), self.new.clone());
         }

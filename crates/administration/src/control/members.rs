@@ -1,14 +1,15 @@
 //! Administration of a whole cluster: its nodes ask each other over their links, and share the bans of operators.
 
+use std::io;
 use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use tidegate_admin::members::{MemberAnswer, MemberRequest, Shares};
+use tidegate_console::Operations;
 use tidegate_console::api::{Control, Members, answer_member};
 use tidegate_node::{AskError, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion};
 
-use crate::operations::BrokerOperations;
 use crate::status::BrokerStatus;
 
 /// Questions that give a node the bans of this one, with those that it was too busy for: a minute of pauses.
@@ -61,7 +62,7 @@ impl Members for LinkedMembers {
 
 /// The name of the node in its cluster, of the orchestrator in its fleet, or of the machine of a single broker.
 pub(crate) fn name_of(status: &BrokerStatus) -> String {
-    let in_cluster = status.cluster_api().and(status.handle()).and_then(|node| node.cluster().name);
+    let in_cluster = status.parts().cluster().and(status.handle()).and_then(|node| node.cluster().name);
     if let Some(name) = in_cluster {
         return name.to_string();
     }
@@ -72,15 +73,20 @@ pub(crate) fn name_of(status: &BrokerStatus) -> String {
     })
 }
 
+/// The system gives no thread to answer other nodes.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the thread that answers other nodes: {0}")]
+pub struct MembersThreadError(io::Error);
+
 /// Answers the other nodes from now on, until the node ends.
 ///
 /// # Errors
 /// When the system gives no thread.
-pub(crate) fn answer_others(
+pub fn answer_others(
     status: &Arc<BrokerStatus>,
-    operations: &Arc<BrokerOperations>,
+    operations: &Arc<dyn Operations>,
     node: &NodeHandle,
-) -> Result<(), String> {
+) -> Result<(), MembersThreadError> {
     if node.cluster_address().is_none() {
         return Ok(());
     }
@@ -92,7 +98,7 @@ pub(crate) fn answer_others(
             // Each on a thread of its own: an answer may take its time, and links bound how many are asked for.
             let begun = Builder::new().name("members".to_owned()).spawn(move || match event {
                 PeerEvent::Linked(name) => send_bans(&status, &LinkedMembers::new(node), &name),
-                PeerEvent::Question(question) => answer_question(&status, &operations, question),
+                PeerEvent::Question(question) => answer_question(&status, &*operations, question),
             });
             if let Err(error) = begun {
                 tracing::warn!(%error, "no thread to answer another node");
@@ -100,7 +106,7 @@ pub(crate) fn answer_others(
         }
     };
     let thread = Builder::new().name("members".to_owned()).spawn(listen);
-    thread.map(drop).map_err(|error| format!("cannot start the thread that answers other nodes: {error}"))
+    thread.map(drop).map_err(MembersThreadError)
 }
 
 /// Gives a node that was not linked all bans of operators, and their ends; it does the same.
@@ -130,7 +136,7 @@ fn pause() {
     std::thread::sleep(BANS_PAUSE);
 }
 
-fn answer_question(status: &BrokerStatus, operations: &BrokerOperations, question: PeerQuestion) {
+fn answer_question(status: &BrokerStatus, operations: &dyn Operations, question: PeerQuestion) {
     let answer = match serde_json::from_slice(&question.body) {
         Ok(request) => answer_member(status, operations, request),
         Err(error) => MemberAnswer::Refused(format!("the question is not understood: {error}")),

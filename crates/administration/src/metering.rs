@@ -1,6 +1,7 @@
 //! Metering: reads the usage of tenants from the node, and writes it into the books.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +27,7 @@ const DEFAULT_TENANT: &str = "default";
 const MINUTE_MS: u64 = 60_000;
 
 /// The books of this process, and the counters that they have.
-pub(crate) struct Meter {
+pub struct Meter {
     tenancy: Tenancy,
     node: NodeHandle,
     sink_deliveries: Box<dyn Fn() -> u64 + Send + Sync>,
@@ -50,7 +51,7 @@ impl Meter {
     ///
     /// # Errors
     /// When the node does not answer, or the books cannot be written.
-    pub(crate) fn answer(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError> {
+    pub fn answer(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError> {
         self.book_now()?;
         Ok(self.usage(request))
     }
@@ -136,9 +137,25 @@ fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
+/// Why usage cannot be metered.
+#[derive(Debug, thiserror::Error)]
+pub enum MeteringError {
+    /// The books cannot be opened.
+    #[error("cannot open the books of usage in {directory}: {source}")]
+    Books {
+        /// The data directory.
+        directory: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The system gives no thread.
+    #[error("cannot start the thread that meters usage: {0}")]
+    Thread(io::Error),
+}
+
 /// The thread that makes entries.
 #[derive(Debug)]
-pub(crate) struct Metering {
+pub struct Metering {
     meter: Arc<Meter>,
     running: Option<(Sender<()>, JoinHandle<()>)>,
 }
@@ -147,18 +164,18 @@ impl Metering {
     /// Opens the books, in the data directory where there is one, and makes an entry after each pause.
     ///
     /// # Errors
-    /// In words for people, when the file cannot be read, or the system gives no thread.
-    pub(crate) fn start(
+    /// When the file cannot be read, or the system gives no thread.
+    pub fn start(
         config: &Config,
         tenancy: Tenancy,
         node: NodeHandle,
         sink_deliveries: impl Fn() -> u64 + Send + Sync + 'static,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, MeteringError> {
         let directory = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory);
         let books = match directory {
             None => Books::in_memory(),
             Some(directory) => Books::open(Path::new(directory))
-                .map_err(|error| format!("cannot open the books of usage in {directory}: {error}"))?,
+                .map_err(|source| MeteringError::Books { directory: directory.clone(), source })?,
         };
         let account = Mutex::new(Account { books, booked: Reading::default(), booked_at: Instant::now() });
         let meter = Arc::new(Meter { tenancy, node, sink_deliveries: Box::new(sink_deliveries), account });
@@ -177,12 +194,12 @@ impl Metering {
             }
         };
         let thread = thread::Builder::new().name("meter".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| format!("cannot start the thread that meters usage: {error}"))?;
+        let thread = thread.map_err(MeteringError::Thread)?;
         Ok(Self { meter, running: Some((keeps_on, thread)) })
     }
 
     /// The books.
-    pub(crate) fn meter(&self) -> Arc<Meter> {
+    pub fn meter(&self) -> Arc<Meter> {
         Arc::clone(&self.meter)
     }
 
@@ -195,7 +212,7 @@ impl Metering {
     }
 
     /// The last entry, with the counters of the node at its end.
-    pub(crate) fn finish(mut self, usage: &BTreeMap<TenantId, Usage>) {
+    pub fn finish(mut self, usage: &BTreeMap<TenantId, Usage>) {
         self.stop();
         if let Err(error) = self.meter.book(usage) {
             tracing::warn!(%error, "the last seconds of usage are not in the books");

@@ -1,10 +1,27 @@
 //! How the store is, for the console.
 
+use std::sync::Arc;
+
 use tidegate_console::{StoreCondition, StoreNumbers};
 use tidegate_store::{State, Status};
 
+use crate::part::Part;
+
+/// The store, as a part of the broker.
+pub struct StorePart(pub Arc<Status>);
+
+impl Part for StorePart {
+    fn hindrance(&self) -> Option<String> {
+        hindrance(&self.0)
+    }
+
+    fn add_to(&self, status: &mut tidegate_console::Status) {
+        status.store = Some(numbers(&self.0));
+    }
+}
+
 /// What the metrics say of it.
-pub(crate) fn numbers(store: &Status) -> StoreNumbers {
+fn numbers(store: &Status) -> StoreNumbers {
     StoreNumbers {
         condition: condition(store),
         journal_bytes: store.journal_bytes(),
@@ -38,7 +55,7 @@ fn condition(store: &Status) -> StoreCondition {
 }
 
 /// Why it takes nothing more, in one line; `None` when it does.
-pub(crate) fn hindrance(store: &Status) -> Option<String> {
+fn hindrance(store: &Status) -> Option<String> {
     let (used, free, pending) = (store.store_bytes(), store.free_bytes(), store.pending_bytes());
     let sizes = format!("{used} bytes in use, {free} bytes free on its disk, {pending} bytes wait to be written");
     match store.state() {
@@ -66,8 +83,6 @@ pub(crate) fn hindrance(store: &Status) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tidegate_store::{Durability, Settings, SimulatedDisk, Store, keep_all, open, operation};
 
     use super::*;

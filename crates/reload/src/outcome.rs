@@ -4,11 +4,11 @@ use std::fmt;
 
 use tidegate_admin::Reloaded;
 
-use super::difference::Change;
+use crate::difference::Change;
 
 /// What came of a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The new configuration is in force.
     Applied {
         /// The parts that have read their files again.
@@ -27,7 +27,7 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// Writes it into the log.
-    pub(crate) fn log(&self) {
+    pub fn log(&self) {
         match self {
             Self::Refused { problem } => {
                 tracing::error!(problem = problem.trim(), "the new configuration is wrong; the old one stays in force");
@@ -51,12 +51,12 @@ impl Outcome {
     }
 
     /// Whether the new configuration is in force.
-    pub(crate) fn is_applied(&self) -> bool {
+    pub fn is_applied(&self) -> bool {
         matches!(self, Self::Applied { .. })
     }
 
     /// For scripts.
-    pub(crate) fn to_answer(&self) -> Reloaded {
+    pub fn to_answer(&self) -> Reloaded {
         let (files, changes) = match self {
             Self::Refused { .. } => (Vec::new(), Vec::new()),
             Self::Applied { files, changes, .. } => (files.clone(), changes.iter().map(change).collect()),

@@ -24,13 +24,13 @@ const LISTENER: &[&str] = &[
 ];
 
 /// The limits of engines. What is beyond a lower one already stays.
-pub(crate) struct LimitKeys {
+pub struct LimitKeys {
     node: NodeHandle,
 }
 
 impl LimitKeys {
     /// Of this node.
-    pub(crate) fn new(node: NodeHandle) -> Self {
+    pub fn new(node: NodeHandle) -> Self {
         Self { node }
     }
 }

@@ -5,23 +5,23 @@ use std::sync::OnceLock;
 use tidegate_admin::Reloaded;
 use tidegate_console::Operations;
 
-use crate::reload::Reloader;
+use crate::Reloader;
 
 /// What can be asked of this broker, once it is ready.
 #[derive(Default)]
-pub(crate) struct BrokerOperations {
+pub struct BrokerOperations {
     reloader: OnceLock<Reloader>,
 }
 
 impl BrokerOperations {
     /// The broker is ready.
-    pub(crate) fn ready(&self, reloader: Reloader) {
+    pub fn ready(&self, reloader: Reloader) {
         // It is set once, by whoever starts the broker.
         let _ = self.reloader.set(reloader);
     }
 
     /// Reads the configuration anew, as SIGHUP asks for.
-    pub(crate) fn reload_and_log(&self) {
+    pub fn reload_and_log(&self) {
         if let Some(reloader) = self.reloader.get() {
             reloader.reload().log();
         }

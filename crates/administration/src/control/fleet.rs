@@ -1,12 +1,13 @@
 //! What the admin API asks and tells an orchestrator.
 
 use tidegate_admin::fleet::BrokerAddress as NewAddress;
-use tidegate_admin::{BrokerState, BrokerStatus as BrokerEntry, DrainRequest, DrainStatus, FleetStatus};
+use tidegate_admin::{BrokerStatus as BrokerEntry, DrainRequest, DrainStatus, FleetStatus};
 use tidegate_console::Unavailable;
 use tidegate_console::api::ControlError;
 use tidegate_engine::{Reason, RoutingPolicy, UplinkState};
 use tidegate_node::{BrokerReport, BrokerSettings, FleetError, NodeReport};
 
+use crate::brokers::broker_status;
 use crate::status::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::orchestrator::{BrokerAddress, same_place};
@@ -48,7 +49,7 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
     let report = node.report().map_err(|_| Unavailable)?;
     let values = <RoutingPolicy as Words>::VALUES.iter().zip(<RoutingPolicy as Words>::WORDS);
     let policy = values.into_iter().find(|(value, _)| **value == config.orchestrator.policy);
-    let brokers: Vec<BrokerEntry> = fleet.brokers.iter().map(broker).collect();
+    let brokers: Vec<BrokerEntry> = fleet.brokers.iter().map(broker_status).collect();
     Ok(FleetStatus {
         orchestrator: config.orchestrator.name.clone(),
         policy: policy.map_or_else(String::new, |(_, (word, _))| (*word).to_owned()),
@@ -72,47 +73,6 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
 /// Clients that are connected to this process: those at home here, and those that it relays to their home.
 fn clients(report: &NodeReport) -> u64 {
     report.gauges.sessions_connected + report.shell.relayed.saturating_sub(report.shell.relays_ended)
-}
-
-/// How a broker of the fleet is.
-pub(crate) fn broker(report: &BrokerReport) -> BrokerEntry {
-    let BrokerReport { at, secure, uplink } = report;
-    let scheme = if *secure { "mqtts" } else { "mqtt" };
-    let counters = uplink.counters;
-    BrokerEntry {
-        name: uplink.name.clone(),
-        address: format!("{scheme}://{at}"),
-        state: state(uplink.state),
-        since_ms: uplink.since,
-        version: uplink.version.map(|version| version.to_string()),
-        filters: uplink.filters,
-        filters_pending: uplink.filters_pending,
-        filters_refused: uplink.filters_refused,
-        queued: uplink.queued,
-        in_flight: uplink.in_flight,
-        unreturned: uplink.unreturned,
-        owed: uplink.queued + uplink.in_flight + uplink.unreturned,
-        sent: counters.sent,
-        acknowledged: counters.acknowledged,
-        returned: counters.returned,
-        resent: counters.resent,
-        received: counters.received,
-        duplicates: counters.duplicates,
-        delivered_here: counters.delivered_here,
-        set_aside: counters.set_aside,
-        last_error: uplink.last_error.clone(),
-    }
-}
-
-fn state(state: UplinkState) -> BrokerState {
-    match state {
-        UplinkState::Connecting => BrokerState::Connecting,
-        UplinkState::Subscribing => BrokerState::Subscribing,
-        UplinkState::Serving => BrokerState::Serving,
-        UplinkState::Draining => BrokerState::Draining,
-        UplinkState::Drained => BrokerState::Drained,
-        UplinkState::Down => BrokerState::Down,
-    }
 }
 
 pub(super) fn set_broker(status: &BrokerStatus, name: &str, settings: &NewAddress) -> Result<(), ControlError> {
@@ -165,11 +125,11 @@ pub(super) fn drain(status: &BrokerStatus, request: &DrainRequest) -> Result<(),
     let (reference, per_second) = (request.server_reference.as_deref(), request.per_second);
     let evict_after_s = request.evict_after_s;
     tracing::info!(reference, per_second, evict_after_s, "clients are sent elsewhere");
-    status.drainer().begin(node, request)
+    status.drain().begin(node, request)
 }
 
 pub(super) fn end_drain(status: &BrokerStatus) -> Result<(), ControlError> {
-    status.drainer().end(status.node()?)?;
+    status.drain().end(status.node()?)?;
     tracing::info!("clients are taken again");
     Ok(())
 }
@@ -183,7 +143,7 @@ pub(super) fn drain_status(status: &BrokerStatus) -> Result<DrainStatus, Control
     let sessions_are_owed = gauges.queued_messages + gauges.stored_messages + gauges.inflight_messages;
     let unreturned: u64 = fleet.brokers.iter().map(|broker| broker.uplink.unreturned).sum();
     Ok(DrainStatus {
-        draining: status.drainer().is_running(),
+        draining: status.drain().is_running(),
         clients: clients(&report),
         owed: sessions_are_owed + unreturned,
         kept: gauges.absent_messages,

@@ -2,7 +2,6 @@
 
 mod fleet;
 mod members;
-mod orchestrators;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,14 +18,10 @@ use tidegate_engine::{ClientQuery, ClientSummary, Millis, Now, SlowSession, Tena
 use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
 
 use crate::status::BrokerStatus;
-use tidegate_homes::HomesApi;
 
 use members::LinkedMembers;
 
-pub(crate) use fleet::broker as broker_status;
-pub(crate) use members::answer_others;
-use orchestrators::OtherOrchestrators;
-pub(crate) use orchestrators::share_bans;
+pub use members::{MembersThreadError, answer_others};
 
 impl Control for BrokerStatus {
     fn why(&self, subject: &Subject) -> Result<Story, ControlError> {
@@ -57,7 +52,7 @@ impl Control for BrokerStatus {
     }
 
     fn meter(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError> {
-        self.meter.get().ok_or(Unavailable)?.answer(request)
+        self.meter().ok_or(Unavailable)?.answer(request)
     }
 
     fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {
@@ -148,10 +143,10 @@ impl Control for BrokerStatus {
     }
 
     fn members(&self) -> Option<Arc<dyn Members>> {
-        if self.cluster_api().is_some() {
+        if self.parts().cluster().is_some() {
             return Some(Arc::new(LinkedMembers::new(self.handle()?.clone())));
         }
-        Some(Arc::new(OtherOrchestrators::of(self.homes_keeper()?)?))
+        self.parts().fleet()?.members()
     }
 
     fn tenant_rank(&self, name: &str) -> usize {
@@ -159,22 +154,22 @@ impl Control for BrokerStatus {
     }
 
     fn homes(&self) -> Option<Arc<dyn Homes>> {
-        // What one user has stays with the orchestrator that shows its credentials.
-        let moves = self.fleet_config().is_some_and(|config| !config.passes_clients_through());
-        let keeper = self.homes_keeper().filter(|_| moves)?;
-        Some(Arc::new(HomesApi(Arc::clone(keeper))))
+        self.parts().fleet()?.homes()
     }
 
     fn cluster(&self) -> Option<serde_json::Value> {
-        self.cluster_api().map(crate::cluster::ClusterApi::view)
+        self.parts().cluster().map(|cluster| cluster.view())
     }
 
     fn hub(&self) -> Result<serde_json::Value, ControlError> {
-        crate::hub::status_of(self)
+        match self.parts().pipelines() {
+            Some(pipelines) => pipelines.view(self.handle()),
+            None => Ok(serde_json::Value::Object(serde_json::Map::new())),
+        }
     }
 
     fn pause_pipeline(&self, name: &str, paused: bool) -> Result<(), ControlError> {
-        let done = self.pipelines().is_some_and(|pipelines| pipelines.pause(name, paused));
+        let done = self.parts().pipelines().is_some_and(|pipelines| pipelines.pause(name, paused));
         if done { Ok(()) } else { Err(ControlError::Invalid(format!("no pipeline `{name}` runs here"))) }
     }
 

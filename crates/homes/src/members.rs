@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 
 use tidegate_admin::AdminClient;
 use tidegate_admin::members::{AskMember, MemberAnswer, MemberRequest, Shares};
-use tidegate_console::api::{Control, Members};
+use tidegate_console::api::{Control, Homes, Members};
 
-use crate::status::BrokerStatus;
-use tidegate_homes::HomesKeeper;
+use crate::HomesKeeper;
+use crate::view::HomesApi;
+use tidegate_administration::{BrokerStatus, FleetPart, Part};
+use tidegate_config::Config;
+use tidegate_console::Status;
 use tidegate_placement::{Follower, ThreadError};
 
 /// Time between two requests for the bans of an orchestrator that answers.
@@ -19,12 +22,47 @@ const BANS_EVERY: Duration = Duration::from_secs(30);
 /// Time after which an orchestrator that has not answered is asked for its bans again.
 const UNANSWERED_PAUSE: Duration = Duration::from_secs(1);
 
+/// An orchestrator, for the status of the broker: its configuration and the homes of clients.
+pub struct Orchestrator {
+    config: Config,
+    keeper: Arc<HomesKeeper>,
+}
+
+impl Orchestrator {
+    /// The orchestrator with these homes.
+    pub fn new(config: Config, keeper: Arc<HomesKeeper>) -> Self {
+        Self { config, keeper }
+    }
+}
+
+impl Part for Orchestrator {
+    fn add_to(&self, status: &mut Status) {
+        status.homes = Some(self.keeper.numbers());
+    }
+}
+
+impl FleetPart for Orchestrator {
+    fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn members(&self) -> Option<Arc<dyn Members>> {
+        Some(Arc::new(OtherOrchestrators::of(&self.keeper)?))
+    }
+
+    fn homes(&self) -> Option<Arc<dyn Homes>> {
+        // The sessions of a user stay with the orchestrator that shows its credentials.
+        let moves = !self.config.passes_clients_through();
+        moves.then(|| Arc::new(HomesApi(Arc::clone(&self.keeper))) as Arc<dyn Homes>)
+    }
+}
+
 /// The other orchestrators of the table.
-pub(super) struct OtherOrchestrators(Arc<HomesKeeper>);
+struct OtherOrchestrators(Arc<HomesKeeper>);
 
 impl OtherOrchestrators {
     /// They, unless there are none.
-    pub(super) fn of(keeper: &Arc<HomesKeeper>) -> Option<Self> {
+    fn of(keeper: &Arc<HomesKeeper>) -> Option<Self> {
         (!keeper.others().is_empty()).then(|| Self(Arc::clone(keeper)))
     }
 
@@ -63,11 +101,10 @@ impl Members for OtherOrchestrators {
 ///
 /// # Errors
 /// When the system gives no thread.
-pub(crate) fn share_bans(status: &Arc<BrokerStatus>) -> Result<Follower, ThreadError> {
-    let (status, schedule) = (Arc::clone(status), Mutex::new(BanSchedule::default()));
+pub fn share_bans(keeper: &Arc<HomesKeeper>, status: &Arc<BrokerStatus>) -> Result<Follower, ThreadError> {
+    let (keeper, status, schedule) = (Arc::clone(keeper), Arc::clone(status), Mutex::new(BanSchedule::default()));
     Follower::begin(move || {
-        let Some(keeper) = status.homes_keeper() else { return };
-        let asking = OtherOrchestrators(Arc::clone(keeper));
+        let asking = OtherOrchestrators(Arc::clone(&keeper));
         let request = MemberRequest::BanRecords;
         let mut schedule = schedule.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((name, admin)) = schedule.next(&keeper.others(), Instant::now()) else { return };

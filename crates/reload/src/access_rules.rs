@@ -13,7 +13,7 @@ use tidegate_identity::access::{self, Names};
 use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
 /// The rules of `[access]`. When they are wrong, or a file is missing, those in force stay (CVE-2018-12550).
-pub(crate) struct AccessRules {
+pub struct AccessRules {
     node: NodeHandle,
     names: Names,
     running: Arc<Mutex<Option<Arc<Rules>>>>,
@@ -21,7 +21,7 @@ pub(crate) struct AccessRules {
 
 impl AccessRules {
     /// Of this node, which was started with these names and rules.
-    pub(crate) fn new(node: NodeHandle, names: Names, rules: Option<Arc<Rules>>) -> Self {
+    pub fn new(node: NodeHandle, names: Names, rules: Option<Arc<Rules>>) -> Self {
         Self { node, names, running: Arc::new(Mutex::new(rules)) }
     }
 }

@@ -8,13 +8,13 @@ use tidegate_logging::LogLevel;
 use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
 /// `log.level`.
-pub(crate) struct LogLevels {
+pub struct LogLevels {
     log: Log,
 }
 
 impl LogLevels {
     /// Of this log.
-    pub(crate) fn new(log: Log) -> Self {
+    pub fn new(log: Log) -> Self {
         Self { log }
     }
 }

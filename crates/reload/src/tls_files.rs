@@ -22,13 +22,13 @@ const KEYS: &[&str] = &[
 ];
 
 /// The files of TLS listeners.
-pub(crate) struct TlsFiles {
+pub struct TlsFiles {
     node: NodeHandle,
 }
 
 impl TlsFiles {
     /// Of this node.
-    pub(crate) fn new(node: NodeHandle) -> Self {
+    pub fn new(node: NodeHandle) -> Self {
         Self { node }
     }
 }

@@ -8,13 +8,13 @@ use tidegate_config::path::KeyPath;
 use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
 /// The section `admission`, for whoever comes from then on.
-pub(crate) struct AdmissionRules {
+pub struct AdmissionRules {
     node: NodeHandle,
 }
 
 impl AdmissionRules {
     /// Of this node.
-    pub(crate) fn new(node: NodeHandle) -> Self {
+    pub fn new(node: NodeHandle) -> Self {
         Self { node }
     }
 }

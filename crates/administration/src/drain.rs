@@ -16,7 +16,7 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// A drain under way, if there is one.
 #[derive(Debug, Default)]
-pub(crate) struct Drain {
+pub struct Drain {
     /// Keeps the drain under way going: it ends when this is dropped.
     current: Mutex<Option<Sender<()>>>,
 }
@@ -26,8 +26,8 @@ impl Drain {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether clients are sent elsewhere.
-    pub(crate) fn is_running(&self) -> bool {
+    /// Whether a drain is under way.
+    pub fn is_running(&self) -> bool {
         self.current().is_some()
     }
 
@@ -36,7 +36,7 @@ impl Drain {
     ///
     /// # Errors
     /// When the system gives no thread. When a shard does not answer, which will join in as soon as it can.
-    pub(crate) fn begin(&self, node: &NodeHandle, request: &DrainRequest) -> Result<(), ControlError> {
+    pub fn begin(&self, node: &NodeHandle, request: &DrainRequest) -> Result<(), ControlError> {
         let (goes_on, ended) = channel();
         let (evicting, per_second) = (node.clone(), request.per_second);
         let evict_after = Duration::from_secs(request.evict_after_s);
@@ -52,7 +52,7 @@ impl Drain {
     ///
     /// # Errors
     /// When a shard does not answer, which will take clients again as soon as it can.
-    pub(crate) fn end(&self, node: &NodeHandle) -> Result<(), ControlError> {
+    pub fn end(&self, node: &NodeHandle) -> Result<(), ControlError> {
         *self.current() = None;
         node.end_redirecting().map_err(|_| Unavailable.into())
     }

@@ -7,13 +7,13 @@ use tidegate_identity::access::Tenancy;
 use tidegate_config::reload::{PrepareError, Prepared, Reloadable};
 
 /// The sections `[[tenant]]`. Who is connected stays where it is.
-pub(crate) struct TenantSections {
+pub struct TenantSections {
     tenancy: Tenancy,
 }
 
 impl TenantSections {
     /// Of the broker with these tenants.
-    pub(crate) fn new(tenancy: Tenancy) -> Self {
+    pub fn new(tenancy: Tenancy) -> Self {
         Self { tenancy }
     }
 }
